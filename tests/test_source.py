@@ -106,7 +106,7 @@ def test_no_verb_asks_but_through_the_module_of_questions() -> None:
         # The prompt of a chat, which begins at a terminal only.
         "frontends/chat/repl.py": {"input"},
         # Keys one by one, once `question.need_terminal` has found a terminal.
-        "frontends/cli/ticking.py": {"sys.stdin"},
+        "frontends/cli/tick_rows.py": {"sys.stdin"},
         # A password is typed unseen, at the terminal of the signer's process, or refused.
         "signer/unlock.py": {"getpass.getpass"},
     }

@@ -373,7 +373,7 @@ def test_ctrl_c_ends_with_the_code_of_the_signal() -> None:
     code = (
         "import os, signal\n"
         "from skillhouse.frontends import cli\n"
-        "from skillhouse.frontends.cli import listing\n"
+        "from skillhouse.frontends.cli import list_verb\n"
         "from skillhouse.frontends.cli.options import Verb\n"
         "stop = lambda *_: os.kill(os.getpid(), signal.SIGINT) or 0\n"
         "listing.VERBS['list'] = Verb('', lambda parser: None, stop)\n"

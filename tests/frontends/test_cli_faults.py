@@ -45,7 +45,7 @@ def broken(monkeypatch: pytest.MonkeyPatch) -> None:
             raise ValueError(text) from error
 
     monkeypatch.setenv("MY_API_KEY", "a-secret-of-the-environment")
-    monkeypatch.setattr("skillhouse.frontends.cli.listing.house_of", fail)
+    monkeypatch.setattr("skillhouse.frontends.cli.list_verb.house_of", fail)
 
 
 def reports(place: Path) -> list[Path]:
@@ -171,7 +171,7 @@ def test_what_no_log_takes_is_one_line_and_no_traceback(
         thread.join()
         raise SystemExit(0)
 
-    monkeypatch.setattr("skillhouse.frontends.cli.listing.house_of", log)
+    monkeypatch.setattr("skillhouse.frontends.cli.list_verb.house_of", log)
     with pytest.raises(SystemExit):
         run("list")
     assert len(reports(place)) == 2

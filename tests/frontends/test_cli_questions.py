@@ -42,7 +42,7 @@ ASKS |= {"open_private"}
 """Functions that ask a person, or get a password from one."""
 ASKS |= {"password_for", "ask_password", "new_password"}
 OWN = {"question.py", "publisher_secrets.py"}
-"""Files that define these; `ticking.py` and `person.py` are looked at like the others."""
+"""Files that define these; `tick_rows.py` and `person.py` are looked at like the others."""
 STATE = "home/.local/state/skillhouse"
 WORDLESS = {"": 1, "n": 1, "no": 1, "garbage \x01\t": 1, "yes please": 1, "\x04": 1}
 """Answers that are no yes, each with its exit code; the last is the end of the input."""

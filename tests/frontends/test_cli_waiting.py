@@ -1,4 +1,4 @@
-"""Tests of `call --wait`, and of frontends/cli/waiting.py."""
+"""Tests of `call --wait`, and of frontends/cli/wait.py."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import pytest
 
 from skillhouse.approval import Answer, Approval, ApprovalBroker, ApprovalState, Unattended
 from skillhouse.frontends.cli.terminal import Terminal
-from skillhouse.frontends.cli.waiting import WITHDRAWN, WaitingChannel
+from skillhouse.frontends.cli.wait import WITHDRAWN, WaitingChannel
 from tests.approval.questions import Clock, broker_at, question
 from tests.cells.lab import until
 from tests.frontends.conftest import Run

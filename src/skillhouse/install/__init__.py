@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from skillhouse.install.lock_import import lock_changes as lock_changes
     from skillhouse.install.lock_import import named_entries as named_entries
     from skillhouse.install.lock_import import restored as restored
-    from skillhouse.install.publishing import PreparedPackage as PreparedPackage
-    from skillhouse.install.publishing import Publishing as Publishing
+    from skillhouse.install.publisher import PreparedPackage as PreparedPackage
+    from skillhouse.install.publisher import Publishing as Publishing
     from skillhouse.install.repositories import Repositories as Repositories
     from skillhouse.install.repositories import RepositoryOffer as RepositoryOffer
     from skillhouse.install.repositories import read_token as read_token

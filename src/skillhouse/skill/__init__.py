@@ -50,9 +50,6 @@ if TYPE_CHECKING:
     from skillhouse.skill.manifest_code import MANIFEST_FILES as MANIFEST_FILES
     from skillhouse.skill.manifest_code import PYTHON_FILE as PYTHON_FILE
     from skillhouse.skill.manifest_code import says_skill as says_skill
-    from skillhouse.skill.mending import MENDED as MENDED
-    from skillhouse.skill.mending import mended as mended
-    from skillhouse.skill.mending import with_name as with_name
     from skillhouse.skill.mends import CAUSES as CAUSES
     from skillhouse.skill.mends import MENDS as MENDS
     from skillhouse.skill.mends import ONE_NAME as ONE_NAME
@@ -110,6 +107,9 @@ if TYPE_CHECKING:
     from skillhouse.skill.source import Finding as Finding
     from skillhouse.skill.source import install_name as install_name
     from skillhouse.skill.source import validate_name as validate_name
+    from skillhouse.skill.text_repair import MENDED as MENDED
+    from skillhouse.skill.text_repair import mended as mended
+    from skillhouse.skill.text_repair import with_name as with_name
     from skillhouse.skill.validation import validate as validate
     from skillhouse.skill.write_files import unpack as unpack
     from skillhouse.skill.write_files import write_members as write_members

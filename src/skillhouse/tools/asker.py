@@ -36,7 +36,7 @@ from skillhouse.tools.call import (
 )
 from skillhouse.tools.call_context import CallContext, CallState, Forecast, Refusal
 from skillhouse.tools.consequences import LABEL as WILL_NOT_WORK
-from skillhouse.tools.standing import lasting_action, standing_pattern, standing_patterns
+from skillhouse.tools.grant_patterns import lasting_action, standing_pattern, standing_patterns
 from skillhouse.tools.telemetry import approval_span
 from skillhouse.tools.tool import Session, Tool
 

@@ -19,7 +19,7 @@ from skillhouse.frontends.http.pages.languages import (
     problem_texts,
     texts_of,
 )
-from skillhouse.frontends.http.pages.rendering import FACT_LABELS, TEMPLATES, WORDS
+from skillhouse.frontends.http.pages.renderer import FACT_LABELS, TEMPLATES, WORDS
 from skillhouse.frontends.http.pages.site import PLACES, local_path
 from skillhouse.frontends.http.pages.skill_markdown import IMAGE
 from skillhouse.frontends.http.pages.system_page import SCOPE_TEXTS

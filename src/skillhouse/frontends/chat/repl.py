@@ -13,7 +13,7 @@ from anyio.from_thread import start_blocking_portal
 from skillhouse.approval import OWNER
 from skillhouse.floor import SkillhouseError, nearest
 from skillhouse.frontends.chat.marks import is_cut, last_prompt, stored_prompts
-from skillhouse.frontends.chat.opening import PendingBuild
+from skillhouse.frontends.chat.pending_build import PendingBuild
 from skillhouse.frontends.chat.screen import CHANNEL, Screen
 from skillhouse.frontends.chat.transcript import StoredTranscript
 from skillhouse.frontends.presentation.service_values import (

@@ -26,7 +26,7 @@ from skillhouse.frontends.cli.options import (
     house_of,
 )
 from skillhouse.frontends.cli.person import TerminalChannel, note_changes
-from skillhouse.frontends.cli.waiting import WaitingChannel, add_wait
+from skillhouse.frontends.cli.wait import WaitingChannel, add_wait
 from skillhouse.frontends.presentation.call_values import (
     PARTS,
     code_lists,

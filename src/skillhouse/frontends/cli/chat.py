@@ -99,7 +99,7 @@ def _talk(
     prompt: Prompt | None,
     channel: TerminalChannel,
 ) -> int:
-    from skillhouse.frontends.chat.opening import PendingBuild
+    from skillhouse.frontends.chat.pending_build import PendingBuild
     from skillhouse.frontends.chat.repl import Loop, TypedLines, line_reader, start_lines, talk
     from skillhouse.frontends.chat.screen import Screen, shown_logs
 

@@ -18,7 +18,6 @@ from skillhouse.discovery import (
     skills_below,
 )
 from skillhouse.floor import Diagnostic, Severity, fault_finding, git_root, is_utf8, isolated
-from skillhouse.frontends.cli.fixing import FileFix, fix
 from skillhouse.frontends.cli.mentions import print_mentions
 from skillhouse.frontends.cli.options import (
     UsageError,
@@ -30,6 +29,7 @@ from skillhouse.frontends.cli.options import (
 )
 from skillhouse.frontends.cli.progress import prepare_search
 from skillhouse.frontends.cli.terminal import finding_line
+from skillhouse.frontends.cli.validate_fix import FileFix, fix
 from skillhouse.frontends.presentation.findings import counts, folded_lines
 from skillhouse.frontends.presentation.json_values import (
     diagnostic_values,

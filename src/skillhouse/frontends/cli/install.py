@@ -19,7 +19,7 @@ from skillhouse.frontends.cli.options import UsageError, Verb
 from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.question import need_terminal
 from skillhouse.frontends.cli.tick_list import TickRow
-from skillhouse.frontends.cli.ticking import tick
+from skillhouse.frontends.cli.tick_rows import tick
 from skillhouse.frontends.presentation.install_report import (
     candidate_value,
     installed_value,

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 VERBS = {
     "up": ("serve", "serve the status page on this machine"),
-    "list": ("listing", "list the skills that an agent sees here"),
+    "list": ("list_verb", "list the skills that an agent sees here"),
     "catalog": ("browse", "print the list of skills that a model gets, or one for a request"),
     "show": ("describe", "show one skill: metadata, files, findings, permission"),
     "search": ("browse", "rank the skills for a request"),

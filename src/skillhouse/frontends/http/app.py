@@ -69,7 +69,7 @@ from skillhouse.frontends.http.status import StatusReader, error_value
 from skillhouse.frontends.mcp.over_http import MCP_METHODS, MCP_PATH, McpOverHttp
 from skillhouse.house import Skillhouse
 from skillhouse.house.access_tokens import AccessScope
-from skillhouse.manage.skill_editing import OwnRoots
+from skillhouse.manage.skill_editor import OwnRoots
 
 SECRET_BYTES = 32
 """Random bytes of a token and of a session: too many to guess (RFC 6749, 10.10)."""

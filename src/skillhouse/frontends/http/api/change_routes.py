@@ -28,7 +28,7 @@ from skillhouse.frontends.presentation.json_values import diagnostic_values
 from skillhouse.frontends.presentation.library import deleted_value, draft_value
 from skillhouse.frontends.presentation.operations import definition_value
 from skillhouse.house.access_tokens import AccessScope
-from skillhouse.manage.skill_editing import (
+from skillhouse.manage.skill_editor import (
     FrontmatterError,
     read_draft,
     skill_source,

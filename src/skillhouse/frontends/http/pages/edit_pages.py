@@ -16,7 +16,7 @@ from skillhouse.frontends.http.forms import body_of, json_response
 from skillhouse.frontends.http.pages.languages import language_of, translations
 from skillhouse.frontends.http.pages.site import Site
 from skillhouse.frontends.http.pages.skill_markdown import IMAGE, MARKDOWN_MAX, rendered
-from skillhouse.manage.skill_editing import EDITABLE, skill_source
+from skillhouse.manage.skill_editor import EDITABLE, skill_source
 from skillhouse.skill import SKILL_FILE, SKILL_FILE_MAX
 
 PREVIEW_PATH = "/preview"

@@ -26,7 +26,7 @@ from skillhouse.frontends.http.pages.languages import (
     problem_texts,
 )
 from skillhouse.frontends.http.pages.page_version import VERSION, PageVersion
-from skillhouse.frontends.http.pages.rendering import Renderer
+from skillhouse.frontends.http.pages.renderer import Renderer
 
 
 class NavigationEntry(NamedTuple):

@@ -16,7 +16,7 @@ import nh3
 from markdown_it import MarkdownIt
 from markupsafe import Markup, escape
 
-from skillhouse.frontends.http.pages.rendering import files_path, marked
+from skillhouse.frontends.http.pages.renderer import files_path, marked
 from skillhouse.frontends.presentation.text import shown
 
 if TYPE_CHECKING:

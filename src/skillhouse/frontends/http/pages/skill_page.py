@@ -20,7 +20,7 @@ from skillhouse.clients import Lens
 from skillhouse.floor import PathError, SkillError, SkillhouseError, dataclass
 from skillhouse.frontends.http.forms import attachment
 from skillhouse.frontends.http.pages.languages import language_of, translations
-from skillhouse.frontends.http.pages.rendering import files_path
+from skillhouse.frontends.http.pages.renderer import files_path
 from skillhouse.frontends.http.pages.site import Site
 from skillhouse.frontends.http.pages.skill_markdown import IMAGE, rendered
 from skillhouse.frontends.http.pages.skill_rows import RECORDS_MAX
@@ -30,7 +30,7 @@ from skillhouse.frontends.presentation.code_report import facts_rows
 from skillhouse.frontends.presentation.doctor_values import examined_profiles, seen_by
 from skillhouse.house import Skillhouse
 from skillhouse.install import InstalledSkills
-from skillhouse.manage.skill_editing import EDITABLE
+from skillhouse.manage.skill_editor import EDITABLE
 from skillhouse.registry import LockEntry, read_facts
 from skillhouse.skill import SKILL_FILE, Skill, find_resources
 from skillhouse.tools import SkillCodeTool

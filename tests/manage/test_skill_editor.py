@@ -10,7 +10,7 @@ import pytest
 from skillhouse.audit import read_records
 from skillhouse.floor import PathError, SkillError, UnusableSkillError
 from skillhouse.house import Skillhouse, configured
-from skillhouse.manage.skill_editing import FrontmatterError, skill_source, update_skill
+from skillhouse.manage.skill_editor import FrontmatterError, skill_source, update_skill
 from skillhouse.skill import SKILL_FILE_MAX
 from tests.house.places import make_places
 

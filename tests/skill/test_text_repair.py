@@ -1,4 +1,4 @@
-"""Tests of skill/mending.py: what is mended, and that a skill says the same afterwards."""
+"""Tests of skill/text_repair.py: what is mended, and that a skill says the same afterwards."""
 
 from __future__ import annotations
 
