@@ -60,9 +60,14 @@ def look_around(roots: Iterable[str]) -> MisplacedFiles:
                 pending += [
                     (entry.path, depth + 1) for entry in reversed(below) if entry.name not in _NEVER
                 ]
-        hidden = {place for place in without if os.path.basename(place).startswith(".")}
-        result.misses += [_miss("no-skill-file", place) for place in sorted(without - hidden)]
+        result.misses += [
+            _miss("no-skill-file", place) for place in sorted(filter(_is_shown, without))
+        ]
     return result
+
+
+def _is_shown(place: str) -> bool:
+    return not os.path.basename(place).startswith(".")
 
 
 def _listed(place: str) -> list[os.DirEntry[str]] | None:

@@ -223,12 +223,16 @@ def _verify(options: argparse.Namespace, terminal: Terminal) -> int:
     if options.json:
         terminal.json_list("skills", [state_value(state) for state in states])
     else:
-        for state in states:
-            terminal.line(f"{state.place.scope}:{shown(state.name)}  {_said(state)}")
-            print_difference(state.difference, terminal, full=options.full)
-        if not states:
-            terminal.note("nothing was installed here")
+        _print_states(states, terminal, full=options.full)
     return 0 if all(state.is_well for state in states) else 1
+
+
+def _print_states(states: Sequence[InstalledState], terminal: Terminal, *, full: bool) -> None:
+    for state in states:
+        terminal.line(f"{state.place.scope}:{shown(state.name)}  {_said(state)}")
+        print_difference(state.difference, terminal, full=full)
+    if not states:
+        terminal.note("nothing was installed here")
 
 
 def _refuse_changes(options: argparse.Namespace) -> None:

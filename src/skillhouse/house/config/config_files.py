@@ -111,24 +111,20 @@ def load_config(
         Layer(name="user", rules=user.rules or ()),
         Layer(name="project", rules=near.rules or (), trusted=False),
     )
+    state = Path(merged.state_directory) if merged.state_directory else places.state()
     sandbox, agents = as_table(merged.sandbox), merged.agents or {}
     remote = Path(merged.cache_directory) if merged.cache_directory else places.cache()
     return Config(
         **_as_written(merged),
         places=places,
-        roots=tuple(Path(root) for root in merged.roots or ()),
+        roots=tuple(map(Path, merged.roots or ())),
         cache_directory=cache,
-        state_directory=Path(merged.state_directory) if merged.state_directory else places.state(),
-        layers=tuple(layer for layer in layers if layer.rules),
+        state_directory=state,
+        layers=tuple(filter(_has_rules, layers)),
         sandbox=sandbox.level or "any",
         sandbox_limits=sandbox,
-        agents={
-            "default": Layer(name="agent"),
-            **{name: Layer(name="agent", rules=agent.rules) for name, agent in agents.items()},
-        },
-        preload={name: agent.preload for name, agent in agents.items()},
+        **_of_agents(agents),
         **tool_lists(managed, flags or Settings(), user, agents=agents),
-        skill_rules={name: agent.skill_rules for name, agent in agents.items()},
         remote_directory=remote / REMOTE_DIRECTORY,
         repositories=(merged.skills or SkillsSettings()).repositories,
         assignees=frozenset({OWNER, *(merged.assignees or ())}),
@@ -148,6 +144,20 @@ def _as_written(settings: Settings) -> dict[str, Any]:
     """Return what is set and kept as it is; for the others `Config` has the default."""
     found = {name: getattr(settings, name) for name in _AS_WRITTEN - _CHANGED}
     return {name: value for name, value in found.items() if value is not None}
+
+
+def _has_rules(layer: Layer) -> bool:
+    return bool(layer.rules)
+
+
+def _of_agents(agents: Mapping[str, AgentSettings]) -> dict[str, Any]:
+    """Return what is set for single agents, as a configuration has it; `default` is always one."""
+    layers = {name: Layer(name="agent", rules=agent.rules) for name, agent in agents.items()}
+    return {
+        "agents": {"default": Layer(name="agent"), **layers},
+        "preload": {name: agent.preload for name, agent in agents.items()},
+        "skill_rules": {name: agent.skill_rules for name, agent in agents.items()},
+    }
 
 
 def _check_merged(settings: Settings) -> None:
