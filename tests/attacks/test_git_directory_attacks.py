@@ -257,3 +257,41 @@ def test_settings_that_git_may_write_lose_what_a_program_puts_there(
         "branch.gone.remote=.",
         "branch.gone.merge=refs/heads/main",
     }
+
+
+@pytest.mark.parametrize("make", [repositories.plain, repositories.linked])
+def test_a_run_that_only_looks_changes_nothing_of_git_without_a_mount_for_each_path(
+    launcher: Launcher, tmp_path: Path, make: Callable[[Path], Path]
+) -> None:
+    workspace, main = make(tmp_path), tmp_path / "repo/.git"
+    before = listing(main), listing(workspace)
+    script = (
+        'for d in .git "$G" "$G/worktrees/linked"; do for f in new config HEAD hooks/post-commit; '
+        'do echo x > "$d/$f" && echo "wrote $d/$f"; done; done; '
+        "mv .git aside && echo moved; rm -rf .git && echo removed; true"
+    )
+    done = run_in(launcher, workspace, script, read_only=True, environment={"G": str(main)})
+    assert (done.exit_code, done.stdout) == (0, b"")
+    assert (listing(main), listing(workspace)) == before
+
+
+def test_a_directory_that_may_be_written_opens_nothing_protected_in_it_or_around_it(
+    launcher: Launcher, tmp_path: Path
+) -> None:
+    workspace = repositories.plain(tmp_path)
+    before = listing(workspace / ".git")
+    script = (
+        "echo x > .git/new; for f in config hooks/post-commit; do "
+        'echo x > ".git/$f" && echo "wrote $f"; done; true'
+    )
+    done = sh(
+        launcher,
+        workspace,
+        script,
+        read_only=True,
+        writable=(workspace / ".git",),
+        paths=PersistentPaths(),
+    )
+    assert (done.exit_code, done.stdout) == (0, b"")
+    after = listing(workspace / ".git")
+    assert {name: after.get(name) for name in before} == before

@@ -331,6 +331,22 @@ def down(path: Path) -> None:
     path.mkdir()
 
 
+def test_the_id_of_a_record_is_known_without_the_record_whether_the_log_is_written_or_not(
+    tmp_path: Path,
+) -> None:
+    log = log_at(tmp_path / "audit.jsonl")
+    written = log.write_read(refusal())
+    log.close()
+    log.path.rename(tmp_path / "aside")
+    log.path.mkdir()
+    kept = log.write_read(refusal())
+    assert (log.is_degraded, log.buffered) == (True, 1)
+    log.path.rmdir()
+    (tmp_path / "aside").rename(log.path)
+    log.flush()
+    assert sequence(records(log.path), "id") == [written, kept]
+
+
 @pytest.mark.req("S000-116")
 def test_reads_wait_in_memory_and_are_written_in_order_before_the_next(tmp_path: Path) -> None:
     log = log_at(tmp_path / "audit.jsonl")

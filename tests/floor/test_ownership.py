@@ -9,6 +9,7 @@ import shutil
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -321,4 +322,95 @@ def test_looks_never_hold_where_a_group_can_write(tmp_path: Path) -> None:
     (tmp_path / "shared").chmod(0o770)
     looks = Looks()
     directory_problem(tmp_path / "shared", looks=looks)
+    assert not looks.hold()
+
+
+def made_below_nothing(place: Path) -> None:
+    (place / "none/deep").mkdir(parents=True)
+    (place / "none/deep/file").write_text("x")
+
+
+def made_with_the_times_put_back(place: Path) -> None:
+    info = place.stat()
+    (place / "absent").write_text("x")
+    os.utime(place, ns=(info.st_atime_ns, info.st_mtime_ns))
+
+
+def made_by_a_link(place: Path) -> None:
+    (place / "absent").symlink_to(place / "there")
+
+
+def moved_there(place: Path) -> None:
+    (place / "there").rename(place / "absent")
+
+
+def swapped_for_another_directory(place: Path) -> None:
+    info = place.stat()
+    other = place.with_name("other")
+    other.mkdir()
+    (other / "absent").write_text("x")
+    place.rename(place.with_name("aside"))
+    other.rename(place)
+    os.utime(place, ns=(info.st_atime_ns, info.st_mtime_ns))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        made_below_nothing,
+        made_with_the_times_put_back,
+        made_by_a_link,
+        moved_there,
+        swapped_for_another_directory,
+    ],
+)
+def test_what_was_not_there_is_seen_when_it_comes_whatever_its_directory_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[[Path], object]
+) -> None:
+    place = tmp_path.resolve() / "place"
+    place.mkdir()
+    (place / "there").mkdir()
+    looks = Looks()
+    trail(place / "absent", looks)
+    trail(place / "none/deep/file", looks)
+    trail(place / "there", looks)
+    # As if the directory had not been changed for a minute.
+    now = time.time_ns
+    monkeypatch.setattr("skillhouse.floor.ownership.time.time_ns", lambda: now() + 60 * 10**9)
+    assert looks.hold()
+    make(place)
+    assert not looks.hold()
+
+
+def test_a_directory_that_has_just_changed_is_no_proof_of_what_is_not_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path.resolve()
+    looks = Looks()
+    trail(place / "absent", looks)
+    # A clock that does not tick: all changes have the same times.
+    real = os.lstat
+    held = real(place)
+    monkeypatch.setattr(
+        "skillhouse.floor.ownership.os.lstat",
+        lambda path: held if path == str(place) else real(path),
+    )
+    assert looks.hold()
+    (place / "absent").write_text("x")
+    assert not looks.hold()
+
+
+def test_the_times_of_a_link_are_no_proof_of_what_is_behind_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path.resolve()
+    (place / "real").mkdir()
+    (place / "link").symlink_to("real")
+    looks = Looks()
+    assert looks.at(str(place / "link"))
+    assert looks.at(str(place / "link/absent")) is None
+    now = time.time_ns
+    monkeypatch.setattr("skillhouse.floor.ownership.time.time_ns", lambda: now() + 60 * 10**9)
+    assert looks.hold()
+    (place / "real/absent").write_text("x")
     assert not looks.hold()

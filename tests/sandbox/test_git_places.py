@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from skillhouse.sandbox import GitPlaces, find_git, with_submodules
+from skillhouse.sandbox import GitFinder, GitPlaces, find_git, with_submodules
 from tests import repositories
 from tests.harness import Need
 from tests.repositories import git
@@ -190,3 +190,102 @@ def test_what_is_no_repository_has_no_places(tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
     (tmp_path / "work/.git").write_text("gitdir: /nonexistent\n", encoding="utf-8")
     assert shown(places_at(tmp_path / "work"), tmp_path) == {}
+
+
+def rewritten(file: Path, text: str) -> None:
+    """Write a file in its place, with the size and times that it had, as an attacker would."""
+    info = file.stat()
+    file.write_text(text.ljust(info.st_size)[: max(len(text), info.st_size)])
+    os.utime(file, ns=(info.st_atime_ns, info.st_mtime_ns))
+
+
+def linked_to_another(place: Path, base: Path) -> None:
+    other = repositories.linked(base / "other")
+    named = (other / ".git").read_text()
+    rewritten(place / ".git", named)
+
+
+def without_a_head(place: Path, base: Path) -> None:
+    own = Path((place / ".git").read_text().removeprefix("gitdir: ").strip())
+    (own / "HEAD").rename(own / "gone")
+
+
+def with_another_way_back(place: Path, base: Path) -> None:
+    own = Path((place / ".git").read_text().removeprefix("gitdir: ").strip())
+    rewritten(own / "gitdir", f"{base}/elsewhere/.git\n")
+
+
+def with_another_common(place: Path, base: Path) -> None:
+    own = Path((place / ".git").read_text().removeprefix("gitdir: ").strip())
+    rewritten(own / "commondir", "../..//")
+    (own / "commondir").write_text("../../..\n")
+
+
+def with_borrowed_objects(place: Path, base: Path) -> None:
+    own = Path((place / ".git").read_text().removeprefix("gitdir: ").strip())
+    lender = base / "lender" / "objects"
+    lender.mkdir(parents=True)
+    (own.parents[1] / "objects/info/alternates").write_text(f"{lender}\n")
+
+
+def with_its_repository_swapped(place: Path, base: Path) -> None:
+    own = Path((place / ".git").read_text().removeprefix("gitdir: ").strip())
+    common = own.parents[1]
+    moved = common.with_name("moved.git")
+    common.rename(moved)
+    common.symlink_to(moved)
+
+
+def without_its_pointer(place: Path, base: Path) -> None:
+    (place / ".git").unlink()
+
+
+def with_a_repository_of_its_own(place: Path, base: Path) -> None:
+    (place / ".git").unlink()
+    git(place, "init", "-q")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        linked_to_another,
+        without_a_head,
+        with_another_way_back,
+        with_another_common,
+        with_borrowed_objects,
+        with_its_repository_swapped,
+        without_its_pointer,
+        with_a_repository_of_its_own,
+    ],
+)
+def test_a_kept_find_never_outlives_what_it_went_by_whatever_the_times_say(
+    tmp_path: Path, change: Callable[[Path, Path], None]
+) -> None:
+    place = repositories.linked(tmp_path / "here")
+    workspace, finder = os.path.realpath(place), GitFinder()
+    before = finder.find(workspace)
+    assert finder.find(workspace) is before
+    change(place, tmp_path)
+    after = finder.find(workspace)
+    assert after != before
+    assert after == find_git(workspace)
+    assert finder.find(workspace) is after
+
+
+def test_a_kept_find_notices_a_repository_that_is_made_above(tmp_path: Path) -> None:
+    place = tmp_path / "a" / "b"
+    place.mkdir(parents=True)
+    workspace, finder = os.path.realpath(place), GitFinder()
+    assert finder.find(workspace).own == ""
+    git(tmp_path, "init", "-q")
+    assert finder.find(workspace) == find_git(workspace)
+    assert finder.find(workspace).top == os.path.realpath(tmp_path)
+
+
+def test_a_kept_find_notices_another_owner(tmp_path: Path, need: Need) -> None:
+    need(os.geteuid() == 0, "not the superuser")
+    place = repositories.linked(tmp_path / "here")
+    workspace, finder = os.path.realpath(place), GitFinder()
+    assert finder.find(workspace).problem == ""
+    os.chown(place / ".git", 1234, 1234)
+    assert "not all of one owner" in finder.find(workspace).problem

@@ -15,7 +15,7 @@ from threading import Barrier
 import pytest
 
 from skillhouse.floor import StateError, make_private
-from skillhouse.store import CACHE, STATE, Schema, Store, close_pooled, pooled
+from skillhouse.store import CACHE, STATE, Schema, Store, close_pooled, commit_stamp, pooled
 from skillhouse.store.store import IDLE_MAX
 from tests.store.databases import NOTES, at_version, disposable, execute, files_of, number
 
@@ -507,3 +507,12 @@ def test_a_copy_is_of_one_use_as_others_may_write(tmp_path: Path):
         assert len(second.rows("SELECT text FROM note")) == 2
         assert not second.is_copy
     close_pooled(path)
+
+
+def test_a_database_that_is_gone_has_no_stamp_whatever_is_left_of_its_log(tmp_path: Path) -> None:
+    file = tmp_path / "state.db"
+    assert commit_stamp(file) == ()
+    (tmp_path / "state.db-wal").write_bytes(b"left")
+    assert commit_stamp(file) == ()
+    file.write_bytes(b"")
+    assert len(commit_stamp(file)) == 6

@@ -172,14 +172,23 @@ class AuditLog:
         tier is never kept: its effect must not happen (S000-117), so any `AuditError` is raised.
         Else only `record-invalid` is: no log can record the draft.
         """
+        found = self._append_read(draft)
+        return record_of(found) if isinstance(found, bytes) else found
+
+    def write_read(self, draft: AuditDraft) -> str:
+        """Do as `append_read`, but return only the id, which is faster."""
+        found = self._append_read(draft)
+        return id_of(found) if isinstance(found, bytes) else found.id
+
+    def _append_read(self, draft: AuditDraft) -> bytes | AuditRecord:
         if draft.kind == "intent" and "none" not in (draft.tier or "none", draft.effective_tier):
-            return self.append(draft, durable=True)
+            return self._append(draft, durable=True)
         pending = self._pending(draft)
         # The outcome of an effect is worth waiting for; while the log is down no call waits.
         seconds = locks.LOCK_SECONDS if draft.kind == "outcome" else READ_WAIT_SECONDS
         seconds = 0 if self._down else seconds
         try:
-            return record_of(self._write(pending, durable=False, seconds=seconds))
+            return self._write(pending, durable=False, seconds=seconds)
         except AuditError as error:
             if error.code == "record-invalid":
                 raise

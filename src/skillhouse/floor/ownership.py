@@ -15,7 +15,9 @@ import os
 import shlex
 import stat
 import sys
+import time
 from collections import deque
+from collections.abc import Mapping
 from pathlib import Path
 
 from skillhouse.floor.errors import ExposedError, StateError
@@ -25,6 +27,11 @@ if sys.platform != "win32":
     import grp
     import pwd
 
+SETTLED_NS = 50_000_000
+"""How long what changes may have the time of an earlier change: clocks of file systems tick, every
+10 ms at most (ktime_get_coarse_real_ts64)."""
+_FACTS = slice(6)
+"""Mode, inode, device, links, owner and group in the tuple of a `stat_result`."""
 LINKS_MAX = 40
 """Links of one path that are followed, as Linux does (path_resolution(7))."""
 _SECRET = 0o077
@@ -50,10 +57,11 @@ class Trail:
 class Looks:
     """The state of some paths: each is read once, so that results from it can be cached."""
 
-    __slots__ = ("_found",)
+    __slots__ = ("_found", "_kept")
 
     def __init__(self) -> None:
         self._found: dict[str, tuple[os.stat_result, str] | None] = {}
+        self._kept = _PathFacts({})
 
     def at(self, path: str) -> tuple[os.stat_result, str] | None:
         """Return what is at a path, and where it leads if it is a link; None when nothing is."""
@@ -68,11 +76,64 @@ class Looks:
 
         Never where a group can write: who is in it is not known from the files.
         """
-        for path, fact in self._found.items():
-            if fact is not None and fact[0].st_mode & 0o022 == 0o020:
+        kept = self._kept
+        if kept.count != len(self._found):
+            kept = self._kept = _PathFacts(dict(self._found))
+        now = time.time_ns()
+        for path, fact in kept.there.items():
+            if fact[0].st_mode & 0o022 == 0o020:
                 return False
-            if _facts(_look(path)) != _facts(fact):
+            try:
+                info = os.lstat(path)
+            except (OSError, ValueError):
                 return False
+            # Most are directories of which nothing changed, and there are many in each call.
+            is_same = info[_FACTS] == fact[0][_FACTS] and not fact[1]
+            if not is_same and _facts(_look(path)) != _facts(fact):
+                return False
+            if path in kept.absent and not kept.lacks(path, info, now):
+                return False
+        return all(_look(path) is None for path in kept.absent.get("", ()))
+
+
+class _PathFacts:
+    """Paths that were looked at, by what proves that they are as they were."""
+
+    __slots__ = ("_stamps", "absent", "count", "there")
+
+    def __init__(self, found: Mapping[str, tuple[os.stat_result, str] | None]) -> None:
+        self.count = len(found)
+        self.there = {path: fact for path, fact in found.items() if fact is not None}
+        self.absent: dict[str, list[str]] = {}
+        """Those at which nothing was, by the directory that is there; by "" where it is not known.
+        Those below another of them are not named: they can only come with it."""
+        self._stamps: dict[str, tuple[int, int]] = {}
+        """When names of these directories were last made or removed, before it was seen that those
+        in `absent` were not there."""
+        for path in (path for path, fact in found.items() if fact is None):
+            directory = os.path.dirname(path)
+            if directory in found and directory not in self.there:
+                continue
+            around = self.there.get(directory)
+            # The times of a link say nothing about where it leads.
+            is_proof = around is not None and stat.S_ISDIR(around[0].st_mode)
+            self.absent.setdefault(directory if is_proof else "", []).append(path)
+
+    def lacks(self, directory: str, info: os.stat_result, now: int) -> bool:
+        """Whether nothing is at the paths of a directory at which nothing was.
+
+        Args:
+            info: Of the directory, read after `now` and before this.
+        """
+        stamp = info.st_mtime_ns, info.st_ctime_ns
+        if self._stamps.get(directory) == stamp:
+            return True
+        if any(_look(path) is not None for path in self.absent[directory]):
+            return False
+        # INVARIANT: of two changes in one tick of the clock, the later may leave the same times, so
+        # that a directory that has just changed is no proof.
+        if max(stamp) < now - SETTLED_NS:
+            self._stamps[directory] = stamp
         return True
 
 
@@ -101,7 +162,8 @@ def trail(path: str | Path, looks: Looks | None = None) -> Trail:
     """
     if sys.platform == "win32":  # pragma: no cover - Windows has no such modes
         return Trail(real=os.path.realpath(path), steps=())
-    waiting = deque(os.path.join(os.getcwd(), path).split("/"))
+    start = os.fspath(path)
+    waiting = deque((start if start[:1] == "/" else f"{os.getcwd()}/{start}").split("/"))
     current, links = "", 0
     look = (looks or Looks()).at
     root = look("/")

@@ -267,4 +267,7 @@ def write_atomically(path: Path, *, mode: int = 0o600, durable: bool = False) ->
 
 def git_root(start: Path) -> Path | None:
     """Return the nearest directory from `start` upwards that is a work tree of git."""
-    return next((one for one in (start, *start.parents) if os.path.lexists(one / ".git")), None)
+    place = os.fspath(start)
+    if os.path.lexists(os.path.join(place, ".git")):
+        return start
+    return next((one for one in start.parents if os.path.lexists(f"{one}/.git")), None)

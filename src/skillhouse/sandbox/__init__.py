@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from skillhouse.sandbox.git_changes import sets_up_remotes as sets_up_remotes
     from skillhouse.sandbox.git_changes import tracks_a_remote as tracks_a_remote
     from skillhouse.sandbox.git_history import find_git_contents as find_git_contents
+    from skillhouse.sandbox.git_places import GitFinder as GitFinder
     from skillhouse.sandbox.git_places import GitPlaces as GitPlaces
     from skillhouse.sandbox.git_places import find_git as find_git
     from skillhouse.sandbox.git_places import is_inside as is_inside

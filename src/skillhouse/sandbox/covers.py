@@ -26,6 +26,7 @@ from skillhouse.floor import (
     may_end_secret,
     name_filter,
 )
+from skillhouse.floor.ownership import SETTLED_NS
 from skillhouse.sandbox.profile import (
     CoveredPaths,
     Directory,
@@ -39,10 +40,6 @@ DIRECTORIES_MAX = 20_000
 """Directories that are read before a run, nearest first."""
 ENTRIES_MAX = 200_000
 """Names in them: 0.2 s the first time, and 1 µs a directory afterwards."""
-SETTLED_NS = 50_000_000
-"""How long ago a directory must have changed: within one tick of the clock a second change would
-have the same times."""
-
 
 Classify = Callable[[str, SurveyEntry], SurveyHit | None]
 """Takes a directory, relative to the workspace, and an entry; None if the entry does not count."""

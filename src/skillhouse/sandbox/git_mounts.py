@@ -117,7 +117,8 @@ async def shield_git(
             is_in = is_inside(directory.path, places.workspace)
             covers = found.inside if is_in else found.outside
             if read_only:
-                if not is_in:
+                # What is read-only already is so with all in it.
+                if not is_in and not any(is_inside(directory.path, one) for one in found.outside):
                     covers[directory.path] = MountCover.READ_ONLY
                 continue
             handle = await holding.enter_async_context(held(directory.path))

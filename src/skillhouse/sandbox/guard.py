@@ -137,25 +137,25 @@ class CgroupGuard:
 
     def _limit(self, limits: Limits) -> None:
         memory = str(limits.memory_bytes)
-        _write(self._pids / "pids.max", str(limits.processes + HELPERS))
+        _write(f"{self._pids}/pids.max", str(limits.processes + HELPERS))
         if self._version == 2:
-            _write(self._memory / "memory.max", memory)
-            _write(self._memory / "memory.oom.group", "1")
+            _write(f"{self._memory}/memory.max", memory)
+            _write(f"{self._memory}/memory.oom.group", "1")
             # A kernel without swap accounting has no such file.
             with contextlib.suppress(FileNotFoundError):
-                _write(self._memory / "memory.swap.max", "0")
+                _write(f"{self._memory}/memory.swap.max", "0")
             return
-        _write(self._memory / "memory.limit_in_bytes", memory)
+        _write(f"{self._memory}/memory.limit_in_bytes", memory)
         with contextlib.suppress(FileNotFoundError):
-            _write(self._memory / "memory.memsw.limit_in_bytes", memory)
+            _write(f"{self._memory}/memory.memsw.limit_in_bytes", memory)
 
     def _share(self, weight: int | None) -> None:
         if self._cpu is not None and weight is not None:
             # The default is 100 in version 2, and 1024 in version 1.
             if self._version == 2:
-                _write(self._cpu / "cpu.weight", str(weight))
+                _write(f"{self._cpu}/cpu.weight", str(weight))
             else:
-                _write(self._cpu / "cpu.shares", str(weight * 1_024 // 100))
+                _write(f"{self._cpu}/cpu.shares", str(weight * 1_024 // 100))
 
     def start(self, spawn: Callable[[], T]) -> T:
         """Return what `spawn` does, with the processes that it starts in the group.
@@ -174,11 +174,13 @@ class CgroupGuard:
 
     def _go(self, directories: tuple[Path, ...]) -> None:
         for directory in directories:
-            _join(directory / "tasks", 0)
+            _join(f"{directory}/tasks", 0)
 
     def add(self, pid: int) -> None:
         if self._version == 2:
-            _join(self._memory / "cgroup.procs", pid)
+            _join(f"{self._memory}/cgroup.procs", pid)
+
+    is_watching = False
 
     async def watch(self, init: int) -> str:
         return ""
@@ -214,14 +216,14 @@ def _discard(directories: tuple[Path, ...]) -> bool:
     return all(removed)
 
 
-def _join(path: Path, process: int) -> None:
+def _join(path: str, process: int) -> None:
     try:
         _write(path, str(process))
     except OSError as error:
         raise SandboxError("cgroup-failed", f"cannot join a control group: {error}") from error
 
 
-def _write(path: Path, text: str) -> None:
+def _write(path: str, text: str) -> None:
     # Without O_CREAT: a file that the kernel does not have is an error.
     handle = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
@@ -259,6 +261,9 @@ class ProcessGuard(Protocol):
     inner_limits: Mapping[int, int]
     """Limits of the processes inside only, set before the program starts."""
 
+    is_watching: bool
+    """Whether `watch` does something: else the kernel enforces all limits."""
+
     def start(self, spawn: Callable[[], T]) -> T:
         """Return the result of `spawn`, with the processes that it starts under the limits."""
         ...
@@ -268,7 +273,7 @@ class ProcessGuard(Protocol):
         ...
 
     async def watch(self, init: int) -> str:
-        """Return the exceeded limit; "" at once if the kernel enforces it."""
+        """Return the exceeded limit; "" where there was none, or the kernel enforces it."""
         ...
 
     def reached(self) -> str:
@@ -307,6 +312,8 @@ class RlimitGuard:
         }
         # Not on bubblewrap itself: there it would count all processes of the user.
         self.inner_limits: Mapping[int, int] = {resource.RLIMIT_NPROC: limits.processes}
+
+    is_watching = True
 
     def start(self, spawn: Callable[[], T]) -> T:
         return spawn()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import AsyncIterator
+import select
+from collections.abc import Iterator
 
 import anyio
 
@@ -16,6 +17,9 @@ class Pipes:
     def __init__(self) -> None:
         self._ours: dict[str, int] = {}
         self._theirs: list[int] = []
+        self._names: dict[int, str] = {}
+        """Those that are waited for, by descriptor."""
+        self._epoll = select.epoll()
 
     def to_child(self, name: str) -> int:
         theirs, ours = os.pipe()
@@ -61,13 +65,16 @@ class Pipes:
             os.close(self._theirs.pop())
 
     def close(self, name: str) -> None:
-        if (descriptor := self._ours.pop(name, None)) is not None:
+        if (descriptor := self._ours.get(name)) is not None:
+            self.unwatch(name)
+            del self._ours[name]
             os.close(descriptor)
 
     def close_all(self) -> None:
         self.close_theirs()
         for name in tuple(self._ours):
             self.close(name)
+        self._epoll.close()
 
     def ours(self, name: str) -> int:
         return self._ours[name]
@@ -75,33 +82,65 @@ class Pipes:
     def is_open(self, name: str) -> bool:
         return name in self._ours
 
-    async def send(self, name: str, data: bytes) -> None:
-        """Write `data` and close; a child that has stopped reading is no error."""
-        rest = memoryview(data)
-        with contextlib.suppress(BrokenPipeError):
-            while rest:
-                try:
-                    rest = rest[os.write(self._ours[name], rest[:CHUNK]) :]
-                except BlockingIOError:
-                    await anyio.wait_writable(self._ours[name])
-        self.close(name)
+    def watch(self, *names: str) -> None:
+        """Let `ready` report when there is something to read, or its end."""
+        self._watch(names, select.EPOLLIN)
 
-    def begin(self, name: str, data: bytes) -> bytes:
-        """Write what an empty pipe takes at once, and return the rest, which `send` may write."""
-        with contextlib.suppress(BrokenPipeError, BlockingIOError):
-            data = data[os.write(self._ours[name], data[:CHUNK]) :]
+    def watch_writing(self, *names: str) -> None:
+        """Let `ready` report when the child has read enough for more, or has closed its end."""
+        self._watch(names, select.EPOLLOUT)
+
+    def _watch(self, names: tuple[str, ...], events: int) -> None:
+        for name in names:
+            descriptor = self._ours[name]
+            self._epoll.register(descriptor, events)
+            self._names[descriptor] = name
+
+    def unwatch(self, name: str) -> None:
+        descriptor = self._ours[name]
+        if self._names.pop(descriptor, None) is not None:
+            self._epoll.unregister(descriptor)
+
+    async def ready(self) -> Iterator[str]:
+        """Wait for those that are watched, and return the names of some that have something.
+
+        The event loop waits for one descriptor, whatever their number: each that it is given and
+        that is taken from it again costs as much as reading a small output.
+        """
+        await anyio.wait_readable(self._epoll.fileno())
+        return (self._names[one] for one, _ in self._epoll.poll(0) if one in self._names)
+
+    async def until_readable(self, name: str, *, seconds: float | None = None) -> None:
+        """Wait until there is something to read, at most so long, or the end of a process."""
+        descriptor = self._ours[name]
+        now = select.poll()
+        now.register(descriptor, select.POLLIN)
+        if now.poll(0):
+            return
+        with anyio.CancelScope() as scope:
+            if seconds is not None:
+                scope.deadline = anyio.current_time() + seconds
+            await anyio.wait_readable(descriptor)
+
+    def send(self, name: str, data: memoryview) -> memoryview:
+        """Write what the pipe takes at once, close it after all of it, and return the rest; a child
+        that has stopped reading is no error."""
+        try:
+            while data:
+                data = data[os.write(self._ours[name], data[:CHUNK]) :]
+        except BlockingIOError:
+            return data
+        except BrokenPipeError:
+            data = data[:0]
+        self.close(name)
         return data
 
-    async def chunks(self, name: str) -> AsyncIterator[bytes]:
-        """Yield the child's output until all copies of the other end are closed."""
-        descriptor = self._ours[name]
-        while True:
-            await anyio.wait_readable(descriptor)
-            with contextlib.suppress(BlockingIOError):
-                chunk = os.read(descriptor, CHUNK)
-                if not chunk:
-                    return
-                yield chunk
+    def chunk(self, name: str) -> bytes | None:
+        """Return the next part of the child's output, b"" at its end; None where there is none."""
+        try:
+            return os.read(self._ours[name], CHUNK)
+        except BlockingIOError:
+            return None
 
     def rest(self, name: str) -> bytes:
         data = bytearray()

@@ -251,47 +251,89 @@ class Run:
         for kind, value in self._guard.resource_limits.items():
             resource.prlimit(process.pid, kind, (value, value))
         # Before all else, since bubblewrap works while we go on.
-        rest = self._pipes.begin("options", self._options)
-        if not rest:
-            self._pipes.close("options")
+        outgoing = {"options": memoryview(self._options)}
+        if stdin:
+            outgoing["stdin"] = memoryview(stdin)
+        for name, data in tuple(outgoing.items()):
+            outgoing[name] = self._pipes.send(name, data)
+        if not self._guard.is_watching:
+            await self._serve(process, outgoing, begun=_heed_nothing)
+            return
         async with anyio.create_task_group() as tasks:
-            if rest:
-                tasks.start_soon(self._pipes.send, "options", rest)
-            if stdin:
-                tasks.start_soon(self._pipes.send, "stdin", stdin)
-            tasks.start_soon(self._follow, process)
-            async with anyio.create_task_group() as readers:
-                for name in STREAMS:
-                    readers.start_soon(self._collect, name, process)
-                await anyio.wait_readable(self._pipes.ours("process"))
-                # What is inside dies with bubblewrap, and that ends the output. A process that is
-                # not quite dead and still holds it does not hold up the answer.
-                readers.cancel_scope.deadline = anyio.current_time() + GRACE_SECONDS
-            tasks.cancel_scope.cancel()
 
-    async def _collect(self, name: str, process: subprocess.Popen[bytes]) -> None:
-        async for chunk in self._pipes.chunks(name):
-            self._output.add(name, chunk)
-            if self._on_output is not None:
-                self._on_output(chunk)
-            if self._limits.ends_at_output and self._output.left_out:
-                self._stop(process, "output")
-                return
-
-    async def _follow(self, process: subprocess.Popen[bytes]) -> None:
-        async for chunk in self._pipes.chunks("status"):
-            self._status += chunk
-            if init := self._find_init():
-                self.began_at = time.monotonic()
-                # One that has died already needs no limits.
-                with contextlib.suppress(ProcessLookupError):
-                    for kind, value in self._guard.inner_limits.items():
-                        resource.prlimit(init, kind, (value, value))
-                if self._pipes.is_open("block"):
-                    await self._pipes.send("block", b"\0")
+            async def watched(init: int) -> None:
                 if limit := await self._guard.watch(init):
                     self._stop(process, limit)
-                return
+
+            await self._serve(process, outgoing, begun=lambda init: tasks.start_soon(watched, init))
+            tasks.cancel_scope.cancel()
+
+    async def _serve(
+        self,
+        process: subprocess.Popen[bytes],
+        outgoing: dict[str, memoryview],
+        *,
+        begun: Callable[[int], object],
+    ) -> None:
+        """Give it what it reads and take what it writes, until it has ended.
+
+        `begun` is called with the first process inside, once it has its limits.
+        """
+        pipes = self._pipes
+        running = {*STREAMS, "process"}
+        pipes.watch(*running, "status")
+        pipes.watch_writing(*(name for name, rest in outgoing.items() if rest))
+        with anyio.CancelScope() as ending:
+            while running:
+                for name in await pipes.ready():
+                    if name == "process":
+                        # What is inside dies with bubblewrap, and that ends the output. A process
+                        # that is not quite dead and still holds it does not hold up the answer.
+                        ending.deadline = anyio.current_time() + GRACE_SECONDS
+                    elif name in STREAMS:
+                        if not self._is_at_end(name, process):
+                            continue
+                    elif name == "status":
+                        if not self._has_begun(begun):
+                            continue
+                    else:
+                        outgoing[name] = pipes.send(name, outgoing[name])
+                        continue
+                    pipes.unwatch(name)
+                    running.discard(name)
+
+    def _is_at_end(self, name: str, process: subprocess.Popen[bytes]) -> bool:
+        """Take what there is of its output; say whether no more is taken."""
+        chunk = self._pipes.chunk(name)
+        if not chunk:
+            return chunk is not None
+        self._output.add(name, chunk)
+        if self._on_output is not None:
+            self._on_output(chunk)
+        if self._limits.ends_at_output and self._output.left_out:
+            self._stop(process, "output")
+            return True
+        return False
+
+    def _has_begun(self, begun: Callable[[int], object]) -> bool:
+        """Take what it reports of itself; say whether the first process inside was found, which
+        then has its limits and is let go, or never will be."""
+        chunk = self._pipes.chunk("status")
+        if not chunk:
+            return chunk is not None
+        self._status += chunk
+        init = self._find_init()
+        if init is None:
+            return False
+        self.began_at = time.monotonic()
+        # One that has died already needs no limits.
+        with contextlib.suppress(ProcessLookupError):
+            for kind, value in self._guard.inner_limits.items():
+                resource.prlimit(init, kind, (value, value))
+        if self._pipes.is_open("block"):
+            self._pipes.send("block", memoryview(b"\0"))
+        begun(init)
+        return True
 
     def _stop(self, process: subprocess.Popen[bytes], limit: str) -> None:
         self._limit = self._limit or limit
@@ -326,12 +368,11 @@ class Run:
                 yield json.loads(line)
 
     async def _end(self, process: subprocess.Popen[bytes]) -> None:
-        ended = self._pipes.ours("process")
+        until = self._pipes.until_readable
         if self._init is None and not self._pipes.is_open("options"):
             await self._await_init()
         if self._kill_init():
-            with anyio.move_on_after(GRACE_SECONDS):
-                await anyio.wait_readable(ended)
+            await until("process", seconds=GRACE_SECONDS)
         else:
             # A first process inside that was not reported is in bubblewrap's group. The number is
             # no other group's: bubblewrap began it and has not been reaped.
@@ -340,10 +381,9 @@ class Run:
         if process.poll() is None:
             process.kill()
             self._guard.kill()
-            await anyio.wait_readable(ended)
+            await until("process")
         if self._init is not None:
-            with anyio.move_on_after(GONE_SECONDS):
-                await anyio.wait_readable(self._init)
+            await until("init", seconds=GONE_SECONDS)
             # Its parent is gone, so it is ours to reap if we are what is first in a container.
             with contextlib.suppress(ChildProcessError):
                 os.waitid(os.P_PIDFD, self._init, os.WEXITED | os.WNOHANG)  # noqa: ASYNC222
@@ -355,9 +395,13 @@ class Run:
         before, it would stay behind.
         """
         with anyio.move_on_after(GRACE_SECONDS):
-            async for chunk in self._pipes.chunks("status"):
+            while True:
+                await self._pipes.until_readable("status")
+                chunk = self._pipes.chunk("status")
+                if chunk is None:
+                    continue
                 self._status += chunk
-                if self._find_init():
+                if not chunk or self._find_init() is not None:
                     return
 
     def _completed(self, duration_seconds: float) -> Completed:
@@ -385,6 +429,10 @@ class Run:
             limit=limit,
             duration_seconds=duration_seconds,
         )
+
+
+def _heed_nothing(_: int) -> None:
+    """Do nothing: the kernel watches."""
 
 
 def _own_options(descriptors: Mapping[str, int]) -> Iterator[str]:

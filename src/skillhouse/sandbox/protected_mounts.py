@@ -30,8 +30,9 @@ import anyio
 
 from skillhouse.floor import dataclass, is_secret
 from skillhouse.floor.crash_cleanup import PLACEHOLDER_FILES, PLACEHOLDER_SOCKETS
+from skillhouse.floor.ownership import SETTLED_NS
 from skillhouse.floor.regex import regex
-from skillhouse.sandbox.covers import REPOSITORY, SETTLED_NS, covered_paths
+from skillhouse.sandbox.covers import REPOSITORY, covered_paths
 from skillhouse.sandbox.disarm import CONFIG_MAX, remove
 from skillhouse.sandbox.mountpoints import Stash, is_placeholder
 from skillhouse.sandbox.persistence import Census, read_pointer

@@ -45,9 +45,9 @@ def check_argv(argv: Sequence[str], profile: SandboxProfile) -> None:
     if any("\0" in part for part in argv):
         raise SandboxError("exec-nul", "expected arguments without NUL")
     program = argv[0]
-    if program in (system_program(), str(own_python()[1])):
-        return
     if "/" in program or program in (".", ".."):
+        if program in (system_program(), str(own_python()[1])):
+            return
         message = f"expected a program's plain name, got a path: {program!r}"
         raise SandboxError("exec-path", message)
     if tools.which(program) is not None:
@@ -66,14 +66,15 @@ def check_argv(argv: Sequence[str], profile: SandboxProfile) -> None:
 
 def resolved(profile: SandboxProfile, cwd: Path) -> tuple[SandboxProfile, Path]:
     try:
+        directory = cwd.resolve(strict=True)
+        workspace = profile.workspace
         real = dataclasses.replace(
             profile,
-            workspace=profile.workspace.resolve(strict=True),
+            workspace=directory if workspace == cwd else workspace.resolve(strict=True),
             readable=tuple(path.resolve(strict=True) for path in profile.readable),
             skills=tuple(path.resolve(strict=True) for path in profile.skills),
             writable=tuple(path.resolve(strict=True) for path in profile.writable),
         )
-        directory = cwd.resolve(strict=True)
         if os.statvfs(real.workspace).f_flag & os.ST_RDONLY:
             # Nothing can be made there, and so no placeholder.
             real = dataclasses.replace(real, read_only=True)
@@ -129,8 +130,8 @@ def mounts_of(
 
 
 def with_census(done: Completed, census: Census | None, git_notes: Iterable[str] = ()) -> Completed:
-    done = dataclasses.replace(done, notes=(*done.notes, *git_notes))
+    notes = (*done.notes, *git_notes)
     if census is None:
-        return done
-    notes = (*done.notes, *census.notes)
+        return dataclasses.replace(done, notes=notes) if notes else done
+    notes = (*notes, *census.notes)
     return dataclasses.replace(done, changes=tuple(census.changes), notes=notes)

@@ -220,12 +220,8 @@ def _places(
     yield from (bind, str(workspace), str(workspace))
     for directory in profile.writable:
         yield from ("--bind", str(directory), str(directory))
-    # Binds first: bubblewrap reads the table of all mounts again for each one.
-    for path, cover in sorted(covers.items(), key=lambda item: item[1] in _DIRECTORIES):
-        # A bind of a directory is writable, whatever is around it.
-        is_fixed = profile.read_only and not _is_in(path, profile.writable)
-        if not (is_fixed and cover is MountCover.PIN):
-            yield from _cover(path, cover, masks)
+    for path, cover in _needed(profile, covers):
+        yield from _cover(path, cover, masks)
     for directory in readable:
         if directory.is_relative_to(workspace):
             yield from ("--ro-bind", str(directory), str(directory))
@@ -239,6 +235,21 @@ def _places(
     for path, cover in skill_covers(profile).items():
         if hidden.isdisjoint((path, *map(str, Path(path).parents))):
             yield from _cover(path, cover, masks)
+
+
+def _needed(
+    profile: SandboxProfile, covers: Mapping[str, MountCover]
+) -> Iterator[tuple[str, MountCover]]:
+    """Yield what changes something over the bind of the workspace, in the order of the mounts."""
+    # What is read-only is so with all in it: what is mounted there on the host comes along.
+    is_frozen = profile.read_only and not profile.writable
+    # Binds first: bubblewrap reads the table of all mounts again for each one.
+    for path, cover in sorted(covers.items(), key=lambda item: item[1] in _DIRECTORIES):
+        # A bind of a directory is writable, whatever is around it.
+        is_fixed = profile.read_only and not _is_in(path, profile.writable)
+        is_said = cover is MountCover.READ_ONLY and is_frozen
+        if not (is_said or (cover is MountCover.PIN and is_fixed)):
+            yield path, cover
 
 
 def _is_in(path: str, directories: Iterable[Path]) -> bool:

@@ -15,7 +15,7 @@ from dataclasses import field
 from pathlib import Path
 
 from skillhouse.floor import Looks, dataclass, directory_problem, make_private
-from skillhouse.sandbox.covers import SETTLED_NS
+from skillhouse.floor.ownership import SETTLED_NS
 from skillhouse.sandbox.toolchains import CacheRow, tables
 from skillhouse.sandbox.toolset import Caches
 

@@ -358,6 +358,8 @@ def commit_stamp(path: Path) -> tuple[int, ...]:
         try:
             info = os.stat(f"{path}{suffix}")
         except FileNotFoundError:
+            if not suffix:
+                return ()
             continue
         found += [info.st_ino, info.st_size, info.st_mtime_ns]
     with suppress(FileNotFoundError):

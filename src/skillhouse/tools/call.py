@@ -221,6 +221,9 @@ class Plan:
     """Does as `run` does and says how far it is."""
     progress_total: float | None = 1.0
     """What `run_with_progress` counts to; None where that is not known."""
+    prepare: Callable[[], None] | None = None
+    """Does on the thread that has just begun the call what `run` would do on one first; only where
+    no person was asked. What is wrong then, `run` says."""
     check_feasible: Callable[[], Awaitable[object]] | None = None
     """Awaited before a person is asked; raises `RefusedError` where no approval makes it run."""
     facts: tuple[tuple[str, str], ...] = ()

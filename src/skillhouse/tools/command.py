@@ -27,6 +27,7 @@ from skillhouse.permission import (
     shell_line,
 )
 from skillhouse.sandbox import (
+    GitFinder,
     Launcher,
     Limits,
     SandboxProfile,
@@ -91,7 +92,7 @@ from skillhouse.tools.command_requests import (
     uncovered,
     uncovered_need,
 )
-from skillhouse.tools.command_run import ReadyCommand, exec_schema, limits_of
+from skillhouse.tools.command_run import LastLook, ReadyCommand, exec_schema, limits_of
 from skillhouse.tools.command_work import (
     CommandWork,
     ExecContext,
@@ -165,6 +166,7 @@ class ExecTool(Tool):
         self._environment = environment
         self._decide = decide
         self._denied = DeniedPrograms()
+        self._git = GitFinder()
 
     def plan(self, arguments: Mapping[str, Any], session: Session) -> Plan:
         """Judge the command: by its words, or as the line that it is."""
@@ -195,33 +197,28 @@ class ExecTool(Tool):
             writable=form.writable if form else (),
             is_lasting=form is not None,
         )
-        denied = denied_to(verdict, context.rules)
+        # As the files are when it begins, however long a person took to answer.
+        last_look = LastLook(
+            lambda: (
+                self._workspace.protected(session),
+                git_now(
+                    git,
+                    paths.coverage(work.writes.opened),
+                    self._workspace,
+                    lambda shown: paths.of(shown).coverage(),
+                ),
+                script_copies(work.scripts, self._script_runs(verdict, context), root),
+                (found := tools_now(self._tools, tools, self._workspace.root, context.programs)),
+                self._denied.found(denied_to(verdict, context.rules), found),
+                self._background.written(),
+            )
+        )
 
         async def prepared(sealed: Mapping[str, bytes] | None) -> ReadyCommand:
             """Look once more, and return what runs the command."""
             if verdict.effect is Effect.DENY:
                 raise RefusedError(f"denied: {verdict.reasons[0]}", denied=True)
-            # As the files are now, however long a person took to answer. On one thread, as each
-            # change of threads takes some 0.3 ms.
-            own, (below, git_places), scripts, now, covered, moved = await in_thread(
-                lambda: (
-                    self._workspace.protected(session),
-                    git_now(
-                        git,
-                        paths.coverage(work.writes.opened),
-                        self._workspace,
-                        lambda shown: paths.of(shown).coverage(),
-                    ),
-                    script_copies(work.scripts, self._script_runs(verdict, context), root),
-                    (
-                        found := tools_now(
-                            self._tools, tools, self._workspace.root, context.programs
-                        )
-                    ),
-                    self._denied.found(denied, found),
-                    self._background.written(),
-                )
-            )
+            own, (below, git_places), scripts, now, covered, moved = await last_look.taken()
             if below.left > work.left and uncovered(
                 verdict.structure, paths, root, work.writes.opened
             ):
@@ -311,6 +308,7 @@ class ExecTool(Tool):
             run=run,
             run_with_progress=lambda report: run(None, report),
             progress_total=None,
+            prepare=last_look.take,
             check_feasible=partial(tested, self._launcher),
             run_sealed=run_sealed,
             inputs=inputs,
@@ -406,6 +404,7 @@ class ExecTool(Tool):
             session=session,
             decide=lambda need: self._decide(need, session)[0].effect,
             problem_around=self._workspace.problem_around,
+            find=self._git.find,
         )
 
     def _script_runs(self, verdict: CommandVerdict, context: ExecContext) -> ScriptRuns:

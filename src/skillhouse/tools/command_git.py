@@ -99,6 +99,7 @@ class GitUse:
     """Whether it is git alone, with words that write `branch.*` or `remote.*`."""
     configs: tuple[str, ...] = ()
     """The files that they write, as far as they are in the workspace."""
+    find: Callable[[str], GitPlaces] = find_git
 
     def now(self, below: Sequence[str]) -> GitPlaces:
         """Return the places as they are at the start of the run, with those of submodules.
@@ -109,7 +110,7 @@ class GitUse:
         Raises:
             RefusedError: they are others than those that were decided about.
         """
-        found = find_git(self.places.workspace)
+        found = self.find(self.places.workspace)
         known = self.places
         if (found.own, found.top, found.problem) != (known.own, known.top, known.problem) and (
             known.directories or known.top
@@ -129,6 +130,7 @@ class GitConsents:
     decide: Callable[[PermissionRequest], Effect]
     problem_around: Callable[[str], str]
     """Returns why a directory around the workspace is not shown, or ""."""
+    find: Callable[[str], GitPlaces] = find_git
 
 
 def git_use(plan: CommandPlan | None, line: str, workspace: Path, consents: GitConsents) -> GitUse:
@@ -138,7 +140,7 @@ def git_use(plan: CommandPlan | None, line: str, workspace: Path, consents: GitC
         RefusedError: it has words of git that would not do here what they do outside.
     """
     root = str(workspace)
-    places = find_git(root)
+    places = consents.find(root)
     commands = list(_commands_of_line(line, root) if plan is None else _commands_of(plan, root))
     is_git = bool(commands)
     if places.top and not places.problem and (why := consents.problem_around(places.top)):
@@ -162,6 +164,7 @@ def git_use(plan: CommandPlan | None, line: str, workspace: Path, consents: GitC
         new=new,
         writes_config=is_alone and bool(writers),
         configs=tuple(path for path in configs if is_inside(path, root)),
+        find=consents.find,
     )
 
 

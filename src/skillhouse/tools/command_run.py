@@ -7,9 +7,10 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from skillhouse.floor import dataclass
+from skillhouse.floor.threads import in_thread
 from skillhouse.sandbox import (
     Completed,
     Launcher,
@@ -33,6 +34,8 @@ from skillhouse.tools.command_output import output_of
 from skillhouse.tools.telemetry import command_inside
 from skillhouse.tools.tool import Session
 
+T = TypeVar("T")
+
 EARLY_SECONDS = 0.5
 """How long a call waits for a command in the background that fails at once."""
 SHOWN_BYTES = 8_192
@@ -41,6 +44,30 @@ LINE_BYTES = 4_096
 """Bytes of a line without an end that are looked at for progress."""
 OWN_BYTES = 65_536
 """Bytes of the output of a command in the background that the sandbox keeps for itself."""
+
+
+class LastLook(Generic[T]):
+    """What a run looks at first, or the thread on which it began did right before it."""
+
+    def __init__(self, look: Callable[[], T]) -> None:
+        self._look = look
+        self._found: tuple[T] | RefusedError | OSError | None = None
+
+    def take(self) -> None:
+        """Look, for the one `taken` that follows."""
+        try:
+            self._found = (self._look(),)
+        except (RefusedError, OSError) as error:
+            self._found = error
+
+    async def taken(self) -> T:
+        """Return what was found; raises RefusedError or OSError as the look did."""
+        found, self._found = self._found, None
+        if found is None:
+            return await in_thread(self._look)
+        if isinstance(found, Exception):
+            raise found
+        return found[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,7 +28,7 @@ class Recorder:
 
         `audited` is the status for the log, where it does not follow from the client's.
         """
-        self._audit.append_read(
+        self._audit.write_read(
             self._draft(
                 context,
                 kind="refusal",
@@ -56,7 +56,7 @@ class Recorder:
         )
         if durable:
             return self._audit.write(draft, durable=True)
-        return self._audit.append_read(draft).id
+        return self._audit.write_read(draft)
 
     def outcome(
         self,
@@ -73,7 +73,7 @@ class Recorder:
         reports the missing outcome as unknown.
         """
         said = output.text[:200] if output.failed else ""
-        self._audit.append_read(
+        self._audit.write_read(
             self._draft(
                 context,
                 kind="outcome",
