@@ -414,3 +414,25 @@ def test_the_times_of_a_link_are_no_proof_of_what_is_behind_it(
     assert looks.hold()
     (place / "real/absent").write_text("x")
     assert not looks.hold()
+
+
+def test_whole_seconds_are_no_proof_before_the_next_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """FAT keeps every second one: a change a second later may have the same times."""
+    place = tmp_path.resolve()
+    real, now = os.lstat, time.time_ns()
+    second = now // 10**9 * 10**9
+
+    def coarse(path: str) -> os.stat_result:
+        info = real(path)
+        fields = {"st_mtime_ns": second, "st_ctime_ns": second}
+        return os.stat_result(tuple(info), fields) if str(path) == str(place) else info
+
+    looks = Looks()
+    trail(place / "absent", looks)
+    monkeypatch.setattr("skillhouse.floor.ownership.os.lstat", coarse)
+    monkeypatch.setattr("skillhouse.floor.ownership.time.time_ns", lambda: second + 10**9)
+    assert looks.hold()
+    (place / "absent").write_text("x")
+    assert not looks.hold()

@@ -30,6 +30,9 @@ if sys.platform != "win32":
 SETTLED_NS = 50_000_000
 """How long what changes may have the time of an earlier change: clocks of file systems tick, every
 10 ms at most (ktime_get_coarse_real_ts64)."""
+COARSE_NS = 3_000_000_000
+"""The same where a time has no part of a second: some file systems keep whole ones, FAT every
+second one."""
 _FACTS = slice(6)
 """Mode, inode, device, links, owner and group in the tuple of a `stat_result`."""
 LINKS_MAX = 40
@@ -132,7 +135,8 @@ class _PathFacts:
             return False
         # INVARIANT: of two changes in one tick of the clock, the later may leave the same times, so
         # that a directory that has just changed is no proof.
-        if max(stamp) < now - SETTLED_NS:
+        is_coarse = not all(one % 1_000_000_000 for one in stamp)
+        if max(stamp) < now - (COARSE_NS if is_coarse else SETTLED_NS):
             self._stamps[directory] = stamp
         return True
 
