@@ -1,6 +1,6 @@
 """Runs the tests in several processes, each over files of its own: `./x test [PART] [K/N] [ARGS]`.
 
-The files of a part are cut by the recorded cost of each (tests/suite.json) into portions of
+The files of a part are cut by the recorded cost of each (scripts/suite_record.py) into portions of
 neighbours, which share what a directory's tests set up; a process that is done takes the next
 portion. pytest-xdist would read every test in every process, 25 seconds of CPU each.
 
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import json
 import os
 import re
@@ -28,7 +29,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from scripts.suite_record import Record, changed_files, reaching
+from scripts.suite_record import Record, changed_files, keep_seconds, reaching
 
 ROOT = Path(__file__).resolve().parents[1]
 FAILED = ROOT / ".x" / "failed-tests.txt"
@@ -50,8 +51,9 @@ EXAMPLES = {"fast": "fast", "default": "fast", "changed": "fast", "nightly": "ni
 """Profiles of tests/conftest.py for property tests; the others have its own."""
 PROCESSES = min(8, 2 * (os.cpu_count() or 1))
 """At once: half of the time a test waits, for a sandbox, a browser or a server."""
-PORTIONS_EACH = 4
-"""Portions for each process: more balance better, and each costs a start of a second and a half."""
+PORTION_SIZES = (4, 3, 2, 1)
+"""Portions of each process, by size: the small ones come last, so that all end at about one time
+also where a cost was not foreseen. Each more would cost a start of a second and a half."""
 POLL_SECONDS = 0.2
 SAID_EVERY_SECONDS = 20
 ENDED_WELL = (0, 1, 5)
@@ -101,18 +103,23 @@ class Portion:
                         self.outcomes[node] = said[0]
 
 
-def portions_of(files: Sequence[str], costs: Sequence[float], count: int) -> list[list[str]]:
-    """Return the files in `count` runs of neighbours of about the same cost.
+def portions_of(
+    files: Sequence[str], costs: Sequence[float], sizes: Sequence[float]
+) -> list[list[str]]:
+    """Return the files in runs of neighbours whose costs are to each other as the sizes.
 
-    >>> portions_of(["a", "b", "c", "d"], [1, 1, 1, 3], 2)
+    >>> portions_of(["a", "b", "c", "d"], [1, 1, 1, 3], (1, 1))
     [['a', 'b', 'c'], ['d']]
+    >>> portions_of(["a", "b", "c", "d"], [1, 1, 1, 3], (1, 2))
+    [['a', 'b'], ['c', 'd']]
     """
-    share = sum(costs) / max(1, count)
+    share = sum(costs) / sum(sizes)
+    ends = [share * end for end in itertools.accumulate(sizes)]
     cut: list[list[str]] = [[]]
     spent = 0.0
     for file, cost in zip(files, costs, strict=True):
         # A file goes where its middle is, so that no portion is over by more than half a file.
-        while len(cut) < count and spent + cost / 2 > share * len(cut):
+        while len(cut) < len(sizes) and spent + cost / 2 > ends[len(cut) - 1]:
             cut.append([])
         cut[-1].append(file)
         spent += cost
@@ -128,7 +135,7 @@ def share_of(files: Sequence[str], costs: Sequence[float], share: str) -> list[s
     number, of = map(int, share.split("/"))
     if not 1 <= number <= of:
         raise SystemExit(f"suite: expected a share such as 1/2, got {share}")
-    cut = portions_of(files, costs, of)
+    cut = portions_of(files, costs, (1,) * of)
     return cut[number - 1] if number <= len(cut) else []
 
 
@@ -248,6 +255,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--base", metavar="REV", help="of `changed`: what to compare with")
     parser.add_argument("--processes", type=int, default=PROCESSES)
     parser.add_argument("--list", action="store_true", help="print the files, run nothing")
+    kept = "keep the seconds of each file, by which the portions of later runs are cut"
+    parser.add_argument("--keep-seconds", action="store_true", help=kept)
     given = list(arguments)
     if given and re.fullmatch(r"\d+/\d+", given[0]):
         given.insert(0, "default")
@@ -268,8 +277,8 @@ def main(arguments: Sequence[str]) -> int:
         print("suite: nothing to run\n0 passed, 0 failed")
         return 0
     processes = 1 if part in ("fast", "failed") else options.processes
-    count = 1 if processes == 1 else processes * PORTIONS_EACH
-    cut = portions_of(files, costs, count)
+    sizes = (1,) if processes == 1 else [size for size in PORTION_SIZES for _ in range(processes)]
+    cut = portions_of(files, costs, sizes)
     cut.sort(key=lambda one: -sum(record.cost(file, part) for file in one))
     os.environ["SUITE_PART"] = part
     begun = time.monotonic()
@@ -280,7 +289,11 @@ def main(arguments: Sequence[str]) -> int:
             for n, one in enumerate(cut)
         ]
         run(portions, list(options_of(part, others)), processes=processes)
-        return finish(portions, time.monotonic() - begun, part)
+        code = finish(portions, time.monotonic() - begun, part)
+        if options.keep_seconds:
+            tests = (cost for one in portions for cost in one.costs.items())
+            keep_seconds(part, {node: wall for node, (_, wall) in tests})
+        return code
 
 
 if __name__ == "__main__":

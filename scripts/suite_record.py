@@ -2,7 +2,8 @@
 
 tests/suite.json holds it, written by `./x py -m scripts.suite_tracer`. Costs are seconds of CPU of
 the test's process and of those that it waited for. A file that is not there yet counts as cheap,
-and `./x test changed` always runs it.
+and `./x test changed` always runs it. Portions are cut by tests/suite_seconds.json where it has a
+part: seconds on the clock, beside the others, written by `./x test PART --keep-seconds`.
 """
 
 from __future__ import annotations
@@ -11,13 +12,15 @@ import functools
 import json
 import re
 import subprocess
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 PLACE = ROOT / "tests" / "suite.json"
+SECONDS = ROOT / "tests" / "suite_seconds.json"
 SOURCE = "src/skillhouse/"
 FILE_SECONDS = 0.05
 """What reading a file of tests costs, and what an unrecorded one is taken to cost."""
@@ -48,6 +51,8 @@ class Record:
     reach."""
     not_fast: frozenset[str] = frozenset()
     """Tests without the mark `slow` that are too dear for the part `fast` all the same."""
+    seconds: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """By part and file: seconds on the clock."""
 
     @classmethod
     @functools.cache
@@ -60,7 +65,8 @@ class Record:
             for name, (fast, slow, heavy, bits) in found.get("files", {}).items()
         }
         later, not_fast = (frozenset(found.get(name, ())) for name in ("later", "not_fast"))
-        return cls(by_file=by_file, later=later, not_fast=not_fast)
+        seconds = json.loads(SECONDS.read_text()) if SECONDS.exists() else {}
+        return cls(by_file=by_file, later=later, not_fast=not_fast, seconds=seconds)
 
     def files(self) -> list[str]:
         """Return every file that has tests or examples, sorted by path."""
@@ -80,12 +86,25 @@ class Record:
         return file in self.by_file and bool(self.by_file[file].sources)
 
     def cost(self, file: str, part: str) -> float:
-        """Return the seconds of CPU that a part spends on a file."""
+        """Return the seconds that a part spends on a file: on the clock, or else of CPU."""
+        if (kept := self.seconds.get(part, {}).get(file)) is not None:
+            return FILE_SECONDS + kept
         record = self.by_file.get(file)
         if record is None:
             return FILE_SECONDS
         cost = record.fast + (record.slow if part != "fast" else 0)
         return FILE_SECONDS + cost + (record.heavy if part == "all" else 0)
+
+
+def keep_seconds(part: str, walls: Mapping[str, float]) -> None:
+    """Keep the seconds on the clock of each test of a part, by file."""
+    kept = json.loads(SECONDS.read_text()) if SECONDS.exists() else {}
+    sums: dict[str, float] = defaultdict(float)
+    for node, wall in walls.items():
+        sums[node.partition("::")[0]] += wall
+    kept[part] = {file: round(wall, 1) for file, wall in sorted(sums.items())}
+    text = json.dumps(dict(sorted(kept.items())), indent=1, ensure_ascii=False)
+    SECONDS.write_text(f"{text}\n", encoding="utf-8")
 
 
 def packed(sources: Iterable[str], names: Sequence[str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import shutil
 import signal
 import subprocess
@@ -99,6 +100,18 @@ def test_what_the_record_leaves_to_ci_runs_there_and_not_before(tree: Path):
 
 
 @pytest.mark.slow
+def test_portions_are_cut_by_the_seconds_of_a_run_that_were_kept(tree: Path):
+    suite(tree, ("test_passes.py", "test_slow.py"), "--keep-seconds")
+    kept = json.loads((tree / "tests/suite_seconds.json").read_text(encoding="utf-8"))
+    assert list(kept["default"]) == ["tests/test_passes.py", "tests/test_slow.py"]
+    kept["default"]["tests/test_slow.py"] = 30.0
+    record = Record(by_file={}, later=frozenset(), seconds=kept)
+    assert record.cost("tests/test_slow.py", "default") > 30
+    assert record.cost("tests/test_slow.py", "all") < 1
+    assert record.cost("tests/test_new.py", "default") < 1
+
+
+@pytest.mark.slow
 def test_ctrl_c_ends_the_processes_too(tree: Path):
     (tree / "tests/test_waits.py").write_text(FILES["test_waits.py"], encoding="utf-8")
     command = [sys.executable, "-m", "scripts.suite"]
@@ -127,11 +140,15 @@ def test_portions_are_neighbours_of_about_one_cost_and_nothing_is_lost():
     files = [str(number) for number in range(40)]
     costs = [float(1 + number % 7) for number in range(40)]
     for count in (1, 2, 3, 12, 50):
-        cut = portions_of(files, costs, count)
+        cut = portions_of(files, costs, (1,) * count)
         assert list(itertools.chain(*cut)) == files
         assert len(cut) <= count
-    thirds = [sum(costs[int(file)] for file in one) for one in portions_of(files, costs, 3)]
-    assert max(thirds) - min(thirds) <= 2 * max(costs)
+    for sizes in ((1, 1, 1), (4, 2, 1), (1, 4)):
+        cut = portions_of(files, costs, sizes)
+        assert list(itertools.chain(*cut)) == files
+        for one, size in zip(cut, sizes, strict=True):
+            wanted = sum(costs) * size / sum(sizes)
+            assert abs(sum(costs[int(file)] for file in one) - wanted) <= max(costs)
     assert share_of(files, costs, "1/1") == files
 
 

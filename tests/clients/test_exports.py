@@ -25,6 +25,7 @@ from skillhouse.clients import (
 )
 from skillhouse.clients import LensState as Seen
 from skillhouse.clients.export_state import Record, Records
+from skillhouse.clients.folders import ClientRoots
 from skillhouse.discovery import discover
 from skillhouse.floor import ConfigError, UnknownSkillError, tree_digest
 from skillhouse.house import Locations, Skillhouse, configured, export_source
@@ -447,3 +448,18 @@ def test_a_skill_that_hides_text_is_not_exported_and_a_file_of_one_is_reported(
     (refused,) = place.export("evil", clients=("codex",))
     assert "holds text that people do not see" in refused.reason
     assert not (place.home / ".agents/skills" / evil.name).exists()
+
+
+def test_the_roots_of_a_client_are_those_of_the_place_that_is_asked_for(tmp_path: Path) -> None:
+    places = make_places(tmp_path)
+    profile, found = client_profile("claude-code", places), ClientRoots(places)
+    for project in (places.start, tmp_path / "other"):
+        (project / ".git").mkdir(parents=True, exist_ok=True)
+        assert [root.path for root in found.of(profile, project, "project")] == [
+            project / ".claude/skills"
+        ]
+        users = found.of(profile, project, "user")
+        assert [root.path for root in users] == [places.home / ".claude/skills"]
+        real = os.path.realpath(places.home / ".claude/skills")
+        assert found.readers(real, [profile], project, "user") == ("claude-code",)
+        assert found.readers(real, [profile], project, "project") == ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import shutil
 import threading
@@ -79,6 +80,19 @@ def root_of(base: str) -> str:
     return base.partition("/?")[0]
 
 
+@pytest.fixture(scope="module")
+def windows(browser, base: str) -> Callable[[int], object]:
+    """Return a function that gives the one window of a width, in which the session is open."""
+
+    @functools.cache
+    def of_width(width: int):
+        page = browser.new_context(viewport={"width": width, "height": 800}).new_page()
+        page.goto(base)
+        return page
+
+    return of_width
+
+
 def test_the_token_leaves_the_address_bar_and_the_cookie_opens_the_next_page(opened, base: str):
     page = opened()
     assert page.url == root_of(base) + "/"
@@ -135,8 +149,8 @@ def test_search_works_by_keyboard(opened):
 
 @pytest.mark.parametrize("path", PAGES)
 @pytest.mark.parametrize("width", [320, 360, 768, 1280])
-def test_nothing_scrolls_sideways(opened, base: str, path: str, width: int):
-    page = opened(viewport={"width": width, "height": 800})
+def test_nothing_scrolls_sideways(windows, base: str, path: str, width: int):
+    page = windows(width)
     page.goto(root_of(base) + path)
     sideways = page.evaluate(
         "() => [...document.querySelectorAll('html, main, pre, table, ul, dl')]"

@@ -1,8 +1,8 @@
 """Mutated skills, manifests, locks, configurations and state end no verb, no route and no page.
 
 `MUTATION_SEED=N` makes other mutations than those of every run; a failure says the seed of each.
-The first tests try 200 in all, and one real files of others; 5,000 skills and 500 of each other
-kind are for `./x test nightly`, as each hundred costs a minute or two of CPU.
+The first tests try 200 in all, and one real files of others; 5,000 skills, 500 of each other kind
+and more files of others are for `./x test nightly`, as each hundred costs a minute or two of CPU.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ def test_five_hundred_mutated_documents_end_nothing(
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize("half", range(2))
+@pytest.mark.parametrize("half", [0, pytest.param(1, marks=pytest.mark.nightly)])
 def test_mutated_files_of_others_end_nothing(
     lone: Path, real_skills: Callable[[], Sequence[SeedSkill]], half: int
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,19 @@ def test_what_others_wrote_into_the_file_stays(tmp_path: Path) -> None:
     assert written["skills"]["notes"]["scan"] == {"verdict": "clean"}
     assert sorted(written["skills"]) == ["notes", "other"]
     assert path.read_bytes() == read_lock(path).encode()
+
+
+def test_the_same_bytes_are_decoded_once_and_any_other_anew(tmp_path: Path) -> None:
+    path = tmp_path / "skills.lock"
+    write_lock(path, Lock().with_skill("notes", ENTRY))
+    lock = read_lock(path)
+    assert read_lock(path) is lock
+    write_lock(path, lock.with_skill("notes", replace(ENTRY, version="2")))
+    assert read_lock(path).skills["notes"].version == "2"
+    path.write_bytes(b"{}")
+    for _ in range(2):
+        with pytest.raises(StateError):
+            read_lock(path)
 
 
 def with_entry(**changes: Any) -> dict[str, Any]:

@@ -19,13 +19,12 @@ from skillhouse.clients.export_state import (
     Record,
 )
 from skillhouse.clients.folders import (
+    ClientRoots,
     Folder,
     client_profile,
     client_profiles,
     folder_of,
-    readers_of,
     resolved,
-    roots_of,
 )
 from skillhouse.clients.trees import found_digest, link_digest, source_digest
 from skillhouse.clients.trial import (
@@ -57,6 +56,7 @@ class Planner:
         self._places = source.places
         self._records = {record.target: record for record in records}
         self._clients = client_profiles(self._places, here=True)
+        self._client_roots = ClientRoots(self._places)
 
     def plans(self, request: ExportRequest) -> Iterator[ExportPlan]:
         """Yield a plan for each skill and folder, and one for each client that refuses."""
@@ -220,7 +220,7 @@ class Planner:
             yield replace(plan, item=replace(plan.item, warnings=tuple(dict.fromkeys(notes))))
 
     def _roots(self, profile: Profile, request: ExportRequest) -> list[str]:
-        roots = roots_of(profile, self._places, self._source.project, request.where)
+        roots = self._client_roots.of(profile, self._source.project, request.where)
         return [str(root.path) for root in roots]
 
     def _folder(self, profile: Profile, request: ExportRequest, taken: Sequence[Folder]) -> Folder:
@@ -228,7 +228,7 @@ class Planner:
         folder = folder_of(
             profile,
             self._clients,
-            self._places,
+            self._client_roots,
             self._source.project,
             where=request.where,
             own=request.own,
@@ -277,8 +277,8 @@ class Planner:
         if before is not None and before.source != source and state is ExportState.IN_SYNC:
             state = ExportState.NEEDS_SYNC
         item = _item(skill.id, source, sorted(names), state, form=request.form)
-        everyone = readers_of(
-            folder.real, self._clients, self._places, Path(folder.anchor), folder.where
+        everyone = self._client_roots.readers(
+            folder.real, self._clients, Path(folder.anchor), folder.where
         )
         item = replace(item, target=target, also=tuple(n for n in everyone if n not in names))
         record = Record(

@@ -64,10 +64,45 @@ class Folder:
         return Path(self.real).relative_to(self.anchor).as_posix()
 
 
+class ClientRoots:
+    """The roots of clients, each client's found once: an export asks for them at every skill."""
+
+    def __init__(self, places: Locations) -> None:
+        self.places = places
+        self._found: dict[tuple[str, Path, Where], list[Root]] = {}
+
+    def of(self, profile: Profile, project: Path, where: Where) -> list[Root]:
+        """Return the client's roots of the user, or those directly in the project."""
+        key = (profile.name, project, where)
+        if key not in self._found:
+            places = self.places
+            roots = default_roots(
+                start=project, home=places.home, environment=places.environment, profile=profile
+            )
+            self._found[key] = [
+                root
+                for root in roots
+                if root.scope == where
+                and "\0" not in str(root.path)
+                and (where == "user" or root.path.is_relative_to(project))
+            ]
+        return self._found[key]
+
+    def readers(
+        self, real: str, clients: Sequence[Profile], project: Path, where: Where
+    ) -> tuple[str, ...]:
+        """Return the clients that read a folder, wherever links lead by now."""
+        return tuple(
+            profile.name
+            for profile in clients
+            if real in {os.path.realpath(root.path) for root in self.of(profile, project, where)}
+        )
+
+
 def folder_of(
     profile: Profile,
     clients: Sequence[Profile],
-    places: Locations,
+    client_roots: ClientRoots,
     project: Path,
     *,
     where: Where,
@@ -78,29 +113,18 @@ def folder_of(
     It is the folder that most clients read, so that one copy serves many; with `own` the one
     that fewest read. Between equals the profile's order decides.
     """
-    roots = roots_of(profile, places, project, where)
+    roots = client_roots.of(profile, project, where)
     if not roots:
         reason = f"{profile.name} reads no folder of skills of the {where} here"
         raise ExportError("no-folder", project, reason)
     readers = {
-        root.path: len(readers_of(os.path.realpath(root.path), clients, places, project, where))
+        root.path: len(client_roots.readers(os.path.realpath(root.path), clients, project, where))
         for root in roots
     }
     # `max` and `min` return the first of equals.
     chosen = (min if own else max)(roots, key=lambda root: readers[root.path])
     follows = (chosen.symlinks or profile.symlinks) == "follow"
-    return resolved(str(chosen.path), places, project, where=where, follows=follows)
-
-
-def readers_of(
-    real: str, clients: Sequence[Profile], places: Locations, project: Path, where: Where
-) -> tuple[str, ...]:
-    return tuple(
-        profile.name
-        for profile in clients
-        if real
-        in {os.path.realpath(root.path) for root in roots_of(profile, places, project, where)}
-    )
+    return resolved(str(chosen.path), client_roots.places, project, where=where, follows=follows)
 
 
 def resolved(
@@ -118,20 +142,6 @@ def resolved(
             raise ExportError("link-escape", Path(path), f"a link leads out of {bound} to `{real}`")
         anchor = Path(real).anchor
     return Folder(path=path, real=real, anchor=anchor, where=where, follows=follows)
-
-
-def roots_of(profile: Profile, places: Locations, project: Path, where: Where) -> list[Root]:
-    """Return the client's roots of the user, or those directly in the project."""
-    roots = default_roots(
-        start=project, home=places.home, environment=places.environment, profile=profile
-    )
-    return [
-        root
-        for root in roots
-        if root.scope == where
-        and "\0" not in str(root.path)
-        and (where == "user" or root.path.is_relative_to(project))
-    ]
 
 
 STAGING = ".skillhouse-"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Mapping
@@ -243,8 +244,13 @@ def marked_line(data: bytes) -> int:
     return 0
 
 
+@functools.lru_cache(maxsize=2)
 def decode_lock(data: bytes) -> Lock:
-    """Return what the bytes of a lock file say; DecodeError where they are none."""
+    """Return what the bytes of a lock file say; DecodeError where they are none.
+
+    Those of the last two are kept: an install reads the lock three times between two changes, and
+    of a collection that goes by the square of its skills.
+    """
     value = json_value(data)
     if not isinstance(value, dict) or not isinstance(value.get("skills"), dict):
         raise DecodeError("expected an object with `skills`")

@@ -29,22 +29,25 @@ def served(browser: Any) -> Iterator[tuple[str, str]]:
         yield root, opening
 
 
-@pytest.fixture
-def opened(browser: Any, served: tuple[str, str]) -> Iterator[Callable[..., Any]]:
-    """Return a function that opens a page by its name in a browser of its own."""
-    contexts = []
+@pytest.fixture(scope="module")
+def opened(browser: Any, served: tuple[str, str]) -> Callable[..., Any]:
+    """Return a function that opens a page by its name, in one window for each set of options.
+
+    A window of its own for each test would start a process of the browser, open a session and load
+    everything that is in a page anew: three times the work.
+    """
+    root, opening = served
+    windows: dict[str, Any] = {}
 
     def open_page(name: str, **options: Any) -> Any:
-        root, opening = served
-        contexts.append(browser.new_context(**options))
-        page = contexts[-1].new_page()
-        page.goto(opening)
-        assert is_shown(page, root, name), name
-        return page
+        key = repr(options)
+        if key not in windows:
+            windows[key] = browser.new_context(**options).new_page()
+            windows[key].goto(opening)
+        assert is_shown(windows[key], root, name), name
+        return windows[key]
 
-    yield open_page
-    for context in contexts:
-        context.close()
+    return open_page
 
 
 def test_each_place_of_the_navigation_is_looked_at():
