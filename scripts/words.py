@@ -1,4 +1,4 @@
-"""Finds words that STYLE.md refuses: in docstrings, comments, messages and documents, and in names.
+"""Finds words that are not used here: in docstrings, comments, messages, documents and names.
 
 ./x py -m scripts.words [PATH ...]
 """
@@ -106,9 +106,10 @@ def main(arguments: list[str]) -> int:
                 continue
             for match in refused.finditer(text):
                 count += 1
-                print(f"{name}:{number}: {match[0]}: {text.strip()[:90]}")
+                around = text[max(0, match.start() - 40) :].strip()
+                print(f"{name}:{number}: {match[0]}: {around[:90]}")
     if count:
-        print(f"{count} words that STYLE.md refuses", file=sys.stderr)
+        print(f"{count} to say in other words: scripts/words.py has those", file=sys.stderr)
     return 1 if count else 0
 
 

@@ -188,7 +188,9 @@ def test_a_kind_that_is_taken_out_of_the_file_has_bars_of_nothing() -> None:
 
 
 @pytest.mark.slow
-def test_a_file_more_that_list_enters_is_counted(tmp_path: Path) -> None:
+def test_a_file_more_that_list_enters_is_counted_and_above_the_bar(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     package = tmp_path / "src" / "skillhouse"
     copy = ["cp", "-a", str(ROOT / "src" / "skillhouse"), str(package)]
     package.parent.mkdir()
@@ -204,12 +206,58 @@ def test_a_file_more_that_list_enters_is_counted(tmp_path: Path) -> None:
     call = "    skillhouse.extra.entered()\n"
     verbs.write_text(text[:body] + call + text[body:], encoding="utf-8")
     assert walk.files_of(walk.walked("list", tmp_path)) - before == {"skillhouse/extra.py"}
+    # The same by what lint runs, with this walk alone.
+    monkeypatch.setattr(bars, "MEASURES", {})
+    monkeypatch.setattr(walk, "WALKS", {"list": walk.WALKS["list"]})
+    file = tmp_path / "bars.toml"
+    monkeypatch.setattr(sys, "argv", ["bars", "--tree", str(tmp_path), "--bars", str(file)])
+    count = bars.walked(bars.Tree(tmp_path), {})[0]["list"]
+    for bar, code in ((count, 0), (count - 1, 1)):
+        file.write_text(f"[walks]\nlist = {bar}\n", encoding="utf-8")
+        assert bars.main() == code
+    said = f"walks: list: {count} {bars.WALKS.unit}, the bar is {count - 1}: {bars.WALKS.advice}"
+    *_, line, last = capsys.readouterr().out.splitlines()
+    assert line == said
+    assert RAISE in last
 
 
 def test_the_bars_have_every_kind_and_lint_compares_them() -> None:
     assert list(bars.read(bars.FILE)) == [bars.TOLERANCE, *bars.MEASURES, "walks"]
-    assert lint.commands()["bars"][1:] == ["-m", "scripts.bars"]
+    set_of = {name: command[1:] for name, command in lint.commands().items()}
+    assert (set_of["bars"], set_of["words"]) == (["-m", "scripts.bars"], ["-m", "scripts.words"])
     assert set(bars.read(bars.FILE)["walks"]) == set(walk.WALKS)
+
+
+@pytest.mark.parametrize("name", [None, *lint.commands()])
+def test_lint_fails_where_one_check_does_and_runs_those_after_it(
+    name: str | None, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    codes = {one: int(one == name) for one in lint.commands()}
+    commands = {
+        one: [sys.executable, "-c", f"print('{one} is done'); raise SystemExit({code})"]
+        for one, code in codes.items()
+    }
+    monkeypatch.setattr(lint, "commands", lambda: commands)
+    monkeypatch.setattr(lint, "tree_findings", list)
+    monkeypatch.setattr(sys, "argv", ["lint"])
+    assert lint.main() == (0 if name is None else 1)
+    out, err = capfd.readouterr()
+    assert out == ("" if name is None else f"{name} is done\n")
+    assert [line[3:] for line in err.splitlines()[:-1]] == [*commands, "tree"]
+    assert err.splitlines()[-1] == f"lint: {'all is well' if name is None else f'failed: {name}'}"
+
+
+def test_lint_fails_where_a_file_is_too_long(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(lint, "commands", dict)
+    monkeypatch.setattr(lint, "tree_findings", lambda: ["src/long.py: expected at most 600 lines"])
+    monkeypatch.setattr(sys, "argv", ["lint"])
+    assert lint.main() == 1
+    assert capsys.readouterr() == (
+        "src/long.py: expected at most 600 lines\n",
+        "== tree\nlint: failed: tree\n",
+    )
 
 
 @pytest.mark.parametrize(

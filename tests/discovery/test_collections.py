@@ -94,6 +94,18 @@ def test_a_collection_with_translations_and_backups(tmp_path: Path) -> None:
     assert {found.severity for found in inside} == {"info"}
 
 
+def test_skills_below_a_skill_are_not_looked_for_in_directories_that_are_skipped(
+    tmp_path: Path,
+) -> None:
+    for place in ("outer", "outer/node_modules/dependency", "outer/examples/inner"):
+        write_skill(tmp_path / place)
+    skills = discover([tmp_path]).skills
+    assert [skill.name for skill in skills] == ["outer"]
+    for skipped, names in (((), ["dependency", "inner"]), (("node_modules",), ["inner"])):
+        inside = skills_below(skills, known=[skills[0].file], skipped=skipped)
+        assert sorted(found.path.parent.name for found in inside if found.path) == names
+
+
 @pytest.mark.slow
 def test_a_marketplace_of_three_hundred_plugins(tmp_path: Path) -> None:
     make_marketplace(tmp_path)

@@ -116,7 +116,7 @@ REVIEWED = (
     ".zencoder/x .eca/x .forge/x forge.yaml .ghci .iex.exs .ocamlinit .octaverc .bazelrc .rspec "
     ".gitpod.yml .codesandbox/tasks.json .idx/dev.nix .replit devfile.yaml "
     ".gradle/init.d/x.gradle .m2/settings.xml .config/gh/config.yml .config/lazygit/config.yml "
-    ".config/starship.toml .wezterm.lua .lesskey .mailcap"
+    ".config/starship.toml .wezterm.lua .lesskey .mailcap .deepagents/hooks.json"
 ).split()
 
 

@@ -64,6 +64,22 @@ def test_list_sorted_by_size_has_the_largest_first_with_sizes(run: Run, place: P
     assert sizes == sorted(sizes, reverse=True)
 
 
+@pytest.mark.parametrize("order", ["scope", "name", "size"])
+def test_list_reversed_has_the_last_one_first(run: Run, place: Path, order: str) -> None:
+    write_skill(place / "home/.agents/skills/notes", body="x" * 30_000)
+    found = []
+    for options in ((), ("--reverse",)):
+        code, out, _ = run("list", "--sort", order, "--json", *options)
+        assert code == 0
+        found.append([skill["name"] for skill in json.loads(out)["skills"]])
+    assert found[1] == found[0][::-1]
+    assert len(found[0]) == 4
+    code, out, err = run("list", "--sort", order, "--reverse", "--limit", "1")
+    rows = [line.split()[0] for line in out.splitlines() if line.startswith("  ")]
+    assert (code, rows) == (0, found[1][:1])
+    assert err.endswith("page 1 of 4, 4 skills\n")
+
+
 def test_list_sorted_by_change_has_the_latest_first_with_days(run: Run, place: Path) -> None:
     days = {"older": 86_400, "latest": 9 * 10**9, "middle": 10**9}
     for name, seconds in days.items():
@@ -372,6 +388,8 @@ def test_what_is_registered_for_the_end_of_the_process_runs_before_it_leaves() -
 def test_ctrl_c_ends_with_the_code_of_the_signal() -> None:
     code = (
         "import os, signal\n"
+        # What a shell starts in the background ignores this signal from the beginning.
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "from skillhouse.frontends import cli\n"
         "from skillhouse.frontends.cli import list_verb\n"
         "from skillhouse.frontends.cli.options import Verb\n"

@@ -27,15 +27,15 @@ def test_export_says_where_it_writes_and_who_else_reads_it(
 ) -> None:
     code, out, _ = run("export", "notes", "--to", "codex, claude-code")
     profiles = [load_profile(name) for name in profile_names()]
-    reading = [
-        one.name
-        for one in profiles
-        if one.client and "~/.agents/skills" in [root.path for root in one.roots]
-    ]
+    reading, claude = (
+        [one.name for one in profiles if one.client and folder in [r.path for r in one.roots]]
+        for folder in ("~/.agents/skills", "~/.claude/skills")
+    )
+    assert {"amp", "copilot-vscode", "crush"} < {*claude}
     assert {"codex", "amp", "copilot-cli", "copilot-vscode"} < {*reading}
     lines = [
         "user:notes: written  ~/.claude/skills/notes  (claude-code)",
-        "    also read by amp, copilot-vscode, crush and 2 more",
+        f"    also read by amp, copilot-vscode, crush and {len(claude) - 3} more",
         "user:notes: written  ~/.agents/skills/notes  (codex)",
         f"    also read by amp, copilot-cli, copilot-vscode and {len(reading) - 4} more",
     ]

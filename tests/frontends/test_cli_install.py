@@ -12,6 +12,7 @@ import pytest
 from skillhouse.registry import pack
 from tests.frontends.conftest import Run
 from tests.house.coded import best_sandbox
+from tests.house.places import write_skill
 from tests.loopback_http import served
 from tests.registry.sources import commit, git, make_repository, make_skill, pages
 from tests.remote.servers import SCHEMA, digest_of
@@ -64,6 +65,30 @@ def test_a_directory_is_installed_with_its_modes_and_listed(run: Run, place: Pat
     assert stat.S_IMODE(installed(place).stat().st_mode) == 0o755
     assert "notes" in run("list")[1]
     assert run("verify")[:2] == (0, "user:notes  as installed\n")
+
+
+@pytest.mark.slow
+def test_list_sorted_by_source_has_the_skills_below_the_address_they_are_from(
+    run: Run, place: Path
+) -> None:
+    sources = [make_skill(place / folder / name) for folder, name in (("b", "one"), ("a", "two"))]
+    for source in sources:
+        assert run("install", str(source), *AGREED)[0] == 0
+    write_skill(place / "home/.agents/skills/own")
+    code, out, err = run("list", "--sort", "source", "--scope", "user")
+    lines = [line.split("  ")[:3] for line in out.splitlines() if line]
+    assert (code, err) == (0, "")
+    assert lines == [
+        [sources[1].as_uri()],
+        ["", "two", "user"],
+        [sources[0].as_uri()],
+        ["", "one", "user"],
+        ["made here, or built in"],
+        ["", "own", "user"],
+        ["3 skills of 6"],
+    ]
+    _, out, _ = run("list", "--sort", "source", "--scope", "user", "--json")
+    assert [skill["name"] for skill in json.loads(out)["skills"]] == ["two", "one", "own"]
 
 
 def test_without_an_explicit_yes_nothing_unsigned_is_installed(run: Run, place: Path) -> None:

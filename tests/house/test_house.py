@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -72,6 +73,28 @@ def test_a_skill_that_is_added_is_found_after_a_refresh(tmp_path: Path) -> None:
     write_skill(places.home / ".claude/skills/notes", description="记笔记。")
     house.refresh()
     assert house.load("notes").body == "Body.\n"
+
+
+@pytest.mark.under("opencode")
+@pytest.mark.req("S000-51")
+def test_each_start_has_the_skills_as_they_are_then(tmp_path: Path) -> None:
+    places = make_places(tmp_path)
+    notes = places.home / ".claude/skills/notes"
+
+    def start() -> dict[str, str]:
+        with Skillhouse(configured(places)) as house:
+            found = [skill for skill in house.index.skills if skill.scope != "builtin"]
+            return {skill.name: house.load(skill.name).body for skill in found}
+
+    write_skill(places.home / ".claude/skills/kept")
+    assert start() == {"kept": "Body.\n"}
+    write_skill(notes)
+    assert start() == {"kept": "Body.\n", "notes": "Body.\n"}
+    assert start() == {"kept": "Body.\n", "notes": "Body.\n"}
+    write_skill(notes, body="Another.\n")
+    assert start() == {"kept": "Body.\n", "notes": "Another.\n"}
+    shutil.rmtree(notes)
+    assert start() == {"kept": "Body.\n"}
 
 
 @pytest.mark.under("opencode")

@@ -25,8 +25,10 @@ LISTED_BY_SOURCE = {
     "roo": {"good"},
     "cline": {"good"},
     "crush": {"good", "inner"},
+    "deepagents": {"good", "Other"},
     "goose": {"good", "Other", "inner", "bare"},
     "mistral-vibe": {"good"},
+    "qwen-code": {"good", "Other"},
     "zed": {"good"},
     "copilot-vscode": {"good", "other", "nameless", "bare"},
 }

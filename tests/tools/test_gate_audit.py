@@ -75,6 +75,24 @@ def test_a_record_says_in_which_project_it_was_called(tmp_path: Path) -> None:
         assert len(parts) == 3
 
 
+def test_records_before_and_after_a_change_of_the_rules_are_told_apart(tmp_path: Path) -> None:
+    with house_at(tmp_path, ALLOW) as house:
+        assert house.call_sync(*WRITE).status == "ok"
+        assert house.call_sync("exec", {"command": "rm -r x"}).status == "denied"
+        found = [entry.record.rules_digest for entry in entries(house)]
+        outcome = entries(house)[0].outcome
+    assert (len(found[0]), len({*found})) == (16, 1)
+    assert outcome is not None
+    assert outcome.rules_digest == ""
+    with house_at(tmp_path, ALLOW) as house:
+        assert house.call_sync(*WRITE).status == "ok"
+    with house_at(tmp_path, ALLOW, ALLOW) as house:
+        assert house.call_sync(*WRITE).status == "ok"
+        same, other = [entry.record.rules_digest for entry in entries(house)][2:]
+    assert same == found[0]
+    assert other != same
+
+
 def test_a_failure_is_told_as_an_error(tmp_path: Path) -> None:
     with house_at(tmp_path) as house:
         (tmp_path / "project/b.bin").write_bytes(b"\xff\xfe")

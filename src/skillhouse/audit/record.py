@@ -112,6 +112,8 @@ class AuditDraft:
     """Real path of the directory that the caller works in; empty for an event."""
     arguments: Mapping[str, object] = field(default_factory=dict)
     permissions: tuple[DecidedPermission, ...] = ()
+    rules_digest: str = ""
+    """Beginning of the SHA-256 (hex) of the rules that decided; empty for an outcome."""
     reason: str = ""
     status: str = ""
     """Empty for an intent; one of `STATUSES` for the others."""
@@ -173,6 +175,7 @@ class AuditRecord:
     argument_digest: str
     """SHA-256 (hex) of the canonical JSON of the full arguments."""
     permissions: tuple[DecidedPermission, ...]
+    rules_digest: str = ""
     reason: str
     status: str
     intent: str

@@ -85,7 +85,7 @@ PATH_GROUPS: tuple[PathGroup, ...] = (
         "crush.json, .crush.json, .crush, .github/hooks, .vs/mcp.json, mcp.json, mcp_config.json, "
         ".config/opencode, .config/goose, .config/crush, .config/amp, .config/agents, "
         ".config/github-copilot, .config/claude, claude_desktop_config.json, .tabnine, .vibe, "
-        ".rovodev, .iflow, .grok, .agent, .zencoder, .eca, .forge, firebender.json",
+        ".rovodev, .iflow, .grok, .agent, .zencoder, .eca, .forge, firebender.json, .deepagents",
     ),
     _group(
         _NEVER,

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from skillhouse import approval
 from skillhouse import tools as toolbox
@@ -64,7 +65,7 @@ class GateFactory:
         INVARIANT: no two have one name: see `check_own_tools` and `SkillCode.tools`.
         """
         enforcement = self._enforcement
-        return toolbox.Gate(
+        return self._gate(
             [*self._own_tools, *code],
             makers={**self._tools(view), **enforcement.tools()},
             conceal=self._network.conceal,
@@ -74,11 +75,6 @@ class GateFactory:
                 published=view.profile.tool_names, bare=view.profile.bare_tool_names
             ),
             absent=absent,
-            decide=self._decide,
-            approvals=enforcement.approvals,
-            audit=enforcement.audit_log,
-            workspace_root=self._policy.place,
-            write_gate=self._config.write_gate,
             tiers=enforcement.tier_gate,
             workspace=toolbox.WorkspaceLock(
                 self._config.state_directory / "workspaces", self._config.places.start
@@ -99,28 +95,29 @@ class GateFactory:
 
     def for_host(self, view: AgentView) -> toolbox.Gate:
         """Return the gate by which a host program reads the files of the agent's skills."""
-        return toolbox.Gate(
-            [toolbox.SkillFileTool(view.profile.extensions)],
-            decide=self._decide,
-            approvals=self._enforcement.approvals,
-            audit=self._enforcement.audit_log,
-            workspace_root=self._policy.place,
-            write_gate=self._config.write_gate,
-        )
+        return self._gate([toolbox.SkillFileTool(view.profile.extensions)])
 
     def _hidden_gate(self, tool: toolbox.Tool) -> toolbox.Gate:
         """Return a gate to one tool that no model is offered."""
         enforcement = self._enforcement
-        return toolbox.Gate(
+        return self._gate(
             [tool],
-            decide=self._decide,
-            approvals=enforcement.approvals,
-            audit=enforcement.audit_log,
-            workspace_root=self._policy.place,
-            write_gate=self._config.write_gate,
             tiers=enforcement.tier_gate,
             agreed=enforcement.agreed,
             telling=self._telemetry(),
+        )
+
+    def _gate(self, tools: Sequence[toolbox.Tool], **more: Any) -> toolbox.Gate:
+        """Return a gate to some tools, with what every gate has."""
+        return toolbox.Gate(
+            tools,
+            decide=self._decide,
+            approvals=self._enforcement.approvals,
+            audit=self._enforcement.audit_log,
+            workspace_root=self._policy.place,
+            rules=self._policy.rules_digest,
+            write_gate=self._config.write_gate,
+            **more,
         )
 
     def _tools(self, view: AgentView) -> dict[str, toolbox.ToolMaker]:

@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING
 from skillhouse import skill as skill_package
 from skillhouse import tools as toolbox
 from skillhouse.approval import OWNER, GrantStore
-from skillhouse.floor import ConfigError, SteadyClock, TreeError, dataclass, nearest
+from skillhouse.floor import (
+    ConfigError,
+    SteadyClock,
+    TreeError,
+    dataclass,
+    digest,
+    encode,
+    nearest,
+)
 from skillhouse.house.linked_skills import LINKED_WORDS, LinkedSkills
 from skillhouse.permission import (
     Decision,
@@ -38,6 +46,8 @@ if TYPE_CHECKING:
 
 GRANTS = "grants"
 """The layer of a person's standing approvals."""
+DIGEST_SHOWN = 16
+"""Digits of the digest of the rules."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,11 +98,19 @@ class Policy:
         self.place = os.path.realpath(config.places.start)
         self._store = GrantStore(config.state_directory)
         self._grants: tuple[tuple[int, ...], tuple[Grant, ...]] = ((), ())
+        self._rules_digest = ""
 
     @property
     def shared_layers(self) -> tuple[Layer, ...]:
         """The layers that apply to all agents and to people: managed, user, project."""
         return self._config.layers
+
+    def rules_digest(self) -> str:
+        """Return the beginning of the digest of the configured rules: no grant changes it."""
+        if not self._rules_digest:
+            rules = (self._config.layers, self._config.agents, self._config.skill_rules)
+            self._rules_digest = digest(encode(rules)).removeprefix("sha256:")[:DIGEST_SHOWN]
+        return self._rules_digest
 
     def layers(
         self, agent: str, skill_digest: str = "", *, user: str = OWNER, session: str = ""

@@ -74,6 +74,7 @@ class Gate:
         approvals: ApprovalBroker,
         audit: AuditLog,
         workspace_root: str,
+        rules: Callable[[], str] = lambda: "",
         write_gate: WriteGate = WriteGate(),  # noqa: B008 - a frozen value.
         tiers: TierGate | None = None,
         workspace: WorkspaceLock | None = None,
@@ -85,7 +86,8 @@ class Gate:
         names: ToolNames = ToolNames(),  # noqa: B008 - likewise.
         absent: Callable[[str], str] = lambda _: "",
     ) -> None:
-        """`makers` are of further tools, by name. `workspace` keeps other calls from changing the
+        """`makers` are of further tools, by name. `rules` returns the digest of the rules by which
+        `decide` decides. `workspace` keeps other calls from changing the
         workspace; None where no tool does.
         `offer` says which of the tools a model may call, and which of these are listed; `names`
         are further ones that tools have.
@@ -99,7 +101,7 @@ class Gate:
         self._absent = absent
         self._tools = ToolSet(tools, makers, offer, names)
         self._decide = decide
-        self._recorder = Recorder(audit, workspace_root)
+        self._recorder = Recorder(audit, workspace_root, rules)
         self._workspace_root = workspace_root
         self._write_gate = write_gate
         self._tiers = tiers or TierGate()

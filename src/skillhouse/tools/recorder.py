@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from skillhouse.approval import Approval, ApprovalState, session_key
@@ -17,9 +17,11 @@ from skillhouse.tools.write_gate import verdict_of
 class Recorder:
     """Writes the records of calls."""
 
-    def __init__(self, audit: AuditLog, workspace: str) -> None:
+    def __init__(self, audit: AuditLog, workspace: str, rules: Callable[[], str]) -> None:
+        """`rules` returns the digest of the rules that decide."""
         self._audit = audit
         self._workspace = workspace
+        self._rules = rules
 
     def refuse(
         self, context: CallContext, reason: str, status: Status, *, audited: str = ""
@@ -104,6 +106,7 @@ class Recorder:
             workspace=self._workspace,
             arguments=dict(call.arguments),
             permissions=_permissions(context) if decided else (),
+            rules_digest=self._rules() if decided else "",
             session=call.session_id or session_key(call.agent, call.user, call.channel),
             trace=call.trace,
             request=call.message_id,

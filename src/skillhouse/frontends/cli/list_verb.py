@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import skillhouse.house
-from skillhouse import discovery, manage, remote
+from skillhouse import discovery, manage, registry, remote
 from skillhouse.floor import ConfigError
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, house_of, positive
 from skillhouse.frontends.cli.terminal import finding_line
@@ -45,6 +45,8 @@ _EXAMPLES = """examples:
   skillhouse list --sort name         one list by name, not by place
   skillhouse list --sort size         the largest SKILL.md first, with its size
   skillhouse list --sort changed      the one changed last first, with the day
+  skillhouse list --sort source       by what they were installed from
+  skillhouse list --sort size --reverse    the smallest SKILL.md first
   skillhouse list --scope user --limit 50 --page 2
   skillhouse list --client codex      those in a folder that Codex reads
   skillhouse list --problem           only what is not used, and why
@@ -63,11 +65,13 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("words", nargs="*", metavar="TEXT", help="only skills with these words")
     parser.add_argument(
         "--sort",
-        choices=("scope", "name", "size", "changed"),
+        choices=("scope", "name", "size", "changed", "source"),
         default="scope",
         help="group by scope, strongest first (default), or sort all by name, by size with the "
-        "largest SKILL.md first, or by the time of SKILL.md with the latest first",
+        "largest SKILL.md first, by the time of SKILL.md with the latest first, or by the address "
+        "that they were installed or synced from",
     )
+    parser.add_argument("--reverse", action="store_true", help="the last one first")
     parser.add_argument("--scope", metavar="NAME", help="only skills of this scope")
     parser.add_argument(
         "--client", metavar="NAME", help="only skills in folders that this client reads"
@@ -134,7 +138,9 @@ def _list(options: argparse.Namespace, terminal: Terminal) -> int:
         _print_findings(house, options, terminal)
         return 0
     choice = _Choice(house, options)
-    skills = _sorted(choice.skills(house.view().visible.skills), options.sort)
+    skills = _sorted(house, choice.skills(house.view().visible.skills), options.sort)
+    if options.reverse:
+        skills.reverse()
     page, pages = _page(skills, options)
     code = _code(house)
     absent = choice.absent(manage.absent_skills(house))
@@ -180,13 +186,16 @@ def _page(skills: list[Skill], options: argparse.Namespace) -> tuple[list[Skill]
     return skills[start : start + options.limit], pages
 
 
-def _sorted(skills: list[Skill], order: str) -> list[Skill]:
+def _sorted(house: Skillhouse, skills: list[Skill], order: str) -> list[Skill]:
     if order == "name":
         return sorted(skills, key=lambda skill: (skill.name, skill.id))
     if order == "size":
         return sorted(skills, key=lambda skill: (-_size_and_time(skill)[0], skill.name, skill.id))
     if order == "changed":
         return sorted(skills, key=lambda skill: (-_size_and_time(skill)[1], skill.name, skill.id))
+    if order == "source":
+        addresses = _addresses(house, skills)
+        return sorted(skills, key=lambda one: (*_where_from(one, addresses), one.name, one.id))
     return skills
 
 
@@ -206,6 +215,12 @@ def _print_skills(
     marks: Mapping[str, str],
     terminal: Terminal,
 ) -> None:
+    if order == "source":
+        addresses = _addresses(house, skills)
+        for (_, address), group in groupby(skills, lambda one: _where_from(one, addresses)):
+            terminal.heading(fitted(shown(address), terminal.width))
+            _print_rows([(f"{one.name}  {one.scope}", one) for one in group], marks, terminal)
+        return
     if order != "scope":
         labels = [(f"{skill.name}  {skill.scope}{_said(skill, order)}", skill) for skill in skills]
         _print_rows(labels, marks, terminal)
@@ -235,6 +250,27 @@ def _urls(house: Skillhouse) -> dict[str, str]:
         str(remote.skills_place(directory, source).resolve()): source.url
         for source in house.config.remotes
     }
+
+
+def _addresses(house: Skillhouse, skills: Sequence[Skill]) -> dict[str, str]:
+    """Return what each installed skill is from, by its directory; StateError for a broken lock."""
+    from skillhouse.install.installed_skills import install_places
+
+    scopes = {skill.scope for skill in skills}
+    return {
+        os.path.realpath(place.target(name)): entry.repository
+        for scope, place in install_places(house).items()
+        if scope in scopes
+        for name, entry in registry.read_lock(place.lock).skills.items()
+    } | _urls(house)
+
+
+def _where_from(skill: Skill, addresses: Mapping[str, str]) -> tuple[bool, str]:
+    """Return the address that a skill is from, after True and a word where it is from none."""
+    if skill.scope == "remote":
+        return False, addresses.get(skill.root, "of MCP servers")
+    address = addresses.get(os.path.realpath(skill.directory))
+    return (False, address) if address else (True, "made here, or built in")
 
 
 def _source(skill: Skill, urls: Mapping[str, str]) -> tuple[str, str]:

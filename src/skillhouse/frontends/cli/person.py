@@ -118,6 +118,13 @@ CODING_AGENTS = (
         "mistralai/mistral-vibe pyproject.toml, vibe/core/tools/builtins/bash.py",
     ),
     CodingAgent(
+        # It sets no variable of its own in what it runs.
+        "Deep Agents",
+        (),
+        ("dcode", "deepagents-code"),
+        "langchain-ai/deepagents libs/code/pyproject.toml",
+    ),
+    CodingAgent(
         # Amp, Crush, Goose, opencode, Claude Code and VS Code set one of these, whoever comes next.
         "a coding agent",
         ("AI_AGENT", "AGENT"),
