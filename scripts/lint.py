@@ -73,7 +73,11 @@ def tree_findings(root: Path = ROOT) -> list[str]:
         path = root / name
         if not path.is_file():  # Deleted but not yet committed, or a link to a folder.
             continue
-        text = path.read_text(encoding="utf-8", errors="replace")
+        try:
+            text = path.read_text(encoding="utf-8", errors="replace")
+        except OSError as error:  # A sandbox may hide one, as skillhouse's own hides `.env`.
+            findings.append(f"{name}: cannot be read: {error.strerror}")
+            continue
         for number, line in enumerate(text.splitlines(), start=1):
             if found := FORBIDDEN.search(line):
                 findings.append(f"{name}:{number}: names a machine path or a registry: {found[0]}")

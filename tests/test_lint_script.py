@@ -298,3 +298,12 @@ def test_a_name_with_a_refused_word_is_found_as_a_text_is(
     assert words.main([str(named)]) == 1
     named.rename(tmp_path / "said.py")
     assert words.main([str(tmp_path)]) == 0
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    """A sandbox hides some; that is no missing checkout."""
+    subprocess.run(("git", "init", "-q", tmp_path), check=True)
+    # Reading it fails for the superuser too.
+    (tmp_path / "hidden").symlink_to("/proc/self/mem")
+    (tmp_path / "read").write_text("plain")
+    assert lint.tree_findings(tmp_path) == ["hidden: cannot be read: Input/output error"]

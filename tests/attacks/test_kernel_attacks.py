@@ -6,10 +6,15 @@ Each first works without a sandbox, in a process that is as privileged as the te
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
+import pty
+import select
 import signal
 import subprocess
 import sys
+import termios
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -163,6 +168,167 @@ def test_51_nothing_is_typed_into_a_terminal(launcher: Launcher, workspace: Path
     )
     assert naive(asking, workspace).startswith(b"25\n"), "without a filter: no terminal at 0"
     assert python(launcher, workspace, asking) == b"1\n1\nno terminal\n"
+
+
+OWN_TERMINAL = """
+import fcntl, os, pty, sys
+leader, follower = pty.openpty()
+if os.fork(): os.wait(); sys.exit()
+os.setsid()
+fcntl.ioctl(follower, 0x540E, 0)
+for name, number, given in (
+    ("TIOCSTI", 0x5412, b"x"),
+    ("TIOCLINUX", 0x541C, bytes([2])),
+    ("TIOCSETD", 0x5423, bytes(4)),
+):
+    try:
+        fcntl.ioctl(follower, number, given)
+        print(name, "done")
+    except OSError as error:
+        print(name, error.errno)
+"""
+"""Its own terminal is a program's to do with as it likes; the discipline that is set is the one it
+has. Any other makes the kernel load a module, on the host, which is why the call is refused."""
+
+
+def test_51_nothing_is_asked_of_the_kernel_by_a_terminal_of_its_own(
+    launcher: Launcher, workspace: Path
+) -> None:
+    outside = naive(OWN_TERMINAL, workspace).decode().split("\n")
+    assert outside[0] in ("TIOCSTI done", "TIOCSTI 5")
+    assert outside[1:3] == ["TIOCLINUX 25", "TIOCSETD done"]
+    said = python(launcher, workspace, OWN_TERMINAL)
+    assert said == b"TIOCSTI 1\nTIOCLINUX 1\nTIOCSETD 1\n"
+
+
+REACH = """
+import os, stat, sys
+for path in sys.argv[2:]:
+    try:
+        place = os.open(path, os.O_RDWR | os.O_NOCTTY)
+        print("opened" if os.isatty(place) else "no terminal")
+        os.write(place, b"evil")
+    except OSError as error:
+        print(error.strerror)
+try:
+    os.mknod("made", stat.S_IFCHR | 0o666, int(sys.argv[1]))
+    os.open("made", os.O_RDWR)
+    print("made")
+except OSError:
+    print("none is made")
+print(sorted(os.listdir("/dev/pts")), [os.isatty(n) for n in (0, 1, 2)])
+"""
+RUN_AT_A_TERMINAL = """
+import sys
+from pathlib import Path
+from skillhouse.sandbox import SandboxStatus, SandboxLevel, launcher_for
+from tests.sandbox.places import run
+level, state, workspace, code, *paths = sys.argv[1:]
+launcher = launcher_for(SandboxStatus(level=SandboxLevel(level)), state=Path(state))
+argv = ("python3", "-I", "-c", code, *paths)
+Path(state, "said").write_bytes(run(launcher, Path(workspace), *argv).stdout)
+"""
+
+
+def test_51_terminals_of_the_host_are_out_of_reach(
+    launcher: Launcher, workspace: Path, tmp_path: Path
+) -> None:
+    leader, follower = pty.openpty()
+    number = str(os.fstat(follower).st_rdev)
+    paths = [os.ttyname(follower), "/dev/tty", "/dev/console", "/dev/tty0", "/dev/tty1"]
+    state = tmp_path / "started"
+    state.mkdir()
+
+    def at_the_terminal(*argv: str) -> None:
+        subprocess.run(
+            argv,
+            cwd=state,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            stdin=follower,
+            stdout=follower,
+            stderr=follower,
+            start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+            check=True,
+            timeout=60,
+        )
+
+    def shown() -> bytes:
+        said = b""
+        while select.select([leader], [], [], 0)[0]:
+            said += os.read(leader, 4_096)
+        return said
+
+    try:
+        at_the_terminal(PYTHON, "-I", "-c", REACH, number, *paths[:2])
+        # The number of a terminal is no secret, and a process of the same user writes to it.
+        assert shown().count(b"evil") == 2
+        words = (launcher.level, str(state), str(workspace), REACH, number, *paths)
+        at_the_terminal(sys.executable, "-c", RUN_AT_A_TERMINAL, *words)
+        assert b"evil" not in shown()
+    finally:
+        os.close(leader)
+        os.close(follower)
+    said = (state / "said").read_text().splitlines()
+    assert "opened" not in said
+    assert said[0] == "No such file or directory"
+    assert said[-2:] == ["none is made", "['ptmx'] [False, False, False]"]
+
+
+HOLD = """
+import os, pathlib, time
+def some():
+    held = []
+    try:
+        while True:
+            held.append(os.open("/dev/ptmx", os.O_RDWR))
+    except OSError as error:
+        return len(held), error.errno
+for _ in range(8):
+    reads, writes = os.pipe()
+    if not os.fork():
+        os.write(writes, b"%d %d" % some())
+        time.sleep(30)
+        os._exit(0)
+    count, error = os.read(reads, 99).split()
+    print(count.decode(), error.decode(), flush=True)
+pathlib.Path("held").touch()
+while not os.path.exists("seen"):
+    time.sleep(0.01)
+"""
+
+
+def test_51_a_run_that_takes_all_terminals_leaves_the_host_some(
+    launcher: Launcher, workspace: Path, need: Any
+) -> None:
+    """The kernel keeps `kernel.pty.reserve` for terminals outside of containers."""
+    most, reserve = (int(Path("/proc/sys/kernel/pty", name).read_text()) for name in PTY_NUMBERS)
+    need(is_first_user_namespace(), "a container has no terminals kept for it")
+    found: list[bytes] = []
+    thread = threading.Thread(
+        target=lambda: found.append(python(launcher, workspace, HOLD, seconds=30.0))
+    )
+    thread.start()
+    try:
+        until((workspace / "held").exists)
+        taken = int(Path("/proc/sys/kernel/pty/nr").read_text())
+        for end in pty.openpty():
+            os.close(end)
+    finally:
+        (workspace / "seen").touch()
+        thread.join()
+    assert taken <= most - reserve
+    counts = [int(line.split()[0]) for line in found[0].decode().splitlines()]
+    assert 0 < sum(counts) <= most - reserve
+    # They are gone with the run.
+    until(lambda: int(Path("/proc/sys/kernel/pty/nr").read_text()) <= taken - sum(counts))
+
+
+PTY_NUMBERS = ("max", "reserve")
+
+
+def is_first_user_namespace() -> bool:
+    return Path("/proc/self/uid_map").read_text().split() == ["0", "0", "4294967295"]
 
 
 def test_53_and_55_a_run_changes_no_code_of_a_later_one(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -137,6 +138,29 @@ def test_names_of_files_that_others_open_are_watched(
     """
     assert naive(workspace, code) == "True\n"
     assert python(launcher, workspace, code).stdout == b"False\n"
+
+
+def test_terminals_of_the_host_are_written_to(launcher: Launcher, workspace: Path):
+    code = """
+    import os
+    for path in PATHS:
+        try:
+            os.write(os.open(path, os.O_RDWR | os.O_NOCTTY), b"evil")
+            print("written")
+        except OSError as error:
+            print(error.errno)
+    """
+    leader, follower = pty.openpty()
+    try:
+        paths = [os.ttyname(follower), "/dev/ptmx", "/dev/pts/ptmx", "/dev/tty"]
+        code = code.replace("PATHS", repr(paths))
+        assert naive(workspace, code).startswith("written\nwritten\n")
+        assert os.read(leader, 99) == b"evil"
+        # No devpts of its own can be mounted here, so a program that needs a terminal has none.
+        assert python(launcher, workspace, code).stdout == b"13\n13\n13\n13\n"
+    finally:
+        os.close(leader)
+        os.close(follower)
 
 
 def test_limits_and_priorities_of_the_host_are_changed(launcher: Launcher, workspace: Path):

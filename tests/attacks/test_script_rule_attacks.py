@@ -173,7 +173,6 @@ def test_a_hard_link_that_takes_its_place_has_other_bytes(desk: Desk) -> None:
         "cp evil.py scripts/x.py && python3 scripts/x.py",
         "cp evil.py scripts/ && python3 scripts/x.py",
         "cat evil.py > scripts/x.py; python3 scripts/x.py",
-        "mv scripts old && mkdir scripts && cp evil.py scripts/x.py && python3 scripts/x.py",
         "python3 scripts/x.py && python3 scripts/x.py",
     ],
 )
@@ -183,6 +182,15 @@ def test_a_line_that_may_change_the_script_is_asked_about(desk: Desk, line: str)
     result = desk.run(line)
     assert result.status == "denied", result
     assert "is asked about each time" in " ".join(desk.person.asked[1].reasons)
+
+
+def test_a_line_that_moves_the_script_away_is_refused_without_a_question(desk: Desk) -> None:
+    desk.yes()
+    desk.run("python3 scripts/x.py")
+    line = "mv scripts old && mkdir scripts && cp evil.py scripts/x.py && python3 scripts/x.py"
+    result = desk.run(line)
+    assert (result.status, len(desk.person.asked)) == ("denied", 1)
+    assert "runs as it was approved while the line runs" in result.content
 
 
 def test_a_line_that_makes_the_script_is_asked_about(desk: Desk) -> None:

@@ -154,6 +154,9 @@ DOORS = [
     "git diff main other",
     "git diff main..other",
     "git diff other",
+    "git diff other .",
+    "git log -p deploy",
+    "git show HEAD deploy",
     "git diff {blob} HEAD:a.txt",
     "git diff-tree -p HEAD other",
     "git diff-tree -p --root HEAD",
@@ -198,6 +201,12 @@ FREE = [
     "git grep -l a HEAD -- a.txt",
     "git stash list",
     "git diff HEAD",
+    "git diff a.txt",
+    "git diff HEAD a.txt",
+    "git diff --word-diff main other a.txt",
+    "git log -p -1 a.txt",
+    "git show HEAD a.txt",
+    "git diff-tree -p HEAD other a.txt",
 ]
 
 

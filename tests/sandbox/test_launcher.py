@@ -7,6 +7,7 @@ import fcntl
 import os
 import re
 import resource
+import shutil
 import subprocess
 import threading
 import time
@@ -26,6 +27,7 @@ from skillhouse.sandbox import (
     kill_sandboxes,
     launcher_for,
 )
+from tests.harness import Need
 from tests.sandbox.places import children, launcher, listing, own, run, sh, still_running, workspace
 
 pytestmark = pytest.mark.slow
@@ -61,6 +63,25 @@ def test_input_that_nobody_reads_holds_nothing_up(launcher: Launcher, workspace:
 
 def test_without_input_there_is_none(launcher: Launcher, workspace: Path):
     assert run(launcher, workspace, "cat").stdout == b""
+
+
+def test_a_program_that_needs_a_terminal_has_one_of_its_own(
+    launcher: Launcher, workspace: Path, need: Need
+):
+    need(shutil.which("script"), "no script")
+    script = "stty rows 7 cols 31; stty size; tty; echo typed > /dev/tty; exit 3"
+    done = run(launcher, workspace, "script", "-qec", script, "/dev/null")
+    assert (done.exit_code, done.stdout) == (3, b"7 31\r\n/dev/pts/0\r\ntyped\r\n")
+    spawn = "import pty; pty.spawn(['sh', '-c', 'test -t 0 && echo terminal'])"
+    assert run(launcher, workspace, "python3", "-I", "-c", spawn).stdout == b"terminal\r\n"
+
+
+def test_nothing_is_made_beside_the_devices(launcher: Launcher, workspace: Path):
+    script = "for name in x shm/x; do echo x > /dev/$name && echo made $name; done; ls /dev"
+    made, *names = sh(launcher, workspace, script).stdout.decode().split("\n")
+    assert made == "made shm/x"
+    assert {"null", "zero", "full", "random", "urandom", "tty", "pts", "ptmx"} <= set(names)
+    assert {"x", "kmsg", "mem", "kvm", "fuse", "loop0"}.isdisjoint(names)
 
 
 def test_the_environment_is_what_was_declared(launcher: Launcher, workspace: Path):

@@ -71,6 +71,7 @@ def answer(code: bytes, architecture: int, number: int, *arguments: int) -> int:
         ("x86_64", X86, (16, 0, 0x5412), EPERM),  # TIOCSTI
         ("x86_64", X86, (16, 0, 0x1_0000_5412), EPERM),
         ("x86_64", X86, (16, 0, 0x541C), EPERM),  # TIOCLINUX
+        ("x86_64", X86, (16, 0, 0x5423), EPERM),  # TIOCSETD
         ("x86_64", X86, (16, 0, 0x5413), ALLOW),  # TIOCGWINSZ
         ("x86_64", X86, (90, 0, 0o755), ALLOW),  # chmod
         ("x86_64", X86, (90, 0, 0o4755), EPERM),
@@ -92,6 +93,7 @@ def answer(code: bytes, architecture: int, number: int, *arguments: int) -> int:
         ("aarch64", ARM, (199, 1, 1), ALLOW),
         ("aarch64", ARM, (199, 1, 2), EPERM),
         ("aarch64", ARM, (29, 0, 0x5412), EPERM),
+        ("aarch64", ARM, (29, 0, 0x5423), EPERM),
         ("aarch64", ARM, (52, 0, 0o4755), EPERM),  # fchmod
         ("aarch64", ARM, (56, 0, 0, 0o101, 0o4755), EPERM),  # openat
     ],

@@ -32,6 +32,8 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     git(workspace, "remote", "add", "origin", "../up.git")
     git(workspace, "fetch", "-q")
     git(workspace, "branch", "-q", "-D", "outer")
+    # A path outside of the workspace is refused whatever it writes.
+    git(workspace, "remote", "set-url", "origin", "https://example.org/up.git")
     return made
 
 

@@ -77,6 +77,51 @@ def test_a_remote_that_is_a_directory_needs_no_network(tmp_path: Path) -> None:
     assert said("git push", tmp_path) == ""
 
 
+@pytest.mark.parametrize(
+    ("line", "is_refused"),
+    [
+        ("python3 run.py && rm run.py", True),
+        ("python3 run.py; mv run.py old.py", True),
+        ("python3 sub/run.py && rm -r sub", True),
+        ("python3 sub/run.py && mv sub other", True),
+        ("sed -i s/0/1/ run.py && python3 run.py", True),
+        ("python3 run.py && rm other.py", False),
+        ("python3 run.py > out.txt", False),
+        ("echo 'print(1)' > run.py && python3 run.py", False),
+        ("echo 'print(1)' > new.py && python3 new.py && rm new.py", False),
+        ("rm run.py", False),
+    ],
+)
+def test_a_line_that_removes_what_it_runs_is_refused_before_a_question(
+    tmp_path: Path, line: str, is_refused: bool
+) -> None:
+    """The approved bytes are mounted there; `rm` would fail after the script has run."""
+    person = Person([Answer.NO])
+    with house_at(tmp_path, person=person) as house:
+        (tmp_path / "project/sub").mkdir()
+        for name in ("run.py", "sub/run.py", "other.py"):
+            (tmp_path / "project" / name).write_text("print(0)\n")
+        content = house.call_sync("exec", {"command": line}).content
+    assert bool(person.asked) is not is_refused, content
+    if is_refused:
+        assert "run.py` runs as it was approved while the line runs" in content
+        assert content.endswith("nothing was done: do it in a call of its own")
+
+
+def test_a_question_shows_arguments_as_they_are_sent(tmp_path: Path) -> None:
+    person = Person([Answer.NO])
+    words = ["log", "--format=%s", "an 'é'\n\u202e"]
+    with house_at(tmp_path, person=person) as house:
+        call = {"command": "git", "params": words, "timeout_seconds": 5}
+        house.call_sync("exec", call)
+    (asked,) = person.asked
+    assert asked.facts[:3] == (
+        ("command", "git"),
+        ("params", '["log", "--format=%s", "an \'é\'\\n\u202e"]'),
+        ("timeout_seconds", "5"),
+    )
+
+
 def test_a_question_says_it_first(tmp_path: Path) -> None:
     person = Person([Answer.NO])
     with house_at(tmp_path, person=person) as house:

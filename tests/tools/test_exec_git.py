@@ -279,6 +279,98 @@ def test_n16_what_git_writes_in_config_ends_without_an_error(
     assert "branch.other" not in git(workspace, "config", "--list")
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "git fetch",
+        "git fetch -q --depth 1 origin",
+        "git fetch --all",
+        "git pull --rebase origin main",
+        "git push",
+        "git push --dry-run origin main",
+        "git push --repo=origin",
+        "git ls-remote",
+        "git remote update",
+        "git remote add other ../up.git && git fetch other",
+        "git remote set-url origin ../up.git && git pull",
+        "git fetch ../up.git",
+        "git fetch UP main",
+        "git fetch file://UP",
+        "git fetch FILE%2egit",
+        "git -C packages fetch ../up.git",
+        "git clone ../up.git copy",
+        "git clone -q --depth 1 -b main file://UP copy",
+        "git clone -q --reference UP . copy",
+        "git archive --remote=UP main",
+        "git push ../link main",
+        "git fetch link",
+        "git log --oneline -1 && git fetch",
+        "sh -c 'git fetch'",
+    ],
+)
+def test_a_remote_outside_of_the_workspace_is_refused_before_it_is_asked(
+    tmp_path: Path, place_of: Callable[..., Place], command: str
+) -> None:
+    workspace = repositories.plain(tmp_path)
+    git(workspace, "clone", "-q", "--bare", ".", "../up.git")
+    git(workspace, "remote", "add", "origin", "../up.git")
+    git(workspace, "config", "url.file://.insteadOf", "near:")
+    (tmp_path / "link").symlink_to("up.git")
+    (workspace / "link").symlink_to("../up.git")
+    place = place_of(workspace)
+    before = git(workspace, "config", "--list")
+    whole = command.replace("UP", str(tmp_path / "up.git"))
+    result = place.run(whole.replace("FILE%2egit", f"file://{tmp_path}/up%2egit"))
+    assert result.status == "denied", result.content
+    assert "up.git`" in result.content or "link`" in result.content
+    assert "outside of the workspace" in result.content
+    assert result.content.endswith("nothing was done: ask the user to run it")
+    assert place.person.asked == []
+    assert git(workspace, "config", "--list") == before
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "git fetch -q in.git",
+        "git fetch -q near",
+        "git -C packages fetch -q in.git",
+        "git push -q in.git main:other",
+        "git clone -q in.git copy && git -C copy fetch -q",
+        "git clone -q --bare . /tmp/x.git && git fetch -q /tmp/x.git",
+        "git fetch -q .",
+        "git remote -v",
+        "git remote add third ../nowhere.git",
+        "git clone --help > /dev/null; true",
+    ],
+)
+def test_a_remote_in_the_workspace_is_used(
+    tmp_path: Path, place_of: Callable[..., Place], command: str
+) -> None:
+    workspace = repositories.plain(tmp_path)
+    git(workspace, "clone", "-q", "--bare", ".", "in.git")
+    git(workspace, "remote", "add", "near", "./in.git")
+    git(workspace, "remote", "add", "far", "../up.git")
+    place_of(workspace, *[Answer.ONCE] * 3).runs(command)
+
+
+def test_a_remote_elsewhere_is_no_way_to_see_what_is_there(
+    tmp_path: Path, place_of: Callable[..., Place]
+) -> None:
+    """The answer is the same for what is there and what is not."""
+    place = place_of(repositories.plain(tmp_path))
+    (tmp_path / "there").mkdir()
+    said = [place.run(f"git fetch {tmp_path}/{name}").content for name in ("there", "other")]
+    assert said[0].replace("there", "other") == said[1]
+
+
+def test_a_linked_work_tree_fetches_from_its_repository(
+    tmp_path: Path, place_of: Callable[..., Place]
+) -> None:
+    place = place_of(repositories.linked(tmp_path))
+    place.runs("git fetch -q ../repo main")
+
+
 def test_a_workspace_with_a_protected_name_is_refused_unless_it_is_a_work_tree(
     tmp_path: Path, place_of: Callable[..., Place]
 ) -> None:

@@ -83,7 +83,8 @@ def _git(meaning: CommandMeaning) -> None:
             meaning.hazards.append(Hazard("runs", said, operand=index))
         elif meaning.path[:1] == ("push",) and word[:1] in ("+", ":"):
             said = HAZARDS["rewrites"].format(word[:60])
-            meaning.hazards.append(Hazard("rewrites", said, operand=index))
+            # Before that it sends: what is asked says the worst of it.
+            meaning.hazards.insert(0, Hazard("rewrites", said, operand=index))
     names = {option.name for option in meaning.options}
     if meaning.path == ("clean",) and not names.isdisjoint({"-n", "--dry-run"}):
         # Only says what it would remove, whatever else is given (git-clean(1)).

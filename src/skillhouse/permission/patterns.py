@@ -238,7 +238,17 @@ def _spelt(meaning: CommandMeaning) -> set[tuple[str, str | None]]:
             rule = meaning.table.options[name] if meaning.table is not None else None
             others = rule.spellings if rule is not None else ()
             given |= {(one, value if sign else None) for one in (name, *others)}
+    if meaning.program == "git" and meaning.path == ("push",):
+        for word in meaning.words(meaning.operands):
+            given |= {(one, None) for one in _said_by_refspec(word)}
     return given
+
+
+def _said_by_refspec(word: str) -> tuple[str, ...]:
+    """Return the options of git-push(1) that a refspec means: `+main`, `:gone`."""
+    forced = ("--force", "-f") if word[:1] == "+" else ()
+    ref = word.removeprefix("+")
+    return (*forced, "--delete", "-d") if ref[:1] == ":" and ref != ":" else forced
 
 
 _MODE = regex(r"0*([0-7]{0,3}[0-7])")

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from skillhouse.sandbox.git_places import linked_directories as linked_directories
     from skillhouse.sandbox.git_places import of_one_owner as of_one_owner
     from skillhouse.sandbox.git_places import with_submodules as with_submodules
+    from skillhouse.sandbox.git_remotes import added_remote as added_remote
+    from skillhouse.sandbox.git_remotes import remote_paths as remote_paths
     from skillhouse.sandbox.inner_scripts import known_variables as known_variables
     from skillhouse.sandbox.inner_scripts import plan_argv as plan_argv
     from skillhouse.sandbox.inner_scripts import plan_readable as plan_readable

@@ -25,7 +25,7 @@ UID = 65534
 """User and group inside; outside they are the caller's, who may write the workspace."""
 
 _MERGED = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
-_DEVICES = ("null", "zero", "urandom")
+_CELL_DEVICES = ("null", "zero", "urandom")
 _DEVICE_LINKS = {
     "random": "urandom",
     "fd": "/proc/self/fd",
@@ -86,9 +86,7 @@ def cell_options(view: CellView, *, files: Mapping[str, int]) -> Iterator[str]:
     profile = SandboxProfile(view.skill, limits=view.limits, environment=view.environment)
     capabilities = ("--cap-add", "CAP_SYS_ADMIN", "--cap-add", "CAP_SETPCAP")
     yield from namespace_options(profile, "cell", *(capabilities if view.forks else ()))
-    yield from own_options(profile, files, processes=False)
-    # A call, as its owner, could make it writable, and a later call would see what it wrote.
-    yield from ("--remount-ro", "/dev")
+    yield from own_options(profile, files, is_cell=True)
     yield from ("--ro-bind", str(view.skill), view.skill_place)
     for path, place in view.mounts:
         yield from ("--ro-bind", str(path), place)
@@ -111,9 +109,9 @@ def namespace_options(profile: SandboxProfile, hostname: str, *more: str) -> Ite
 
 
 def own_options(
-    profile: SandboxProfile, files: Mapping[str, int], *, processes: bool = True
+    profile: SandboxProfile, files: Mapping[str, int], *, is_cell: bool = False
 ) -> Iterator[str]:
-    """Yield what is the run's own: /etc, /proc unless `processes` is False, /dev and memory."""
+    """Yield what is the run's own: /etc, /dev, memory and, but for a cell, /proc."""
     reaching = _ETC_TRUST if profile.network or profile.proxy_socket else ()
     for name in _ETC + reaching + (_ETC_NETWORK if profile.network else ()):
         path = f"/etc/{name}"
@@ -129,16 +127,34 @@ def own_options(
     # INVARIANT: read-only. What /proc/sys and /proc/sysrq-trigger do is for the superuser's id, not
     # for capabilities, so a run that is root's outside could set kernel.core_pattern, which names
     # a program for the host to run. bubblewrap 0.8 means to cover them and here does not.
-    if processes:
+    if not is_cell:
         yield from ("--proc", "/proc", "--remount-ro", "/proc")
-    # Not `--dev`: it binds twice as many devices, into a directory of any size.
+    yield from _cell_devices() if is_cell else _devices()
+    for path, size in writable(profile.limits):
+        yield from ("--size", str(size), "--perms", "1777", "--tmpfs", path)
+    # Its owner could make it writable and fill what `--dev` makes, which is of any size; a later
+    # call of a cell would see it. Terminals and memory are file systems of their own below it.
+    yield from ("--remount-ro", "/dev")
+
+
+def _devices() -> Iterator[str]:
+    """Yield the devices of a command: those of a cell, `full`, and terminals of its own.
+
+    Only `--dev` mounts a devpts, as an instance in which no terminal of the host has a name. It
+    brings `tty` too, which is the terminal that a program has made its own; a run begins without
+    one. Were bubblewrap's output a terminal, it would be `console`, which is a file of ours here.
+    """
+    yield from ("--dev", "/dev")
+    yield from ("--dev-bind", "/dev/null", "/dev/console")
+
+
+def _cell_devices() -> Iterator[str]:
+    """Yield what code needs that starts no programs, in a directory of one page."""
     yield from ("--size", "4096", "--perms", "0555", "--tmpfs", "/dev")
-    for name in _DEVICES:
+    for name in _CELL_DEVICES:
         yield from ("--dev-bind", f"/dev/{name}", f"/dev/{name}")
     for name, target in _DEVICE_LINKS.items():
         yield from ("--symlink", target, f"/dev/{name}")
-    for path, size in writable(profile.limits):
-        yield from ("--size", str(size), "--perms", "1777", "--tmpfs", path)
 
 
 def writable(limits: Limits) -> tuple[tuple[str, int], ...]:

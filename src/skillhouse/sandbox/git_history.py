@@ -193,10 +193,10 @@ class _History:
         words = [given for given in before if not _FORMAT.fullmatch(given)]
         form = () if word.startswith("diff") else ("--format=",)
         more = ("-r", "--no-commit-id") if word == "diff-tree" else ()
+        # Behind a path that is given without `--` git takes no options.
         return self._listed(
             word,
             *more,
-            *words,
             "--no-renames",
             "--no-relative",
             "--no-textconv",
@@ -204,6 +204,7 @@ class _History:
             "--name-only",
             "-z",
             *form,
+            *words,
             *(("--", *after) if after else ()),
         )
 

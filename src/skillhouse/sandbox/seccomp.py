@@ -49,8 +49,9 @@ _PAIR_KINDS = (1, 5)
 datagram pair can be turned to any name by `connect` or `sendto`."""
 _SOCKET_KIND_BITS = 0xF
 """SOCK_TYPE_MASK of linux/net.h."""
-_TERMINAL_INPUT = (0x5412, 0x541C)
-"""TIOCSTI and TIOCLINUX, which type into the terminal (CVE-2017-5226)."""
+_TERMINAL = (0x5412, 0x541C, 0x5423)
+"""TIOCSTI and TIOCLINUX, which type into the terminal (CVE-2017-5226); TIOCSETD, for which the
+kernel loads line disciplines, whose faults gave away hosts (CVE-2017-2636, CVE-2023-6546)."""
 
 _Numbers = tuple[int | None, int | None]
 """Of one call on x86_64 and aarch64; None where the architecture has no such call."""
@@ -217,7 +218,7 @@ def program(
     allowed = _PERSONALITIES_OF_CODE if is_cell else _PERSONALITIES
     code += _call(number_of["personality"], [_argument(0), *_other_than(allowed, _DENIED)])
     code += _call(number_of["socketpair"], _pair())
-    code += _call(number_of["ioctl"], _one_of(1, _TERMINAL_INPUT))
+    code += _call(number_of["ioctl"], _one_of(1, _TERMINAL))
     for row in _MODE_ARGUMENT.values():
         if (number := row[column]) is not None:
             code += _call(number, _any_bit(row[2], _SETID_BITS))

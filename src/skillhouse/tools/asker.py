@@ -257,7 +257,7 @@ def question(
     asked = [j for j in context.evaluated if j.decision.effect is Effect.ASK]
     patterns = standing_patterns([j.request for j in asked], workspace_root)
     content = bound(context, workspace_root, inputs)
-    arguments = tuple((key, str(item)) for key, item in call.arguments.items())
+    arguments = tuple((key, _sent(item)) for key, item in call.arguments.items())
     return ApprovalRequest(
         tool=call.name,
         agent=call.agent,
@@ -294,6 +294,11 @@ def question(
         message_id=call.message_id,
         call_id=call.call_id,
     )
+
+
+def _sent(value: object) -> str:
+    """Return an argument as a person reads it: a text as it is, anything else as the JSON of it."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _title(context: CallContext, first: PermissionRequest, inputs: CommandInputs | None) -> str:

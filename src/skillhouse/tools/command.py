@@ -72,9 +72,9 @@ from skillhouse.tools.command_network import CommandNetwork, WayOut, network_of
 from skillhouse.tools.command_output import (
     NOT_BOUND,
     checked_binding,
+    notes_of,
     tested,
     titled,
-    unsigned,
     with_changes,
 )
 from skillhouse.tools.command_protection import (
@@ -103,8 +103,8 @@ from skillhouse.tools.command_work import (
     work_of_plan,
     work_of_shell,
 )
-from skillhouse.tools.consequences import consequence, refuse_outside
-from skillhouse.tools.denied_programs import DeniedPrograms, denied_note, denied_to
+from skillhouse.tools.consequences import consequence, refuse_outside, refuse_replaced
+from skillhouse.tools.denied_programs import DeniedPrograms, denied_to
 from skillhouse.tools.missing_script import check_scripts
 from skillhouse.tools.path_rules import PathRules
 from skillhouse.tools.tool import Decide, Session, Tool
@@ -263,15 +263,16 @@ class ExecTool(Tool):
                     self._background, session, title=title, form=form, look=look
                 )
             done, output = await ready.awaited(report)
-            of_git = unsigned(work.programs) if ready.profile.tools.git.signs else ""
-            for note in filter(None, (of_git, denied_note(done, ready.profile.denied))):
-                output = replace(output, text=f"{output.text}\n[{note}]")
-            return replace(output, span_attributes=traits_of(work, done))
+            text = "\n".join(
+                (output.text, *notes_of(done, work.programs, ready.profile, paths.hidden_by))
+            )
+            return replace(output, text=text, span_attributes=traits_of(work, done))
 
         root = str(self._workspace.root)
 
         def inputs() -> CommandInputs:
             found = inputs_of_work(work, verdict, command_line, root)
+            refuse_replaced(verdict.structure, root, found.runs)
             return beside_background(found, form, self._background.written())
 
         async def run_sealed(

@@ -28,11 +28,13 @@ from skillhouse.permission import (
 from skillhouse.sandbox import (
     CoveredPaths,
     GitPlaces,
+    added_remote,
     after_options,
     find_git,
     find_git_changes,
     has_new_submodules,
     is_inside,
+    remote_paths,
     sets_up_remotes,
     tracks_a_remote,
     with_submodules,
@@ -149,6 +151,7 @@ def git_use(plan: CommandPlan | None, line: str, workspace: Path, consents: GitC
         raise RefusedError(f"denied: git is not used here: {places.problem}", denied=True)
     is_alone = plan is not None and all(map(_is_git_or_nothing, plan.commands()))
     _check(commands, places, is_planned=plan is not None, is_alone=is_alone)
+    _check_remotes(commands, places, line if plan is None else _words_of(plan))
     writers = [command for command in commands if command.writes_config]
     if places.problem:
         places = GitPlaces(workspace=root)
@@ -182,6 +185,34 @@ def _check(
                 "to a line of git commands alone; nothing was done: run it in a call of its own",
                 denied=True,
             )
+
+
+def _words_of(plan: CommandPlan) -> str:
+    return " ".join(word for command in plan.commands() for word in command.argv)
+
+
+def _check_remotes(commands: Sequence[_GitCommand], places: GitPlaces, words: str) -> None:
+    """Raise RefusedError for a command that talks to a repository which no command sees.
+
+    INVARIANT: what is said does not depend on whether it exists.
+
+    Args:
+        words: All of the line: what it names twice below /tmp, it may have made there before.
+    """
+    shown = [places.workspace, *(one.path for one in places.directories)]
+    shown += [places.top] if places.top else []
+    added: dict[str, str] = {}
+    for command in commands:
+        for written, path in remote_paths(command.word, command.rest, Path(command.place), added):
+            real = os.path.realpath(path)
+            seen = (is_inside(one, place) for one in (real, f"{real}/.git") for place in shown)
+            is_own = is_inside(path, "/tmp") and words.count(written) > 1  # noqa: S108
+            if not any(seen) and not is_own:
+                command.refuse(
+                    f"talks to `{written}`, which is outside of the workspace "
+                    f"`{places.workspace}` and not shown to commands"
+                )
+        added |= added_remote(command.word, command.rest)
 
 
 def keeping_git(
@@ -380,10 +411,10 @@ class _GitCommand:
         is_never = is_never or self._starts_submodules()
         # One that the line makes is its own until the run has ended.
         if is_never and (self.repository or "--global" in self.options):
-            self._refuse("writes what git obeys, which is read-only to every command")
+            self.refuse("writes what git obeys, which is read-only to every command")
         is_expiry = self.word == "reflog" and first == "expire" and "--all" in self.options
         if places.is_linked and (self.word == "gc" or is_expiry):
-            self._refuse("is about all work trees of the repository, and this is a linked one")
+            self.refuse("is about all work trees of the repository, and this is a linked one")
 
     def _starts_submodules(self) -> bool:
         if self.word != "submodule" or self.operands[:1] != ("update",):
@@ -419,12 +450,12 @@ class _GitCommand:
         more = len(changes.outside) - SHOWN_MAX
         also = f" and {more} more" if more > 0 else ""
         what = f"would change {names}{also}" if names else "may change files"
-        self._refuse(
+        self.refuse(
             f"{what} outside of the workspace `{places.workspace}`, which commands cannot",
             hint=f"start skillhouse in `{places.top}`, or ask the user to run it",
         )
 
-    def _refuse(self, why: str, *, hint: str = "ask the user to run it") -> None:
+    def refuse(self, why: str, *, hint: str = "ask the user to run it") -> None:
         raise RefusedError(
             f"denied: `git {self.shown}` {why}; nothing was done: {hint}", denied=True
         )

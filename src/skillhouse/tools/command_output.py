@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 
 from skillhouse.permission import command_resource, read_command
@@ -13,10 +14,13 @@ from skillhouse.sandbox import (
     Limits,
     SandboxError,
     SandboxLevel,
+    SandboxProfile,
     SandboxUnavailableError,
 )
 from skillhouse.tools.call import OUTPUT_MAX, Output, RefusedError
 from skillhouse.tools.command_inputs import CommandInputs, changed_files
+from skillhouse.tools.denied_programs import denied_note
+from skillhouse.tools.hidden_notes import hidden_note
 
 TITLE_MAX = 160
 """Characters of a question's title, beyond which its commands are counted."""
@@ -71,6 +75,27 @@ def unsigned(programs: Sequence[tuple[str, ...]]) -> str:
         if meaning.program == "git" and not _COMMITTING.isdisjoint(meaning.path[:1]):
             return "not signed: no key is in the sandbox, so commit.gpgSign and the like are off"
     return ""
+
+
+def notes_of(
+    done: Completed,
+    programs: Sequence[tuple[str, ...]],
+    profile: SandboxProfile,
+    why: Callable[[str], str],
+) -> Iterator[str]:
+    """Yield what a result says of keys, programs and files that a command did not get.
+
+    Args:
+        why: Returns what hides a path of the workspace from commands.
+    """
+    below = profile.below
+    hidden = [os.path.join(*one[:2]) for one in below.paths if one[2]] if below else []
+    said = (
+        unsigned(programs) if profile.tools.git.signs else "",
+        denied_note(done, profile.denied),
+        hidden_note(done, str(profile.workspace), hidden, why),
+    )
+    yield from (f"[{note}]" for note in said if note)
 
 
 def with_changes(output: Output, approved: CommandInputs, root: str) -> Output:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from skillhouse.floor.regex import regex
 from skillhouse.permission import CommandPlan, command_resource, read_command, unwrapped
@@ -46,6 +46,8 @@ _QUIET = frozenset("--help -h --version -V -v help version --offline --no-index 
 _REMOTE = regex(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]*://.*|[^/\s:]+@?[^/\s:]*:(?!//).*")
 """An address of git-clone(1), "GIT URLS": with a scheme, or HOST:PATH."""
 _URL = regex(r"(?mi)^\s*(?:push)?url\s*=\s*(\S+)")
+_REPLACING = frozenset({"rm", "mv", "sed", "unlink", "rmdir"})
+"""Programs that put another file in the place of one, or none."""
 CONFIG_MAX = 262_144
 
 
@@ -87,6 +89,34 @@ def refuse_outside(plan: CommandPlan, root: str) -> None:
             if not is_inside and not target.startswith(("/tmp/", "/dev/", "-")):  # noqa: S108
                 message = f"`{target[:80]}` is outside of the workspace `{root}`"
                 raise RefusedError(f"denied: {message}, where commands cannot write", denied=True)
+
+
+def refuse_replaced(plan: CommandPlan | None, root: str, sealed: Collection[str]) -> None:
+    """Refuse a line that removes, renames or rewrites by a new file what it runs.
+
+    The approved bytes are mounted over it, so that this would fail after the rest was done.
+
+    Args:
+        sealed: Real paths of the files that the line runs with the bytes that are approved.
+
+    Raises:
+        RefusedError: it has such a command.
+    """
+    if plan is None or not sealed:
+        return
+    directory = os.path.join(root, plan.directory)
+    for command in plan.commands():
+        meaning = read_command(unwrapped(command.argv) or command.argv)
+        if meaning.program not in _REPLACING or meaning.directory:
+            continue
+        for target in meaning.written:
+            real = os.path.realpath(os.path.join(directory, target))
+            held = next((path for path in sealed if f"{path}/".startswith(f"{real}/")), "")
+            if held:
+                name = os.path.relpath(held, root)[:80]
+                said = f"`{name}` runs as it was approved while the line runs"
+                what = f"which `{_short(command.argv)}` cannot change"
+                raise RefusedError(f"{said}, {what}; nothing was done: do it in a call of its own")
 
 
 def _those(commands: Sequence[tuple[str, ...]], is_so: Callable[[tuple[str, ...]], bool]) -> str:

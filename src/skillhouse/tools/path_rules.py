@@ -87,6 +87,21 @@ class PathRules:
         absolute = f"{self._root}/{path}"
         return absolute in self._skills or self._refuses("read", absolute)
 
+    def hidden_by(self, path: str) -> str:
+        """Return in words what keeps commands from reading a path, relative to the workspace; ""
+        where there is none."""
+        absolute = f"{self._root}/{path}"
+        if not os.path.lexists(absolute):
+            return ""
+        if self._refuses("read", absolute):
+            probe = self._probe(absolute)
+            for layer, pattern in self._strict["read"]:
+                if matches_in(layer.dialect, pattern, probe):
+                    return f"rule `read {pattern}` of {layer.name} policy"
+        if absolute in self._skills:
+            return "it is a skill that was not loaded"
+        return "its name is one of secrets, and a command that names it is asked about"
+
     def freezes(self, path: str) -> bool:
         return self._refuses("write", f"{self._root}/{path}")
 
