@@ -394,7 +394,7 @@ def test_ctrl_c_ends_with_the_code_of_the_signal() -> None:
         "from skillhouse.frontends.cli import list_verb\n"
         "from skillhouse.frontends.cli.options import Verb\n"
         "stop = lambda *_: os.kill(os.getpid(), signal.SIGINT) or 0\n"
-        "listing.VERBS['list'] = Verb('', lambda parser: None, stop)\n"
+        "list_verb.VERBS['list'] = Verb('', lambda parser: None, stop)\n"
         "raise SystemExit(cli.main(['list']))"
     )
     done = subprocess.run(

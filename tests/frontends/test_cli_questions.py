@@ -163,7 +163,7 @@ ASKING = (
         answers=dict.fromkeys(WORDLESS, 0),
     ),
     Asking("client_fixes.fix_files", ("doctor", "--client=codex", "--fix"), "(y, n)", broken_skill),
-    Asking("fixing.fix", ("validate", "{}", "--fix"), "(y, n)", broken_skill),
+    Asking("validate_fix.fix", ("validate", "{}", "--fix"), "(y, n)", broken_skill),
     Asking("policy._init", ("policy", "init"), "(y, n)"),
     Asking("configuration.write_rule", ("policy", "allow", "exec", "pwd"), "(y, n)"),
     Asking("manage._asked", ("new",), "hyphens):", answers={**FREE, "My Notes\nN!\n\t": 2}),
@@ -173,7 +173,7 @@ ASKING = (
         "install_answers.InstallAnswers._is_agreed", ("install", "{}"), "Type `unsigned`", source
     ),
     Asking("install._chosen", ("install", "{}"), "Which ones?", two_sources, answers=TICKS),
-    Asking("ticking._by_numbers", ("install", "{}"), "Which ones?", two_sources, answers=FREE),
+    Asking("tick_rows._by_numbers", ("install", "{}"), "Which ones?", two_sources, answers=FREE),
     Asking("publish._is_agreed", ("publish", "{}"), "Type `unsigned`", source, needs="server"),
     Asking(
         "client_files._Tools._asked", ("mcp", "install", "codex"), "tools [all]:", answers=TOOLS
