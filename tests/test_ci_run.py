@@ -30,6 +30,7 @@ USED = {
     "patch": "tests/tools/test_difference.py",
     "ping": "tests/sandbox/test_published_cases.py",
     "softhsm2-util": "tests/registry/test_token_keys.py",
+    "rg": "tests/attacks/test_way_attacks.py",
     "ssh": "tests/sandbox/test_published_cases.py",
     "wget": "tests/sandbox/test_published_cases.py",
     "zsh": "tests/frontends/shells.py",
