@@ -7,6 +7,7 @@ import gzip
 import json
 import os
 import shutil
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,9 +24,10 @@ from skillhouse.audit import (
     TransactionEntry,
     find_record,
     read_records,
+    retention,
     verify_log,
 )
-from skillhouse.audit.archives import archive_directory, archives_of, pack_archive
+from skillhouse.audit.archives import Archive, archive_directory, archives_of, pack_archive
 from skillhouse.audit.log_files import open_file, open_lines
 from skillhouse.audit.retention import tidy
 from tests.audit.logs import START, finished, in_process, intent, keys_of, outcome, refusal
@@ -100,6 +102,29 @@ def test_a_file_is_closed_at_its_size_and_the_next_goes_on(tmp_path: Path, clock
     entry = find_record(path, ids[0])
     assert entry is not None
     assert entry.status == "ok"
+
+
+def test_a_file_that_is_closed_while_others_are_packed_is_packed_too(
+    tmp_path: Path, clock: Days, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "audit.jsonl"
+    looked, go_on = threading.Event(), threading.Event()
+
+    def slow(log: Path) -> tuple[Archive, ...]:
+        found = archives_of(log)
+        looked.set()
+        assert go_on.wait(20)
+        return found
+
+    monkeypatch.setattr(retention, "archives_of", slow)
+    with log_of(path, clock, max_bytes=4_000) as log:
+        while not archives_of(path):
+            call(log)
+        assert looked.wait(20)
+        while len(archives_of(path)) < 2:
+            call(log)
+        go_on.set()
+    assert [name.endswith(".gz") for name in names(path)] == [True, True]
 
 
 @pytest.mark.req("S000-125", "S000-128")

@@ -132,18 +132,42 @@ class ArchiveCompactor:
         self._clock = clock
         self._record = record
         self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+        self._is_running = False
+        self._is_due = False
+        """Whether a file was closed since the thread looked which there are."""
 
     def start(self, keys: LogKeys) -> None:
-        """Start the thread if there are archives and none is running."""
+        """Start the thread if there are archives; one that runs looks once more at its end."""
         if not archive_directory(self._log).is_dir():
             return
-        if self._thread is None or not self._thread.is_alive():
-            self._thread = threading.Thread(target=self._tidy, args=(keys,), daemon=True)
+        with self._lock:
+            self._is_due = True
+            if self._is_running:
+                return
+            self._is_running = True
+            self._thread = threading.Thread(target=self._run, args=(keys,), daemon=True)
             self._thread.start()
 
     def wait(self) -> None:
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(WAIT_SECONDS)
+
+    def _run(self, keys: LogKeys) -> None:
+        try:
+            while self._takes():
+                self._tidy(keys)
+        except BaseException:
+            # The next file that is closed starts another thread.
+            with self._lock:
+                self._is_running = False
+            raise
+
+    def _takes(self) -> bool:
+        """Whether there is work to do now; if not, the thread has ended for `start`."""
+        with self._lock:
+            self._is_running, self._is_due = self._is_due, False
+            return self._is_running
 
     def _tidy(self, keys: LogKeys) -> None:
         try:
