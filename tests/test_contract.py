@@ -61,7 +61,8 @@ def test_every_section_is_listed_and_a_change_of_any_leaf_is_found():
     leaves = flat(LISTED)
     assert broken(LISTED, LISTED) == []
     assert len(broken(LISTED, {})) == len(leaves)
-    for path in list(leaves)[::50]:
+    # With another name an item of a list is another one, of which each leaf is gone.
+    for path in [path for path in leaves if not path.endswith("/name")][::50]:
         lines = broken(LISTED, changed(LISTED, path))
         assert [
             line.rpartition(": gone")[0] or line.partition(": listed")[0] for line in lines
