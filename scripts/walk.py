@@ -39,6 +39,8 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 PATIENCE_SECONDS = 120
+CHECK_SECONDS = 1.0
+"""Of frontends/mcp/tool_list.py, in whichever tree is walked."""
 SETTINGS = "[skill_code]\nenabled = true\n"
 MANIFEST = """[project]
 name = "counter"
@@ -199,6 +201,9 @@ def exec_over_mcp(place: Place) -> Entered:
         client = McpClient(walked)
         client.ask("tools/list", {})
         walked.cut()
+        # A call looks for changed skills unless the last look is younger (tool_list.py), so that
+        # on a fast machine this one would enter fewer files.
+        time.sleep(CHECK_SECONDS + 0.1)
         arguments = {"command": "touch", "params": ["b.txt"]}
         result = client.ask("tools/call", {"name": "exec", "arguments": arguments})
         entered = walked.cut()
