@@ -99,6 +99,16 @@ class Looks:
         return all(_look(path) is None for path in kept.absent.get("", ()))
 
 
+def is_settled(*times: int, now: int | None = None) -> bool:
+    """Whether a change after `now`, or this moment, would give a file other times than these.
+
+    INVARIANT: of two changes in one tick of the clock, the later may leave the same times, so that
+    what has just changed is no proof.
+    """
+    is_coarse = not all(one % 1_000_000_000 for one in times)
+    return max(times) < (now or time.time_ns()) - (COARSE_NS if is_coarse else SETTLED_NS)
+
+
 class _PathFacts:
     """Paths that were looked at, by what proves that they are as they were."""
 
@@ -133,10 +143,7 @@ class _PathFacts:
             return True
         if any(_look(path) is not None for path in self.absent[directory]):
             return False
-        # INVARIANT: of two changes in one tick of the clock, the later may leave the same times, so
-        # that a directory that has just changed is no proof.
-        is_coarse = not all(one % 1_000_000_000 for one in stamp)
-        if max(stamp) < now - (COARSE_NS if is_coarse else SETTLED_NS):
+        if is_settled(*stamp, now=now):
             self._stamps[directory] = stamp
         return True
 

@@ -11,7 +11,6 @@ import functools
 import os
 import stat
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
@@ -26,7 +25,7 @@ from skillhouse.floor import (
     may_end_secret,
     name_filter,
 )
-from skillhouse.floor.ownership import SETTLED_NS
+from skillhouse.floor.ownership import is_settled
 from skillhouse.sandbox.profile import (
     CoveredPaths,
     Directory,
@@ -120,9 +119,9 @@ def read_directory(path: str, known: Directory | None = None) -> Directory:
         return known
     entries = read_entries(path)
     # INVARIANT: a directory that could still change within the same tick is not cached.
-    is_settled = stamp and max(stamp[2:]) < time.time_ns() - SETTLED_NS
+    proof = stamp if stamp and is_settled(*stamp[2:]) else (0,)
     state = (*stamp[:2], stamp[3]) if stamp else ()
-    now = Directory(stamp if is_settled else (0,), entries, state)
+    now = Directory(proof, entries, state)
     if known is not None and known.entries == entries:
         # A run that puts its placeholders there and away again leaves the same names.
         return replace(now, hits=known.hits, below=known.below, key=known.key, kept=known.kept)

@@ -21,7 +21,6 @@ import logging
 import os
 import re
 import stat
-import time
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import field
@@ -30,7 +29,7 @@ import anyio
 
 from skillhouse.floor import dataclass, is_secret
 from skillhouse.floor.crash_cleanup import PLACEHOLDER_FILES, PLACEHOLDER_SOCKETS
-from skillhouse.floor.ownership import SETTLED_NS
+from skillhouse.floor.ownership import is_settled
 from skillhouse.floor.regex import regex
 from skillhouse.sandbox.covers import REPOSITORY, covered_paths
 from skillhouse.sandbox.disarm import CONFIG_MAX, remove
@@ -164,7 +163,7 @@ def _times(directories: Iterable[str]) -> dict[str, int]:
     for path in directories:
         with contextlib.suppress(OSError):
             time_ns = os.stat(path).st_mtime_ns
-            if time_ns < time.time_ns() - SETTLED_NS:
+            if is_settled(time_ns):
                 found[path] = time_ns
     return found
 

@@ -15,7 +15,7 @@ from dataclasses import field
 from pathlib import Path
 
 from skillhouse.floor import Looks, dataclass, directory_problem, make_private
-from skillhouse.floor.ownership import SETTLED_NS
+from skillhouse.floor.ownership import is_settled
 from skillhouse.sandbox.toolchains import CacheRow, tables
 from skillhouse.sandbox.toolset import Caches
 
@@ -45,9 +45,7 @@ class CachesSeen:
 
     def note(self, path: Path, *, is_swept: bool) -> None:
         stamp = _stamp(str(path), is_swept=is_swept)
-        is_settled = not is_swept or time.time_ns() - stamp[-1] > SETTLED_NS
-        # INVARIANT: what may change in the same tick of the clock is looked at again.
-        self.stamps[str(path)] = stamp if is_settled else ()
+        self.stamps[str(path)] = stamp if not is_swept or is_settled(stamp[-1]) else ()
 
     def hold(self, now: float) -> bool:
         try:

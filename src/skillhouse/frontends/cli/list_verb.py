@@ -138,7 +138,9 @@ def _list(options: argparse.Namespace, terminal: Terminal) -> int:
         _print_findings(house, options, terminal)
         return 0
     choice = _Choice(house, options)
-    skills = _sorted(house, choice.skills(house.view().visible.skills), options.sort)
+    chosen = choice.skills(house.view().visible.skills)
+    addresses = _addresses(house, chosen) if options.sort == "source" else {}
+    skills = _sorted(chosen, options.sort, addresses)
     if options.reverse:
         skills.reverse()
     page, pages = _page(skills, options)
@@ -153,7 +155,10 @@ def _list(options: argparse.Namespace, terminal: Terminal) -> int:
     marks: dict[str, str] = {one.path: one.state for one in absent}
     view = house.view()
     marks |= {skill.file: mark for skill in page for mark in unlisted(view.mark(skill))}
-    _print_skills(house, page, options.sort, marks, terminal)
+    if options.sort == "source":
+        _print_sources(page, addresses, marks, terminal)
+    else:
+        _print_skills(house, page, options.sort, marks, terminal)
     if pages > 1:
         terminal.note(f"page {min(options.page, pages)} of {pages}, {len(skills)} skills")
     shown_code = [one for one in code if choice.takes(one.name, "", one.scope, str(one.directory))]
@@ -186,7 +191,7 @@ def _page(skills: list[Skill], options: argparse.Namespace) -> tuple[list[Skill]
     return skills[start : start + options.limit], pages
 
 
-def _sorted(house: Skillhouse, skills: list[Skill], order: str) -> list[Skill]:
+def _sorted(skills: list[Skill], order: str, addresses: Mapping[str, str]) -> list[Skill]:
     if order == "name":
         return sorted(skills, key=lambda skill: (skill.name, skill.id))
     if order == "size":
@@ -194,7 +199,6 @@ def _sorted(house: Skillhouse, skills: list[Skill], order: str) -> list[Skill]:
     if order == "changed":
         return sorted(skills, key=lambda skill: (-_size_and_time(skill)[1], skill.name, skill.id))
     if order == "source":
-        addresses = _addresses(house, skills)
         return sorted(skills, key=lambda one: (*_where_from(one, addresses), one.name, one.id))
     return skills
 
@@ -208,6 +212,17 @@ def _size_and_time(skill: Skill) -> tuple[int, float]:
     return found.st_size, found.st_mtime
 
 
+def _print_sources(
+    skills: Sequence[Skill],
+    addresses: Mapping[str, str],
+    marks: Mapping[str, str],
+    terminal: Terminal,
+) -> None:
+    for (_, address), group in groupby(skills, lambda one: _where_from(one, addresses)):
+        terminal.heading(fitted(shown(address), terminal.width))
+        _print_rows([(f"{one.name}  {one.scope}", one) for one in group], marks, terminal)
+
+
 def _print_skills(
     house: Skillhouse,
     skills: Sequence[Skill],
@@ -215,12 +230,6 @@ def _print_skills(
     marks: Mapping[str, str],
     terminal: Terminal,
 ) -> None:
-    if order == "source":
-        addresses = _addresses(house, skills)
-        for (_, address), group in groupby(skills, lambda one: _where_from(one, addresses)):
-            terminal.heading(fitted(shown(address), terminal.width))
-            _print_rows([(f"{one.name}  {one.scope}", one) for one in group], marks, terminal)
-        return
     if order != "scope":
         labels = [(f"{skill.name}  {skill.scope}{_said(skill, order)}", skill) for skill in skills]
         _print_rows(labels, marks, terminal)

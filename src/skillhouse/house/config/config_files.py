@@ -105,12 +105,6 @@ def load_config(
     near, problems = _read_project(project / PROJECT_FILE, tried) if project else (Settings(), ())
     merged = _merged(managed, flags or Settings(), environment, near, user)
     _check_merged(merged)
-    layers = (
-        Layer(name="managed", rules=managed.rules or ()),
-        *policy_layers(merged.policy),
-        Layer(name="user", rules=user.rules or ()),
-        Layer(name="project", rules=near.rules or (), trusted=False),
-    )
     state = Path(merged.state_directory) if merged.state_directory else places.state()
     sandbox, agents = as_table(merged.sandbox), merged.agents or {}
     remote = Path(merged.cache_directory) if merged.cache_directory else places.cache()
@@ -120,7 +114,7 @@ def load_config(
         roots=tuple(map(Path, merged.roots or ())),
         cache_directory=cache,
         state_directory=state,
-        layers=tuple(filter(_has_rules, layers)),
+        layers=_layers(managed, user, near, merged.policy),
         sandbox=sandbox.level or "any",
         sandbox_limits=sandbox,
         **_of_agents(agents),
@@ -146,8 +140,17 @@ def _as_written(settings: Settings) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _has_rules(layer: Layer) -> bool:
-    return bool(layer.rules)
+def _layers(
+    managed: Settings, user: Settings, near: Settings, policy: str | None
+) -> tuple[Layer, ...]:
+    """Return the rules that are for all agents, from far to near."""
+    every = (
+        Layer(name="managed", rules=managed.rules or ()),
+        *policy_layers(policy),
+        Layer(name="user", rules=user.rules or ()),
+        Layer(name="project", rules=near.rules or (), trusted=False),
+    )
+    return tuple(layer for layer in every if layer.rules)
 
 
 def _of_agents(agents: Mapping[str, AgentSettings]) -> dict[str, Any]:
