@@ -8,7 +8,6 @@ and one run; the core's own timer is measured along.
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import tempfile
 from collections.abc import Mapping
 from itertools import chain
@@ -20,7 +19,7 @@ import anyio
 from _measure import markdown_table
 from cells import Nothing, call, latencies, make_executor, make_skill
 from skillhouse.cells import CellSpec
-from skillhouse.floor import tree_digest
+from skillhouse.floor import structs, tree_digest
 from skillhouse.sandbox import SandboxLevel, SandboxStatus, detect
 
 TARGET = 3.0
@@ -88,7 +87,7 @@ async def compare(place: Path, rounds: int, only: str) -> str:
     rows = []
     for number, (name, lines) in enumerate(ABUSES.items()):
         if only in name:
-            hostile = dataclasses.replace(make(place, f"hostile{number}", lines), user="hostile")
+            hostile = structs.replace(make(place, f"hostile{number}", lines), user="hostile")
             rows.append((name, *await beside(status, place, gentle, hostile, rounds)))
     worst = max(float(row[-2]) for row in rows)
     header = (

@@ -15,11 +15,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 from _measure import interleaved, markdown_table
 from skillhouse.audit import AuditDraft, AuditLog, DecidedPermission, verify_log
+from skillhouse.floor.structs import replace
 
 LINE = b"x" * 600 + b"\n"
 """As long as a usual record."""

@@ -11,11 +11,11 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 from discovery import WORDS, make_tree
 from skillhouse.discovery import catalog_under, render_catalog
+from skillhouse.floor.structs import replace
 from skillhouse.house import Locations, Skillhouse, configured
 from skillhouse.skill import DEFAULT_PROFILE, CatalogRule
 

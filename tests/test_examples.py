@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import importlib.util
 import json
 import shutil
@@ -15,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from skillhouse.floor import structs
 from skillhouse.skill import find_manifests, parse, read_manifest, validate
 from tests.harness import ran
 
@@ -150,7 +150,7 @@ def test_the_manifests_are_the_published_ones_with_one_variable_more() -> None:
         python = read_manifest(PYTHON / skill).manifest
         assert ours is not None
         # What the published ones cannot say: which Python they need.
-        assert python == dataclasses.replace(
+        assert python == structs.replace(
             ours, language="python", entry="main.py", requires_python=">=3.11"
         )
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from pathlib import Path
 
 from research.conformance_ground import Ground, Judge, Suite, agree, differ, skill_text
 from skillhouse import Skill, discover, render_catalog
 from skillhouse.discovery import Root
 from skillhouse.floor import encode
+from skillhouse.floor.structs import replace
 from skillhouse.skill import RootRule, SkillIndex
 
 FIXTURES = "packages/coding-agent/test/fixtures"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -31,6 +30,7 @@ from research.conformance_ground import (
     skill_text,
 )
 from research.conformance_pi import FIXTURES
+from skillhouse.floor.structs import replace
 
 PAGE = Path(__file__).parents[2] / "docs/conformance.md"
 MADE_UP = """

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 import pytest
 
 from skillhouse.approval import ApprovalError, Grant, GrantStore, Pattern
 from skillhouse.approval.grants import narrowed
+from skillhouse.floor import structs
 from skillhouse.permission import narrows
 from skillhouse.store import STATE, Store
 from tests.store.databases import at_version
@@ -20,7 +20,7 @@ def test_grants_are_kept_once_and_can_be_forgotten(tmp_path: Path) -> None:
     assert (store.all(), store.clear(), store.revoke("x")) == ((), 0, None)
     store.add([grant])
     stamp = store.stamp()
-    store.add([grant, dataclasses.replace(grant, expires_ms=9)])
+    store.add([grant, structs.replace(grant, expires_ms=9)])
     (kept,) = store.all()
     assert (kept, kept.expires_ms) == (grant, 9)
     assert stamp
@@ -34,16 +34,16 @@ def test_grants_of_users_agents_and_places_stand_side_by_side(tmp_path: Path) ->
     store = GrantStore(tmp_path)
     grant = Grant(action="exec", pattern="git status", place="/w")
     others = [
-        dataclasses.replace(grant, user="another"),
-        dataclasses.replace(grant, agent="another"),
-        dataclasses.replace(grant, place="another"),
-        dataclasses.replace(grant, skill_digest="another"),
+        structs.replace(grant, user="another"),
+        structs.replace(grant, agent="another"),
+        structs.replace(grant, place="another"),
+        structs.replace(grant, skill_digest="another"),
     ]
     store.add([grant, *others])
     assert store.all() == (grant, *others)
     here = {"user": "local", "agent": "default", "place": "/w", "skill_digest": ""}
     assert [g.is_for(**here) for g in store.all()] == [True, False, False, False, False]
-    everywhere = dataclasses.replace(grant, place="")
+    everywhere = structs.replace(grant, place="")
     assert everywhere.is_for(**{**here, "place": "/elsewhere"})
 
 

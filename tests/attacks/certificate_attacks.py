@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from datetime import timedelta
 
 from cryptography import x509
@@ -11,6 +10,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
+from skillhouse.floor import structs
 from skillhouse.registry import TrustAnchors, write_bundle
 from skillhouse.registry.certificates import SIGNING_USE
 from tests.attacks.signed_case import (
@@ -77,7 +77,7 @@ def _not_yet_valid_certificate(case: Case) -> None:
 
 @attack("validity", naively=True)
 def _expired_intermediate(case: Case) -> None:
-    middle = forged(dataclasses.replace(INTERMEDIATE, days=2), case.world.root)
+    middle = forged(structs.replace(INTERMEDIATE, days=2), case.world.root)
     case.signature = case.world.signature(forged(Traits(), middle))
     case.now = NOW + timedelta(days=3)
 
@@ -110,28 +110,26 @@ def _developer_as_issuer(case: Case) -> None:
 
 @attack("purpose", naively=True)
 def _intermediate_without_ca(case: Case) -> None:
-    middle = forged(
-        dataclasses.replace(INTERMEDIATE, is_ca=False, path_length=None), case.world.root
-    )
+    middle = forged(structs.replace(INTERMEDIATE, is_ca=False, path_length=None), case.world.root)
     case.signature = case.world.signature(forged(Traits(), middle))
 
 
 @attack("purpose", naively=True)
 def _intermediate_without_path_length(case: Case) -> None:
-    middle = forged(dataclasses.replace(INTERMEDIATE, path_length=None), case.world.root)
+    middle = forged(structs.replace(INTERMEDIATE, path_length=None), case.world.root)
     case.signature = case.world.signature(forged(Traits(), middle))
 
 
 @attack("purpose", naively=True)
 def _intermediate_that_may_not_issue(case: Case) -> None:
-    middle = forged(dataclasses.replace(INTERMEDIATE, usage=("crl_sign",)), case.world.root)
+    middle = forged(structs.replace(INTERMEDIATE, usage=("crl_sign",)), case.world.root)
     case.signature = case.world.signature(forged(Traits(), middle))
 
 
 @attack("certificate", naively=True)
 def _path_too_long(case: Case) -> None:
     upper = forged(INTERMEDIATE, case.world.root)
-    lower = forged(dataclasses.replace(INTERMEDIATE, subject="second"), upper)
+    lower = forged(structs.replace(INTERMEDIATE, subject="second"), upper)
     leaf = forged(Traits(), lower)
     case.signature = case.world.signature(Party(leaf.key, leaf.chain[:1]))
     with_chain(case, [one.public_bytes(Encoding.DER) for one in leaf.chain])
@@ -168,7 +166,7 @@ def _another_hash_in_the_signature(case: Case) -> None:
     bundle = case.world.bundle()
     key = case.world.developer.key
     signature = key.sign(bundle.signed, ec.ECDSA(hashes.SHA512()))
-    case.signature = write_bundle(dataclasses.replace(bundle, signature=signature))
+    case.signature = write_bundle(structs.replace(bundle, signature=signature))
 
 
 # How a certificate is written.

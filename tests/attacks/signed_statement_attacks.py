@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from datetime import timedelta
 from typing import Any
 
+from skillhouse.floor import structs
 from skillhouse.registry import write_bundle
 from tests.attacks.signed_case import Case, attack, attacks, by_restated, restated
 from tests.registry.pki import IDENTITY, NOW, signed, with_payload
@@ -26,31 +26,31 @@ def _added_file_in_a_git_directory(case: Case) -> None:
 @attack("identity", naively=False)
 def _signature_of_another_skill(case: Case) -> None:
     other = make_skill(case.directory.parent / "other", "csv")
-    identity = dataclasses.replace(IDENTITY, name="csv")
+    identity = structs.replace(IDENTITY, name="csv")
     case.signature = write_bundle(signed(other, case.world.developer, identity=identity))
 
 
 @attack("identity", naively=True)
 def _signature_of_another_version(case: Case) -> None:
-    identity = dataclasses.replace(IDENTITY, version="1.1.0")
+    identity = structs.replace(IDENTITY, version="1.1.0")
     case.signature = case.world.signature(identity=identity)
 
 
 @attack("identity", naively=True)
 def _signature_for_another_repository(case: Case) -> None:
-    case.expected = dataclasses.replace(IDENTITY, repository="other.example.com")
+    case.expected = structs.replace(IDENTITY, repository="other.example.com")
 
 
 @attack("identity", naively=True)
 def _signed_for_a_repository_that_the_key_is_not_of(case: Case) -> None:
-    identity = dataclasses.replace(IDENTITY, repository="other.example.com")
+    identity = structs.replace(IDENTITY, repository="other.example.com")
     case.signature = case.world.signature(identity=identity)
-    case.expected = dataclasses.replace(IDENTITY, repository="")
+    case.expected = structs.replace(IDENTITY, repository="")
 
 
 @attack("identity", naively=True)
 def _renamed_skill(case: Case) -> None:
-    case.expected = dataclasses.replace(IDENTITY, name="pdf-2")
+    case.expected = structs.replace(IDENTITY, name="pdf-2")
 
 
 @attack("identity", naively=True)

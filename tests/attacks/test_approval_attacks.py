@@ -6,7 +6,6 @@ taken from whoever sends it, a queue without bound, a text printed as it came.
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 import os
@@ -27,6 +26,7 @@ from skillhouse.approval import (
     signed_headers,
 )
 from skillhouse.approval.webhook import WINDOW_SECONDS, secret_bytes
+from skillhouse.floor import structs
 from skillhouse.frontends.cli.person import show_request
 from skillhouse.house import Skillhouse, configured
 from skillhouse.permission import Effect, Layer, Rule
@@ -491,4 +491,4 @@ def test_a_device_of_one_user_does_not_answer_for_another(phone: Phone) -> None:
 
 def test_a_secret_is_in_no_text_of_a_device(phone: Phone) -> None:
     assert phone.device.secret not in repr(phone.device)
-    assert dataclasses.asdict(phone.device)["secret"] == phone.device.secret
+    assert structs.asdict(phone.device)["secret"] == phone.device.secret

@@ -8,7 +8,6 @@ import select
 import subprocess
 import sys
 import tomllib
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from skillhouse.audit import AuditLog
 from skillhouse.clients import ClientConfigs, Standing, fault_of
 from skillhouse.clients.client_table import server_configs
 from skillhouse.floor import ConfigError
+from skillhouse.floor.structs import replace
 from skillhouse.house import Locations
 from skillhouse.house.config.config_files import safe_path
 from tests.frontends.mcp_peer import PATIENCE_SECONDS

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,7 @@ from skillhouse.approval import (
     Tokens,
 )
 from skillhouse.floor import SteadyClock
+from skillhouse.floor.structs import replace
 from skillhouse.house import Skillhouse, configured
 from skillhouse.house.policy import Policy
 from skillhouse.permission import Effect, Permission

@@ -6,7 +6,6 @@ Each begins with what a plain client does, to show that the attack works there.
 from __future__ import annotations
 
 import copy
-import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ import pytest
 
 from skillhouse.approval import Answer
 from skillhouse.audit import read_records
-from skillhouse.floor import DecodeError
+from skillhouse.floor import DecodeError, structs
 from skillhouse.house import ExtensionSettings, Skillhouse
 from skillhouse.permission import Layer, Rule
 from skillhouse.tools import Activations, Attachment
@@ -209,7 +208,7 @@ def test_a_flood_of_skills_pushes_out_the_oldest(tmp_path: Path) -> None:
         first = house.conversation().activations.newest()[0]
     kept = Activations()
     for number in range(ACTIVATIONS_MAX + 10):
-        kept.note(dataclasses.replace(first, file=str(number)), call_id=str(number))
+        kept.note(structs.replace(first, file=str(number)), call_id=str(number))
     assert [one.file for one in kept.newest()] == [
         str(number) for number in range(10, ACTIVATIONS_MAX + 10)
     ]

@@ -18,7 +18,6 @@ import sys
 import textwrap
 import threading
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +28,7 @@ import pytest
 from skillhouse.cells import Capabilities, CellResult, Executor, RpcError
 from skillhouse.cells.call_channel import MESSAGES
 from skillhouse.cells.cell import CELL_LIMITS
+from skillhouse.floor.structs import replace
 from skillhouse.sandbox import SandboxLevel, SandboxStatus, SandboxUnavailableError
 from skillhouse.sandbox.guard import OPEN_FILES
 from skillhouse.sandbox.interpreters import default_python

@@ -5,7 +5,6 @@ Each shows that what is wrong with one costs no other.
 
 from __future__ import annotations
 
-import dataclasses
 import fcntl
 import json
 import os
@@ -28,6 +27,7 @@ from skillhouse import cells, sandbox
 from skillhouse import tools as toolbox
 from skillhouse.approval import Answer
 from skillhouse.audit import read_records
+from skillhouse.floor import structs
 from skillhouse.house import McpServerSettings, Skillhouse, configured
 from skillhouse.house.remotes import McpServers
 from skillhouse.permission import Effect, Rule
@@ -58,7 +58,7 @@ def opencode(server: Server, source: RemoteSource, name: str, *files: str) -> No
 
 def syncing_house(base: Path, server: Server, monkeypatch: pytest.MonkeyPatch) -> Skillhouse:
     """Return a house with a bad remote before a good one."""
-    house = Skillhouse(dataclasses.replace(configured(make_places(base)), remotes=(BAD, GOOD)))
+    house = Skillhouse(structs.replace(configured(make_places(base)), remotes=(BAD, GOOD)))
 
     monkeypatch.setattr(house.services.network, "fetch_for", lambda _, __: server.fetch)
     return house
@@ -180,7 +180,7 @@ def test_an_entry_that_cannot_be_stored_costs_no_other_entry_and_no_other_mcp_se
         yield Answering()
 
     settings = [McpServerSettings(label=label, url="http://127.0.0.1/mcp") for label in pages]
-    config = dataclasses.replace(configured(make_places(tmp_path)), mcp_servers=tuple(settings))
+    config = structs.replace(configured(make_places(tmp_path)), mcp_servers=tuple(settings))
     named = [McpServer(label=label, url="http://127.0.0.1/mcp") for label in pages]
     host = McpHost(named, McpCache(config.state_directory / "mcp"), dial=dial)
     with Skillhouse(config) as house:

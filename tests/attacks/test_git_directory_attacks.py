@@ -6,7 +6,6 @@ there what git would obey at the person's next command.
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import subprocess
 import time
@@ -17,7 +16,7 @@ from typing import Any
 import anyio
 import pytest
 
-from skillhouse.floor import PersistentPaths
+from skillhouse.floor import PersistentPaths, structs
 from skillhouse.sandbox import (
     Completed,
     Launcher,
@@ -246,7 +245,7 @@ def test_settings_that_git_may_write_lose_what_a_program_puts_there(
     git(workspace, "config", "core.fsmonitor", "sh -c 'git config core.pager evil; exit 1'")
     git(workspace, "branch", "-q", "gone", "main")
     before = git(workspace, "config", "--list")
-    places = dataclasses.replace(find_git(str(workspace)), opens_config=True)
+    places = structs.replace(find_git(str(workspace)), opens_config=True)
     script = "git branch -q -u main gone; git status; git config alias.st '!evil'; true"
     done = sh(launcher, workspace, script, git=places, paths=PersistentPaths())
     notes = " ".join(done.notes)

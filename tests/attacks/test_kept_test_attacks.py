@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -14,6 +13,7 @@ import pytest
 from skillhouse import cells
 from skillhouse.cells import needed_test
 from skillhouse.floor import Moment, decode, encode, system_clock
+from skillhouse.floor.structs import replace
 from skillhouse.sandbox import ProbeResult, SandboxLevel, SandboxStatus, kept_tests
 from skillhouse.sandbox.kept_tests import KEPT_MS, KeptTests
 from tests.harness import Need

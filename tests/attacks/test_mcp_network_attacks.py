@@ -6,12 +6,12 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import anyio
 import pytest
 
+from skillhouse.floor.structs import replace
 from skillhouse.net import NetError, NetPolicy, Route, host_rule
 from skillhouse.remote import McpServer, RemoteError, connected, mcp_http
 from tests.net.certificates import contexts

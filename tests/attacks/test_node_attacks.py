@@ -9,13 +9,13 @@ import json
 import os
 import shutil
 import struct
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from skillhouse.cells import Executor
 from skillhouse.cells.cell import CELL_LIMITS
+from skillhouse.floor.structs import replace
 from skillhouse.sandbox import SandboxLevel
 from tests.cells.lab import Lab, make, status_of
 from tests.harness import ran

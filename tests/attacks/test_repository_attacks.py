@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import dataclasses
 import io
 import json
 import tarfile
@@ -22,6 +21,7 @@ from urllib.parse import unquote
 
 import pytest
 
+from skillhouse.floor import structs
 from skillhouse.registry import Revocation, next_list, pem_of, sign_list
 from skillhouse.registry.releases import DOCUMENT_MAX, blob_path, encode_document, index_path
 from tests.frontends.conftest import Run, place, publisher, publisher_template, run
@@ -131,10 +131,10 @@ def test_the_archive_of_another_skill(run: Run, place: Path, official):
 def test_a_channel_that_leads_back(run: Run, place: Path, official):
     """The newest one is installed, and `latest` and a channel name a version with a hole."""
     for wanted in ("notes@stable", "notes"):
-        official.put(dataclasses.replace(official.skills["notes"], channels={"stable": "1.1.0"}))
+        official.put(structs.replace(official.skills["notes"], channels={"stable": "1.1.0"}))
         assert run("install", wanted, *AGREED)[0] == 0
         back = {"stable": "1.0.0", "latest": "1.0.0"}
-        found = dataclasses.replace(official.skills["notes"], channels=back, latest="1.0.0")
+        found = structs.replace(official.skills["notes"], channels=back, latest="1.0.0")
         official.put(found)
         assert naive(place, official).install("notes", "stable").name == "1.0.0"
         code, _, err = run("update", *AGREED)
@@ -314,8 +314,8 @@ PATHS = ["../../escaped", "1/../../../x", "/etc/x", "1.0\x1b[2J", "versions", ""
 @pytest.mark.parametrize("version", PATHS)
 def test_a_version_that_is_a_path_or_an_escape(run: Run, place: Path, official, version):
     found = official.skills["notes"]
-    release = dataclasses.replace(found.versions[0], version=version)
-    official.put(dataclasses.replace(found, versions=(release,), latest=version or "x"))
+    release = structs.replace(found.versions[0], version=version)
+    official.put(structs.replace(found, versions=(release,), latest=version or "x"))
     if ".." in version:
         target = naive(place, official).install("notes").resolve()
         assert not target.is_relative_to(place / "naive/skills/notes")
@@ -325,7 +325,7 @@ def test_a_version_that_is_a_path_or_an_escape(run: Run, place: Path, official, 
 
 @pytest.mark.parametrize("name", ["../../escaped", "..", "a/b", "A", "pdf\x1b[2J", "a--b"])
 def test_a_name_that_is_a_path_or_an_escape(run: Run, place: Path, official, name):
-    found = dataclasses.replace(official.skills["notes"], skill=name)
+    found = structs.replace(official.skills["notes"], skill=name)
     official.index().write_bytes(encode_document(found))
     if name.startswith("../.."):
         target = naive(place, official).install("notes").resolve()

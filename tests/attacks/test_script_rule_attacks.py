@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import shutil
@@ -13,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from skillhouse.approval import Answer
-from skillhouse.floor import ConfigError
+from skillhouse.floor import ConfigError, structs
 from skillhouse.house import Skillhouse, load_config
 from skillhouse.house.config import PROJECT_FILE
 from skillhouse.permission import Effect, Permission, Rule, decide
@@ -442,7 +441,7 @@ def test_a_project_or_the_environment_of_an_agent_sets_no_policy(tmp_path: Path)
     # What it may have denied cannot be read: everything is asked about.
     assert [layer.name for layer in config.layers if layer.is_builtin] == []
     assert "key `policy` cannot be set by a project" in config.problems[0].message
-    places = dataclasses.replace(places, environment={"SKILLHOUSE_POLICY": "developer"})
+    places = structs.replace(places, environment={"SKILLHOUSE_POLICY": "developer"})
     with pytest.raises(ConfigError, match="unknown environment variable"):
         load_config(places)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import threading
 from collections import defaultdict
-from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -19,6 +18,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from eth_account import Account
 
 from skillhouse.floor import system_clock
+from skillhouse.floor.structs import replace
 from skillhouse.signer import (
     STATE_FILE,
     KeyInfo,

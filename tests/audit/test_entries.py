@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from skillhouse.audit import AuditEntry, AuditError, AuditRecord, find_record, read_records
+from skillhouse.floor.structs import replace
 from tests.audit.logs import intent, log_at, outcome, refusal
 
 

@@ -9,7 +9,6 @@ import json
 import os
 import threading
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -30,7 +29,8 @@ from skillhouse.audit import (
 from skillhouse.audit.exports import COLUMNS
 from skillhouse.audit.log_files import key_path
 from skillhouse.audit.record import PUBLISHED
-from skillhouse.floor import canonical_json
+from skillhouse.floor import canonical_json, structs
+from skillhouse.floor.structs import replace
 from tests.audit.logs import finished, in_process, intent, log_at, outcome, refusal, small_log
 
 
@@ -83,7 +83,7 @@ def test_a_record_is_one_line_of_json_sealed_with_a_key(tmp_path: Path) -> None:
     assert record.hash == hmac.digest(key, hashed, "sha256").hex() == rest[:64].decode()
     preview = rest.removeprefix(record.hash.encode() + b'",').removesuffix(b"}\n")
     assert record.preview_digest == hashlib.sha256(preview).hexdigest()
-    whole = json.loads(json.dumps(dataclasses.asdict(record)))
+    whole = json.loads(json.dumps(structs.asdict(record)))
     assert json.loads(line).items() <= whole.items()
 
 

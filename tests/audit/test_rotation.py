@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import gzip
 import json
 import os
@@ -30,6 +29,7 @@ from skillhouse.audit import (
 from skillhouse.audit.archives import Archive, archive_directory, archives_of, pack_archive
 from skillhouse.audit.log_files import open_file, open_lines
 from skillhouse.audit.retention import tidy
+from skillhouse.floor import structs
 from tests.audit.logs import START, finished, in_process, intent, keys_of, outcome, refusal
 
 pytestmark = pytest.mark.slow
@@ -58,9 +58,9 @@ def log_of(path: Path, clock: Days, **options: object) -> AuditLog:
 
 def call(log: AuditLog, tool: str = "exec", **fields: Any) -> str:
     """Record a call with its outcome; return the intent's id."""
-    draft = dataclasses.replace(intent(tool), **fields)
+    draft = structs.replace(intent(tool), **fields)
     begun = log.append(draft, durable=False)
-    done = dataclasses.replace(outcome(begun.id, tool=tool), **fields)
+    done = structs.replace(outcome(begun.id, tool=tool), **fields)
     log.append(done, durable=False)
     return begun.id
 
@@ -374,7 +374,7 @@ def aged(path: Path, clock: Days) -> dict[str, str]:
     ids = {name: call(log, **fields) for name, fields in PERMANENT.items()}
     ids["ordinary"] = call(log, arguments={"command": "git status", "cwd": "x"})
     for name, draft in {
-        "denied sign": dataclasses.replace(refusal("sign"), tier="2"),
+        "denied sign": structs.replace(refusal("sign"), tier="2"),
         "denied": refusal(),
         "emergency": AuditDraft(kind="event", tool="system:emergency-stop"),
         "stopped": AuditDraft(kind="refusal", tool="t", status="emergency-stopped"),
@@ -385,7 +385,7 @@ def aged(path: Path, clock: Days) -> dict[str, str]:
     over = log.append(intent("late"), durable=True)
     clock.now += DAY
     sent = TransactionEntry(tx_hash="0x1")
-    log.append(dataclasses.replace(outcome(over.id, tool="late"), transaction=sent), durable=True)
+    log.append(structs.replace(outcome(over.id, tool="late"), transaction=sent), durable=True)
     ids["late"] = over.id
     clock.now += DAY
     call(log)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from importlib.util import MAGIC_NUMBER
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import pytest
 
 from skillhouse.cells import Executor
 from skillhouse.cells.cell_environment import PYTHON_CELL, scripts
+from skillhouse.floor import structs
 from skillhouse.sandbox import SandboxError, default_python
 from tests.cells.lab import Lab, lab, language, make
 
@@ -274,7 +274,7 @@ def test_our_own_interpreter_gets_compiled_code_that_names_no_path_of_this_machi
     own = scripts(default_python())
     assert all(data.startswith(MAGIC_NUMBER) for data in own.values())
     assert not [path for path, data in own.items() if str(PYTHON_CELL.parent).encode() in data]
-    other = dataclasses.replace(default_python(), program=Path("/usr/bin/python3.99"))
+    other = structs.replace(default_python(), program=Path("/usr/bin/python3.99"))
     sources = {path: data.decode() for path, data in scripts(other).items()}
     assert sources.keys() == own.keys()
     assert sources["/cell"] == PYTHON_CELL.read_text()

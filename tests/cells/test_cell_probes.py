@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
 import time
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ import pytest
 
 from skillhouse.cells import Executor, cell_process, language_cells, self_test
 from skillhouse.cells.cell_probes import installed
+from skillhouse.floor import structs
 from skillhouse.sandbox import (
     LACKING,
     Completed,
@@ -71,8 +71,8 @@ class Weak:
         if "readable" in change:
             change["readable"] += profile.readable
         if limits := change.pop("limits", {}):
-            change["limits"] = dataclasses.replace(profile.limits, **limits)
-        return await self._launcher.run(argv, dataclasses.replace(profile, **change), **rest)
+            change["limits"] = structs.replace(profile.limits, **limits)
+        return await self._launcher.run(argv, structs.replace(profile, **change), **rest)
 
 
 @pytest.mark.parametrize(
@@ -235,7 +235,7 @@ def test_each_thing_that_is_missing_is_named_with_the_way_to_get_it(
         ),
     )
     for change, reason, hint in changes:
-        status = find(dataclasses.replace(around, **change))
+        status = find(structs.replace(around, **change))
         assert (status.level, status.reasons) == (SandboxLevel.NONE, (reason,))
         assert hint in status.hint
 
@@ -256,7 +256,7 @@ def test_without_control_groups_there_are_rlimits(around: Surroundings):
 
 def test_rlimits_are_not_offered_to_the_superuser(around: Surroundings):
     for most in LEVELS:
-        status = find(dataclasses.replace(around, superuser=True), most=most)
+        status = find(structs.replace(around, superuser=True), most=most)
         assert status.level is SandboxLevel.NONE
         assert "superuser" in status.reasons[-1]
         assert "as a user of its own" in status.hint
@@ -295,7 +295,7 @@ def test_without_bubblewrap_there_is_landlock_unless_it_is_refused(
     forbidden = tmp_path / "sysctl" / "user" / "max_user_namespaces"
     forbidden.parent.mkdir(parents=True)
     forbidden.write_text("0\n")
-    missing = dataclasses.replace(around, search_path=str(tmp_path))
+    missing = structs.replace(around, search_path=str(tmp_path))
     for place, reason in (
         (missing, "bubblewrap is not installed"),
         (around, "user.max_user_namespaces forbids user namespaces"),
@@ -312,7 +312,7 @@ def test_without_bubblewrap_there_is_landlock_unless_it_is_refused(
 def test_landlock_is_not_offered_to_a_superuser_whose_processes_nothing_limits(
     around: Surroundings, tmp_path: Path
 ):
-    place = dataclasses.replace(around, search_path=str(tmp_path), superuser=True)
+    place = structs.replace(around, search_path=str(tmp_path), superuser=True)
     status = find(place, least=SandboxLevel.LANDLOCK)
     assert status.level is SandboxLevel.NONE
     assert "superuser" in status.reasons[-1]

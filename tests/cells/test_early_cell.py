@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import signal
 from collections.abc import Callable
@@ -14,6 +13,7 @@ import anyio
 import pytest
 
 from skillhouse.cells import CellResult, Executor
+from skillhouse.floor import structs
 from skillhouse.floor.crash_cleanup import owner_name
 from skillhouse.sandbox import SandboxError, SandboxLevel
 from tests.cells.lab import Lab, lab, make, until
@@ -124,10 +124,10 @@ def test_a_skill_that_it_does_not_fit_gets_a_cell_of_its_own(
     packages.mkdir()
     spec = make(early.place, PLACE)
     if other == "packages":
-        spec = dataclasses.replace(spec, dependencies=packages)
+        spec = structs.replace(spec, dependencies=packages)
     else:
         python = copied_python(early.place / "uv/cpython", need)
-        spec = dataclasses.replace(spec, python=python)
+        spec = structs.replace(spec, python=python)
 
     async def scene(executor: Executor) -> CellResult:
         await executor.start_early()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import select
@@ -24,6 +23,7 @@ from skillhouse.cells.environments import (
     prepare,
 )
 from skillhouse.cells.installers import Ran, run_tool
+from skillhouse.floor import structs
 from skillhouse.sandbox import SandboxError, default_python
 from skillhouse.skill import SkillManifest
 from tests.cells.packages import npm_lock, npm_package, npm_registry, source_package, wheel
@@ -41,7 +41,7 @@ PYTHON = SkillManifest(
     name="s", version="1", description="d", language="python", entry="main.py", env=(), tools=(),
     dependencies=("greet==1.0",),
 )  # fmt: skip
-JAVASCRIPT = dataclasses.replace(
+JAVASCRIPT = structs.replace(
     PYTHON, language="javascript", entry="index.js", dependencies=("greet@^1.0.0",)
 )
 
@@ -306,7 +306,7 @@ def test_set_up_code_runs_only_where_the_operator_allows_it(tmp_path: Path) -> N
     assert refusal(PYTHON, skill, tmp_path, rules)[0] == "dependencies-install"
     assert not ran.exists()
     # What allows it runs it; a back end that builds nothing then fails.
-    assert refusal(PYTHON, skill, tmp_path, dataclasses.replace(rules, builds=True))
+    assert refusal(PYTHON, skill, tmp_path, structs.replace(rules, builds=True))
     assert ran.exists()
 
 
@@ -336,12 +336,12 @@ def test_each_interpreter_has_wheels_of_its_own(tmp_path: Path) -> None:
     default = default_python()
     major, minor, patch = default.version
     others = (
-        dataclasses.replace(default, version=(major, minor, patch + 1)),
-        dataclasses.replace(default, suffix=".cpython-399-x86_64-linux-gnu.so"),
+        structs.replace(default, version=(major, minor, patch + 1)),
+        structs.replace(default, suffix=".cpython-399-x86_64-linux-gnu.so"),
     )
     rules = rules_for(tmp_path)
     digests = {
-        environment_of(PYTHON, skill, tmp_path, dataclasses.replace(rules, python=one)).digest
+        environment_of(PYTHON, skill, tmp_path, structs.replace(rules, python=one)).digest
         for one in (None, default, *others)
     }
     assert len(digests) == 3
@@ -364,7 +364,7 @@ async def test_without_uv_and_pip_it_is_said_what_to_install(tmp_path: Path) -> 
 def test_unhashed_lines_are_the_operators_choice(tmp_path: Path) -> None:
     wheel(tmp_path / "wheels", "greet", "1.0", "word = 'hello'")
     skill = python_skill(tmp_path, "greet>=0.5,<2")
-    rules = dataclasses.replace(rules_for(tmp_path), unhashed=True)
+    rules = structs.replace(rules_for(tmp_path), unhashed=True)
     found = environment_of(PYTHON, skill, tmp_path, rules)
     assert said("import greet; print(greet.word)", found.path) == "hello"
 
@@ -375,8 +375,8 @@ def test_dependencies_without_a_lock_are_refused_unless_the_host_has_some(tmp_pa
     rules = rules_for(tmp_path)
     code, message = refusal(PYTHON, skill, tmp_path, rules)
     assert (code, "uv.lock" in message) == ("dependencies-unlocked", True)
-    assert prepared(dataclasses.replace(PYTHON, dependencies=()), skill, tmp_path, rules) is None
-    host = dataclasses.replace(rules, host=tmp_path)
+    assert prepared(structs.replace(PYTHON, dependencies=()), skill, tmp_path, rules) is None
+    host = structs.replace(rules, host=tmp_path)
     assert prepared(PYTHON, skill, tmp_path, host) is None
 
 
@@ -397,9 +397,7 @@ def test_python_looks_in_the_skill_then_its_lock_then_its_place_then_the_host(
         for module in modules:
             (tmp_path / level).mkdir(exist_ok=True)
             (tmp_path / level / f"{module}.py").write_text(f"word = {level!r}")
-    rules = dataclasses.replace(
-        rules_for(tmp_path), shared=tmp_path / "shared", host=tmp_path / "host"
-    )
+    rules = structs.replace(rules_for(tmp_path), shared=tmp_path / "shared", host=tmp_path / "host")
     code = "import greet, both, common; print(greet.word, both.word, common.word)"
     words = {
         skill.name: said(
@@ -599,7 +597,7 @@ def test_an_installer_that_takes_too_long_is_ended_with_all_it_started(tmp_path:
     slow.write_text(f"#!/bin/sh\nsleep 600 &\necho $! > {tmp_path}/child\nsleep 600\n")
     slow.chmod(0o755)
     skill = python_skill(tmp_path, f"greet==1.0 --hash=sha256:{'0' * 64}")
-    rules = dataclasses.replace(rules_for(tmp_path), uv=slow, seconds=0.3)
+    rules = structs.replace(rules_for(tmp_path), uv=slow, seconds=0.3)
     assert refusal(PYTHON, skill, tmp_path, rules)[0] == "dependencies-time"
     try:
         child = os.pidfd_open(int((tmp_path / "child").read_text()))
@@ -628,7 +626,7 @@ def test_a_process_that_dies_while_installing_leaves_nothing_that_counts(tmp_pat
         "import sys, anyio; from pathlib import Path\n"
         "from tests.cells.test_environments import *\n"
         "place = Path(sys.argv[1])\n"
-        "rules = dataclasses.replace(rules_for(place), uv=place / 'uv')\n"
+        "rules = structs.replace(rules_for(place), uv=place / 'uv')\n"
         "prepared(PYTHON, place / 'skill', place, rules)\n"
     )
     root = Path(__file__).parents[2]

@@ -6,7 +6,6 @@ import contextlib
 import shutil
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from skillhouse.cells.ready_calls import (
     LearnedImports,
     module_names,
 )
+from skillhouse.floor.structs import replace
 from skillhouse.sandbox import SandboxLevel, SandboxStatus
 from skillhouse.sandbox.profile import MIB
 from tests.cells.lab import Lab, lab, language, make, until

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -29,6 +28,7 @@ from skillhouse.clients.export_state import Record, Records
 from skillhouse.clients.folders import ClientRoots
 from skillhouse.discovery import discover
 from skillhouse.floor import ConfigError, UnknownSkillError, tree_digest
+from skillhouse.floor.structs import replace
 from skillhouse.house import Locations, Skillhouse, configured, export_source
 from skillhouse.skill import profile_names
 from tests.house.places import make_places, write_skill

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from hypothesis import strategies as st
 
 from skillhouse.clients import Cut, Lens, LensProblem, LensState, compare, problems
 from skillhouse.clients.client_view import UnboundedEntry, fit
+from skillhouse.floor.structs import replace
 from skillhouse.skill import CatalogRule, Profile, load_profile
 from tests.house.places import write_skill
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -15,6 +14,7 @@ from hypothesis import strategies as st
 
 from skillhouse.discovery import Root
 from skillhouse.floor import AmbiguousSkillError, ConfigError, Diagnostic, Severity
+from skillhouse.floor.structs import replace
 from skillhouse.skill import DEFAULT_PROFILE, Duplicates, Identity, Profile, SkillIndex, load
 from tests.discovery.trees import (
     discover,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from hypothesis import strategies as st
 
 from skillhouse.discovery import catalog_under, render_catalog
 from skillhouse.discovery.catalog_styles import CLUSTER_MAX, STYLES, shortened
+from skillhouse.floor.structs import replace
 from skillhouse.skill import DEFAULT_PROFILE, CatalogRule, Skill, SkillIndex
 from tests.discovery.test_catalog import INJECTIONS, skill
 from tests.golden.places import golden, in_place, two_skills

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from skillhouse.discovery import LinkPlaces, Root, default_roots, discover
 from skillhouse.discovery.links import LINK_DIRECTORIES_MAX, following_of, project_of
+from skillhouse.floor.structs import replace
 from skillhouse.skill import DEFAULT_PROFILE, SkillIndex, load
 from tests.discovery.trees import findings, names, write_skill
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import replace
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -23,6 +22,7 @@ from skillhouse.discovery.names_first import (
     SHARE_LEAST,
     SHARE_USEFUL,
 )
+from skillhouse.floor.structs import replace
 from skillhouse.skill import DEFAULT_PROFILE, CatalogRule, Profile, Skill, SkillIndex
 from tests.discovery.test_catalog import skill
 

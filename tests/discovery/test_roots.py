@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import pytest
 from skillhouse.discovery import Root, default_roots, discover
 from skillhouse.discovery.roots import GLOB_MAX
 from skillhouse.floor import ConfigError, git_root
+from skillhouse.floor.structs import replace
 from skillhouse.skill import DEFAULT_PROFILE, Profile, RootRule
 from tests.discovery.trees import names, write_skill
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from contextlib import closing
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import pytest
 
 from skillhouse.discovery import discover
 from skillhouse.discovery.scan_snapshots import CACHE_FILE, PART_FILES, PATCH_MAX
+from skillhouse.floor.structs import replace
 from skillhouse.skill import DEFAULT_POLICY, DEFAULT_PROFILE, Profile, SkillIndex
 from tests.discovery.trees import everything, later, names, probe, write_refused, write_skill
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from skillhouse.discovery import Root, default_roots, discover
+from skillhouse.floor.structs import replace
 from skillhouse.skill import (
     DEFAULT_PROFILE,
     Profile,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import pytest
 
 from skillhouse.discovery import Root
 from skillhouse.discovery.walk import RootWalk
+from skillhouse.floor.structs import replace
 from skillhouse.skill import DEFAULT_PROFILE, Profile, load
 from tests.discovery.trees import (
     discover,

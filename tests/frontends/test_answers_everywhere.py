@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 from mcp.client import Client
 
 from skillhouse.approval import Answer, ApprovalBroker
+from skillhouse.floor import structs
 from skillhouse.frontends.adapters.framework_bridge import FrameworkBridge
 from skillhouse.frontends.mcp.server import SkillhouseServer
 from skillhouse.frontends.mcp.tool_list import ToolListing
@@ -125,7 +125,7 @@ def expected(entry: str, answer: Answer) -> set[str]:
 
 async def holds(connect: Connect, places: Locations, answer: Answer) -> set[str]:
     """Approve one call, and return where calls like it then run unasked."""
-    other = dataclasses.replace(places, start=places.start.parent / "other")
+    other = structs.replace(places, start=places.start.parent / "other")
     other.start.mkdir()
     found = set()
     state = configured(places).state_directory

@@ -6,12 +6,12 @@ import csv
 import io
 import json
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from skillhouse.audit import AuditDraft, AuditError, AuditLog, Confirmation
+from skillhouse.floor.structs import replace
 from tests.audit.logs import START, intent, log_at, outcome, refusal
 from tests.frontends.conftest import Run
 from tests.house.places import write_skill

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from pathlib import Path
 
 import pytest
 
+from skillhouse.floor import structs
 from skillhouse.registry.releases import encode_document
 from tests.frontends.conftest import Run
 from tests.loopback_http import served
@@ -93,7 +93,7 @@ def test_ranges_channels_and_namespaces(run: Run, place: Path, official, wanted,
     official.make("2.0.0-rc.1")
     official.make("3.0.0", namespace="acme")
     found = official.skills["notes"]
-    official.put(dataclasses.replace(found, channels={"beta": "2.0.0-rc.1"}))
+    official.put(structs.replace(found, channels={"beta": "2.0.0-rc.1"}))
     assert run("install", wanted, *UNSIGNED)[0] == 0
     entry = lock_of(place)["notes"]
     assert (entry["version"], entry["requested"]) == (version, wanted)
@@ -383,8 +383,8 @@ def test_the_archive_must_be_what_the_index_says(run: Run, place: Path, official
     other = make_skill(place / "evil/other")
     release = official.publish(other)
     found = official.skills["notes"]
-    versions = (dataclasses.replace(release, version="7.0.0"), *found.versions)
-    official.put(dataclasses.replace(found, versions=versions))
+    versions = (structs.replace(release, version="7.0.0"), *found.versions)
+    official.put(structs.replace(found, versions=versions))
     assert "its archive holds `other`" in run("install", "notes", *UNSIGNED)[2]
     official.index().write_bytes(encode_document(found).replace(b'"api"', b'"x"')[:-3])
     assert "is no JSON" in run("install", "notes", *UNSIGNED)[2]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from skillhouse.floor import ConfigError
+from skillhouse.floor.structs import replace
 from skillhouse.house import Locations, Settings, load_config
 from skillhouse.permission import Effect, Layer, Rule
 from tests.house.places import make_places

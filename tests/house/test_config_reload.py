@@ -6,7 +6,6 @@ import os
 import shutil
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import pytest
 from skillhouse.approval import Answer, ApprovalRequest
 from skillhouse.audit import read_records
 from skillhouse.floor import ConfigError, digest
+from skillhouse.floor.structs import replace
 from skillhouse.house import ConfigNews, Locations, Settings, Skillhouse, configured
 from skillhouse.skill.profile_file import SHIPPED_DIRECTORY
 from tests.house.places import make_places, write_skill

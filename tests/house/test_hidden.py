@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import base64
-import dataclasses
 import json
 from pathlib import Path
 from urllib.parse import quote
 
 import pytest
 
+from skillhouse.floor import structs
 from skillhouse.house import Skillhouse, configured
 from tests.house.places import make_places
 
@@ -64,7 +64,7 @@ def house(tmp_path: Path) -> Skillhouse:
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(CONFIG.format(base=tmp_path))
     environment = {**places.environment, **TOKENS}
-    return Skillhouse(configured(dataclasses.replace(places, environment=environment)))
+    return Skillhouse(configured(structs.replace(places, environment=environment)))
 
 
 def spellings(value: str) -> tuple[str, ...]:

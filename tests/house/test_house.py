@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from skillhouse.floor import ConfigError, UnknownSkillError
+from skillhouse.floor.structs import replace
 from skillhouse.house import Caller, Skillhouse, configured, rehearse
 from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.skill import validate

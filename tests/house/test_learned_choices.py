@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from skillhouse.floor import structs
 from skillhouse.house import Caller, SearchSettings, Skillhouse, configured
 from skillhouse.house.learned_choices import (
     CHOICES_A_DAY,
@@ -162,4 +162,4 @@ def test_a_lift_keeps_the_hits_and_is_bounded(
     for hit in after:
         own = before[hit.id]
         assert own.score <= hit.score <= own.score * (1.0 + LIFT_MAX)
-        assert dataclasses.replace(hit, score=own.score, learned=0.0) == own
+        assert structs.replace(hit, score=own.score, learned=0.0) == own

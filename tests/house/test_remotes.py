@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import pytest
 from skillhouse.approval import Answer
 from skillhouse.audit import read_records
 from skillhouse.discovery import Root
-from skillhouse.floor import ConfigError, SkillError
+from skillhouse.floor import ConfigError, SkillError, structs
 from skillhouse.house import Config, Network, Skillhouse, configured
 from skillhouse.house.house_snapshot import with_remotes
 from skillhouse.net import Route
@@ -26,7 +25,7 @@ SOURCE = RemoteSource(url=BASE)
 
 
 def config_at(base: Path) -> Config:
-    return dataclasses.replace(configured(make_places(base)), remotes=(SOURCE,))
+    return structs.replace(configured(make_places(base)), remotes=(SOURCE,))
 
 
 def filled(base: Path, **skills: str) -> Config:
@@ -51,7 +50,7 @@ def filled(base: Path, **skills: str) -> Config:
 def test_the_roots_of_servers_are_weaker_than_those_of_this_machine(
     tmp_path: Path, changed: dict[str, Any], order: list[str] | None
 ) -> None:
-    profile = dataclasses.replace(DEFAULT_PROFILE, **changed)
+    profile = structs.replace(DEFAULT_PROFILE, **changed)
     roots = (Root(tmp_path / "user", "user"), Root(tmp_path / "builtin", "builtin"))
     found = with_remotes(config_at(tmp_path), profile, roots)
     assert [root.scope for root in found] == (order or ["user", "builtin"])
@@ -97,16 +96,16 @@ def test_a_cache_in_a_scanned_place_is_refused_also_when_no_remote_is_left(tmp_p
     above = config.remote_directory.parent
     naive = Root(above, "explicit")
     for remotes in ((SOURCE,), ()):
-        inside = dataclasses.replace(config, remotes=remotes, roots=(above,))
+        inside = structs.replace(config, remotes=remotes, roots=(above,))
         with pytest.raises(ConfigError, match="is below"):
             _ = Skillhouse(inside).index
     # Without the check it would be one of the user's own, which nobody is asked about.
-    found = Skillhouse(dataclasses.replace(config, remotes=())).policy.profile.scope(naive.scope)
+    found = Skillhouse(structs.replace(config, remotes=())).policy.profile.scope(naive.scope)
     assert found.default_effect == "allow"
     link = tmp_path / "link"
     link.symlink_to(above)
     with pytest.raises(ConfigError, match="is below"):
-        _ = Skillhouse(dataclasses.replace(config, roots=(link,))).index
+        _ = Skillhouse(structs.replace(config, roots=(link,))).index
 
 
 def test_a_sync_without_a_log_fetches_nothing(tmp_path: Path) -> None:
@@ -120,7 +119,7 @@ def test_a_sync_without_a_log_fetches_nothing(tmp_path: Path) -> None:
 
 def test_one_server_that_fails_costs_no_other(tmp_path: Path) -> None:
     other = RemoteSource(url="https://other.test")
-    config = dataclasses.replace(config_at(tmp_path), remotes=(SOURCE, other))
+    config = structs.replace(config_at(tmp_path), remotes=(SOURCE, other))
 
     async def nowhere(host: str, port: int) -> list[str]:
         await anyio.lowlevel.checkpoint()

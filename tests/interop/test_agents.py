@@ -6,11 +6,11 @@ import json
 import threading
 import urllib.request
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from skillhouse.floor.structs import replace
 from tests.interop.agents.__main__ import COLUMNS, WORK, Row, table, work_table
 from tests.interop.agents.clients import CLIENTS
 from tests.interop.agents.fake_model import Asked, FakeModel, Step, serving

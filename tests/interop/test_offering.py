@@ -5,12 +5,12 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from skillhouse.floor.structs import replace
 from skillhouse.skill import parse
 from tests.interop.agents.__main__ import COLUMNS, WORK, Row, offers_table
 from tests.interop.agents.clients import CLIENTS

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from skillhouse.floor.structs import replace
 from tests.interop.agents.clients import CLIENTS, OWN_SHELLS
 from tests.interop.agents.judging import Transcript
 from tests.interop.agents.work import base_of, corrected, read, rest_of, run, with_all, with_skills

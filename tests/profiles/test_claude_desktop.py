@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from pathlib import Path
 
 import pytest
 
 from skillhouse.discovery import default_roots
-from skillhouse.floor import AmbiguousSkillError
+from skillhouse.floor import AmbiguousSkillError, structs
 from skillhouse.house import Locations
 from skillhouse.skill import RootRule, ScopeRule, SkillContent, load
 from tests.discovery.trees import names, write_skill
@@ -91,7 +90,7 @@ def test_one_id_from_user_and_environment_is_a_warning_and_is_told_apart_by_file
 @pytest.mark.req("S004-14", "S004-20", "S004-30")
 def test_what_is_missing_is_passed_over(desk: Place) -> None:
     assert desk.index().diagnostics == ()
-    unset = dataclasses.replace(desk, environment={})
+    unset = structs.replace(desk, environment={})
     assert [scope for scope, _ in unset.relative_roots()].count("user") == 1
     (desk.base / "env" / "no-skill").mkdir(parents=True)
     assert (desk.index().skills, desk.index().diagnostics) == ((), ())
@@ -173,12 +172,12 @@ def test_a_new_source_is_a_path_and_a_kind_and_leaves_the_others(desk: Place) ->
     write_skill(desk.base / "team" / "csv")
     before = desk.index().skills
     team = ScopeRule(name="team", default_effect="ask", max_depth=1, max_directories=100)
-    changed = dataclasses.replace(
+    changed = structs.replace(
         desk.profile,
         scopes=(*desk.profile.scopes, team),
         roots=(*desk.profile.roots, RootRule(scope="team", path=str(desk.base / "team"))),
     )
-    index = dataclasses.replace(desk, profile=changed).index()
+    index = structs.replace(desk, profile=changed).index()
     assert index.skills[:-1] == before
     assert index.skills[-1].id == "team:csv"
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from skillhouse.approval import Answer
+from skillhouse.floor.structs import replace
 from skillhouse.house import Skillhouse, configured
 from skillhouse.permission import Layer
 from skillhouse.skill import load_profile

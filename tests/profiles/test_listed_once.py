@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from skillhouse.floor.structs import replace
 from skillhouse.frontends.mcp.tool_list import ToolListing
 from skillhouse.skill import DEFAULT_PROFILE, load_profile, profile_names
 from tests.house.places import write_skill

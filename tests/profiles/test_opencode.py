@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from pathlib import Path
 
 import pytest
 
 from skillhouse.discovery import discover
-from skillhouse.floor import UnknownSkillError
+from skillhouse.floor import UnknownSkillError, structs
 from skillhouse.skill import RootRule, load
 from tests.discovery.trees import names, write_skill
 from tests.profiles.places import Place, codes, descriptions, place, write
@@ -63,7 +62,7 @@ def test_native_over_compatible_is_a_matter_of_the_order_of_roots(
     for at in (".claude/skills", ".opencode/skills"):
         write_skill(code.work / at / "pdf", description=at)
     roots = code.profile.roots if native_wins else code.profile.roots[::-1]
-    other = dataclasses.replace(code, profile=dataclasses.replace(code.profile, roots=roots))
+    other = structs.replace(code, profile=structs.replace(code.profile, roots=roots))
     expected = ".opencode/skills" if native_wins else ".claude/skills"
     assert descriptions(other.index()) == [expected]
 
@@ -71,13 +70,13 @@ def test_native_over_compatible_is_a_matter_of_the_order_of_roots(
 @pytest.mark.req("S001-29", "S001-75")
 @pytest.mark.parametrize("stronger", ["project", "user"])
 def test_which_of_project_and_user_is_stronger_is_a_setting(code: Place, stronger: str) -> None:
-    by_scope = dataclasses.replace(
+    by_scope = structs.replace(
         code.profile,
         root_order="scope",
         duplicates="first",
         scopes=tuple(sorted(code.profile.scopes, key=lambda scope: scope.name != stronger)),
     )
-    other = dataclasses.replace(code, profile=by_scope)
+    other = structs.replace(code, profile=by_scope)
     write_skill(code.work / ".claude" / "skills" / "pdf", description="project")
     write_skill(code.home / ".claude" / "skills" / "pdf", description="user")
     for _ in range(3):
@@ -89,8 +88,8 @@ def test_compatible_roots_can_be_left_out(code: Place) -> None:
     write_skill(code.work / ".claude" / "skills" / "pdf")
     native = tuple(rule for rule in code.profile.roots if ".claude" not in rule.path)
     assert names(code.index()) == ["pdf"]
-    without = dataclasses.replace(code.profile, roots=native)
-    assert names(dataclasses.replace(code, profile=without).index()) == []
+    without = structs.replace(code.profile, roots=native)
+    assert names(structs.replace(code, profile=without).index()) == []
 
 
 @pytest.mark.req("S001-13", "S001-28")
@@ -120,8 +119,8 @@ def test_how_links_are_treated_is_a_setting(
     root = code.work / ".opencode" / "skills"
     root.mkdir(parents=True)
     (root / "linked").symlink_to(file.parent)
-    changed = dataclasses.replace(code.profile, symlinks=symlinks)  # type: ignore[arg-type]
-    index = dataclasses.replace(code, profile=changed).index()
+    changed = structs.replace(code.profile, symlinks=symlinks)  # type: ignore[arg-type]
+    index = structs.replace(code, profile=changed).index()
     assert (names(index), codes(index)) == (found, said)
     assert [load(skill).body for skill in index.skills] == ["Shared.\n"] * len(found)
 
@@ -132,8 +131,8 @@ def test_whether_hidden_directories_are_entered_is_a_setting(code: Place, dotfil
     root = code.work / ".opencode" / "skills"
     write_skill(root / ".hidden" / "inner")
     write_skill(root / "shown")
-    changed = dataclasses.replace(code.profile, dotfiles=dotfiles)
-    index = dataclasses.replace(code, profile=changed).index()
+    changed = structs.replace(code.profile, dotfiles=dotfiles)
+    index = structs.replace(code, profile=changed).index()
     assert sorted(names(index)) == (["inner", "shown"] if dotfiles else ["shown"])
 
 
@@ -160,7 +159,7 @@ def test_a_skill_without_a_field_is_not_there(code: Place, head: str) -> None:
 @pytest.mark.req("S001-77", "S001-75", "S001-10")
 def test_a_profile_can_look_anywhere(code: Place) -> None:
     rules = (RootRule(scope="project", path="knowledge"), RootRule(scope="user", path="~/lore"))
-    changed = dataclasses.replace(code.profile, roots=rules)
+    changed = structs.replace(code.profile, roots=rules)
     write_skill(code.work / "knowledge" / "pdf")
     write_skill(code.home / "lore" / "csv")
-    assert names(dataclasses.replace(code, profile=changed).index()) == ["pdf", "csv"]
+    assert names(structs.replace(code, profile=changed).index()) == ["pdf", "csv"]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 import pytest
 
-from skillhouse.floor import AmbiguousSkillError
+from skillhouse.floor import AmbiguousSkillError, structs
 from tests.discovery.trees import names, write_skill
 from tests.profiles.places import Place, codes, place, write
 
@@ -20,10 +19,10 @@ def seed(tmp_path: Path) -> Place:
 @pytest.mark.req("S003-14", "S003-15")
 def test_the_root_is_skills_below_the_configured_directory(seed: Place) -> None:
     assert seed.relative_roots() == [("explicit", "documents/skills")]
-    moved = dataclasses.replace(seed, environment={"DOCUMENT_ROOT": str(seed.base / "moved")})
+    moved = structs.replace(seed, environment={"DOCUMENT_ROOT": str(seed.base / "moved")})
     assert moved.relative_roots() == [("explicit", "moved/skills")]
-    assert dataclasses.replace(seed, environment={}).relative_roots() == []
-    given = dataclasses.replace(seed, environment={}, explicit=[seed.base / "given"])
+    assert structs.replace(seed, environment={}).relative_roots() == []
+    given = structs.replace(seed, environment={}, explicit=[seed.base / "given"])
     assert given.relative_roots() == [("explicit", "given")]
 
 
@@ -86,8 +85,8 @@ def test_a_skill_with_invalid_frontmatter_is_left_out(seed: Place, text: str, co
 def test_an_exact_name_goes_first_and_case_decides_nothing_else(seed: Place) -> None:
     root = seed.base / "documents" / "skills"
     # The profile refuses capitals, but the rule of look-up is the index's own.
-    policy = dataclasses.replace(seed.profile.parse_policy, bad_name="warn")
-    lax = dataclasses.replace(seed, profile=dataclasses.replace(seed.profile, parse_policy=policy))
+    policy = structs.replace(seed.profile.parse_policy, bad_name="warn")
+    lax = structs.replace(seed, profile=structs.replace(seed.profile, parse_policy=policy))
     for directory in ("data", "Data", "notes"):
         write_skill(root / directory)
     index = lax.index()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 import pytest
 
 from skillhouse.discovery import Root, discover, render_catalog
+from skillhouse.floor import structs
 from skillhouse.house import Locations, Skillhouse, load_config
 from skillhouse.skill import load, parse
 from tests.discovery.trees import names, write_skill
@@ -31,7 +31,7 @@ def test_builtin_user_and_workspace_are_looked_at_in_that_order(bot: Place) -> N
 
 @pytest.mark.req("S000-3")
 def test_each_of_the_three_can_lie_elsewhere(bot: Place) -> None:
-    elsewhere = dataclasses.replace(
+    elsewhere = structs.replace(
         bot, environment={"OWLIABOT_HOME": str(bot.base / "owl")}, explicit=[bot.base / "given"]
     )
     assert elsewhere.relative_roots(bot.base / "other") == [

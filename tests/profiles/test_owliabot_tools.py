@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
 
+from skillhouse.floor.structs import replace
 from skillhouse.skill import load_profile
 from tests.golden.places import golden, in_place, two_skills
 from tests.house.places import write_skill

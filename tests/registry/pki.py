@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import subprocess
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +19,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from skillhouse.floor import Tree, read_tree
+from skillhouse.floor import Tree, read_tree, structs
 from skillhouse.registry import (
     SignatureBundle,
     SkillIdentity,
@@ -228,7 +227,5 @@ def make_world(place: Path) -> World:
 
 def with_payload(bundle: SignatureBundle, payload: bytes, key: Any) -> SignatureBundle:
     """Return a bundle over another payload, really signed."""
-    changed = dataclasses.replace(bundle, payload=payload)
-    return dataclasses.replace(
-        changed, signature=key.sign(changed.signed, ec.ECDSA(hashes.SHA256()))
-    )
+    changed = structs.replace(bundle, payload=payload)
+    return structs.replace(changed, signature=key.sign(changed.signed, ec.ECDSA(hashes.SHA256())))

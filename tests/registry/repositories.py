@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+from skillhouse.floor import structs
 from skillhouse.registry import (
     Release,
     RepositoryDocument,
@@ -56,7 +56,7 @@ class StaticRepository:
             published_at=PUBLISHED_AT,
             files=len(package.tree.files),
         )
-        release = dataclasses.replace(release, **changes)
+        release = structs.replace(release, **changes)
         self.write(blob_path(package.digest), package.archive)
         self.archives[package.digest] = package.archive
         name = address_name(namespace, package.facts.name)
@@ -91,10 +91,10 @@ class StaticRepository:
         """Change what is said of a release."""
         before = self.skills[name]
         versions = tuple(
-            dataclasses.replace(one, **changes) if one.version == version else one
+            structs.replace(one, **changes) if one.version == version else one
             for one in before.versions
         )
-        self.put(dataclasses.replace(before, versions=versions))
+        self.put(structs.replace(before, versions=versions))
 
     def index(self, name: str = "notes") -> Path:
         return self.place / index_path(*split_name(name))
@@ -139,7 +139,7 @@ def published_routes(repository: StaticRepository) -> type[BaseHTTPRequestHandle
             skill = repository.skills.get(words[1]) if words[0] == "skills" else None
             if skill is None:
                 return self.answer(404, b"")
-            value = dataclasses.asdict(skill)
+            value = structs.asdict(skill)
             versions = value.pop("versions")
             if len(words) == 2:
                 return self.answer(200, encode_value(value))

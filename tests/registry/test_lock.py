@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillhouse.floor import StateError
+from skillhouse.floor.structs import replace
 from skillhouse.registry import Lock, LockedSignature, LockEntry, entry_of, entry_value, read_lock
 from skillhouse.registry.lock import LOCK_MAX, write_lock
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from skillhouse.floor import StateError
+from skillhouse.floor.structs import replace
 from skillhouse.registry import Lock, LockEntry, LockMerge, merge_lock, read_lock
 from skillhouse.registry.lock import write_lock
 

@@ -1,11 +1,10 @@
 """Tests of the documents of a repository."""
 
-import dataclasses
 import json
 
 import pytest
 
-from skillhouse.floor import DecodeError
+from skillhouse.floor import DecodeError, structs
 from skillhouse.registry.releases import (
     Release,
     SkillReleases,
@@ -42,17 +41,17 @@ def test_a_document_comes_back_as_it_was():
         {"skill": "docx"},
         {"name": "pdf"},
         {"versions": (RELEASE, RELEASE)},
-        {"versions": (dataclasses.replace(RELEASE, version="../../etc"),)},
-        {"versions": (dataclasses.replace(RELEASE, version="versions"),)},
-        {"versions": (dataclasses.replace(RELEASE, version="\x1b[2J"),)},
-        {"versions": (dataclasses.replace(RELEASE, digest="sha256:../../x"),)},
-        {"versions": (dataclasses.replace(RELEASE, digest="md5:0"),)},
-        {"versions": (dataclasses.replace(RELEASE, tree_digest="skilltree2:" + "0" * 64),)},
-        {"versions": (dataclasses.replace(RELEASE, size=-1),)},
+        {"versions": (structs.replace(RELEASE, version="../../etc"),)},
+        {"versions": (structs.replace(RELEASE, version="versions"),)},
+        {"versions": (structs.replace(RELEASE, version="\x1b[2J"),)},
+        {"versions": (structs.replace(RELEASE, digest="sha256:../../x"),)},
+        {"versions": (structs.replace(RELEASE, digest="md5:0"),)},
+        {"versions": (structs.replace(RELEASE, tree_digest="skilltree2:" + "0" * 64),)},
+        {"versions": (structs.replace(RELEASE, size=-1),)},
     ],
 )
 def test_a_document_that_could_lead_elsewhere_is_refused(changed):
-    data = encode_document(dataclasses.replace(SKILL, **changed))
+    data = encode_document(structs.replace(SKILL, **changed))
     with pytest.raises(DecodeError):
         decode_skill(data, namespace="acme", skill="pdf")
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from pathlib import Path
 
 import pytest
 
-from skillhouse.floor import ConfigError
+from skillhouse.floor import ConfigError, structs
 from skillhouse.house import load_config
 from skillhouse.house.network import Network
 from skillhouse.install import repository_at
@@ -40,7 +39,7 @@ def repository(tmp_path: Path) -> StaticRepository:
 def check(found: Repository, made: StaticRepository) -> None:
     """A client gets the same whatever serves it."""
     skill = found.skill("default", "notes")
-    assert skill == dataclasses.replace(made.skills["notes"])
+    assert skill == structs.replace(made.skills["notes"])
     assert skill is not None
     for release in skill.versions:
         assert found.archive(skill, release) == made.archives[release.digest]
@@ -80,7 +79,7 @@ def test_other_bytes_than_those_of_the_digest_are_refused(network, repository):
     skill = found.skill("default", "notes")
     assert skill is not None
     new, old = skill.versions
-    swapped = dataclasses.replace(new, digest=old.digest)
+    swapped = structs.replace(new, digest=old.digest)
     assert found.archive(skill, swapped) == repository.archives[old.digest]
     path = repository.place / "blobs/sha256" / new.digest[7:9] / new.digest[7:]
     path.write_bytes(repository.archives[old.digest])

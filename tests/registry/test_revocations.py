@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from datetime import timedelta
 from pathlib import Path
@@ -13,6 +12,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from skillhouse.floor import structs
 from skillhouse.registry import (
     AnchorStore,
     PublisherError,
@@ -105,7 +105,7 @@ def test_an_old_list_is_warned_of_and_then_refused(world: World) -> None:
 
 def test_a_revoked_intermediate_takes_its_developers_along(world: World) -> None:
     middle = issued(world.root, "")
-    below = dataclasses.replace(world, developer=issued(middle))
+    below = structs.replace(world, developer=issued(middle))
     assert outcome(below, anchors(world, listed(by=world.root))) == ()
     entry = revoked_certificate(middle.certificate, world.root.certificate)
     found = outcome(below, anchors(world, listed(entry, by=world.root)))
@@ -114,7 +114,7 @@ def test_a_revoked_intermediate_takes_its_developers_along(world: World) -> None
 
 def test_an_intermediate_revokes_its_own_and_no_others(world: World) -> None:
     middle = issued(world.root, "")
-    below = dataclasses.replace(world, developer=issued(middle))
+    below = structs.replace(world, developer=issued(middle))
     roots = listed(by=world.root)
     own = revoked_certificate(below.developer.certificate, middle.certificate)
     found = outcome(below, anchors(world, roots, listed(own, by=middle)))
@@ -140,7 +140,7 @@ def test_a_list_that_was_changed_is_none(world: World) -> None:
     bundle = read_bundle(data, LIST_TYPE)
     payload = bundle.payload.replace(b"pdf@1.2.0", b"pdf@1.1.0")
     with pytest.raises(PublisherError, match=r"^signature: "):
-        anchors(world, write_bundle(dataclasses.replace(bundle, payload=payload)))
+        anchors(world, write_bundle(structs.replace(bundle, payload=payload)))
 
 
 @pytest.mark.parametrize(
@@ -160,10 +160,10 @@ def test_a_list_that_is_not_understood_is_refused(world: World, change: Any, mes
     value = json.loads(bundle.payload)
     change(value)
     key = world.root.key
-    changed = dataclasses.replace(bundle, payload=json.dumps(value).encode())
+    changed = structs.replace(bundle, payload=json.dumps(value).encode())
     signature = key.sign(changed.signed, ec.ECDSA(hashes.SHA384()))
     with pytest.raises(PublisherError, match=rf"^revocation: .*{message}"):
-        anchors(world, write_bundle(dataclasses.replace(changed, signature=signature)))
+        anchors(world, write_bundle(structs.replace(changed, signature=signature)))
 
 
 def test_an_older_list_never_takes_the_place_of_a_newer(world: World, tmp_path: Path) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from skillhouse.floor import structs
 from skillhouse.registry import (
     PublisherError,
     TrustAnchors,
@@ -45,7 +45,7 @@ def world(tmp_path: Path) -> World:
 def stamped(world: World, authority: TimestampAuthority) -> bytes:
     bundle = world.bundle(now=PRESENT)
     answer = authority.answer(timestamp_request(bundle.signature))
-    return write_bundle(dataclasses.replace(bundle, timestamps=(answer,)))
+    return write_bundle(structs.replace(bundle, timestamps=(answer,)))
 
 
 def trusting(world: World, authority: TimestampAuthority | None) -> TrustAnchors:
@@ -104,7 +104,7 @@ def test_a_timestamp_of_another_signature_confirms_nothing(
     world: World, authority: TimestampAuthority
 ) -> None:
     answer = authority.answer(timestamp_request(world.bundle(now=PRESENT).signature))
-    bundle = dataclasses.replace(world.bundle(now=PRESENT), timestamps=(answer,))
+    bundle = structs.replace(world.bundle(now=PRESENT), timestamps=(answer,))
     message = step_of(world, write_bundle(bundle), trusting(world, authority), 300)
     assert message.startswith("validity: ")
     assert "is about another signature" in message
@@ -119,7 +119,7 @@ def test_a_key_stolen_after_its_certificate_expired_signs_nothing_new(
     # The thief backdates the statement; the authority does not.
     bundle = world.bundle(now=PRESENT - timedelta(days=90))
     answer = authority.answer(timestamp_request(bundle.signature))
-    signature = write_bundle(dataclasses.replace(bundle, timestamps=(answer,)))
+    signature = write_bundle(structs.replace(bundle, timestamps=(answer,)))
     message = step_of(world, signature, trusting(world, authority), 0)
     assert message.startswith("validity: the developer certificate expired on ")
 
@@ -136,7 +136,7 @@ def test_what_was_signed_before_the_key_was_lost_stays_valid(
         content = next_list(None, [entry], PRESENT)
         data = sign_list(content, key=root.key, issuer=root.chain)
         lists = (read_list(data, root.chain, PRESENT),)
-        trusted = dataclasses.replace(trusting(world, authority), revocations=lists)
+        trusted = structs.replace(trusting(world, authority), revocations=lists)
         if is_accepted:
             now = PRESENT + timedelta(days=2)
             verify_signature(world.tree, signature, IDENTITY, anchors=trusted, now=now)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from skillhouse.floor import structs
 from skillhouse.registry import SkillReleases
 from skillhouse.registry.version_ranges import VersionError, choose, is_older
 from tests.registry.test_releases import RELEASE, SKILL
@@ -16,14 +15,14 @@ from tests.registry.test_releases import RELEASE, SKILL
 def skill(*versions: str) -> SkillReleases:
     """Return a skill with versions, newest first; `1.0!` is yanked, `1.0!!` revoked."""
     releases = [
-        dataclasses.replace(
+        structs.replace(
             RELEASE,
             version=text.rstrip("!"),
             state=("published", "yanked", "revoked")[text.count("!")],
         )
         for text in versions
     ]
-    return dataclasses.replace(SKILL, versions=tuple(releases))
+    return structs.replace(SKILL, versions=tuple(releases))
 
 
 NUMBERED = skill("2.1.0-rc.1", "2.0.0", "1.10.0", "1.9.1", "1.9.0", "0.9.5", "0.9.0")
@@ -73,14 +72,14 @@ def test_the_newest_version_of_a_range_is_chosen(wanted, expected):
 def test_what_does_not_fit_is_refused_with_what_would(wanted, code, said):
     channels = {"beta": "2.1.0-rc.1"}
     with pytest.raises(VersionError) as caught:
-        choose(dataclasses.replace(NUMBERED, channels=channels), wanted)
+        choose(structs.replace(NUMBERED, channels=channels), wanted)
     assert caught.value.code == code
     assert said in str(caught.value)
 
 
 def test_a_channel_names_a_version_and_latest_is_what_we_find():
     channels = {"beta": "2.1.0-rc.1", "latest": "0.9.0", "gone": "9.0.0"}
-    found = dataclasses.replace(NUMBERED, channels=channels, latest="0.9.0")
+    found = structs.replace(NUMBERED, channels=channels, latest="0.9.0")
     assert choose(found, "beta").release.version == "2.1.0-rc.1"
     assert choose(found, "beta").channel == "beta"
     # Neither the field nor a channel `latest` leads back to an old version.

@@ -385,7 +385,7 @@ from skillhouse.retrieval import SearchIndex
 sys.stdin.read()
 index = discover([Path(sys.argv[1])], cache=Path(sys.argv[2]))
 search = SearchIndex.from_skills(index, cache=Path(sys.argv[2]))
-print(json.dumps([dataclasses.asdict(hit) for hit in search.search("wind rain", limit=50)]))
+print(json.dumps([structs.asdict(hit) for hit in search.search("wind rain", limit=50)]))
 """
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 
 from skillhouse import cells
 from skillhouse.cells import needed_test
-from skillhouse.floor import Moment, encode, system_clock
+from skillhouse.floor import Moment, encode, structs, system_clock
 from skillhouse.sandbox import (
     LACKING,
     ProbeResult,
@@ -100,7 +99,7 @@ def test_a_later_part_does_not_renew_the_older_ones(directory: Path) -> None:
 
 
 def later(moment: Moment, milliseconds: int) -> Moment:
-    return dataclasses.replace(moment, running_ms=moment.running_ms + milliseconds)
+    return structs.replace(moment, running_ms=moment.running_ms + milliseconds)
 
 
 CHANGES: Sequence[tuple[str, Callable[[pytest.MonkeyPatch, Path], None]]] = (

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from skillhouse.floor import Moment
+from skillhouse.floor.structs import replace
 from skillhouse.signer import (
     KEYSTORE_FILE,
     STATE_FILE,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 from sqlite3 import Connection
 from tempfile import TemporaryDirectory
@@ -13,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from skillhouse.floor.structs import replace
 from skillhouse.signer import STATE_FILE, KeyInfo, KeyKind, SignerError, terms_from
 from skillhouse.signer.key_state import (
     TOLERANCE_MS,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from decimal import Decimal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from skillhouse.floor.structs import replace
 from skillhouse.signer import (
     Limit,
     Movement,

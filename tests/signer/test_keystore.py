@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from skillhouse.floor.structs import replace
 from skillhouse.signer import KeyInfo, KeyKind, SignerError, read_vault, terms_from
 from skillhouse.signer.keystore import new_keystore, open_keystore, reopen, save
 from tests.signer.places import COST

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from eth_account import Account
 from eth_account.messages import encode_defunct
 
 from skillhouse.floor import MissingExtraError
+from skillhouse.floor.structs import replace
 from skillhouse.signer import (
     KeyKind,
     SignerError,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ from eth_account import Account
 from hypothesis import given
 from hypothesis import strategies as st
 
+from skillhouse.floor.structs import replace
 from skillhouse.signer import SignerError, Transaction, build_transaction, decode_transaction
 from skillhouse.signer.crypto import sign_transaction
 from skillhouse.signer.transaction import (

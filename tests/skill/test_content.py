@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from skillhouse.floor import SkillError
+from skillhouse.floor.structs import replace
 from skillhouse.skill import (
     RESOURCES_MAX,
     SKILL_FILE_MAX,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillhouse.floor import Diagnostic, Severity
+from skillhouse.floor.structs import replace
 from skillhouse.skill import (
     Extensions,
     Invocation,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import FrozenInstanceError, replace
+from dataclasses import FrozenInstanceError
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from skillhouse.floor import AmbiguousSkillError, Diagnostic, Severity, UnknownSkillError
+from skillhouse.floor.structs import replace
 from skillhouse.skill import (
     Frontmatter,
     IndexContent,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -12,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from skillhouse.floor.structs import replace
 from skillhouse.skill import DEFAULT_POLICY, ParsePolicy, load, parse, read_metadata
 
 POLICIES = st.builds(

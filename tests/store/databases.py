@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
+from skillhouse.floor.structs import replace
 from skillhouse.store import Schema
 
 NOTES = Schema(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from skillhouse.floor import StateError
+from skillhouse.floor import StateError, structs
 from skillhouse.store import CACHE, STATE, Schema, Store, migrate
 from tests.store.databases import NOTES, at_version, execute, files_of, number
 
@@ -40,7 +39,7 @@ def test_a_new_file_has_the_newest_version_and_the_mark_of_its_schema(
 def test_a_step_of_several_statements_is_one_version(tmp_path: Path) -> None:
     path = tmp_path / "notes.sqlite3"
     step = ("ALTER TABLE note RENAME COLUMN stars TO likes", "CREATE TABLE other (text TEXT)")
-    schema = dataclasses.replace(NOTES, steps=(*NOTES.steps, step))
+    schema = structs.replace(NOTES, steps=(*NOTES.steps, step))
     Store(path, NOTES).close()
     with Store(path, schema) as store:
         assert store.rows("SELECT likes FROM note") == store.rows("SELECT text FROM other") == []

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from skillhouse.discovery import discover
+from skillhouse.floor.structs import replace
 from skillhouse.skill import DEFAULT_PROFILE, Skill, SkillIndex, load_profile
 from skillhouse.tools import (
     ASSET_MAX,

@@ -6,7 +6,6 @@ import http.server
 import shutil
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import pytest
 
 from skillhouse.approval import Answer, Channel, Unattended
 from skillhouse.audit import read_records, verify_log
+from skillhouse.floor.structs import replace
 from skillhouse.house import NetSettings, Network, SecretSettings, Skillhouse, configured
 from skillhouse.net import Route
 from skillhouse.permission import Effect, Layer, Rule

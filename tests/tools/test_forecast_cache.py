@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
+from skillhouse.floor import structs
 from skillhouse.skill import SkillIndex
 from skillhouse.tools import ForecastCache, RefusedError, Session, Workspace
 from skillhouse.tools.protection import NoFiles
@@ -33,14 +33,14 @@ def test_forecasts_about_one_moment_look_once_and_a_call_each_time(tmp_path: Pat
         visible=SkillIndex(),
         skill_need=lambda skill: pytest.fail(skill.name),
     )
-    forecast = dataclasses.replace(call, forecasts=ForecastCache())
+    forecast = structs.replace(call, forecasts=ForecastCache())
     with pytest.raises(RefusedError, match="not now"):
         workspace.check(forecast)
     # A refusal is not kept; the second look is, for forecasts that share it.
     guarded = workspace.check(forecast)
-    assert workspace.check(dataclasses.replace(forecast)) is guarded
+    assert workspace.check(structs.replace(forecast)) is guarded
     assert own.looks == 2
     for _ in range(3):
         workspace.check(call)
-    workspace.check(dataclasses.replace(call, forecasts=ForecastCache()))
+    workspace.check(structs.replace(call, forecasts=ForecastCache()))
     assert own.looks == 6

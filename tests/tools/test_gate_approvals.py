@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from skillhouse.approval import (
     content_digest,
 )
 from skillhouse.audit import read_records
+from skillhouse.floor import structs
 from skillhouse.house import Skillhouse, configured
 from skillhouse.permission import Decision, Effect, Layer, Permission, Rule
 from skillhouse.tools import (
@@ -138,7 +138,7 @@ def test_a_lasting_yes_ends(tmp_path: Path) -> None:
     with house_at(tmp_path, person=Person([Answer.ALWAYS])) as house:
         assert house.call_sync(*WRITE).status == "ok"
         store = house.approvals.grant_store
-        store.add([dataclasses.replace(grant, expires_ms=1) for grant in store.all()])
+        store.add([structs.replace(grant, expires_ms=1) for grant in store.all()])
         assert house.call_sync(*WRITE).status == "denied"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import shutil
 import subprocess
@@ -17,7 +16,7 @@ from skillhouse.approval import Answer, ApprovalRequest, ApprovalSettings, Reply
 from skillhouse.audit import AuditEntry, read_records, verify_log
 from skillhouse.audit.exports import write_gate_lines
 from skillhouse.audit.redaction import HIDDEN
-from skillhouse.floor import make_private
+from skillhouse.floor import make_private, structs
 from skillhouse.house import Skillhouse, configured
 from skillhouse.permission import Effect, Rule
 from skillhouse.tools import WriteGate
@@ -252,7 +251,7 @@ def test_a_log_that_fails_while_a_call_runs_does_not_lose_its_result(
                 log.path.mkdir()
                 return done
 
-            return dataclasses.replace(made, run=run)
+            return structs.replace(made, run=run)
 
         write.plan = failing  # type: ignore[method-assign, assignment]
         assert house.call_sync(*WRITE).status == "ok"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import pytest
 
 from skillhouse.approval import Answer, Approval, ApprovalRequest, ApprovalSettings
 from skillhouse.audit import AuditRecord, read_records
+from skillhouse.floor.structs import replace
 from skillhouse.house import Skillhouse
 from skillhouse.permission import Effect, Rule
 from tests.tools.houses import Person, house_at

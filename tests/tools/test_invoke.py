@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from pathlib import Path
 
 import pytest
 
 from skillhouse.approval import Answer
-from skillhouse.floor import tree_digest
+from skillhouse.floor import structs, tree_digest
 from skillhouse.house import ExtensionSettings, Skillhouse, configured
 from skillhouse.permission import Effect, Permission, Rule, decide
 from skillhouse.skill import DEFAULT_PROFILE
@@ -104,7 +103,7 @@ def test_without_substitution_commands_are_as_written(tmp_path: Path) -> None:
     ],
 )
 def test_a_profile_says_what_it_looks_like(tmp_path: Path, style: str, expected: str) -> None:
-    profile = dataclasses.replace(DEFAULT_PROFILE, load_style=style)  # type: ignore[arg-type]
+    profile = structs.replace(DEFAULT_PROFILE, load_style=style)  # type: ignore[arg-type]
     write(tmp_path, "fix", body="Fix $0.\n")
     with house_under(tmp_path, profile, roots=[tmp_path / "skills"], extensions=ON) as house:
         assert invoke(house, "fix", "12").content == expected

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from skillhouse.approval import (
 )
 from skillhouse.audit import AuditLog, read_records
 from skillhouse.floor import Clock, Digest, system_clock
+from skillhouse.floor.structs import replace
 from skillhouse.permission import Decision, Effect, Layer, Permission, Rule, decide
 from skillhouse.signer import (
     KEYSTORE_FILE,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from skillhouse.floor import ConfigError
+from skillhouse.floor.structs import replace
 from skillhouse.skill import SkillContent, load
 from skillhouse.tools import render_content, result_data
 from tests.golden.places import golden, in_place, two_skills

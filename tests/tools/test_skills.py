@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from skillhouse.approval import Answer
+from skillhouse.floor.structs import replace
 from skillhouse.skill import DEFAULT_PROFILE, ToolRule
 from skillhouse.tools import OUTPUT_MAX, Tool
 from tests.house.places import write_skill

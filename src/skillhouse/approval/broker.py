@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hmac
 import logging
 import threading
@@ -34,7 +33,7 @@ from skillhouse.approval.request import (
 )
 from skillhouse.approval.scripts import ScriptStore
 from skillhouse.approval.wait import ApprovalOutcome, SessionLocks, outcome_of, wait_for_answer
-from skillhouse.floor import dataclass
+from skillhouse.floor import dataclass, structs
 from skillhouse.floor.threads import in_thread
 
 MESSAGE_MAX = 2_000
@@ -202,7 +201,7 @@ class ApprovalBroker:
             raise ApprovalError("not-offered", f"`{reply.answer.value}` writes no rule")
         patterns = narrowed(request.patterns, reply.rules, self.narrows)
         always = tuple(pattern.text for pattern in patterns)
-        return dataclasses.replace(request, patterns=patterns, always=always)
+        return structs.replace(request, patterns=patterns, always=always)
 
     def redeem(
         self,
@@ -367,9 +366,9 @@ class ApprovalBroker:
             if not self.settings.reject_all:
                 return
             word = "another call of this conversation was refused"
-            other_reply = dataclasses.replace(reply, message=word)
+            other_reply = structs.replace(reply, message=word)
         elif reply.answer in LASTING:
-            other_reply = dataclasses.replace(
+            other_reply = structs.replace(
                 reply, answer=Answer.ONCE, message=f"covered by the answer to {answered.id}"
             )
         else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import sqlite3
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, field, replace
+from dataclasses import field
 from pathlib import Path
 
 from skillhouse.approval.request import (
@@ -22,6 +22,7 @@ from skillhouse.approval.request import (
     rejection,
 )
 from skillhouse.floor import ONE_TIME, dataclass
+from skillhouse.floor.structs import asdict, replace
 from skillhouse.store import STATE, STATE_FILE, commit_stamp, pooled
 
 NEVER_LASTING = ONE_TIME | {"sign"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import secrets
 import sqlite3
@@ -26,7 +25,7 @@ from skillhouse.approval.request import (
     ApprovalState,
     Reply,
 )
-from skillhouse.floor import shaped
+from skillhouse.floor import shaped, structs
 from skillhouse.store import STATE, STATE_FILE, commit_stamp, pooled
 
 _NOT_KEPT = "withdrawn"
@@ -59,7 +58,7 @@ class Ledger:
     def open(self, request: ApprovalRequest) -> Approval:
         """Add an id, a nonce and an end; ApprovalError if too many are open or asked."""
         now = self.now_ms()
-        request = dataclasses.replace(
+        request = structs.replace(
             request,
             id=secrets.token_hex(8),
             nonce=secrets.token_urlsafe(16),
@@ -74,7 +73,7 @@ class Ledger:
                 "tool, nonce, opened_ms, expires_ms) VALUES (?, 'open', ?, ?, ?, ?, ?, ?, ?, ?)",
                 (
                     request.id,
-                    json.dumps(dataclasses.asdict(request)),
+                    json.dumps(structs.asdict(request)),
                     request.content_digest,
                     request.session,
                     request.user,
@@ -114,7 +113,7 @@ class Ledger:
                     reply.channel,
                     reply.message,
                     now,
-                    json.dumps(dataclasses.asdict(request or question.request)),
+                    json.dumps(structs.asdict(request or question.request)),
                     reply.device,
                     reply.device_name,
                     now + YES_SECONDS * 1000,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from dataclasses import asdict, field, replace
+from dataclasses import field
 from pathlib import Path
 
 from skillhouse.approval.request import OWNER
 from skillhouse.floor import dataclass
+from skillhouse.floor.structs import asdict, replace
 from skillhouse.store import STATE, STATE_FILE, pooled
 
 DIGESTS_MAX = 16

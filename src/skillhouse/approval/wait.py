@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from functools import partial
 from typing import Literal
 
@@ -25,6 +24,7 @@ from skillhouse.approval.request import (
     closed,
 )
 from skillhouse.floor import StateError, dataclass
+from skillhouse.floor.structs import replace
 from skillhouse.floor.threads import in_thread
 
 POLL_SECONDS = 0.1

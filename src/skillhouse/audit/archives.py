@@ -8,7 +8,6 @@ import re
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 from skillhouse.audit.log_end import HEAD_BYTES, head_path
@@ -25,6 +24,7 @@ from skillhouse.audit.log_files import (
 from skillhouse.audit.record import AuditError
 from skillhouse.floor import DecodeError, dataclass, descriptor, shaped, sync_directory
 from skillhouse.floor.lock import lock, try_lock, unlock
+from skillhouse.floor.structs import replace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 from skillhouse.audit.archives import archives_of, last_lines, next_archive
@@ -46,6 +45,7 @@ from skillhouse.audit.redaction import KnownSecrets
 from skillhouse.audit.verify import active_problem
 from skillhouse.floor import make_private, opened_problem, sync_directory
 from skillhouse.floor.lock import try_lock, unlock
+from skillhouse.floor.structs import replace
 
 MAX_FILE_BYTES = 50_000_000
 """Bytes after which a file is closed and the next one begun (S000-125)."""

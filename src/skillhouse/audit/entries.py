@@ -6,7 +6,6 @@ import itertools
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from skillhouse.audit.archives import LogSnapshot, archive_lines, take_snapshot
@@ -14,6 +13,7 @@ from skillhouse.audit.line import LineError, opened
 from skillhouse.audit.log_files import LogKeys, backwards, read_keys
 from skillhouse.audit.record import PUBLISHED, AuditError, AuditRecord
 from skillhouse.floor import dataclass
+from skillhouse.floor.structs import replace
 
 _EQUAL = ("tool", "agent", "user", "kind", "skill")
 """Fields of a query that a record has likewise."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import csv
-import dataclasses
 import io
 import json
 from collections.abc import Iterable, Iterator
 
 from skillhouse.audit.entries import AuditEntry
+from skillhouse.floor import structs
 
 COLUMNS = (
     "id seq ts kind tool result tier effective_tier security_level agent user channel device "
@@ -43,7 +43,7 @@ def json_lines(entries: Iterable[AuditEntry]) -> Iterator[str]:
     """Yield a JSON array of entries, one on each line, all of it ASCII."""
     before = "[\n"
     for entry in entries:
-        value = dataclasses.asdict(entry) | {"status": entry.status, "result": entry.result}
+        value = structs.asdict(entry) | {"status": entry.status, "result": entry.result}
         yield before + json.dumps(value, ensure_ascii=True, sort_keys=True)
         before = ",\n"
     yield "[]\n" if before == "[\n" else "\n]\n"

@@ -11,7 +11,7 @@ import hashlib
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import fields
 from json.encoder import encode_basestring
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -32,6 +32,7 @@ from skillhouse.audit.record import (
 from skillhouse.audit.redaction import CUT, KnownSecrets, clean_text, clean_word, redacted
 from skillhouse.floor import DecodeError, canonical_json
 from skillhouse.floor.paths import sendable
+from skillhouse.floor.structs import replace
 
 MAX_REASON = 1_000
 """Characters of a reason, an error, or the resource of a permission."""

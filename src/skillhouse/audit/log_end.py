@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from dataclasses import replace
 from pathlib import Path
 
 from skillhouse.audit.line import LineError, opened
@@ -28,6 +27,7 @@ from skillhouse.floor import (
     shaped,
     sync_directory,
 )
+from skillhouse.floor.structs import replace
 
 HEAD_BYTES = 256
 """Always this many, written in place: less than a sector, which a disk writes whole."""

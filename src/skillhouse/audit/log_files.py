@@ -10,7 +10,6 @@ import os
 import stat
 import zlib
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict
 from pathlib import Path
 
 from skillhouse.audit.record import MAX_LINE, ZEROS, AuditError
@@ -22,6 +21,7 @@ from skillhouse.floor import (
     shaped,
     sync_directory,
 )
+from skillhouse.floor.structs import asdict
 
 _FLAGS = sum(getattr(os, name, 0) for name in ("O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"))
 

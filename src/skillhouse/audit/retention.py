@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, replace
 from pathlib import Path
 
 from skillhouse import audit
@@ -26,6 +25,7 @@ from skillhouse.audit.line import LineError, opened, summary_of
 from skillhouse.audit.log_files import LogKeys
 from skillhouse.audit.record import AuditDraft, AuditError, AuditRecord, day_number, day_of
 from skillhouse.floor import dataclass
+from skillhouse.floor.structs import asdict, replace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import dataclasses
 import functools
 import marshal
 import os
@@ -17,7 +16,7 @@ from pathlib import Path
 from types import CodeType
 
 from skillhouse.cells.cell import SHARED_MAX, CellSpec
-from skillhouse.floor import TreeError, dataclass, make_private, tree_digest, unread_paths
+from skillhouse.floor import TreeError, dataclass, make_private, structs, tree_digest, unread_paths
 from skillhouse.floor.crash_cleanup import COPY_NAME, is_left, owner_name
 from skillhouse.sandbox.bubblewrap import SKILL_PLACE
 from skillhouse.sandbox.crash_watch import watch_for_crashes
@@ -125,7 +124,7 @@ def cell_environment_for(status: SandboxStatus, limits: Limits) -> CellEnvironme
     return CellEnvironment(
         program=program,
         place=place,
-        limits=dataclasses.replace(limits, seconds=float("inf")),
+        limits=structs.replace(limits, seconds=float("inf")),
         call_filter=filter_program(around.machine, shared_objects=False, is_cell=True),
         cell_filter=filter_program(around.machine, namespaces=True, is_cell=True),
     )
@@ -137,7 +136,7 @@ def _contained(limits: Limits) -> CellEnvironment:
     return CellEnvironment(
         program=Path(interpreter()[0]),
         place=None,
-        limits=dataclasses.replace(
+        limits=structs.replace(
             limits,
             seconds=float("inf"),
             memory_bytes=min(limits.memory_bytes, CONTAINED_BYTES),
@@ -158,7 +157,7 @@ def _behind_landlock(limits: Limits) -> CellEnvironment:
     return CellEnvironment(
         program=Path(interpreter()[0]),
         place=None,
-        limits=dataclasses.replace(limits, seconds=float("inf")),
+        limits=structs.replace(limits, seconds=float("inf")),
         call_filter=filter_program(machine, shared_objects=False, is_cell=True),
         cell_filter=alone_program(machine),
         is_contained=True,

@@ -7,7 +7,6 @@ container that is the outer boundary. What runs inside is probe_cell.py and prob
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 import os
 import secrets
@@ -25,7 +24,7 @@ from skillhouse.cells.cell_environment import node_program
 from skillhouse.cells.cell_process import CONFINE
 from skillhouse.cells.executor import Executor
 from skillhouse.cells.rpc import RpcError
-from skillhouse.floor import tree_digest
+from skillhouse.floor import structs, tree_digest
 from skillhouse.sandbox import level_probes
 from skillhouse.sandbox.interpreters import interpreter
 from skillhouse.sandbox.launcher import Launcher, launcher_for
@@ -99,7 +98,7 @@ async def language_test(found: SandboxStatus, language: Language) -> SandboxStat
         *found.reasons,
     )
     is_hole = not all(probe.name.endswith(CELL_STARTS) for probe in failed)
-    return dataclasses.replace(
+    return structs.replace(
         found,
         level=SandboxLevel.NONE if is_hole else found.level,
         reasons=reasons,

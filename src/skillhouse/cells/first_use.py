@@ -5,11 +5,11 @@ The probes are loaded only where something is tested: most calls find what is ke
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from skillhouse import cells
+from skillhouse.floor import structs
 from skillhouse.sandbox.kept_tests import KeptTests
 from skillhouse.sandbox.status import ProbeResult, SandboxLevel, SandboxStatus, detect
 
@@ -46,11 +46,11 @@ async def needed_test(
             tested = await cells.self_test(least=least, languages=wanted)
             kept.keep(facts, tested.level, _parts(tested))
             return tested
-        found = dataclasses.replace(found, probes=known[COMMANDS])
+        found = structs.replace(found, probes=known[COMMANDS])
     if language is None or found.level is SandboxLevel.NONE:
         return found
     if language in known:
-        return dataclasses.replace(found, probes=(*found.probes, *known[language]))
+        return structs.replace(found, probes=(*found.probes, *known[language]))
     if language not in cells.installed():
         return found
     tested = await cells.language_test(found, language)
@@ -72,7 +72,7 @@ async def kept_test(
     known = kept.passed(facts, found.level)
     if COMMANDS not in known or language not in known:
         return None
-    return dataclasses.replace(found, probes=(*known[COMMANDS], *known[language]))
+    return structs.replace(found, probes=(*known[COMMANDS], *known[language]))
 
 
 def _parts(status: SandboxStatus) -> Mapping[str, tuple[ProbeResult, ...]]:

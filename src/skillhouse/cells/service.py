@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -34,6 +33,7 @@ from skillhouse.cells.rpc_http import RpcClient
 from skillhouse.cells.served_call import ServedCall, read_context, read_execution
 from skillhouse.floor import Severity, WireNames, as_error, dataclass, tree_digest
 from skillhouse.floor.call_clock import CallClock, clock_stopped
+from skillhouse.floor.structs import replace
 from skillhouse.sandbox.profile import SandboxError
 from skillhouse.skill import ManifestResult, SkillManifest, find_manifests
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +35,7 @@ from skillhouse.clients.program import (
 )
 from skillhouse.floor import ConfigError, Locations, SkillhouseError, isolated
 from skillhouse.floor.regex import regex
+from skillhouse.floor.structs import replace
 
 SERVER_NAME = "skills"
 """Default name of our server in a client (docs/guides/agents.md)."""

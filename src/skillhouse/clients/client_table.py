@@ -12,12 +12,13 @@ import os
 import shutil
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from skillhouse.floor import ConfigError, Locations, dataclass, nearest, shaped
 from skillhouse.floor.regex import regex
+from skillhouse.floor.structs import replace
 from skillhouse.skill import Profile, RootRule
 
 

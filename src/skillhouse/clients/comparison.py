@@ -7,13 +7,14 @@ import os
 import stat
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from pathlib import Path
 
 from skillhouse.clients.client_view import ClientView, Reals
 from skillhouse.clients.verdicts import Lens, LensSkill, LensState, NearMiss, Verdict
 from skillhouse.discovery import default_roots, discover
 from skillhouse.floor import InternalFaultError, as_error, dataclass, git_root, isolated
+from skillhouse.floor.structs import replace
 from skillhouse.skill import SKILL_FILE, SKILL_FILE_MAX, Profile, Skill
 
 DEPTH_MAX = 12

@@ -10,7 +10,6 @@ import secrets
 import stat
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +30,7 @@ from skillhouse.floor import (
     make_private,
     open_directory_beneath,
 )
+from skillhouse.floor.structs import replace
 from skillhouse.store import STATE, STATE_FILE, pooled
 
 CONFIG_MAX = 16 * 1024 * 1024

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from skillhouse.clients.export_state import (
@@ -37,6 +36,7 @@ from skillhouse.clients.trial import (
 )
 from skillhouse.clients.verdicts import Verdict
 from skillhouse.floor import SkillError, UnknownSkillError, dataclass, is_utf8, isolated
+from skillhouse.floor.structs import replace
 from skillhouse.skill import Profile, Skill, load
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 from skillhouse.audit import AuditError
@@ -26,6 +25,7 @@ from skillhouse.clients.folders import FolderHandle, client_profile, resolved
 from skillhouse.clients.trees import found_digest, remove_empty, source_digest
 from skillhouse.floor import SkillhouseError, as_error, isolated, make_private
 from skillhouse.floor.lock import lock
+from skillhouse.floor.structs import replace
 from skillhouse.skill import SKILL_FILE
 
 LOCK_FILE = "export.lock"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -21,6 +20,7 @@ from skillhouse.discovery.roots import Root
 from skillhouse.discovery.scan import ScannedRoot, scan
 from skillhouse.discovery.scan_snapshots import NOT_TRUSTED, ScanEntry, ScanSnapshots
 from skillhouse.floor import Diagnostic, Severity, is_utf8, target_problem
+from skillhouse.floor.structs import replace
 from skillhouse.skill import (
     MENDS,
     Duplicates,

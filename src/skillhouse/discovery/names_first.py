@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 
 from skillhouse.discovery.catalog_styles import CatalogEntry, Style, one_line
 from skillhouse.discovery.catalog_text import Descriptions, most
 from skillhouse.floor import dataclass
+from skillhouse.floor.structs import replace
 from skillhouse.skill import Skill
 
 SHARE_LEAST = 24

@@ -5,12 +5,13 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from pathlib import Path
 
 from skillhouse.discovery.links import Following, LinkPlaces, project_of, real_places
 from skillhouse.floor import dataclass, git_root
 from skillhouse.floor.regex import regex
+from skillhouse.floor.structs import replace
 from skillhouse.skill import Profile, RootRule, Symlinks, WalkUp
 
 GLOB_MAX = 2_000

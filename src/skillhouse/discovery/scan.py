@@ -6,7 +6,6 @@ import errno
 import os
 import stat
 from collections.abc import Callable
-from dataclasses import astuple, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -37,6 +36,7 @@ from skillhouse.floor import (
     encode,
     open_beneath,
 )
+from skillhouse.floor.structs import astuple, replace
 from skillhouse.skill import Finding, ParsePolicy, Profile, ScopeRule
 
 READING = 6

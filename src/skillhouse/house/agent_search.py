@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import threading
 import time
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from skillhouse import retrieval
 from skillhouse.approval import OWNER
-from skillhouse.floor import SkillhouseError
+from skillhouse.floor import SkillhouseError, structs
 from skillhouse.house.learned_choices import lifted
 from skillhouse.skill import SkillIndex
 
@@ -301,4 +300,4 @@ class AgentSearch:
 
 def _with_signature(skill: Skill, signatures: Mapping[str, Signature]) -> Skill:
     now = signatures.get(skill.file)
-    return skill if now == skill.signature else dataclasses.replace(skill, signature=now)
+    return skill if now == skill.signature else structs.replace(skill, signature=now)

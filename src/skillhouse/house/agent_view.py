@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING
 from skillhouse import discovery
 from skillhouse import skill as skill_package
 from skillhouse import tools as toolbox
-from skillhouse.floor import AmbiguousSkillError, UnknownSkillError, dataclass, isolated
+from skillhouse.floor import AmbiguousSkillError, UnknownSkillError, dataclass, isolated, structs
 from skillhouse.floor.lock import once
 from skillhouse.floor.regex import regex
 from skillhouse.house.agent_search import AgentSearch
@@ -214,7 +213,7 @@ class AgentView:
         if style == "compact" and self._recent:
             listed = SkillIndex(self._recent_first(listed.skills), name_match=listed.name_match)
         found = discovery.catalog_under(
-            dataclasses.replace(self.profile, tools=self._shown_rules),
+            structs.replace(self.profile, tools=self._shown_rules),
             listed,
             style=style,
             budget_tokens=budget_tokens,
@@ -229,7 +228,7 @@ class AgentView:
             return found
         included = {skill.file for skill in found.included}
         omitted = tuple(skill for skill in self.visible.skills if skill.file not in included)
-        return dataclasses.replace(found, omitted=omitted)
+        return structs.replace(found, omitted=omitted)
 
     def _seen_files(self, skill: Skill) -> Sequence[str]:
         """Return the names in a skill's directory, if they are those that a person saw."""

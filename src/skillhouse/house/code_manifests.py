@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -15,6 +14,7 @@ from skillhouse.floor import (
     tree_digest,
     wire_name,
 )
+from skillhouse.floor.structs import replace
 from skillhouse.house.reloads import Lacking
 from skillhouse.house.trusted_text import PROJECT
 

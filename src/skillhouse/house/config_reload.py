@@ -8,11 +8,12 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from skillhouse.floor import ConfigError, SkillhouseError, dataclass, digest, read_regular
+from skillhouse.floor.structs import replace
 from skillhouse.house.config.config_files import managed_layers
 from skillhouse.house.config.config_lines import CONFIG_FILE_MAX, located
 from skillhouse.house.config.config_source import (

@@ -6,12 +6,12 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from skillhouse import tools as toolbox
 from skillhouse.floor import AmbiguousSkillError, ConfigError, UnknownSkillError, read_regular
+from skillhouse.floor.structs import replace
 from skillhouse.house.agent_view import AgentView
 from skillhouse.house.services import Caller, Services
 from skillhouse.skill import parse

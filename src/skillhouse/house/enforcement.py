@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ from skillhouse.audit import AuditDraft, AuditError, AuditLog, is_secret_name
 from skillhouse.floor import ConfigError, SteadyClock, digest, read_regular
 from skillhouse.floor.lock import once
 from skillhouse.floor.regex import regex
+from skillhouse.floor.structs import replace
 from skillhouse.house.access_tokens import Access, AccessTokens
 from skillhouse.house.config.config_files import approvals_of, profile_of
 from skillhouse.house.own_files import AUDIT_FILE

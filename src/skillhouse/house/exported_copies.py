@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from skillhouse import clients
 from skillhouse.floor import Diagnostic, Severity, git_root
+from skillhouse.floor.structs import replace
 from skillhouse.house.worktrees import same_repository
 from skillhouse.skill import MENDS, Skill, SkillIndex
 from skillhouse.store import STATE_FILE

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from skillhouse import tools as toolbox
-from skillhouse.floor import StateError
+from skillhouse.floor import StateError, structs
 from skillhouse.floor.lock import once
 from skillhouse.house.config import Locations
 from skillhouse.house.config.config_source import configured
@@ -272,7 +271,7 @@ class Skillhouse:
         """
         known = self.services.caller(caller, fields)
         # Each command is a call of its own.
-        caller_of_commands = dataclasses.replace(known, call_id="")
+        caller_of_commands = structs.replace(known, call_id="")
 
         def run_command(
             command: Mapping[str, Any], origin_digest: str

@@ -6,7 +6,6 @@ Off unless `[search] learn` is on. It is kept in the state, for each user by its
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import logging
 import time
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from skillhouse import retrieval
-from skillhouse.floor import SkillhouseError, dataclass
+from skillhouse.floor import SkillhouseError, dataclass, structs
 from skillhouse.store import STATE, STATE_FILE, pooled
 
 if TYPE_CHECKING:
@@ -179,7 +178,7 @@ def lifted(hits: Sequence[Hit], shares_of: Sequence[float]) -> list[Hit]:
     """
     pairs = zip(hits, shares_of, strict=True)
     found = [
-        dataclasses.replace(hit, score=hit.score * (1.0 + LIFT_MAX * share), learned=share)
+        structs.replace(hit, score=hit.score * (1.0 + LIFT_MAX * share), learned=share)
         if share > 0.0 and not hit.exact
         else hit
         for hit, share in pairs

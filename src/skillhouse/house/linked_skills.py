@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
 from skillhouse.floor import Diagnostic, Severity, StateError, TreeError, dataclass, git_root
+from skillhouse.floor.structs import replace
 from skillhouse.skill import MENDS, Skill, SkillIndex, SkillLinks, followed_digest, skill_links
 from skillhouse.store import STATE, STATE_FILE, pooled
 

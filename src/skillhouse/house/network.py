@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -14,6 +13,7 @@ from skillhouse import approval, net, remote
 from skillhouse.audit import AuditDraft, DecidedPermission
 from skillhouse.floor import ConfigError
 from skillhouse.floor.lock import once
+from skillhouse.floor.structs import replace
 from skillhouse.house.config import secret_variables
 from skillhouse.permission import Decision, Effect, Permission
 from skillhouse.tools import PermissionRequest

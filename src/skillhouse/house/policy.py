@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -19,6 +18,7 @@ from skillhouse.floor import (
     digest,
     encode,
     nearest,
+    structs,
 )
 from skillhouse.house.linked_skills import LINKED_WORDS, LinkedSkills
 from skillhouse.permission import (
@@ -226,7 +226,7 @@ class Policy:
         if found is None or not found.asks:
             return need
         binding = need.skill_digest or self._binding(skill, links)
-        return dataclasses.replace(
+        return structs.replace(
             need, skill_digest=binding, caution=toolbox.caution_of(skill.file, found)
         )
 

@@ -10,12 +10,13 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from pathlib import Path
 from typing import NamedTuple
 
 from skillhouse.discovery import Root, default_roots, discover
 from skillhouse.floor import ConfigError, Locations, dataclass
+from skillhouse.floor.structs import replace
 from skillhouse.house.trusted_text import PROJECT, TrustedText
 from skillhouse.skill import DEFAULT_PROFILE, Profile, Skill, load_profile, profile_names
 

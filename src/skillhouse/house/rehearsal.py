@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 from skillhouse import tools as toolbox
 from skillhouse.clients import ExportSource
 from skillhouse.discovery import Catalog
-from skillhouse.floor import PROTECTED_NAMES, PersistentPaths, dataclass, isolated
+from skillhouse.floor import PROTECTED_NAMES, PersistentPaths, dataclass, isolated, structs
 from skillhouse.house.house import Skillhouse
 from skillhouse.house.mcp_skills import load_known
 from skillhouse.house.person_tools import tool_finder
@@ -272,7 +271,7 @@ def _deciding(judged: JudgedCommand, layers: Sequence[Layer]) -> tuple[str, int,
         for index, rule in enumerate(layer.rules):
             if rule.effect is not judged.effect or not matches(rule.action, "exec"):
                 continue
-            ruling = LayerRules([dataclasses.replace(layer, rules=(rule,))]).rule(judged.argv)
+            ruling = LayerRules([structs.replace(layer, rules=(rule,))]).rule(judged.argv)
             covers = ruling.cover > 0 and not ruling.left
             if ruling.denied or ruling.asked or (rule.effect is Effect.ALLOW and covers):
                 return layer.name, index, rule
@@ -328,7 +327,7 @@ def explain_loading(
     decision = Decision(effect=forecast.effect, layer=forecast.layer)
     decisions = (evaluated.decision for evaluated in forecast.judged)
     same = next((one for one in decisions if one.effect is forecast.effect), decision)
-    return dataclasses.replace(by_rules, decision=same, reason=forecast.reasons[0])
+    return structs.replace(by_rules, decision=same, reason=forecast.reasons[0])
 
 
 def loading_effects(house: Skillhouse, skills: Iterable[Skill], *, digests: int) -> dict[str, str]:

@@ -11,7 +11,6 @@ import logging
 import os
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from skillhouse import approval, sandbox, store
@@ -24,6 +23,7 @@ from skillhouse.floor import (
     directory_problem,
 )
 from skillhouse.floor.lock import once
+from skillhouse.floor.structs import replace
 from skillhouse.house.cached_skills import refuse_unsynced
 from skillhouse.house.composition import Composition
 from skillhouse.house.config.config_files import project_of

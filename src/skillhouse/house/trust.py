@@ -9,13 +9,14 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from skillhouse.approval import OWNER
 from skillhouse.floor import SkillError, StateError, as_error, dataclass
+from skillhouse.floor.structs import replace
 from skillhouse.house.linked_skills import LinkedSkills
 from skillhouse.house.project_skills import ClientReading, ProjectSkills
 from skillhouse.house.trusted_text import (

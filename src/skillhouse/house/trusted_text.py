@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Self
 
 from skillhouse.floor import DecodeError, Diagnostic, Severity, dataclass, encode, shaped
 from skillhouse.floor.regex import regex
+from skillhouse.floor.structs import replace
 from skillhouse.skill import ManifestResult, Skill, SkillIndex, SkillManifest, ToolSpec
 
 PROJECT = "project"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 # A package and not its names, which are loaded when something is installed: a service starts first.
 from skillhouse import registry
-from skillhouse.floor import SkillhouseError, dataclass, isolated
+from skillhouse.floor import SkillhouseError, dataclass, isolated, structs
 
 if TYPE_CHECKING:
     from skillhouse.house.installed_check import InstalledState
@@ -214,7 +213,7 @@ def asked_state(
     # What could not be asked is no finding about the files, and not passed over either.
     state = installer.installed.state(name, entry, place)
     found = "unasked" if state.is_well else state.state
-    return dataclasses.replace(state, state=found), failed[0]
+    return structs.replace(state, state=found), failed[0]
 
 
 def wanted_changes(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import shutil
 from collections.abc import Iterator
@@ -11,7 +10,7 @@ from pathlib import Path
 
 from skillhouse import registry
 from skillhouse.audit.changes import recorded
-from skillhouse.floor import SkillError, UnknownSkillError
+from skillhouse.floor import SkillError, UnknownSkillError, structs
 from skillhouse.house.house import Skillhouse
 from skillhouse.house.installed_check import (
     INSTALLS,
@@ -167,7 +166,7 @@ class InstalledSkills:
     ) -> LockEntry:
         """Keep a skill at its version, or let it be updated again."""
         place, entry = self.find(name, scope=scope)
-        changed = dataclasses.replace(entry, pinned=pinned, pin_reason=reason)
+        changed = structs.replace(entry, pinned=pinned, pin_reason=reason)
         with recorded(self._house.audit_log, "pin" if pinned else "unpin", {"name": name}):
             self.installs.amend(place, name, changed)
         return changed
@@ -186,6 +185,6 @@ class InstalledSkills:
         accepted = "" if digest == entry.tree_digest else tree.digest
         with recorded(self._house.audit_log, "accept", {"name": name, "tree_digest": digest}):
             self.store.put(members, tree.digest)
-            changed = dataclasses.replace(entry, accepted=accepted)
+            changed = structs.replace(entry, accepted=accepted)
             self.installs.amend(place, name, changed)
         return changed

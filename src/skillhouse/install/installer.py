@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,7 +11,7 @@ from typing import Self
 
 from skillhouse import registry
 from skillhouse.audit.changes import recorded
-from skillhouse.floor import SkillError, Tree, dataclass, read_tree
+from skillhouse.floor import SkillError, Tree, dataclass, read_tree, structs
 from skillhouse.house.house import Skillhouse
 from skillhouse.house.installed_check import InstalledState
 from skillhouse.install.install_policy import (
@@ -112,7 +111,7 @@ class Installer:
             InstallError: it is refused; nothing of it is left.
         """
         is_here = found.source.kind in ("directory", "archive")
-        resolved = dataclasses.replace(
+        resolved = structs.replace(
             _NOTHING,
             repository=found.source.repository,
             resolved=found.resolved,
@@ -145,7 +144,7 @@ class Installer:
                 write_members(members, directory)
             with install_step("skill"):
                 report = self._report(directory, folder, place, resolved, offer)
-                report = dataclasses.replace(report, lacking=lacking)
+                report = structs.replace(report, lacking=lacking)
             yield StagedSkill(directory=directory, members=members, report=report)
         finally:
             shutil.rmtree(staging)
@@ -163,14 +162,14 @@ class Installer:
         name = install_name(facts.name, folder)
         # Its directory here is called as it is, whatever the one at its source is called.
         kept = tuple(one for one in facts.diagnostics if one.code != "name-mismatch")
-        facts = dataclasses.replace(facts, diagnostics=kept)
+        facts = structs.replace(facts, diagnostics=kept)
         if offer is not None:
             check_offer(offer, facts, tree.digest)
         publisher = self.installed.publishers.publisher_of(
             directory, tree, facts=facts, repository=offer.registry if offer else ""
         )
         installed = registry.read_lock(place.lock).skills.get(name)
-        entry = dataclasses.replace(
+        entry = structs.replace(
             resolved,
             tree_digest=tree.digest,
             version=facts.version or (offer.release.version if offer else ""),
@@ -230,8 +229,8 @@ class Installer:
                 said = repositories.state_of(name, entry)
         state = self.installed.state(name, entry, place)
         if said is not None and said.state == "revoked" and state.is_well:
-            return dataclasses.replace(state, state="refused", problem=said.text)
-        return dataclasses.replace(state, note=note or ("" if said is None else said.text))
+            return structs.replace(state, state="refused", problem=said.text)
+        return structs.replace(state, note=note or ("" if said is None else said.text))
 
     def check(self, staged: StagedSkill, *, force: bool = False) -> None:
         """Raise the InstallError of `install` about what is in the place now."""
@@ -271,9 +270,9 @@ class Installer:
             )
             check_repository(staged.name, report.installed, report.entry)
             check_publisher(staged.name, report.installed, report.entry)
-        entry = dataclasses.replace(report.entry, previous=self._before(report, force=force))
+        entry = structs.replace(report.entry, previous=self._before(report, force=force))
         if report.installed is not None:
-            entry = dataclasses.replace(
+            entry = structs.replace(
                 entry, pinned=report.installed.pinned, pin_reason=report.installed.pin_reason
             )
         target = report.place.target(staged.name)
@@ -298,7 +297,7 @@ class Installer:
         before = report.installed
         if before is None:
             return
-        entry = dataclasses.replace(
+        entry = structs.replace(
             before, inside=now.inside, requested=now.requested, resolved=now.resolved
         )
         arguments = {"name": staged.name, "from": before.inside, "inside": now.inside}
@@ -330,10 +329,10 @@ class Installer:
         target = report.place.target(report.name)
         edits = keep_edits(self._store, target, installed.expected) if force else ""
         if edits:
-            installed = dataclasses.replace(installed, accepted=edits)
+            installed = structs.replace(installed, accepted=edits)
         if report.is_same and not installed.accepted:
             return None if installed.previous is None else dict(installed.previous)
-        return registry.entry_value(dataclasses.replace(installed, previous=None))
+        return registry.entry_value(structs.replace(installed, previous=None))
 
     @contextmanager
     def newest(self, name: str, entry: LockEntry, place: InstallPlace) -> Iterator[StagedSkill]:
@@ -386,7 +385,7 @@ class Installer:
         if members is None:
             message = f"the files of the earlier version of `{name}` are not kept any more"
             raise SkillError("no-previous", place.target(name), message)
-        resolved = dataclasses.replace(before, accepted="", previous=None, signature=None)
+        resolved = structs.replace(before, accepted="", previous=None, signature=None)
         with self._staged(members, name, place, resolved) as staged:
             yield staged
 
@@ -403,7 +402,7 @@ class Installer:
         """
         source, offer = self._opened.named(name, entry), None
         if source is not None and not offline:
-            exact = dataclasses.replace(source, ref=entry.version)
+            exact = structs.replace(source, ref=entry.version)
             found = self._opened.kept(
                 exact, expected=entry.digest, allow_yanked=entry.version, said=entry.resolved
             )

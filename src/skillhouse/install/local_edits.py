@@ -5,11 +5,10 @@ Apart from the installer, which holds as much as a file should.
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 from skillhouse import registry
-from skillhouse.floor import TreeError, matching_tree
+from skillhouse.floor import TreeError, matching_tree, structs
 from skillhouse.registry import LockEntry, PackageStore
 
 
@@ -35,5 +34,5 @@ def with_edits(store: PackageStore, target: Path, entry: LockEntry) -> LockEntry
     edits = keep_edits(store, target, (entry.tree_digest,))
     if not edits:
         return entry
-    before = dataclasses.replace(entry, accepted=edits, previous=None)
-    return dataclasses.replace(entry, accepted="", previous=registry.entry_value(before))
+    before = structs.replace(entry, accepted=edits, previous=None)
+    return structs.replace(entry, accepted="", previous=registry.entry_value(before))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import shlex
 from collections import OrderedDict
 from contextlib import ExitStack
@@ -10,7 +9,7 @@ from contextlib import ExitStack
 from skillhouse import registry
 from skillhouse.audit import AuditLog
 from skillhouse.audit.changes import recorded
-from skillhouse.floor import isolated
+from skillhouse.floor import isolated, structs
 from skillhouse.install.install_steps import InstallError, install_step
 from skillhouse.install.repositories import locked_place
 from skillhouse.install.skill_sources import OpenSource, SkillSources
@@ -65,7 +64,7 @@ class OpenedSources:
                 raise SourceError(f"expected the name of a skill of `{repository}`, got `{text}`")
             if source.kind == "name":
                 wanted = repository or self._locked_repository(source, place)
-                source = dataclasses.replace(source, repository=wanted)
+                source = structs.replace(source, repository=wanted)
         return self.kept(source, expected=expected, is_typed=is_typed, said=text)
 
     def newest(
@@ -93,7 +92,7 @@ class OpenedSources:
     ) -> tuple[OpenSource, Candidate, str]:
         """Return where a skill is in its source by now; SourceError where it is gone."""
         source = self._sources.parse(entry.requested)
-        whole = dataclasses.replace(source, path="")
+        whole = structs.replace(source, path="")
         said = f"git+{whole.location}" if whole.kind == "git" else entry.requested
         said += f"@{whole.ref}" if whole.ref else ""
         found = self.kept(whole, expected="", is_typed=is_typed, said=said)

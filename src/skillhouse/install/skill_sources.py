@@ -6,7 +6,6 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import replace
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -15,6 +14,7 @@ from anyio.from_thread import start_blocking_portal
 
 from skillhouse import registry, remote
 from skillhouse.floor import dataclass, digest, nearest
+from skillhouse.floor.structs import replace
 from skillhouse.house.config import Config
 from skillhouse.house.config.config_files import safe_path
 from skillhouse.house.mcp_skills import mcp_dial, mcp_servers_of

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from skillhouse.floor import (
 )
 from skillhouse.floor.documents import DocumentError, toml_table
 from skillhouse.floor.regex import regex
+from skillhouse.floor.structs import replace
 from skillhouse.house.config import Settings, load_config
 from skillhouse.house.config.config_lines import CONFIG_FILE_MAX
 from skillhouse.house.config.rule_tables import try_examples, with_each_pattern

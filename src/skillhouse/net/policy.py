@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from functools import lru_cache
 from ipaddress import ip_address, ip_network
 from urllib.parse import quote, urlsplit
@@ -13,6 +13,7 @@ import ssrfguard
 
 from skillhouse.floor import dataclass
 from skillhouse.floor.regex import regex
+from skillhouse.floor.structs import replace
 from skillhouse.net.net_errors import METHODS, READING, NetError
 from skillhouse.net.secret import SecretBinding, leaked
 

@@ -6,7 +6,6 @@ import logging
 import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -15,6 +14,7 @@ from anyio.abc import ByteStream, SocketStream, TaskStatus
 from skillhouse.floor import dataclass
 from skillhouse.floor.crash_cleanup import COMMON_NAME, owner_name
 from skillhouse.floor.regex import regex
+from skillhouse.floor.structs import replace
 from skillhouse.floor.threads import in_thread
 from skillhouse.floor.unix_address import unix_address
 from skillhouse.net.connection import (

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import anyio
 
 from skillhouse.floor import digest as digest_of
+from skillhouse.floor.structs import replace
 from skillhouse.net.client import (
     BoundedBody,
     HttpResponse,

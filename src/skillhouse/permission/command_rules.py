@@ -5,11 +5,11 @@ from __future__ import annotations
 import functools
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import NamedTuple, Protocol
 
 from skillhouse.floor import SkillhouseError, dataclass
 from skillhouse.floor.rules import Effect, matches
+from skillhouse.floor.structs import replace
 from skillhouse.permission.command_meaning import CommandMeaning
 from skillhouse.permission.command_reader import program_of, read_command
 from skillhouse.permission.decision import Layer, Rule

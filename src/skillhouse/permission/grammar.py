@@ -10,12 +10,13 @@ import functools
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import field, replace
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 from skillhouse.floor import dataclass
 from skillhouse.floor.regex import regex
+from skillhouse.floor.structs import replace
 
 HAZARDS: Mapping[str, str] = {
     "runs": "`{}` runs a program or code",

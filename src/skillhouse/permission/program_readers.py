@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 
 from skillhouse.floor.regex import regex
+from skillhouse.floor.structs import replace
 from skillhouse.permission.command_meaning import CommandMeaning
 
 

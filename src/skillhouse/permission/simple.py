@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import field, replace
+from dataclasses import field
 
 from skillhouse.floor import dataclass
 from skillhouse.floor.regex import regex
 from skillhouse.floor.rules import Effect
+from skillhouse.floor.structs import replace
 from skillhouse.permission import hazards
 from skillhouse.permission.command_meaning import CommandMeaning
 from skillhouse.permission.command_paths import CommandPaths

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 
 from skillhouse.floor import PathError, Severity, dataclass, isolated
 from skillhouse.floor.paths import ASSET_DIRECTORIES
+from skillhouse.floor.structs import replace
 from skillhouse.registry.source import MissingPathError, SourceError
 from skillhouse.registry.source_files import (
     POINTER,

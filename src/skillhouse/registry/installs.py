@@ -14,7 +14,6 @@ import secrets
 import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 
 from skillhouse.floor import (
@@ -37,6 +36,7 @@ from skillhouse.floor import (
 from skillhouse.floor.crash_cleanup import is_left, owner_name
 from skillhouse.floor.lock import lock as hold
 from skillhouse.floor.machine import is_unwritable
+from skillhouse.floor.structs import replace
 from skillhouse.registry.lock import (
     Lock,
     LockEntry,

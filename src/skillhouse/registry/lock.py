@@ -6,7 +6,7 @@ import functools
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from skillhouse.floor import (
     write_atomically,
 )
 from skillhouse.floor.documents import json_value
+from skillhouse.floor.structs import replace
 from skillhouse.skill import validate_name
 
 LOCK_FILE = "skills.lock"

@@ -7,7 +7,6 @@ import os
 import re
 import secrets
 from collections.abc import Sequence
-from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 
@@ -25,6 +24,7 @@ from skillhouse.floor import (
     write_atomically,
 )
 from skillhouse.floor.documents import json_value
+from skillhouse.floor.structs import asdict
 from skillhouse.registry.certificates import (
     Role,
     load_certificates,

@@ -6,14 +6,13 @@ path, an address or a word in a terminal.
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from skillhouse.floor import DecodeError, dataclass, shaped
+from skillhouse.floor import DecodeError, dataclass, shaped, structs
 from skillhouse.floor.documents import json_value
 from skillhouse.registry.lock import LockedSignature
 from skillhouse.skill import validate_name
@@ -160,7 +159,7 @@ def is_version(text: str) -> bool:
 
 def encode_document(value: RepositoryDocument | Release | SkillReleases) -> bytes:
     """Return a document as JSON with sorted keys: equal values give equal bytes."""
-    text = json.dumps(dataclasses.asdict(value), sort_keys=True, ensure_ascii=False)
+    text = json.dumps(structs.asdict(value), sort_keys=True, ensure_ascii=False)
     return f"{text}\n".encode()
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -13,6 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from skillhouse.floor import DecodeError, dataclass, shaped
+from skillhouse.floor.structs import replace
 from skillhouse.registry.certificate_chain import CertificateChain, parse_chain
 from skillhouse.registry.certificates import (
     Role,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 
 from skillhouse.floor import dataclass
+from skillhouse.floor.structs import replace
 from skillhouse.registry.source import SourceError
 from skillhouse.skill import ArchiveMember
 

@@ -11,7 +11,6 @@ import hashlib
 import os
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +29,7 @@ from skillhouse.floor import (
     read_beneath,
     write_atomically,
 )
+from skillhouse.floor.structs import asdict
 from skillhouse.remote.mcp_checks import VerificationError, read_all, read_answer, verify_file
 from skillhouse.remote.mcp_entry import (
     McpFile,

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
 from typing import Any
 
 import anyio
 import httpx2
 from mcp.client.streamable_http import streamable_http_client
 
+from skillhouse.floor.structs import replace
 from skillhouse.net import HostRule, NetError, NetPolicy, Route, Target, open_stream, parse_url
 from skillhouse.remote.mcp_entry import McpServer
 

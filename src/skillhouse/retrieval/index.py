@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import astuple
 from pathlib import Path
 
 from skillhouse.floor import SkillError, as_error, encode
+from skillhouse.floor.structs import astuple
 from skillhouse.retrieval.evidence import Evidence, Judge, lessened, order
 from skillhouse.retrieval.hits import Head, Hit, best_first, collapsed, hit_of
 from skillhouse.retrieval.query import MIX, Mix, read_query

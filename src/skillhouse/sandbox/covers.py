@@ -13,7 +13,7 @@ import stat
 import threading
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from typing import Protocol
 
 from skillhouse.floor import (
@@ -26,6 +26,7 @@ from skillhouse.floor import (
     name_filter,
 )
 from skillhouse.floor.ownership import is_settled
+from skillhouse.floor.structs import replace
 from skillhouse.sandbox.profile import (
     CoveredPaths,
     Directory,

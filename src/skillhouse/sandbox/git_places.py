@@ -14,12 +14,12 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 from skillhouse.floor import PathError, dataclass, open_beneath
 from skillhouse.floor.ownership import Looks, trail
 from skillhouse.floor.regex import regex
+from skillhouse.floor.structs import replace
 
 POINTER_MAX = 8_192
 """Bytes of a file that holds a path, twice PATH_MAX of Linux."""

@@ -9,7 +9,6 @@ A plan of several commands is run by `plan_runner.py`, never by a shell.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import json
 import os
@@ -17,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from skillhouse.floor import structs
 from skillhouse.sandbox.interpreters import own_python, system_program
 from skillhouse.sandbox.profile import SandboxError, SandboxProfile
 from skillhouse.sandbox.toolset import GIT_CONFIG, Toolset, with_git_settings
@@ -71,7 +71,7 @@ def with_bridge(profile: SandboxProfile) -> SandboxProfile:
     if not os.access(program, os.X_OK):
         raise SandboxError("place-missing", f"expected a Python that runs the bridge: {program}")
     more = () if prefix.is_relative_to("/usr") else (prefix,)
-    return dataclasses.replace(profile, proxy_socket=path, readable=(*profile.readable, *more))
+    return structs.replace(profile, proxy_socket=path, readable=(*profile.readable, *more))
 
 
 def bridged_argv(argv: Sequence[str], seccomp: bytes) -> tuple[str, ...]:

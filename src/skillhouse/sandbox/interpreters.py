@@ -16,12 +16,12 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 from skillhouse.floor import dataclass, directory_problem
 from skillhouse.floor.regex import regex
+from skillhouse.floor.structs import replace
 from skillhouse.sandbox.profile import SandboxError
 from skillhouse.sandbox.toolset import PROGRAM_PATH
 from skillhouse.skill import python_fits

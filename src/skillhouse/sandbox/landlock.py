@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import os
 import tempfile
@@ -14,6 +13,7 @@ from pathlib import Path
 
 import anyio
 
+from skillhouse.floor import structs
 from skillhouse.floor.crash_cleanup import COMMON_NAME, owner_name
 from skillhouse.floor.threads import in_thread
 from skillhouse.sandbox import landlock_inside, scratch
@@ -172,7 +172,7 @@ class LandlockLauncher:
                 await in_thread(lambda: scratch.remove(scratch_place))
         started = None if run.began_at is None else run.began_at - asked_at
         notes = (*_limits_met(done, granted[0]), *_changed_seals(profile))
-        return with_census(dataclasses.replace(done, start_seconds=started, notes=notes), census)
+        return with_census(structs.replace(done, start_seconds=started, notes=notes), census)
 
     def _settings(
         self, profile: SandboxProfile, grants: Grants, cwd: Path, place: str

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import signal
 import time
@@ -14,6 +13,7 @@ from typing import Protocol
 
 import anyio
 
+from skillhouse.floor import structs
 from skillhouse.sandbox import run_options
 from skillhouse.sandbox.git_mounts import GitMounts, shield_git
 from skillhouse.sandbox.guard import CgroupGuard, CgroupPlace, ProcessGuard, RlimitGuard
@@ -150,7 +150,7 @@ class BubblewrapLauncher:
                 with anyio.CancelScope(shield=True):
                     await guard.remove()
         started = None if run.began_at is None else run.began_at - asked_at
-        done = with_census(dataclasses.replace(done, start_seconds=started), census, git.notes)
+        done = with_census(structs.replace(done, start_seconds=started), census, git.notes)
         output = done.stdout + b"\n" + done.stderr
         note = placeholder_note(
             output,
@@ -158,7 +158,7 @@ class BubblewrapLauncher:
             placeholders,
             directories=profile.below.directories.values() if profile.below else (),
         )
-        return dataclasses.replace(done, notes=(*done.notes, note)) if note else done
+        return structs.replace(done, notes=(*done.notes, note)) if note else done
 
     def _guard(self, profile: SandboxProfile) -> ProcessGuard:
         if self._place is None:

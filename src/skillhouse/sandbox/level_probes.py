@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import os
 import secrets
@@ -15,6 +14,7 @@ from typing import Any
 
 import anyio
 
+from skillhouse.floor import structs
 from skillhouse.floor.crash_cleanup import COMMON_NAME, owner_name
 from skillhouse.floor.unix_address import unix_address
 from skillhouse.sandbox.crash_watch import watch_for_crashes
@@ -89,14 +89,14 @@ async def self_test(
     while True:
         found, is_final = await _tested(status, further)
         if found.level is not SandboxLevel.NONE or is_final:
-            return dataclasses.replace(found, reasons=(*tried, *found.reasons))
+            return structs.replace(found, reasons=(*tried, *found.reasons))
         tried += tuple(reason for reason in found.reasons if reason not in tried)
         if status.level is SandboxLevel.CGROUP and _only_limits(found):
             status = await detect(most=SandboxLevel.RLIMITS, least=least)
         elif status.level in BUBBLEWRAP and least is SandboxLevel.LANDLOCK:
-            status = await detect_landlock(dataclasses.replace(found, reasons=()))
+            status = await detect_landlock(structs.replace(found, reasons=()))
         else:
-            return dataclasses.replace(found, reasons=tried)
+            return structs.replace(found, reasons=tried)
 
 
 def _only_limits(found: SandboxStatus) -> bool:
@@ -135,7 +135,7 @@ async def _tested(status: SandboxStatus, further: Sequence[Probe]) -> tuple[Sand
     if all(probe.name.endswith(CELL_STARTS) for probe in failed):
         # No code of such a language is run (`Executor`); all else holds.
         reasons += status.reasons
-        return dataclasses.replace(status, reasons=reasons, probes=probes), True
+        return structs.replace(status, reasons=reasons, probes=probes), True
     hint = status.hint or HOLE_HINT
     none = SandboxStatus(level=SandboxLevel.NONE, reasons=reasons, probes=probes, hint=hint)
     # A hole in one level says nothing good about a weaker one, but for control groups' limits.

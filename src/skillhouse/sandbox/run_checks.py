@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import shutil
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
-from skillhouse.floor import PROTECTED_NAMES
+from skillhouse.floor import PROTECTED_NAMES, structs
 from skillhouse.floor.threads import in_thread
 from skillhouse.sandbox.interpreters import own_python, system_program
 from skillhouse.sandbox.mountpoints import Stash, is_placeholder
@@ -68,7 +67,7 @@ def resolved(profile: SandboxProfile, cwd: Path) -> tuple[SandboxProfile, Path]:
     try:
         directory = cwd.resolve(strict=True)
         workspace = profile.workspace
-        real = dataclasses.replace(
+        real = structs.replace(
             profile,
             workspace=directory if workspace == cwd else workspace.resolve(strict=True),
             readable=tuple(path.resolve(strict=True) for path in profile.readable),
@@ -77,7 +76,7 @@ def resolved(profile: SandboxProfile, cwd: Path) -> tuple[SandboxProfile, Path]:
         )
         if os.statvfs(real.workspace).f_flag & os.ST_RDONLY:
             # Nothing can be made there, and so no placeholder.
-            real = dataclasses.replace(real, read_only=True)
+            real = structs.replace(real, read_only=True)
     except OSError as error:
         place = os.fsdecode(error.filename or "")
         raise SandboxError("place-missing", f"expected a directory: {place}") from error
@@ -132,6 +131,6 @@ def mounts_of(
 def with_census(done: Completed, census: Census | None, git_notes: Iterable[str] = ()) -> Completed:
     notes = (*done.notes, *git_notes)
     if census is None:
-        return dataclasses.replace(done, notes=notes) if notes else done
+        return structs.replace(done, notes=notes) if notes else done
     notes = (*notes, *census.notes)
-    return dataclasses.replace(done, changes=tuple(census.changes), notes=notes)
+    return structs.replace(done, changes=tuple(census.changes), notes=notes)

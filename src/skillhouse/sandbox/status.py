@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 import functools
 import os
@@ -16,7 +15,7 @@ from pathlib import Path
 
 import anyio
 
-from skillhouse.floor import dataclass
+from skillhouse.floor import dataclass, structs
 from skillhouse.sandbox import landlock_inside, landlock_rules
 from skillhouse.sandbox.crash_watch import watch_for_crashes
 from skillhouse.sandbox.guard import CgroupPlace, find_place, sweep
@@ -223,11 +222,11 @@ async def detect_landlock(
     around = around or surroundings()
     reasons = without.reasons
     if around.superuser and find_place(around.process) is None:
-        return dataclasses.replace(without, reasons=tuple(dict.fromkeys((*reasons, UNLIMITED))))
+        return structs.replace(without, reasons=tuple(dict.fromkeys((*reasons, UNLIMITED))))
     version = landlock_abi()
     if version < LANDLOCK_ABI:
         reasons += (f"expected Landlock {LANDLOCK_ABI} (Linux 6.12) or later, got {version}",)
-        return dataclasses.replace(without, reasons=reasons)
+        return structs.replace(without, reasons=reasons)
     return SandboxStatus(level=SandboxLevel.LANDLOCK, reasons=reasons, hint=without.hint)
 
 

@@ -7,10 +7,10 @@ import shutil
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from skillhouse.floor import dataclass
+from skillhouse.floor.structs import replace
 from skillhouse.sandbox.person_git import IDENTITY, PersonGit
 from skillhouse.sandbox.tool_caches import CachesSeen, FoundCaches, caches_for
 from skillhouse.sandbox.toolchains import ToolPlaces

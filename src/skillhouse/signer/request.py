@@ -9,13 +9,13 @@ import hashlib
 import json
 import secrets
 import struct
-from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
 import msgspec
 
 from skillhouse.floor import DecodeError, Digest, canonical_json, dataclass, digest, shaped
 from skillhouse.floor.regex import regex
+from skillhouse.floor.structs import replace
 from skillhouse.signer.keys import KeyInfo, KeyKind, Terms
 from skillhouse.signer.signer_errors import SignerError
 

@@ -7,13 +7,12 @@ the approved content, the sealed terms, the session, the clock and the counters.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import secrets
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
-from skillhouse.floor import Clock, dataclass, system_clock
+from skillhouse.floor import Clock, dataclass, structs, system_clock
 from skillhouse.signer import key_state, keystore, unlock
 from skillhouse.signer.crypto import (
     key_id,
@@ -127,7 +126,7 @@ class Service:
             key = store.vault.get(named.name)
             if key.is_session and not named.terms.limits:
                 raise SignerError("limit", "a session key needs a limit")
-            changed = dataclasses.replace(key, terms=named.terms)
+            changed = structs.replace(key, terms=named.terms)
             keys = tuple(changed if k.id == key.id else k for k in store.vault.keys)
             key_state.log_event(connection, now_ms, (key.id, key.name), "terms", str(named.terms))
             self._keep(store, keys, {})
@@ -145,7 +144,7 @@ class Service:
                 name=old.name, kind=old.kind, terms=old.terms, session_seconds=old.session_seconds
             )
             # INVARIANT: the account stays, so that rotating is no way to a fresh allowance.
-            made = dataclasses.replace(self._key(wanted, secret, now_ms), account=old.account)
+            made = structs.replace(self._key(wanted, secret, now_ms), account=old.account)
             keys = tuple(made if key.id == old.id else key for key in store.vault.keys)
             key_state.end_session(connection, old.id, now_ms, "rotated")
             key_state.begin_session(connection, made)
@@ -225,9 +224,9 @@ class Service:
         if len(keys) > keystore.KEYS_MAX:
             raise SignerError("keystore", f"expected at most {keystore.KEYS_MAX} keys; remove some")
         known = store.secrets | added
-        changed = dataclasses.replace(
+        changed = structs.replace(
             store,
-            vault=dataclasses.replace(store.vault, keys=keys),
+            vault=structs.replace(store.vault, keys=keys),
             secrets={key.id: known[key.id] for key in keys},
         )
         keystore.save(self._path, changed)
@@ -252,7 +251,7 @@ class Service:
         if self._descriptors.password is not None:
             descriptor, self._descriptors = (
                 self._descriptors.password,
-                dataclasses.replace(self._descriptors, password=None),
+                structs.replace(self._descriptors, password=None),
             )
             return unlock.read_descriptor(descriptor)
         if self._source == "terminal":
@@ -266,7 +265,7 @@ class Service:
                 "private key, 64 hex digits: ", instead="use --from with a descriptor"
             )
             return secret_from(kind, asked)
-        self._descriptors = dataclasses.replace(self._descriptors, imported=None)
+        self._descriptors = structs.replace(self._descriptors, imported=None)
         return secret_from(kind, unlock.read_descriptor(descriptor))
 
     def _opened(self) -> OpenKeystore:

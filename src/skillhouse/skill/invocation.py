@@ -9,7 +9,6 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -24,6 +23,7 @@ from skillhouse.floor import (
     read_beneath,
 )
 from skillhouse.floor.regex import regex
+from skillhouse.floor.structs import replace
 from skillhouse.skill.model import Skill, SkillContent, split_outside
 from skillhouse.skill.profile import Extensions
 from skillhouse.skill.skill_index import SkillIndex

@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from skillhouse.floor import (
@@ -24,6 +23,7 @@ from skillhouse.floor import (
     open_beneath,
     read_beneath,
 )
+from skillhouse.floor.structs import replace
 from skillhouse.skill.manifest_code import (
     JAVASCRIPT_FILE,
     MANIFEST_FILES,

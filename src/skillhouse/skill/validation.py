@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 
 from skillhouse.floor import Diagnostic, PathError, Severity, read_beneath, target_problem
+from skillhouse.floor.structs import replace
 from skillhouse.skill.model import SKILL_FILE, ParsePolicy
 from skillhouse.skill.skill_file import parse
 from skillhouse.skill.source import SKILL_FILE_MAX, Finding, split_head

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 from skillhouse.floor import Clock, SkillhouseError, StateError, system_clock
 from skillhouse.floor.rules import Effect
+from skillhouse.floor.structs import replace
 from skillhouse.tiers import tier_ledger as ledger
 from skillhouse.tiers.emergency_stop import (
     CallsHere,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, NoReturn
@@ -12,6 +11,7 @@ from typing import Any, NoReturn
 from skillhouse.floor import ConfigError, file_problem, nearest, read_regular
 from skillhouse.floor.regex import regex
 from skillhouse.floor.rules import covers
+from skillhouse.floor.structs import replace
 from skillhouse.skill.source import FIRST_LINE, FileRefusedError, decoded, normalise
 from skillhouse.skill.yaml_text import read_mapping
 from skillhouse.tiers.tier_policy import DAY_MS, TierPolicy

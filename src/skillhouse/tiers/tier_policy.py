@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field, fields, replace
+from dataclasses import field, fields
 from decimal import Decimal
 from types import MappingProxyType
 from typing import Any
 
 from skillhouse.floor import dataclass
 from skillhouse.floor.rules import Effect, matches
+from skillhouse.floor.structs import replace
 from skillhouse.tiers.tier_values import (
     COMPANION_APP,
     ETH,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from skillhouse import skill as skill_package
 from skillhouse.floor import DecodeError, Digest, dataclass, digest, shaped
+from skillhouse.floor.structs import asdict, replace
 
 if TYPE_CHECKING:
     from skillhouse.skill import SkillContent

@@ -15,10 +15,11 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 
 from skillhouse.approval import Approval, ApprovedScript, ScriptStore
 from skillhouse.floor import dataclass
+from skillhouse.floor.structs import replace
 from skillhouse.permission import (
     Breadth,
     CommandPlan,

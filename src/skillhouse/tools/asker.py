@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -22,6 +21,7 @@ from skillhouse.approval import (
 )
 from skillhouse.floor import StateError
 from skillhouse.floor.call_clock import clock_stopped
+from skillhouse.floor.structs import replace
 from skillhouse.floor.threads import in_thread
 from skillhouse.permission import Effect
 from skillhouse.tiers import TierOutcome

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from skillhouse.floor import DEPENDENCIES, dataclass
 from skillhouse.floor.crash_cleanup import is_placeholder
+from skillhouse.floor.structs import replace
 from skillhouse.permission import CommandPlan, Effect, Permission, read_command, unwrapped
 from skillhouse.tools.background_runs import BACKGROUND_SECONDS
 from skillhouse.tools.call import PERSISTENCE, PermissionRequest, RefusedError

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from contextlib import AsyncExitStack
-from dataclasses import field, replace
+from dataclasses import field
 
 from skillhouse.approval import Approval, Level
 from skillhouse.floor import dataclass
+from skillhouse.floor.structs import replace
 from skillhouse.permission import Decision, Effect, strictest
 from skillhouse.tiers import TierVerdict
 from skillhouse.tools.call import (

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from skillhouse.approval import ScriptStore
 from skillhouse.floor import PROTECTED_NAMES
+from skillhouse.floor.structs import replace
 from skillhouse.floor.threads import in_thread
 from skillhouse.permission import (
     CommandVerdict,

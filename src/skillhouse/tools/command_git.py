@@ -11,12 +11,13 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from pathlib import Path
 
 from skillhouse.approval import Approval, ApprovedScript, ScriptStore
 from skillhouse.floor import dataclass
 from skillhouse.floor.regex import regex
+from skillhouse.floor.structs import replace
 from skillhouse.permission import (
     CommandPlan,
     Effect,

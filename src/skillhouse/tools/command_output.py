@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
-from dataclasses import replace
 
+from skillhouse.floor.structs import replace
 from skillhouse.permission import command_resource, read_command
 from skillhouse.sandbox import (
     Completed,

@@ -6,12 +6,12 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Literal
 
 from skillhouse.audit import is_secret_name
+from skillhouse.floor.structs import replace
 from skillhouse.permission import (
     Breadth,
     CommandPlan,

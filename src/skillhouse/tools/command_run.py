@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from skillhouse.floor import dataclass
+from skillhouse.floor.structs import replace
 from skillhouse.floor.threads import in_thread
 from skillhouse.sandbox import (
     Completed,

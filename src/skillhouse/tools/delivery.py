@@ -12,12 +12,12 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import anyio
 
+from skillhouse.floor.structs import replace
 from skillhouse.floor.threads import in_thread
 from skillhouse.sandbox import LEFT_OUT, left_out_text
 from skillhouse.skill import revealed

@@ -5,7 +5,6 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -15,6 +14,7 @@ from skillhouse.audit import AuditError
 from skillhouse.floor import StateError, nearest
 from skillhouse.floor.lock import once
 from skillhouse.floor.machine import is_unwritable
+from skillhouse.floor.structs import replace
 from skillhouse.floor.threads import in_thread
 from skillhouse.permission import Effect
 from skillhouse.tiers import TierOutcome

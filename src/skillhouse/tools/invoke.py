@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import replace
 from typing import Any, Literal
 
 from skillhouse.floor import (
@@ -14,6 +13,7 @@ from skillhouse.floor import (
     UnknownSkillError,
     dataclass,
 )
+from skillhouse.floor.structs import replace
 from skillhouse.permission import Effect, Permission
 from skillhouse.skill import (
     ARGUMENTS_MAX,

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from skillhouse.floor import SkillError, SkillhouseError
+from skillhouse.floor.structs import replace
 from skillhouse.floor.tracing import SKILL_RESOURCE_NAME
 from skillhouse.permission import Effect, Permission
 from skillhouse.skill import SKILL_FILE, Skill, SkillContent, load_listing, parse

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import field, replace
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -21,6 +21,7 @@ from skillhouse.cells import (
     wrap_result,
 )
 from skillhouse.floor import ConfigError, TreeError, dataclass, tree_digest, wire_name
+from skillhouse.floor.structs import replace
 from skillhouse.floor.tracing import SKILL_NAME, SKILL_SOURCE
 from skillhouse.permission import Effect, Permission
 from skillhouse.sandbox import Python, SandboxError, SandboxUnavailableError

@@ -11,12 +11,12 @@ import os
 import re
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from skillhouse.floor import ConfigError, SkillError, TreeError, nearest, tree_digest
 from skillhouse.floor.regex import regex
+from skillhouse.floor.structs import replace
 from skillhouse.skill import (
     SKILL_FILE,
     HiddenText,

@@ -8,12 +8,12 @@ import json
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit, urlunsplit
 
 from skillhouse.floor import tracing
 from skillhouse.floor import tracing as words
+from skillhouse.floor.structs import replace
 from skillhouse.skill import Skill
 from skillhouse.tools.call import (
     OUTPUT_MAX,

@@ -7,12 +7,13 @@ import threading
 from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from skillhouse.floor import dataclass
+from skillhouse.floor.structs import replace
 from skillhouse.permission import Decision
 from skillhouse.skill import SKILL_FILE, HiddenText, Skill, SkillIndex, linked_files
 from skillhouse.tools.activation import Activation, Activations

@@ -10,13 +10,13 @@ name. What is asked for there is shown to the person who is asked, and logged.
 from __future__ import annotations
 
 import base64
-import dataclasses
 from collections.abc import Mapping
 from typing import Any, Protocol
 
 import anyio
 
 from skillhouse import net
+from skillhouse.floor import structs
 from skillhouse.floor.regex import regex
 from skillhouse.permission import Effect, Permission
 from skillhouse.tools.call import Output, PermissionRequest, Plan, RefusedError, object_schema
@@ -201,7 +201,7 @@ class WebSearchTool(Tool):
                 said = net.masked(f"{provider.name}: {error}", secrets)
                 raise RefusedError(said, denied=error.refused) from error
             results = [
-                {k: net.masked(v, secrets) for k, v in dataclasses.asdict(h).items()} for h in hits
+                {k: net.masked(v, secrets) for k, v in structs.asdict(h).items()} for h in hits
             ]
             lines = [
                 f"{n}. {f['title']}\n   {f['url']}\n   {f['excerpt']}"

@@ -14,7 +14,6 @@ import os
 import secrets
 import time
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Literal
 
@@ -22,6 +21,7 @@ import anyio
 
 from skillhouse.floor import dataclass, make_private
 from skillhouse.floor.lock import try_lock
+from skillhouse.floor.structs import asdict, replace
 
 BUSY_SECONDS = 5.0
 """Longest wait for others (issue "approved bytes run"); an approval is not consumed by it."""

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from typing import TYPE_CHECKING
 
 from skillhouse.approval import ApprovalState
-from skillhouse.floor import dataclass
+from skillhouse.floor import dataclass, structs
 from skillhouse.permission import Decision, Effect, matches
 
 if TYPE_CHECKING:
@@ -64,12 +63,12 @@ class WriteGate:
             # A person's own standing approval is the confirmation.
             if decision.effect is Effect.ALLOW and decision.layer != "grants":
                 return _changed(judged, Effect.ASK, "every write operation is confirmed", CONFIRM)
-            return dataclasses.replace(judged, gate=CONFIRM)
+            return structs.replace(judged, gate=CONFIRM)
         unasked = CONFIRMATION_DISABLED_ALLOW
         by_default = decision.effect is Effect.ASK and decision.layer == "default"
         if by_default and need.permission.action == "write" and need.effective_level == "write":
             return _changed(judged, Effect.ALLOW, unasked, unasked)
-        return dataclasses.replace(judged, gate=unasked)
+        return structs.replace(judged, gate=unasked)
 
 
 def verdict_of(context: CallContext, status: str) -> str:
@@ -128,4 +127,4 @@ def _changed(
     judged: EvaluatedPermission, effect: Effect, reason: str, gate: str
 ) -> EvaluatedPermission:
     decision = Decision(effect=effect, layer=LAYER)
-    return dataclasses.replace(judged, decision=decision, reason=reason, gate=gate)
+    return structs.replace(judged, decision=decision, reason=reason, gate=gate)

@@ -7,12 +7,13 @@ file there.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
+
+from skillhouse.floor.structs import replace
 
 pytest.importorskip("claude_agent_sdk", reason="not in this environment: see test_alone.py")
 

@@ -20,9 +20,10 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from skillhouse.floor.structs import asdict
 from tests.interop.agents import judging, scenes, work_judging
 from tests.interop.agents.clients import CLIENTS, VARIANTS, Client
 from tests.interop.agents.offering import Offer

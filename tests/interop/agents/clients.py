@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+
+from skillhouse.floor.structs import replace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

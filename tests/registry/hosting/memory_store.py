@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import threading
 from collections.abc import Collection
 
+from skillhouse.floor import structs
 from skillhouse.registry.hosting import ListQuery, ReleaseToken
 from skillhouse.registry.hosting.near_names import name_key
 from skillhouse.registry.hosting.release_store import (
@@ -80,8 +80,8 @@ class MemoryReleases:
             if found is None:
                 raise unknown_version(skill, version)
             refuse_state(found.release.state, state, version)
-            release = dataclasses.replace(found.release, state=state, reason=reason)
-            self._versions[key][version] = dataclasses.replace(found, release=release)
+            release = structs.replace(found.release, state=state, reason=reason)
+            self._versions[key][version] = structs.replace(found, release=release)
             self._note(STATE_CHANGES[state], key, version, at)
             return release
 
@@ -196,7 +196,7 @@ class MemoryReleases:
         found = self._tokens.get(token_id)
         if found is None or found.revoked_at:
             return False
-        self._tokens[token_id] = dataclasses.replace(found, revoked_at=at)
+        self._tokens[token_id] = structs.replace(found, revoked_at=at)
         return True
 
     def close(self) -> None:

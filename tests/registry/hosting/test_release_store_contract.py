@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from skillhouse.floor import structs
 from skillhouse.registry import LockedSignature
 from skillhouse.registry.hosting import (
     HostingError,
@@ -43,7 +43,7 @@ def at(minute: int) -> str:
 def release(version: str = "1.0.0", *, mark: str = "", **changes: Any) -> Release:
     mark = mark or version
     digits = f"{abs(hash(mark)):016x}"[:16] * 4
-    return dataclasses.replace(
+    return structs.replace(
         Release(
             version=version,
             digest=f"sha256:{digits}",
@@ -273,7 +273,7 @@ def test_a_list_shows_what_its_newest_version_says(store: ReleaseStore):
     signature = LockedSignature(publisher="acme", cert_sha256="ab")
     add(store, signature=signature, published_at=at(3))
     (found,) = store.find(ListQuery(publisher="acme")).skills
-    assert dataclasses.asdict(found) == {
+    assert structs.asdict(found) == {
         "name": "pdf",
         "namespace": "default",
         "skill": "pdf",
@@ -370,7 +370,7 @@ def test_tokens_are_kept_until_they_are_revoked(store: ReleaseStore):
         False,
         False,
     ]
-    assert store.tokens() == (dataclasses.replace(token, revoked_at=at(1)),)
+    assert store.tokens() == (structs.replace(token, revoked_at=at(1)),)
 
 
 def test_of_many_publishers_of_one_version_one_succeeds(store: ReleaseStore):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 from typing import Any
 
 from skillhouse.floor import ConfigError, MissingExtraError
+from skillhouse.floor.structs import replace
 from skillhouse.frontends.adapters.framework_bridge import FrameworkBridge
 from skillhouse.house import Skillhouse
 from skillhouse.house.model_tools import OfferedTools

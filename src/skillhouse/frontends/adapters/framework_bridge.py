@@ -7,12 +7,12 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
 from skillhouse.approval import Answer, ApprovalRequest
 from skillhouse.floor import InternalFaultError, SkillhouseError, dataclass
 from skillhouse.floor.paths import sendable
+from skillhouse.floor.structs import replace
 from skillhouse.floor.threads import in_thread
 from skillhouse.house import Caller, Conversation, Skillhouse
 from skillhouse.house.model_tools import OPENAI_CHARS, OfferedTools

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import secrets
 from collections.abc import Sequence
@@ -26,7 +25,7 @@ from pydantic_ai.messages import (
 )
 
 from skillhouse.audit import KnownSecrets
-from skillhouse.floor import dataclass
+from skillhouse.floor import dataclass, structs
 from skillhouse.frontends.adapters.framework_bridge import FrameworkBridge
 from skillhouse.frontends.chat.chat_tools import ChatTools
 from skillhouse.frontends.chat.compaction import (
@@ -206,7 +205,7 @@ class ChatConversation:
         typed = f"/{name} {arguments}".strip()
         prompt = marked(mark, f"{typed}\n\n{result.content}")
         answered = await self.ask(prompt, *([more] if more else []))
-        return dataclasses.replace(answered, pending=(*waiting, *answered.pending))
+        return structs.replace(answered, pending=(*waiting, *answered.pending))
 
     async def shorten(self) -> bool:
         """Shorten the history now; return whether anything was left out."""
@@ -329,7 +328,7 @@ class ChatConversation:
             self._screen.progress(f"skill {one_line(one.name)} is not in use any more: {reason}")
         self._is_replaced = True
         part = UserPromptPart(content=marked(again.call_id, again.text))
-        return [*messages[:-1], dataclasses.replace(last, parts=[*last.parts, part])]
+        return [*messages[:-1], structs.replace(last, parts=[*last.parts, part])]
 
     def _failed(self, before: int, status: Status, reason: str) -> Answered:
         """Return why there is no answer; remove a prompt without any answer from the history."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import itertools
 import os
 import re
@@ -22,6 +21,7 @@ from skillhouse.audit import (
     troubles,
     write_gate_lines,
 )
+from skillhouse.floor import structs
 from skillhouse.floor.regex import regex
 from skillhouse.frontends.cli.options import (
     UsageError,
@@ -158,8 +158,8 @@ def _moment(text: str) -> str:
 
 def _stats(stats: Stats, wrong: Sequence[Trouble], terminal: Terminal, *, json: bool) -> None:
     if json:
-        found = [dataclasses.asdict(trouble) for trouble in wrong]
-        terminal.json({**dataclasses.asdict(stats), "troubles": found})
+        found = [structs.asdict(trouble) for trouble in wrong]
+        terminal.json({**structs.asdict(stats), "troubles": found})
         return
     period = f", {stats.first[:19]} to {stats.last[:19]} UTC" if stats.total else ""
     terminal.line(f"{counted(stats.total, 'call')}{period}")

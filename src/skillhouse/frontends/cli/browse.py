@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from skillhouse import discovery
 from skillhouse import skill as skill_package
 from skillhouse.approval import OWNER
-from skillhouse.floor import nearest
+from skillhouse.floor import nearest, structs
 from skillhouse.frontends.cli.options import (
     UsageError,
     Verb,
@@ -197,7 +196,7 @@ def _learned(options: argparse.Namespace, terminal: Terminal, house: Skillhouse)
         return 0
     choices = learned.choices(OWNER)
     if options.json:
-        values = [dataclasses.asdict(one) for one in choices]
+        values = [structs.asdict(one) for one in choices]
         terminal.json_list("choices", values, {"learn": house.config.search.learn})
         return 0
     for one in choices:

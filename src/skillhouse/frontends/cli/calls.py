@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import dataclasses
 import secrets
 import shlex
 import sys
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from skillhouse import tools as toolbox
+from skillhouse.floor import structs
 from skillhouse.frontends.cli.call_arguments import parse_object, parse_words
 from skillhouse.frontends.cli.kept_process import Kept, keep_running
 from skillhouse.frontends.cli.options import (
@@ -325,7 +325,7 @@ def _invoke(options: argparse.Namespace, terminal: Terminal) -> int:
 def _list_invocable(house: Skillhouse, options: argparse.Namespace, terminal: Terminal) -> int:
     found = house.invocable(options.agent)
     if options.json:
-        terminal.json_list("skills", [dataclasses.asdict(entry) for entry in found])
+        terminal.json_list("skills", [structs.asdict(entry) for entry in found])
         return 0
     for entry in found:
         terminal.line(one_line(f"{entry.name} {entry.argument_hint}".strip()))

@@ -6,7 +6,6 @@ import argparse
 import itertools
 import os
 from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ from skillhouse.discovery import (
     skills_below,
 )
 from skillhouse.floor import Diagnostic, Severity, fault_finding, git_root, is_utf8, isolated
+from skillhouse.floor.structs import replace
 from skillhouse.frontends.cli.mentions import print_mentions
 from skillhouse.frontends.cli.options import (
     UsageError,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,7 @@ from skillhouse.clients import (
     Standing,
     export,
 )
-from skillhouse.floor import SkillhouseError, isolated
+from skillhouse.floor import SkillhouseError, isolated, structs
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, house_of
 from skillhouse.frontends.cli.question import ask, can_ask
 from skillhouse.frontends.presentation.export_values import difference_lines, item_value
@@ -175,7 +174,7 @@ def configured(options: argparse.Namespace, house: Skillhouse, terminal: Termina
             for client, words in zip(options.clients, chosen, strict=True)
         )
     if options.json:
-        terminal.json_list("clients", [dataclasses.asdict(change) for change in found])
+        terminal.json_list("clients", [structs.asdict(change) for change in found])
     elif options.action == "status":
         _print_status(found, terminal)
     else:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 from typing import TYPE_CHECKING, Any
 
+from skillhouse.floor import structs
 from skillhouse.frontends.cli.options import UsageError, Verb, add_json, places_of
 from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.question import confirmed, need_terminal
@@ -130,7 +130,7 @@ def _repositories(
 
     return terminal.listing(
         found,
-        dataclasses.asdict,
+        structs.asdict,
         line,
         name="repositories",
         as_json=options.json,
@@ -192,7 +192,7 @@ def write_rule(options: argparse.Namespace, terminal: Terminal) -> int:
             terminal.note("nothing was written")
             return 1
     with Skillhouse(configured(places)) as house:
-        rule = dataclasses.replace(rule, reason=options.reason)
+        rule = structs.replace(rule, reason=options.reason)
         # What the file says now: the person had time to change it.
         whole = checked_addition(places, text)
         path = write_user_text(house.audit_log, places, whole, "rule-add", rule_value(rule))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from skillhouse.floor import structs
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, house_of
 from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.question import confirmed, need_terminal
@@ -96,7 +96,7 @@ def _trust(options: argparse.Namespace, terminal: Terminal) -> int:
         terminal.line(f"{shown(str(view.report.project))}: trusted")
         return 0
     if not options.show:
-        view = dataclasses.replace(view, report=house.project_trust.trust(view.report))
+        view = structs.replace(view, report=house.project_trust.trust(view.report))
     if options.json:
         shape = view.value()
         terminal.json_list("skills", shape.pop("skills"), shape)

@@ -6,11 +6,11 @@ import argparse
 import ipaddress
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from skillhouse.floor.structs import asdict
 from skillhouse.frontends.cli.options import (
     UsageError,
     Verb,

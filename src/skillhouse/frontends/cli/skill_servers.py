@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import anyio
 
+from skillhouse.floor import structs
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, house_of
 from skillhouse.frontends.presentation.text import counted, moment, one_line, shown
 from skillhouse.house.remotes import McpServers
@@ -212,7 +212,7 @@ def _asked_value(asked: McpAsked) -> dict[str, Any]:
     report = asked.report
     if report is None:
         return {"label": asked.label, "error": asked.error}
-    return {**dataclasses.asdict(report), "label": asked.label}
+    return {**structs.asdict(report), "label": asked.label}
 
 
 VERBS = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +11,7 @@ import anyio
 
 from skillhouse import registry
 from skillhouse.approval import OWNER
-from skillhouse.floor import SIGNATURE_FILE, needs_extra, write_atomically
+from skillhouse.floor import SIGNATURE_FILE, needs_extra, structs, write_atomically
 from skillhouse.frontends.cli.options import UsageError, Verb, add_json, house_of, skill_directory
 from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.publisher_secrets import open_private
@@ -77,7 +76,7 @@ def _sign(options: argparse.Namespace, terminal: Terminal) -> int:
         bundle = registry.sign_tree(package.tree, identity, key=private, chain=chain, now=now)
         if options.timestamp:
             stamp = anyio.run(_timestamp, options.timestamp, bundle.signature, house)
-            bundle = dataclasses.replace(bundle, timestamps=(stamp,))
+            bundle = structs.replace(bundle, timestamps=(stamp,))
         path = directory / SIGNATURE_FILE
         with write_atomically(path, mode=0o644, durable=True) as file:
             file.write(registry.write_bundle(bundle))
@@ -177,7 +176,7 @@ def verify_directory(options: argparse.Namespace, given: str, terminal: Terminal
         "name": facts.name,
         "version": facts.version,
         "tree_digest": found.tree.digest,
-        **dataclasses.asdict(publisher),
+        **structs.asdict(publisher),
     }
     version = f" {facts.version}" if facts.version else ""
     when = "" if publisher.is_time_trusted else " by the signer's clock"

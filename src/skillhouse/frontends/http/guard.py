@@ -11,13 +11,13 @@ import hmac
 import json
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from http import HTTPStatus
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
 
 from skillhouse.floor import StateError, dataclass
+from skillhouse.floor.structs import replace
 from skillhouse.frontends.presentation.error_values import hint_value
 from skillhouse.house.access_tokens import (
     BROWSER_DAYS,

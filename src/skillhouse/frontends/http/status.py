@@ -7,7 +7,6 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from skillhouse.floor import (
     UnknownSkillError,
     dataclass,
 )
+from skillhouse.floor.structs import asdict
 from skillhouse.frontends.presentation.json_values import (
     catalog_notes,
     catalog_report,

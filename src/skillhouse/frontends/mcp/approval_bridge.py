@@ -16,7 +16,6 @@ import stat
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -39,6 +38,7 @@ from skillhouse.approval import (
     new_connection,
 )
 from skillhouse.floor import DecodeError, StateError, dataclass, make_private, shaped, tracing
+from skillhouse.floor.structs import asdict
 from skillhouse.floor.threads import in_thread
 from skillhouse.frontends.mcp.elicitation import (
     CURRENT_CLIENT,

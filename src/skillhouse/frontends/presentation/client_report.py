@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from skillhouse.clients import Cut, LensState
+from skillhouse.floor import structs
 from skillhouse.frontends.presentation.text import counted, cut_middle, one_line, width_of, wrapped
 from skillhouse.skill import CAUSES
 
@@ -310,13 +311,13 @@ def lens_value(lens: Lens, problems: Iterable[LensProblem]) -> dict[str, Any]:
                 "roots": [lens.short(root) for root in client.roots],
                 "budget": None
                 if client.budget is None
-                else {**dataclasses.asdict(client.budget), "over": client.budget.over},
+                else {**structs.asdict(client.budget), "over": client.budget.over},
             }
             for client in lens.clients
         ],
         "skills": [lens_skill_value(lens, skill) for skill in lens.skills],
         "misses": [{"code": miss.code, "path": lens.short(miss.path)} for miss in lens.misses],
-        "problems": [dataclasses.asdict(problem) for problem in problems],
+        "problems": [structs.asdict(problem) for problem in problems],
     }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import platform
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -30,6 +29,7 @@ from skillhouse.floor import (
     fault_finding,
     git_root,
     isolated,
+    structs,
 )
 from skillhouse.frontends.presentation.client_report import lens_value
 from skillhouse.frontends.presentation.json_values import (
@@ -99,8 +99,8 @@ class Examination:
         return {
             "machine": machine(),
             **lens_value(self.lens, self.problems),
-            "audit": [dataclasses.asdict(one) for one in self.stuck],
-            "files": [dataclasses.asdict(one) for one in self.open_files],
+            "audit": [structs.asdict(one) for one in self.stuck],
+            "files": [structs.asdict(one) for one in self.open_files],
             "configuration": diagnostic_values(self.faults),
             "entries": [
                 {"client": one.client, "name": one.name, "fault": one.fault} for one in self.unsafe
@@ -109,7 +109,7 @@ class Examination:
             "watches": self.watches,
             "code": [facts_value(facts) for facts in self.code],
             "installed": [one._asdict() for one in self.changed],
-            "tools": dataclasses.asdict(self.tools),
+            "tools": structs.asdict(self.tools),
         }
 
 
@@ -178,7 +178,7 @@ def _own_place(
             f"{watch_bound():,} are watched, and {use.free:,} of this user's {use.most:,} watches "
             "are free (fs.inotify.max_user_watches)"
         )
-    watches = {**dataclasses.asdict(use), "free": use.free, "polls": use.polls}
+    watches = {**structs.asdict(use), "free": use.free, "polls": use.polls}
     return found, watches, code, notes, changed
 
 
@@ -256,7 +256,7 @@ def seen_by(places: Locations, profiles: Sequence[Profile]) -> Lens:
         trusted=TrustStore(config.state_directory).is_trusted(project),
         explicit=config.roots,
     )
-    return dataclasses.replace(lens, exported=exported_sources(config.state_directory))
+    return structs.replace(lens, exported=exported_sources(config.state_directory))
 
 
 def machine() -> str:
@@ -279,7 +279,7 @@ def profile_line_value(profile: Profile) -> dict[str, Any]:
 
 def profile_value(profile: Profile) -> dict[str, Any]:
     """Return every value of a profile."""
-    found: dict[str, Any] = _plain(dataclasses.asdict(profile))
+    found: dict[str, Any] = _plain(structs.asdict(profile))
     return found
 
 

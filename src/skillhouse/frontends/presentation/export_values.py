@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from skillhouse.clients import Exporter, ExportState, difference
-from skillhouse.floor import SkillhouseError, dataclass, digest
+from skillhouse.floor import SkillhouseError, dataclass, digest, structs
 from skillhouse.frontends.presentation.skill_answers import digest_of
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ class ShownExports:
 
 
 def item_value(item: Item, *, with_difference: bool) -> dict[str, Any]:
-    value = dataclasses.asdict(item)
+    value = structs.asdict(item)
     if with_difference:
         value["difference"] = difference_lines(item)
     return value
@@ -51,11 +50,11 @@ def shown_exports(
     source: ExportSource, action: ExportAction, request: ExportRequest
 ) -> ShownExports:
     """Return what an action would do; nothing is changed."""
-    items = _done(source, action, dataclasses.replace(request, dry_run=True))
+    items = _done(source, action, structs.replace(request, dry_run=True))
     copied = sorted({item.source for item in items})
     shown = [
         action,
-        dataclasses.asdict(request),
+        structs.asdict(request),
         [item_value(item, with_difference=True) for item in items],
         [digest_of(Path(path)) for path in copied],
     ]

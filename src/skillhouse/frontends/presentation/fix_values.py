@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 import os
@@ -10,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from skillhouse import clients
-from skillhouse.floor import digest
+from skillhouse.floor import digest, structs
 from skillhouse.house import Skillhouse
 from skillhouse.install.change_plan import AgreementError
 
@@ -45,7 +44,7 @@ def fix_groups(fixes: Sequence[Fix]) -> list[tuple[Fix, ...]]:
 
 def fix_value(lens: Lens, fix: Fix) -> dict[str, Any]:
     """Return what a mend would change; its digest is of all of it, shown or not."""
-    everything = json.dumps(dataclasses.asdict(fix), sort_keys=True)
+    everything = json.dumps(structs.asdict(fix), sort_keys=True)
     return {
         "id": fix_id(fix),
         "path": lens.short(fix.path),

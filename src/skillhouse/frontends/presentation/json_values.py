@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from skillhouse import sandbox
 from skillhouse import skill as skill_package
 from skillhouse import tools as toolbox
+from skillhouse.floor import structs
 from skillhouse.frontends.presentation.call_values import subject_of
 from skillhouse.frontends.presentation.error_values import hint_value
 from skillhouse.frontends.presentation.text import counted
@@ -241,7 +241,7 @@ def rehearsal_value(rehearsal: Rehearsal) -> dict[str, Any]:
 
 def entry_value(entry: AuditEntry) -> dict[str, Any]:
     """Return a call as the log has it, with every field, and what it was about."""
-    return {**dataclasses.asdict(entry), "status": entry.status, "about": subject_of(entry)}
+    return {**structs.asdict(entry), "status": entry.status, "about": subject_of(entry)}
 
 
 _RARE = ("amount_usd", "session_key", "signer_tier", "transaction")
@@ -259,11 +259,11 @@ def listed_entry(entry: AuditEntry) -> dict[str, Any]:
 
 
 def verification_value(found: Verification) -> dict[str, Any]:
-    return {**dataclasses.asdict(found), "ok": not found.problems}
+    return {**structs.asdict(found), "ok": not found.problems}
 
 
 def sandbox_value(status: SandboxStatus) -> dict[str, Any]:
-    return {**dataclasses.asdict(status), "level": status.level.value}
+    return {**structs.asdict(status), "level": status.level.value}
 
 
 def interpreter_value(python: Python) -> dict[str, str]:
@@ -324,11 +324,11 @@ def device_text(found: Approval | Grant) -> str:
 
 
 def grant_value(grant: Grant) -> dict[str, Any]:
-    return dataclasses.asdict(grant)
+    return structs.asdict(grant)
 
 
 def script_value(script: ApprovedScript) -> dict[str, Any]:
-    return dataclasses.asdict(script)
+    return structs.asdict(script)
 
 
 def catalog_report(view: AgentView) -> dict[str, Any]:

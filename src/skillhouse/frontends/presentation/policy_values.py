@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from skillhouse.floor import SkillError, UnknownSkillError
+from skillhouse.floor import SkillError, UnknownSkillError, structs
 from skillhouse.frontends.presentation.json_values import (
     command_value,
     explanation_value,
@@ -52,7 +51,7 @@ def trial_value(
         ConfigError: no agent has that name, or a rule cannot be used.
     """
     layer = Layer(name=TRIAL_LAYER, rules=tuple(rules))
-    config = dataclasses.replace(house.config, layers=(*house.config.layers, layer))
+    config = structs.replace(house.config, layers=(*house.config.layers, layer))
     with Skillhouse(config) as trial:
         after = decision_value(trial, action, resource, agent)
     return {"before": decision_value(house, action, resource, agent), "after": after}

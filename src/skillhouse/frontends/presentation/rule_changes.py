@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from skillhouse.audit import Query, entries_of
-from skillhouse.floor import ConfigError, SkillhouseError, dataclass, read_regular
+from skillhouse.floor import ConfigError, SkillhouseError, dataclass, read_regular, structs
 from skillhouse.frontends.presentation.policy_values import explained
 from skillhouse.house import Skillhouse
 from skillhouse.house.config import Config
@@ -111,7 +110,7 @@ def _with_user_rules(config: Config, rules: Sequence[Rule]) -> Config:
     user = Layer(name="user", rules=tuple(rules))
     far = [one for one in config.layers if one.name == "managed" or one.is_builtin]
     near = [one for one in config.layers if one.name == "project"]
-    return dataclasses.replace(config, layers=(*far, *([user] if rules else ()), *near))
+    return structs.replace(config, layers=(*far, *([user] if rules else ()), *near))
 
 
 def _decided(house: Skillhouse, asked: AskedBefore) -> str:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import base64
-import dataclasses
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from skillhouse.floor import structs
 from skillhouse.frontends.registry.replies import (
     archive_reply,
     document,
@@ -49,7 +49,7 @@ class ReadRoutes:
 
     def versions(self, request: Request) -> Response:
         found = self._repository.releases(request.path_params["name"])
-        listed = [dataclasses.asdict(one) for one in found.versions]
+        listed = [structs.asdict(one) for one in found.versions]
         return json_reply({"name": found.name, "versions": listed})
 
     def version(self, request: Request) -> Response:
@@ -87,7 +87,7 @@ class ReadRoutes:
         found = self._repository.store.find(query)
         fields = [{"name": one.skill, "description": one.description} for one in found.skills]
         listed = [
-            {**dataclasses.asdict(one), "matches": matches}
+            {**structs.asdict(one), "matches": matches}
             for one, matches in zip(found.skills, words_in(text, fields), strict=True)
         ]
         return json_reply({"skills": listed, "next_cursor": found.next_cursor})
@@ -96,7 +96,7 @@ class ReadRoutes:
         since = _number(request, "since", 0)
         most = max(1, min(_number(request, "limit", 100), CHANGES_MAX))
         found = self._repository.store.changes(since, most)
-        listed = [dataclasses.asdict(one) for one in found]
+        listed = [structs.asdict(one) for one in found]
         return json_reply({"changes": listed, "next": found[-1].seq if found else since})
 
     def revocations(self, request: Request) -> Response:

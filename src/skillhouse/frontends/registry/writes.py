@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import dataclasses
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,6 +14,7 @@ from anyio import CancelScope, CapacityLimiter, to_thread
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
+from skillhouse.floor import structs
 from skillhouse.floor.regex import regex
 from skillhouse.frontends.registry.access import Gatekeeper, refuse_scope
 from skillhouse.frontends.registry.replies import json_reply
@@ -89,7 +89,7 @@ class WriteRoutes:
             finally:
                 with CancelScope(shield=True):
                     await to_thread.run_sync(blobs.end_upload, place)
-        answer = json_reply(dataclasses.asdict(release), 200 if is_dry else 201)
+        answer = json_reply(structs.asdict(release), 200 if is_dry else 201)
         if not is_dry:
             answer.headers["location"] = f"/skills/{address.name}/{address.version}"
         return answer
@@ -104,7 +104,7 @@ class WriteRoutes:
         def change() -> Release:
             return self._repository.set_state(address, state, reason)
 
-        return json_reply(dataclasses.asdict(await to_thread.run_sync(change)))
+        return json_reply(structs.asdict(await to_thread.run_sync(change)))
 
     async def channel(self, request: Request) -> Response:
         access = await to_thread.run_sync(self._gate.writer, request)
@@ -116,7 +116,7 @@ class WriteRoutes:
             channel = request.path_params["channel"]
             return self._repository.set_channel(address.name, channel, version)
 
-        return json_reply(dataclasses.asdict(await to_thread.run_sync(change)))
+        return json_reply(structs.asdict(await to_thread.run_sync(change)))
 
     async def revocations(self, request: Request) -> Response:
         access = await to_thread.run_sync(self._gate.writer, request)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from skillhouse.floor import ConfigError, Diagnostic, Severity, StateError
+from skillhouse.floor.structs import replace
 from skillhouse.house.config.config_files import load_config, profile_of, project_of
 from skillhouse.house.config.config_source import configured, is_trusted
 from skillhouse.tiers import load_tier_policy

@@ -6,12 +6,11 @@ user (DESIGN, "Configuration"). The profile and the project of a place follow fr
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
@@ -26,8 +25,10 @@ from skillhouse.floor import (
     git_root,
     read_regular,
     shaped,
+    structs,
 )
 from skillhouse.floor.documents import DocumentError, toml_table
+from skillhouse.floor.structs import replace
 from skillhouse.house.config.checks import (
     check_actions,
     check_approvals,
@@ -380,16 +381,16 @@ def project_of(start: Path) -> Path:
 def profile_of(config: Config) -> Profile:
     """Return the configured profile, with the configured extensions and YAML parser."""
     profile = load_profile(config.profile, config.places.profiles)
-    policy = dataclasses.replace(profile.parse_policy, yaml_fast_path=config.yaml_fast_path)
+    policy = structs.replace(profile.parse_policy, yaml_fast_path=config.yaml_fast_path)
     extensions = config.extensions.over(profile.extensions)
-    return dataclasses.replace(profile, parse_policy=policy, extensions=extensions)
+    return structs.replace(profile, parse_policy=policy, extensions=extensions)
 
 
 def approvals_of(config: Config) -> ApprovalSettings:
     """Return the settings of approvals, with what the profile says where they say nothing."""
     if config.approvals.unattended != "profile":
         return config.approvals
-    return dataclasses.replace(config.approvals, unattended=profile_of(config).unattended)
+    return structs.replace(config.approvals, unattended=profile_of(config).unattended)
 
 
 def safe_path(environment: Mapping[str, str], start: Path) -> str:

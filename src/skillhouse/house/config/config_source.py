@@ -6,10 +6,10 @@ import os
 import stat
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from skillhouse.floor.structs import replace
 from skillhouse.house.config.config_files import PROJECT_FILE, load_config, project_of
 from skillhouse.house.config.config_values import ConfigSource
 from skillhouse.house.trust import TrustStore

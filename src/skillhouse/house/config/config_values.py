@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import field, fields, replace
+from dataclasses import field, fields
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
 from skillhouse.approval import OWNER, ApprovalSettings
-from skillhouse.floor import ConfigError, Diagnostic, Locations, dataclass
+from skillhouse.floor import ConfigError, Diagnostic, Locations, dataclass, structs
+from skillhouse.floor.structs import replace
 from skillhouse.house.config.repositories import RepositorySettings, SkillsSettings
 from skillhouse.house.config.search_settings import SearchSettings
 from skillhouse.permission import Effect, Layer, Rule
@@ -457,7 +457,7 @@ class Config:
 
     def at(self, start: Path) -> Config:
         """Return the same configuration for another working directory."""
-        return dataclasses.replace(self, places=dataclasses.replace(self.places, start=start))
+        return structs.replace(self, places=structs.replace(self.places, start=start))
 
 
 class ToolLists(TypedDict):

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypedDict
 
-from skillhouse.floor import ConfigError, nearest
+from skillhouse.floor import ConfigError, nearest, structs
 from skillhouse.house.config.config_values import Config
 
 if TYPE_CHECKING:
@@ -87,6 +86,6 @@ def overridden(config: Config, overrides: ConfigFields) -> Config:
             raise ConfigError(f"unknown setting `{key}`", key=key, suggestion=suggestion)
     others = overrides.copy()
     if "roots" in others:
-        config = dataclasses.replace(config, roots=tuple(map(Path, others.pop("roots"))))
+        config = structs.replace(config, roots=tuple(map(Path, others.pop("roots"))))
     plain: _PlainFields = others
-    return dataclasses.replace(config, **plain)
+    return structs.replace(config, **plain)

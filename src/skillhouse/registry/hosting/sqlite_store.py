@@ -7,11 +7,11 @@ import sqlite3
 import threading
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from skillhouse.floor import StateError, shaped
+from skillhouse.floor.structs import asdict
 from skillhouse.registry.hosting.near_names import name_key
 from skillhouse.registry.hosting.release_store import (
     STATE_CHANGES,

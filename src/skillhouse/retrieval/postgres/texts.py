@@ -6,10 +6,10 @@ import hashlib
 import socket
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import astuple
 from typing import TYPE_CHECKING
 
 from skillhouse.floor import SkillError, encode
+from skillhouse.floor.structs import astuple
 from skillhouse.retrieval.index import Progress
 from skillhouse.retrieval.segment_store import BODY_CHARS_MAX, READING
 from skillhouse.retrieval.spelling import distance, edits_max, is_correctable

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -24,6 +23,7 @@ from skillhouse.audit import (
     write_gate_lines,
 )
 from skillhouse.audit.series import BUCKETS_MAX
+from skillhouse.floor import structs
 from skillhouse.frontends.http.api.api_services import (
     PAGE_DEFAULT,
     ApiServices,
@@ -133,8 +133,8 @@ def _show(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
 
 def _stats(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
     found = stats_of(_entries(api, request))
-    wrong = [dataclasses.asdict(one) for one in troubles(api.house.audit_log)]
-    return {**dataclasses.asdict(found), "troubles": wrong}
+    wrong = [structs.asdict(one) for one in troubles(api.house.audit_log)]
+    return {**structs.asdict(found), "troubles": wrong}
 
 
 def _series(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
@@ -144,7 +144,7 @@ def _series(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
         since = first_moment(asked["since"]) if "since" in asked else until - DEFAULT_SPAN
         buckets = asked.get("buckets", 60)
         entries = _entries(api, request, since=since.isoformat()[: len("2026-01-31T12:00:00")])
-        found = dataclasses.asdict(series_of(entries, since, until, buckets=buckets))
+        found = structs.asdict(series_of(entries, since, until, buckets=buckets))
     except (ValueError, OverflowError) as error:
         raise ApiProblem(400, "wrong-parameter", "expected `since` before `until`") from error
     return {**found, "list": "buckets", "buckets": list(found["buckets"])}

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from skillhouse.floor import structs
 from skillhouse.frontends.http.api.api_app import etag_of, packed
 from skillhouse.frontends.http.api.api_services import ApiServices
 from skillhouse.frontends.http.api.change_routes import IF_MATCH
@@ -121,7 +121,7 @@ def _lint(api: ApiServices, _: ApiRequest) -> dict[str, Any]:
 
 def _add(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
     asked = request.body
-    rule = dataclasses.replace(
+    rule = structs.replace(
         _rule_of(asked),
         reason=asked.get("reason", ""),
         match=tuple(asked.get("match", ())),
@@ -236,7 +236,7 @@ ROUTES = (
         what="Adds a rule at the end of the user's file, or shows the file as it would be.",
         run=_add,
         scope=_MANAGE,
-        query=(dataclasses.replace(IF_MATCH, required=False), PREVIEW),
+        query=(structs.replace(IF_MATCH, required=False), PREVIEW),
         status=201,
         body=Body(
             schema=_ADDED_RULE,
