@@ -7,10 +7,19 @@ import subprocess
 import sys
 from pathlib import Path
 
+import anyio
 import pytest
 
-from skillhouse.approval import Answer, ApprovalError, Connections, new_connection
+from skillhouse.approval import (
+    Answer,
+    ApprovalBroker,
+    ApprovalError,
+    Connections,
+    caller_connection,
+    new_connection,
+)
 from skillhouse.approval.connections import DIRECTORY, STALE_SECONDS, began_ms
+from skillhouse.floor.structs import replace
 from tests.approval.questions import Clock, begun, broker_at, question, said
 
 HOLDING = """
@@ -139,3 +148,41 @@ def test_a_session_answer_settles_no_question_of_another_connection(tmp_path: Pa
     states = [broker.get(found).state.value for found in (*own, *others)]
     assert states == ["approved", "approved", "open", "open"]
     broker.connections.close()
+
+
+def test_a_caller_without_a_connection_is_the_same_in_each_process(tmp_path: Path) -> None:
+    mine, other = Connections(tmp_path), Connections(tmp_path)
+    caller = caller_connection("token 1", "default", "owner", "mcp", "editor")
+    mine.hold(caller)
+    other.hold(caller)
+    asked = replace(question(), client="editor", connection=caller, opened_ms=1)
+    assert other.own(asked, "editor", caller)
+    for who in (
+        ("token 2", "default", "owner", "mcp", "editor"),
+        ("token 1", "default", "owner", "mcp", "viewer"),
+        ("token 1", "defaultowner", "", "mcp", "editor"),
+    ):
+        assert not other.own(asked, "editor", caller_connection(*who))
+    # It has no end, so that no later connection of that name is its next one.
+    mine.end(caller)
+    mine.close()
+    assert not other.own(asked, "editor", new_connection())
+
+
+@pytest.mark.slow
+def test_two_processes_that_ask_the_same_at_once_open_one_question(tmp_path: Path) -> None:
+    caller = caller_connection("token 1", "editor")
+    asking = [replace(question(), client="editor", connection=caller) for _ in range(40)]
+    brokers = [broker_at(tmp_path) for _ in range(4)]
+
+    async def ask(broker: ApprovalBroker) -> None:
+        for request in asking:
+            await broker.request_approval(request)
+
+    async def all_at_once() -> None:
+        async with anyio.create_task_group() as tasks:
+            for broker in brokers:
+                tasks.start_soon(ask, broker)
+
+    anyio.run(all_at_once)
+    assert len(brokers[0].pending()) == 1

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import signal
+from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -15,6 +17,7 @@ from mcp_types import (
     PROTOCOL_VERSION_META_KEY,
 )
 
+from skillhouse.approval import Approval, ApprovalBroker
 from skillhouse.audit import read_records
 from skillhouse.frontends.mcp.elicitation import ALLOW, DECISION
 from tests.answers import approve
@@ -41,6 +44,10 @@ ENVELOPE = {
     CLIENT_INFO_META_KEY: {"name": "test", "version": "1"},
     CLIENT_CAPABILITIES_META_KEY: {"elicitation": {"form": {}}},
 }
+
+
+def open_questions(state: Path) -> tuple[Approval, ...]:
+    return ApprovalBroker(state).pending()
 
 
 def ran_once(peer: Peer) -> None:
@@ -165,3 +172,29 @@ def test_without_a_token_tools_are_served_and_the_page_is_not(peer: Peer) -> Non
             assert httpx2.post(f"{address}/mcp", json=body, headers=headers).status_code >= 400
         assert token
     assert person.shown == []
+
+
+@pytest.mark.parametrize("mode", ["auto"])
+def test_of_two_servers_either_takes_what_was_asked_at_the_other(peer: Peer, mode: str) -> None:
+    """As behind a balancer that gives each request to the next server."""
+
+    async def work(places: list[tuple[str, str]]) -> None:
+        async with AsyncExitStack() as stack:
+            first, second = [
+                await stack.enter_async_context(http_client(*place, mode)) for place in places
+            ]
+            for number in range(6):
+                asks, repeats = (first, second) if number % 2 else (second, first)
+                wanted = {"path": f"{number}.txt", "content": "once\n"}
+                assert text_of(await asks.call_tool("write", wanted)).startswith("not approved yet")
+                # Joined, and not asked once more.
+                again = text_of(await repeats.call_tool("write", wanted))
+                assert again.startswith("not approved yet")
+                [question] = open_questions(peer.log.parent)
+                approve(peer.log.parent, question.id)
+                assert not (await repeats.call_tool("write", wanted)).is_error
+                assert open_questions(peer.log.parent) == ()
+
+    with up(peer) as first, up(peer) as second:
+        anyio.run(work, [first, second])
+    assert len(list(peer.project.glob("?.txt"))) == 6

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from skillhouse.approval.broker import ApprovalBroker as ApprovalBroker
     from skillhouse.approval.broker import ApprovalEvent as ApprovalEvent
     from skillhouse.approval.connections import Connections as Connections
+    from skillhouse.approval.connections import caller_connection as caller_connection
     from skillhouse.approval.connections import new_connection as new_connection
     from skillhouse.approval.device_secrets import DeviceSecrets as DeviceSecrets
     from skillhouse.approval.devices import Device as Device

@@ -107,14 +107,16 @@ class ApprovalBroker:
     def open(self, request: ApprovalRequest) -> Approval:
         """Keep a question until it is answered or expires, and notify the subscribers. Raises
         ApprovalError if too many are open or asked, OSError if the connection cannot be tracked."""
-        approval = self._opened(request)
+        approval, _ = self._opened(request, lambda _: False)
         self._notify("asked", approval)
         return approval
 
-    def _opened(self, request: ApprovalRequest) -> Approval:
+    def _opened(
+        self, request: ApprovalRequest, is_owner: Callable[[ApprovalRequest], bool]
+    ) -> tuple[Approval, bool]:
         # INVARIANT: alive before the question is there, so that no other client can take it over.
         self.connections.hold(request.connection)
-        return self._ledger.open(request)
+        return self._ledger.open(request, is_owner)
 
     def get(self, prefix: str) -> Approval:
         """Return the question whose id begins with `prefix`; ApprovalError for none or several."""
@@ -304,7 +306,7 @@ class ApprovalBroker:
         if question is not None:
             return question, False
         self._refuse_in_cooldown(request)
-        return self._opened(request), True
+        return self._opened(request, is_owner)
 
     def _awaited(self, approval: Approval) -> Approval:
         if not approval.waits_for or approval.state is not ApprovalState.APPROVED:

@@ -1,13 +1,15 @@
 """Which connections of clients are alive: one locked file each, for all processes of a state.
 
 A connection is a process at the other side of stdio, a session over HTTP, a chat, a program that
-uses the library. The kernel releases the lock when a process dies, also by SIGKILL.
+uses the library. The kernel releases the lock when a process dies, also by SIGKILL. Where a
+protocol has neither, each request may reach another process: there the caller is the connection.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import os
 import secrets
 import threading
@@ -41,6 +43,17 @@ def began_ms(connection: str) -> int:
     return int(began) if began.isascii() and began.isdigit() else 0
 
 
+_CALLER = "caller-"
+
+
+def caller_connection(*who: str) -> str:
+    """Return the connection of a caller without one; the same in each process, and without an end.
+
+    `who` identifies the caller: what it proved, as its token, before what it says of itself.
+    """
+    return _CALLER + hashlib.sha256(json.dumps(who).encode()).hexdigest()[:32]
+
+
 class Connections:
     """The connections of this process, and whether those of other processes are alive."""
 
@@ -55,7 +68,7 @@ class Connections:
     def hold(self, connection: str) -> None:
         """Keep a connection alive until it ends here; OSError if its file cannot be made."""
         with self._lock:
-            if not connection or connection in self._held:
+            if not connection or connection in self._held or connection.startswith(_CALLER):
                 return
             make_private(self._directory)
             self._sweep()
@@ -84,6 +97,8 @@ class Connections:
 
     def is_live(self, connection: str) -> bool:
         """Whether a connection has not ended, or may not have; OSError without locks of files."""
+        if connection.startswith(_CALLER):
+            return True
         return bool(connection) and _is_locked(self._directory / _name(connection))
 
     def own(self, asked: ApprovalRequest, client: str, connection: str) -> bool:

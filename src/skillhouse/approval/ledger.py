@@ -55,8 +55,14 @@ class Ledger:
         """Return numbers that change with each write of any process."""
         return commit_stamp(self._path)
 
-    def open(self, request: ApprovalRequest) -> Approval:
-        """Add an id, a nonce and an end; ApprovalError if too many are open or asked."""
+    def open(
+        self, request: ApprovalRequest, is_owner: Callable[[ApprovalRequest], bool]
+    ) -> tuple[Approval, bool]:
+        """Add an id, a nonce and an end; ApprovalError if too many are open or asked.
+
+        Returns what another process has opened meanwhile for the same call of the same caller, if
+        there is such a question, and whether the question is new.
+        """
         now = self.now_ms()
         request = structs.replace(
             request,
@@ -67,6 +73,15 @@ class Ledger:
         )
         with pooled(self._path, STATE) as store, store.transaction() as connection:
             _sweep(connection, now)
+            rows = connection.execute(
+                f"SELECT {_COLUMNS} FROM approval "  # noqa: S608 - columns are ours.
+                "WHERE content_digest = ? AND session = ? AND state = 'open' ORDER BY seq DESC",
+                (request.content_digest, request.session),
+            ).fetchall()
+            for row in rows:
+                found = _approval(row, now)
+                if is_owner(found.request):
+                    return found, False
             self._refuse_flood(connection, request.user, now)
             connection.execute(
                 "INSERT INTO approval (id, state, request, content_digest, session, user_name, "
@@ -83,7 +98,7 @@ class Ledger:
                     request.expires_ms,
                 ),
             )
-        return Approval(request=request, state=ApprovalState.OPEN)
+        return Approval(request=request, state=ApprovalState.OPEN), True
 
     def answer(
         self,

@@ -34,6 +34,7 @@ from skillhouse.approval import (
     Answer,
     ApprovalError,
     Connections,
+    caller_connection,
     canonical,
     new_connection,
 )
@@ -60,17 +61,21 @@ Call = Callable[[Caller, str], Awaitable[ToolResult]]
 class ApprovalBridge:
     """One server's calls, with the questions that they raise."""
 
-    def __init__(self, house: Skillhouse, who: dict[str, str], *, is_persons: bool) -> None:
+    def __init__(
+        self, house: Skillhouse, who: dict[str, str], *, is_persons: bool, identity: str = ""
+    ) -> None:
         """Store the dependencies; `who` is agent, user and channel of this server's calls.
 
         With `is_persons` the client is known to belong to the user, so its answers are the user's.
+        `identity` is what clients have proved to be where requests have no connection: over HTTP.
         """
         self._house = house
         self._who = who
         self._is_persons = is_persons
         self._session = secrets.token_hex(8)
         self.flow = InputRequiredFlow(house, who)
-        self.connections = ClientConnections(house.approvals.connections)
+        stateless = (identity, *who.values()) if identity else ()
+        self.connections = ClientConnections(house.approvals.connections, stateless)
         self.running = 0
         """Calls that may still have to record their outcome."""
 
@@ -115,11 +120,14 @@ SESSIONS_MAX = 10_000
 class ClientConnections:
     """The connections of one server's clients: one over stdio, one per session over HTTP.
 
-    Since 2026-07-28 HTTP has no sessions: clients with the same name are one client there.
+    Since 2026-07-28 HTTP has no sessions: what a client proved to be and its name are the
+    connection there, in each process of this state.
     """
 
-    def __init__(self, connections: Connections) -> None:
+    def __init__(self, connections: Connections, stateless: tuple[str, ...] = ()) -> None:
+        """`stateless` identifies, beside the name, clients whose requests have no connection."""
         self._connections = connections
+        self._stateless = stateless
         self._own = new_connection()
         self._sessions: OrderedDict[str, str] = OrderedDict()
 
@@ -133,10 +141,16 @@ class ClientConnections:
         params = context.session.client_params
         info = None if params is None else params.client_info
         name, version = (printable(info.name), printable(info.version)) if info else ("", "")
+        if session:
+            connection = self._sessions[session]
+        elif self._stateless:
+            connection = caller_connection(*self._stateless, name)
+        else:
+            connection = self._own
         return {
             "client": name or UNNAMED,
             "client_info": f"{name} {version}".strip(),
-            "connection": self._sessions[session] if session else self._own,
+            "connection": connection,
         }
 
     def end_session(self, session: str) -> None:

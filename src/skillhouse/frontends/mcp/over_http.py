@@ -195,6 +195,7 @@ class _SeatServer:
             # A program must not answer its own questions: what the client of a named token says
             # about them is no answer of the user's.
             is_persons=not self._is_open and not seat.id,
+            identity=f"token {seat.id}" if seat.id else "open" if self._is_open else "owner",
         )
         self._manager = stores.ResumableSessions(
             app=self._server.sdk, max_request_body_size=MESSAGE_MAX

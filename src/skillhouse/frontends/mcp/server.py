@@ -62,8 +62,11 @@ class SkillhouseServer:
         user: str,
         channel: str = "",
         is_persons: bool = True,
+        identity: str = "",
     ) -> None:
         """Register the handlers; calls are made for `agent` and `user`.
+
+        `identity` is what clients proved to be, where requests have no connection (HTTP).
 
         Without `is_persons` a client is not known to belong to the user, so no answer of a client
         counts as the user's.
@@ -75,7 +78,7 @@ class SkillhouseServer:
         # client, where an approval waits to be used, unless the caller says so.
         channel = channel or (CHANNEL if is_persons else OPEN_CHANNEL)
         who = {"agent": agent, "user": user, "channel": channel}
-        self._bridge = ApprovalBridge(house, who, is_persons=is_persons)
+        self._bridge = ApprovalBridge(house, who, is_persons=is_persons, identity=identity)
         self.connections = self._bridge.connections
         self._bus = InMemorySubscriptionBus()
         self._sessions: deque[ServerSession] = deque(maxlen=SESSIONS_MAX)
