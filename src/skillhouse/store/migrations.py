@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
-from skillhouse.floor import StateError, dataclass
+from msgspec import Struct
+
+from skillhouse.floor import StateError
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Schema:
+class Schema(Struct, frozen=True, kw_only=True):
     """A schema as its first released version and the steps from there, each to the next version."""
 
     name: str
