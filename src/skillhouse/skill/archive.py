@@ -15,7 +15,9 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import IO
 
-from skillhouse.floor import PathError, SkillhouseError, dataclass
+from msgspec import Struct
+
+from skillhouse.floor import PathError, SkillhouseError
 from skillhouse.skill.safe_names import package_path
 
 ARCHIVE_MAX = 50 * 1024 * 1024
@@ -50,8 +52,7 @@ class ArchiveError(SkillhouseError):
         self.code = code
 
 
-@dataclass(frozen=True, slots=True)
-class ArchiveMember:
+class ArchiveMember(Struct, frozen=True):
     """One file or directory of an archive."""
 
     path: str

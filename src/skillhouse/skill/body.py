@@ -12,7 +12,9 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from skillhouse.floor import SkillhouseError, dataclass
+from msgspec import Struct
+
+from skillhouse.floor import SkillhouseError
 from skillhouse.floor.regex import regex
 
 COMMAND_MAX = 4_096
@@ -75,8 +77,7 @@ class SubstitutionError(SkillhouseError):
     """A body has so many places for such long arguments that no person could read the result."""
 
 
-@dataclass(frozen=True, slots=True)
-class CommandPlace:
+class CommandPlace(Struct, frozen=True):
     """A command in a body that is to run before the model sees the text."""
 
     start: int

@@ -11,7 +11,8 @@ import unicodedata
 from collections import Counter
 from itertools import islice, pairwise
 
-from skillhouse.floor import dataclass
+from msgspec import Struct
+
 from skillhouse.floor.regex import regex
 
 SIGNS_MAX = 8
@@ -47,8 +48,7 @@ _FLAGS = tuple(
 """England, Scotland, Wales: the tag sequences that Unicode recommends (emoji-sequences.txt)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HiddenText:
+class HiddenText(Struct, frozen=True, kw_only=True):
     """What a text hides from people."""
 
     kinds: tuple[tuple[str, int], ...]

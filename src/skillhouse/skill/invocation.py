@@ -13,13 +13,14 @@ from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from msgspec import Struct
+
 from skillhouse.floor import (
     Diagnostic,
     InternalFaultError,
     PathError,
     Severity,
     as_error,
-    dataclass,
     read_beneath,
 )
 from skillhouse.floor.regex import regex
@@ -46,8 +47,7 @@ _JOIN = " - "
 """Separates a description from `when_to_use`, as in Claude Code."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Invocation:
+class Invocation(Struct, frozen=True, kw_only=True):
     """What a frontmatter says about who starts the skill, as far as a profile uses it."""
 
     model_invocable: bool = True

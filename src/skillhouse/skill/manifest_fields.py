@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import field
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
-from skillhouse.floor import PathError, checked_parts, dataclass, nearest
+from msgspec import Struct, field
+
+from skillhouse.floor import PathError, checked_parts, nearest
 from skillhouse.floor.regex import regex
 from skillhouse.skill.hidden import find_hidden
 from skillhouse.skill.manifest_schema import schema_finding
@@ -68,8 +69,7 @@ class RawManifest(NamedTuple):
     """Returns the line of the value at some keys, or of the nearest parent that is there."""
 
 
-@dataclass(slots=True)
-class _Notes:
+class _Notes(Struct):
     """The findings so far; all are gathered, so that an author sees them at once."""
 
     written: RawManifest

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from skillhouse.floor import dataclass
+from msgspec import Struct
+
 from skillhouse.floor.regex import regex
 
 MENTIONS_MAX = 200
@@ -42,8 +43,7 @@ _MORE_PROGRAMS = frozenset(
 """Programs and words of the shell that have no grammar and still begin a command."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mention:
+class Mention(Struct, frozen=True, kw_only=True):
     """A command line or tool name in a body; it says what could be tried, and grants nothing."""
 
     kind: str
@@ -53,8 +53,7 @@ class Mention:
     """Line in the body, from 1."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnjudgedBlock:
+class UnjudgedBlock(Struct, frozen=True, kw_only=True):
     """A block of the body with at least one line that was not taken for a command."""
 
     line: int
@@ -63,8 +62,7 @@ class UnjudgedBlock:
     """What its fence calls it, "indented", "html", or empty."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BodyMentions:
+class BodyMentions(Struct, frozen=True, kw_only=True):
     """What was found in one body."""
 
     found: tuple[Mention, ...]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from skillhouse.floor import Diagnostic, dataclass, decode
+from msgspec import Struct
+
+from skillhouse.floor import Diagnostic, decode
+from skillhouse.floor.structs import PartialStruct
 
 SKILL_FILE = "SKILL.md"
 """The one file that makes a directory a skill (specification, "Directory structure")."""
@@ -17,8 +19,7 @@ Value = Any
 """A frontmatter value: text as written, or a list or map of such values."""
 
 
-@dataclass(frozen=True, slots=True)
-class Frontmatter:
+class Frontmatter(Struct, frozen=True):
     """The YAML block of a SKILL.md: every field as written, and the specified ones by name."""
 
     fields: Mapping[str, Value]
@@ -102,8 +103,7 @@ Reader = Literal[
 """Readings of a SKILL.md, the clients' named after their YAML libraries (`client_readers`)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ParsePolicy:
+class ParsePolicy(Struct, frozen=True, kw_only=True):
     """How `parse` treats points on which designs and clients differ."""
 
     reader: Reader = "specified"
@@ -145,9 +145,11 @@ LOADING_POLICY = ParsePolicy(no_frontmatter="mend", missing_description="prose",
 (docs/decisions/0250-load-what-clients-load.md)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Skill:
+class Skill(PartialStruct, frozen=True, kw_only=True):
     """One skill as its SKILL.md declares it; the body is read by `load`."""
+
+    HIDDEN = frozenset({"packed_fields", "policy", "signature"})
+    UNCOMPARED = frozenset({"policy", "signature", "follows", "link_bound"})
 
     name: str
     description: str
@@ -157,20 +159,20 @@ class Skill:
     """Absolute path of the SKILL.md."""
     root: str
     """Absolute path of the root it was found below."""
-    packed_fields: bytes = field(repr=False)
+    packed_fields: bytes
     """The frontmatter in our own format, so that thousands of skills stay small."""
-    policy: ParsePolicy = field(default=DEFAULT_POLICY, repr=False, compare=False)
+    policy: ParsePolicy = DEFAULT_POLICY
     """How its file is read: `load` reads it as it was read when it was found."""
-    signature: tuple[int, int, int, int] | None = field(default=None, repr=False, compare=False)
+    signature: tuple[int, int, int, int] | None = None
     """(mtime, ctime, size, inode) of the file when it was found, which changes when the file does;
     None when that cannot be relied on."""
     variant: str = ""
     """Where it is below its root, if its scope has another skill of that name which is used."""
     link: str = ""
     """The SKILL.md as a link out of its root leads to it; empty where none does."""
-    follows: bool = field(default=False, compare=False)
+    follows: bool = False
     """Whether links in it may lead out of its directory: of a person's own, and of a project's."""
-    link_bound: str = field(default="", compare=False)
+    link_bound: str = ""
     """The real directory that links of a project's skill stay in; empty for a person's own."""
     link_targets: frozenset[str] = frozenset()
     """Real paths out of that directory to which links may lead, as the project's trust names them.
@@ -225,8 +227,7 @@ class SkillLinks(NamedTuple):
     """What is not followed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SkillContent:
+class SkillContent(Struct, frozen=True, kw_only=True):
     """The result of activation: the body, and the list of the other files."""
 
     skill: Skill
@@ -257,8 +258,7 @@ def tokens_of(text: str) -> int:
     return -(-len(text.encode("utf-8", "replace")) // 4)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ParseResult:
+class ParseResult(Struct, frozen=True, kw_only=True):
     """The skill, if the file can be used, and everything found on the way."""
 
     skill: Skill | None
@@ -276,8 +276,7 @@ LEVELS: tuple[Level, ...] = ("read", "write", "sign")
 Language = Literal["javascript", "python"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolSpec:
+class ToolSpec(Struct, frozen=True, kw_only=True):
     """One tool as a manifest declares it; its code has not been looked at."""
 
     name: str
@@ -290,8 +289,7 @@ class ToolSpec:
     """None takes the default of whoever runs it (S002-73)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SkillManifest:
+class SkillManifest(Struct, frozen=True, kw_only=True):
     """One executable skill as its manifest declares it; nothing of it was run."""
 
     name: str
@@ -313,8 +311,7 @@ class SkillManifest:
     """What it needs, as written (`viem@^2.0.0`, `httpx>=0.28`); a lock file says which exactly."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ManifestResult:
+class ManifestResult(Struct, frozen=True, kw_only=True):
     """What was read of a directory's manifest."""
 
     directory: Path

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from typing import Literal
 
-from skillhouse.floor import ConfigError, dataclass, nearest
+from msgspec import Struct, field
+
+from skillhouse.floor import ConfigError, nearest
 from skillhouse.floor.regex import regex
 from skillhouse.skill.model import LOADING_POLICY, ParsePolicy
 from skillhouse.skill.skill_index import NameMatch
@@ -28,8 +29,7 @@ earlier one's place, both, or neither. What is not stays addressable, and a warn
 _PLACEHOLDER = regex(r"\{explicit\}|\{builtin\}|\$\{\w+(:-[~/][^}]*)?\}(/.*)?")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScopeRule:
+class ScopeRule(Struct, frozen=True, kw_only=True):
     """How far a scope is scanned, and what happens to its skills when no rule matches."""
 
     name: str
@@ -41,8 +41,7 @@ class ScopeRule:
     """What the design calls it, such as `workspace`; empty where that is the scope's name."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RootRule:
+class RootRule(Struct, frozen=True, kw_only=True):
     """One place, or several, in which skills are looked for."""
 
     scope: str
@@ -104,8 +103,7 @@ DEFAULT_ROOTS = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProfileRules:
+class ProfileRules(Struct, frozen=True, kw_only=True):
     """How rules about skills are read, where they come as patterns for an agent."""
 
     match: Literal["last", "first"] = "last"
@@ -132,8 +130,7 @@ ENUM_CHARS = 1_000
 without its sentence, and a description has no room for those of more skills."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CatalogRule:
+class CatalogRule(Struct, frozen=True, kw_only=True):
     """How skills are listed for a model."""
 
     style: str = "xml"
@@ -177,8 +174,7 @@ class CatalogRule:
     descriptions evenly, drops them when that is not enough, and omits skills last."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolRule:
+class ToolRule(Struct, frozen=True, kw_only=True):
     """One tool about skills: what it is called and how its parameters are."""
 
     kind: Literal["skill", "search", "asset", "script_path", "assets"]
@@ -202,8 +198,7 @@ DEFAULT_TOOLS = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Extensions:
+class Extensions(Struct, frozen=True, kw_only=True):
     """Claude Code's extensions of the format; a profile or the user turns them on or off."""
 
     invocation: bool = True
@@ -218,8 +213,7 @@ class Extensions:
     """Lines of the form !`command` run, through the gate, before the model sees the text."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Profile:
+class Profile(Struct, frozen=True, kw_only=True):
     """One way of finding, reading, listing and loading skills; the defaults are `default`."""
 
     name: str = "default"

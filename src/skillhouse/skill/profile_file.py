@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import re
 import types
@@ -11,7 +10,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from skillhouse.floor import ConfigError, DecodeError, file_problem, nearest, read_regular, shaped
+from skillhouse.floor import (
+    ConfigError,
+    DecodeError,
+    file_problem,
+    nearest,
+    read_regular,
+    shaped,
+    structs,
+)
 from skillhouse.floor.documents import toml_table
 from skillhouse.skill.profile import DEFAULT_PROFILE, Profile
 
@@ -70,7 +77,7 @@ def _unknown(
     if typing.get_origin(shape) is tuple and isinstance(value, list):
         for place, item in enumerate(value):
             yield from _unknown(item, typing.get_args(shape)[0], (*keys, str(place)))
-    elif dataclasses.is_dataclass(shape) and isinstance(value, Mapping):
+    elif structs.is_struct(shape) and isinstance(value, Mapping):
         hints = _hints(typing.cast("type", shape))
         for key, item in value.items():
             if key in hints:

@@ -9,7 +9,9 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from skillhouse.floor import AmbiguousSkillError, Diagnostic, UnknownSkillError, dataclass, nearest
+from msgspec import Struct
+
+from skillhouse.floor import AmbiguousSkillError, Diagnostic, UnknownSkillError, nearest
 from skillhouse.skill.model import Skill
 
 
@@ -29,8 +31,7 @@ NameMatch = Literal["exact", "casefold"]
 _Key = Callable[[Skill], str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IndexContent:
+class IndexContent(Struct, frozen=True, kw_only=True):
     """The skills of an index, apart from how names are looked up."""
 
     skills: tuple[Skill, ...] = ()
