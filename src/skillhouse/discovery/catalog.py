@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from msgspec import Struct
+
 from skillhouse.discovery.catalog_styles import COMPACT, STYLES, CatalogEntry, Style, style_of
 from skillhouse.discovery.catalog_text import width
 from skillhouse.discovery.names_first import names_first
-from skillhouse.floor import ConfigError, dataclass, nearest
+from skillhouse.floor import ConfigError, nearest
 from skillhouse.skill import DEFAULT_PROFILE, Profile, Skill, SkillIndex, tokens_of
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Catalog:
+class Catalog(Struct, frozen=True, kw_only=True):
     """A rendered list, and what of the index is in it."""
 
     text: str

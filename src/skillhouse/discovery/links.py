@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import field
 from pathlib import Path
 from typing import Literal
 
-from skillhouse.floor import dataclass, is_sealed, is_secret_file, target_problem
+from msgspec import Struct, field
+
+from skillhouse.floor import is_sealed, is_secret_file, target_problem
 from skillhouse.skill import Finding, Symlinks
 
 LINK_DEPTH_MAX = 2
@@ -35,8 +36,7 @@ def following_of(symlinks: Symlinks | Following, scope: str) -> Following:
     return {"user": "own", PROJECT: "within_project"}.get(scope, "within_root")  # type: ignore[return-value]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LinkPlaces:
+class LinkPlaces(Struct, frozen=True, kw_only=True):
     """The directories that decide about links out of a root; all are real paths."""
 
     project: str = ""
@@ -89,8 +89,7 @@ class LinkPlaces:
         return Finding("link-owner", message, fatal=True) if problem else None
 
 
-@dataclass(slots=True)
-class Followed:
+class Followed(Struct):
     """One link out of a root that is followed, and what is looked at behind it."""
 
     link: str

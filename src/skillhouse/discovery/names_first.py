@@ -12,9 +12,10 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from msgspec import Struct
+
 from skillhouse.discovery.catalog_styles import CatalogEntry, Style, one_line
 from skillhouse.discovery.catalog_text import Descriptions, most
-from skillhouse.floor import dataclass
 from skillhouse.floor.structs import replace
 from skillhouse.skill import Skill
 
@@ -35,8 +36,7 @@ BY_NAME = "by name alone: "
 """Before the names of skills without a description."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NamesFirst:
+class NamesFirst(Struct, frozen=True, kw_only=True):
     """A list, and what is in it."""
 
     text: str
@@ -44,8 +44,7 @@ class NamesFirst:
     cut: tuple[Skill, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListPlan:
+class ListPlan(Struct, frozen=True, kw_only=True):
     """How far each form goes, counted from the first skill."""
 
     laid_out: int

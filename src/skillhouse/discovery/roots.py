@@ -5,13 +5,14 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field
 from pathlib import Path
 
+from msgspec import Struct
+
 from skillhouse.discovery.links import Following, LinkPlaces, project_of, real_places
-from skillhouse.floor import dataclass, git_root
+from skillhouse.floor import git_root
 from skillhouse.floor.regex import regex
-from skillhouse.floor.structs import replace
+from skillhouse.floor.structs import PartialStruct, replace
 from skillhouse.skill import Profile, RootRule, Symlinks, WalkUp
 
 GLOB_MAX = 2_000
@@ -20,9 +21,10 @@ GLOB_MAX = 2_000
 _VARIABLE = regex(r"\$\{(?P<name>\w+)(?::-(?P<unset>[^}]*))?\}/?(?P<rest>.*)")
 
 
-@dataclass(frozen=True, slots=True)
-class Root:
+class Root(PartialStruct, frozen=True):
     """A directory below which skills are looked for."""
+
+    HIDDEN = UNCOMPARED = frozenset({"places"})
 
     path: Path
     scope: str = "explicit"
@@ -34,12 +36,11 @@ class Root:
     """Overrides the profile's treatment of links."""
     note: str = ""
     """What was omitted when the root was made; `discover` reports it."""
-    places: LinkPlaces = field(default=LinkPlaces(), compare=False, repr=False)
+    places: LinkPlaces = LinkPlaces()
     """Where links out of it may lead, as far as its scope lets any."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _StartPoint:
+class _StartPoint(Struct, frozen=True, kw_only=True):
     """The directories and variables that a rule's path can refer to."""
 
     start: Path

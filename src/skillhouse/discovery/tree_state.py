@@ -11,9 +11,8 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import field
 
-from skillhouse.floor import dataclass
+from msgspec import Struct, field
 
 ENTRIES_MAX = 500_000
 """Files and directories of one survey; what is beyond is not seen to change."""
@@ -25,8 +24,7 @@ Mark = tuple[int, ...]
 of their own."""
 
 
-@dataclass(slots=True)
-class TreeState:
+class TreeState(Struct):
     """The entries below real paths, by path."""
 
     entries: dict[str, Mark] = field(default_factory=dict)

@@ -7,7 +7,8 @@ import os
 import stat
 from collections import deque
 from collections.abc import Callable
-from dataclasses import field
+
+from msgspec import Struct, field
 
 from skillhouse.discovery.links import (
     LINK_DEPTH_MAX,
@@ -16,7 +17,7 @@ from skillhouse.discovery.links import (
     Following,
     LinkPlaces,
 )
-from skillhouse.floor import dataclass, is_utf8
+from skillhouse.floor import is_utf8
 from skillhouse.skill import SKILL_FILE, Finding, UnvisitedDirectories
 
 ENTRIES_MANY = 100_000
@@ -40,8 +41,7 @@ def not_regular(path: str) -> OSError:
     return OSError(errno.EINVAL, "not a regular file", path)
 
 
-@dataclass(slots=True)
-class RootWalk:
+class RootWalk(Struct):
     """One walk below a real path; what goes wrong on the way is kept with its place."""
 
     root: str

@@ -11,9 +11,10 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from msgspec import Struct
+
 from skillhouse.discovery.roots import Root
 from skillhouse.discovery.tree_state import survey
-from skillhouse.floor import dataclass
 
 WATCHES_MAX = 4_096
 """Directories that one watch asks the system to report on; more are polled."""
@@ -24,8 +25,7 @@ _LIMIT = Path("/proc/sys/fs/inotify/max_user_watches")
 _PROCESSES = Path("/proc")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WatchUse:
+class WatchUse(Struct, frozen=True, kw_only=True):
     """The user's watches, on systems that count them."""
 
     used: int
