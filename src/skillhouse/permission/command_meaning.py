@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import field
 
-from skillhouse.floor import dataclass
+from msgspec import Struct, field
+
 from skillhouse.permission.grammar import CommandTable, Grammar
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
+class Option(Struct, frozen=True):
     """One option as given."""
 
     name: str
@@ -23,8 +22,7 @@ class Option:
     """Its other names, the twin among them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Hazard:
+class Hazard(Struct, frozen=True):
     """Why a wildcard does not cover a command, unless its rule names what is in the way."""
 
     kind: str
@@ -37,8 +35,7 @@ class Hazard:
     """Place among the operands of the last one that a rule must name."""
 
 
-@dataclass(slots=True)
-class CommandMeaning:
+class CommandMeaning(Struct):
     """What the words of a command mean, as far as its program's grammar says."""
 
     argv: tuple[str, ...]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from skillhouse.floor import dataclass
+from msgspec import Struct
+
 from skillhouse.permission.command_meaning import CommandMeaning
 from skillhouse.permission.command_reader import read_command
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommandReading:
+class CommandReading(Struct, frozen=True, kw_only=True):
     """What the grammar of a program makes of a command."""
 
     argv: tuple[str, ...]

@@ -7,7 +7,9 @@ import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from skillhouse.floor import SkillhouseError, dataclass
+from msgspec import Struct
+
+from skillhouse.floor import SkillhouseError
 from skillhouse.floor.rules import Effect, matches
 from skillhouse.floor.structs import replace
 from skillhouse.permission.command_meaning import CommandMeaning
@@ -36,8 +38,7 @@ class CommandRuleError(SkillhouseError):
         self.rule = rule
 
 
-@dataclass(frozen=True, slots=True)
-class Ruling:
+class Ruling(Struct, frozen=True):
     """The result of the rules for one argv."""
 
     denied: str = ""

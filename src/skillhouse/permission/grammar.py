@@ -10,11 +10,11 @@ import functools
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import field
 from pathlib import Path
 from typing import Any
 
-from skillhouse.floor import dataclass
+from msgspec import Struct, field
+
 from skillhouse.floor.regex import regex
 from skillhouse.floor.structs import replace
 
@@ -61,8 +61,7 @@ class GrammarError(Exception):
     """A table of ours is not as its format says."""
 
 
-@dataclass(frozen=True, slots=True)
-class OptionRule:
+class OptionRule(Struct, frozen=True):
     """What one option means."""
 
     kind: str
@@ -75,8 +74,7 @@ class OptionRule:
     """All its other spellings, the twin among them: a deny sees each."""
 
 
-@dataclass(slots=True, kw_only=True)
-class CommandTable:
+class CommandTable(Struct, kw_only=True):
     """A program or sub-command: its options, operands and sub-commands."""
 
     options: dict[str, OptionRule] = field(default_factory=dict)
@@ -107,8 +105,7 @@ class CommandTable:
     with `-f`. A deny of the one sees the others."""
 
 
-@dataclass(slots=True, kw_only=True)
-class Grammar:
+class Grammar(Struct, kw_only=True):
     """The grammar of one program."""
 
     name: str

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import field
 from pathlib import Path
 
-from skillhouse.floor import dataclass
+from msgspec import Struct, field
+
 from skillhouse.floor.regex import regex
 from skillhouse.floor.rules import STRICTNESS, Effect, strictest
 from skillhouse.permission.command_rules import ArgumentRules, CommandRules
@@ -173,8 +173,7 @@ def judge_argv(argv: Sequence[str], rules: CommandRules, places: PathPolicy) -> 
     return judged.verdict((tuple(argv),), structure=structure)
 
 
-@dataclass(slots=True)
-class _Verdicts:
+class _Verdicts(Struct):
     """Collects the verdicts on the parts of a line."""
 
     remarks: list[tuple[Effect, str]] = field(default_factory=list)

@@ -8,7 +8,8 @@ import posixpath
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
-from skillhouse.floor import dataclass
+from msgspec import Struct
+
 from skillhouse.floor.regex import regex
 from skillhouse.floor.rules import matches
 from skillhouse.permission.command_meaning import CommandMeaning, Hazard
@@ -29,8 +30,7 @@ class Breadth(enum.IntEnum):
     """The operator's `*` alone: any command whatever."""
 
 
-@dataclass(frozen=True, slots=True)
-class CommandPattern:
+class CommandPattern(Struct, frozen=True):
     """The pattern of a rule about commands, read once."""
 
     text: str

@@ -7,11 +7,11 @@ shell, and is left to the parser of whole scripts.
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-from skillhouse.floor import dataclass
+from msgspec import Struct, field
+
 from skillhouse.floor.regex import regex
 from skillhouse.permission.environment import environment_concern, may_start
 from skillhouse.permission.plan import Joined, RedirectKind
@@ -79,11 +79,10 @@ _REDIRECTS: dict[str, tuple[RedirectKind, int]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LineSurroundings:
+class LineSurroundings(Struct, frozen=True, kw_only=True):
     """What a line is read by beside its text."""
 
-    environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
     """The variables that its commands get."""
     names: Callable[[str], Sequence[str] | None] = lambda pattern: None
     """Gives the names that match a pattern where the line begins, sorted, or None where that is

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import field
 
-from skillhouse.floor import dataclass
+from msgspec import Struct, field
+
 from skillhouse.floor.regex import regex
 from skillhouse.permission.plan import Joined, RedirectKind
 from skillhouse.permission.static_words import ansi_text
@@ -27,8 +27,7 @@ _ESCAPABLE = ("$", "`", '"', "\\", "\n")
 """What a backslash takes its meaning from between double quotes (POSIX shell, 2.2.3)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Word:
+class Word(Struct, frozen=True):
     """A decoded word."""
 
     text: str
@@ -186,8 +185,7 @@ class NeedsShellError(Exception):
     """The line is valid, but needs a shell; the text says for what."""
 
 
-@dataclass(slots=True)
-class RawRedirect:
+class RawRedirect(Struct):
     """A redirection as written."""
 
     descriptor: int
@@ -198,8 +196,7 @@ class RawRedirect:
     """Whether the other output goes with it."""
 
 
-@dataclass(slots=True)
-class RawCommand:
+class RawCommand(Struct):
     """A simple command as written; words that take a shell stand as their source."""
 
     words: list[Word]
@@ -214,8 +211,7 @@ class RawCommand:
     """Whether it only sets variables, and nothing of it runs."""
 
 
-@dataclass(slots=True)
-class Reading:
+class Reading(Struct):
     """A parsed line."""
 
     pipelines: list[tuple[Joined, list[RawCommand]]]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import field
 
-from skillhouse.floor import dataclass
+from msgspec import Struct, field
+
 from skillhouse.floor.regex import regex
 from skillhouse.floor.rules import Effect
 from skillhouse.floor.structs import replace
@@ -37,8 +37,7 @@ from skillhouse.permission.wrappers import DEPTH_MAX, only_reads
 Remark = tuple[Effect, str]
 
 
-@dataclass(slots=True)
-class SimpleVerdict:
+class SimpleVerdict(Struct):
     """The verdict on one simple command, and its place in a plan."""
 
     argv: tuple[str, ...]

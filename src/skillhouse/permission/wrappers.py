@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from skillhouse.floor import dataclass
+from msgspec import Struct
+
 from skillhouse.permission.command_reader import read_command
 from skillhouse.permission.grammar import is_wrapper
 
@@ -12,8 +13,7 @@ DEPTH_MAX = 4
 """Wrappers around a command; more are denied (reference: security 2.3)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wrapped:
+class Wrapped(Struct, frozen=True, kw_only=True):
     """A wrapper taken off."""
 
     inner: tuple[str, ...]
