@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from skillhouse.floor import dataclass
+from msgspec import Struct
+
 from skillhouse.sandbox import inner_scripts
 from skillhouse.sandbox.inner_scripts import HOME
 from skillhouse.sandbox.profile import Limits, SandboxProfile
@@ -62,8 +63,7 @@ def java_settings() -> tuple[str, ...]:
     return tuple(sorted(found)[:4])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CellView:
+class CellView(Struct, frozen=True, kw_only=True):
     """What a cell sees besides the system's programs, read-only."""
 
     skill: Path

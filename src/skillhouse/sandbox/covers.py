@@ -13,13 +13,13 @@ import stat
 import threading
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
 from typing import Protocol
+
+from msgspec import Struct, field
 
 from skillhouse.floor import (
     DEPENDENCIES,
     PersistentPaths,
-    dataclass,
     is_public_certificate,
     is_secret,
     may_end_secret,
@@ -45,8 +45,7 @@ Classify = Callable[[str, SurveyEntry], SurveyHit | None]
 """Takes a directory, relative to the workspace, and an entry; None if the entry does not count."""
 
 
-@dataclass(slots=True)
-class Survey:
+class Survey(Struct):
     """The cache of one workspace; thread-safe."""
 
     _directories: dict[str, Directory] = field(default_factory=dict)

@@ -12,7 +12,9 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from skillhouse.floor import dataclass, is_secret
+from msgspec import Struct
+
+from skillhouse.floor import is_secret
 from skillhouse.sandbox.git_halts import HALTING, RESUMING, halted
 
 SECONDS = 5.0
@@ -45,8 +47,7 @@ SUBMODULES_DEEP = 5
 """Nesting of submodules that is looked into."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GitChanges:
+class GitChanges(Struct, frozen=True, kw_only=True):
     """The tracked files that a command of git may rewrite."""
 
     names: tuple[str, ...] = ()

@@ -14,7 +14,8 @@ import subprocess
 from collections import Counter
 from collections.abc import Iterable
 
-from skillhouse.floor import dataclass
+from msgspec import Struct
+
 from skillhouse.floor.regex import regex
 from skillhouse.sandbox.disarm import CONFIG_MAX
 from skillhouse.sandbox.toolset import PROGRAM_PATH
@@ -29,8 +30,7 @@ _KEPT = regex(
 _Keys = dict[str, tuple[str, ...]]
 
 
-@dataclass(slots=True)
-class OpenConfig:
+class OpenConfig(Struct):
     """A `config` that a run may write, and what it was before."""
 
     path: str

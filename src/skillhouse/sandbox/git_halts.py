@@ -10,7 +10,9 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from skillhouse.floor import PathError, dataclass, open_beneath
+from msgspec import Struct
+
+from skillhouse.floor import PathError, open_beneath
 
 HALTING = frozenset({"rebase", "merge", "cherry-pick", "revert"})
 RESUMING = frozenset({"--abort", "--quit", "--skip", "--continue"})
@@ -28,8 +30,7 @@ _PICKS = frozenset("pick p reword r edit e squash s fixup f revert".split())
 _PAUSES = frozenset("drop d noop break b".split())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Halt:
+class Halt(Struct, frozen=True, kw_only=True):
     """What a word that resumes compares the work tree with, and which commits it applies."""
 
     trees: tuple[str, ...] = ()

@@ -12,9 +12,10 @@ import os
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import AsyncExitStack
-from dataclasses import field
 
-from skillhouse.floor import PathError, dataclass
+from msgspec import Struct, field
+
+from skillhouse.floor import PathError
 from skillhouse.floor.regex import regex
 from skillhouse.sandbox.disarm import remove
 from skillhouse.sandbox.git_config import OpenConfig, checked, opened_config
@@ -64,8 +65,7 @@ SETTLE_SECONDS = 0.2
 """How long a lock of another program of git is waited for: most are held for milliseconds."""
 
 
-@dataclass(slots=True)
-class GitMounts:
+class GitMounts(Struct):
     """What to mount of the git directories of one workspace, made by `shield_git`."""
 
     outside: dict[str, MountCover] = field(default_factory=dict)
@@ -77,8 +77,7 @@ class GitMounts:
     """What was removed, in words; known at the end."""
 
 
-@dataclass(slots=True)
-class _HeldDirectory:
+class _HeldDirectory(Struct):
     """One directory during a run."""
 
     directory: GitDirectory

@@ -19,7 +19,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-from skillhouse.floor import dataclass, directory_problem
+from msgspec import Struct
+
+from skillhouse.floor import directory_problem
 from skillhouse.floor.regex import regex
 from skillhouse.floor.structs import replace
 from skillhouse.sandbox.profile import SandboxError
@@ -64,8 +66,7 @@ print(json.dumps([sys.implementation.name, sys.version_info[:3], sys.base_prefix
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Python:
+class Python(Struct, frozen=True, kw_only=True):
     """An interpreter on the host."""
 
     program: Path
@@ -127,8 +128,7 @@ class Python:
         return f"{RELOCATED}/{path.relative_to(self.prefix)}"
 
 
-@dataclass(frozen=True, slots=True)
-class PythonPlaces:
+class PythonPlaces(Struct, frozen=True):
     """Where interpreters beside the default one are looked for."""
 
     variables: Mapping[str, str]

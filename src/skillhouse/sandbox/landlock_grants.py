@@ -11,9 +11,9 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterable, Mapping
-from dataclasses import field
 
-from skillhouse.floor import dataclass
+from msgspec import Struct, field
+
 from skillhouse.sandbox.landlock_inside import CHANGE, LIST, WRITE
 from skillhouse.sandbox.landlock_rules import READ
 from skillhouse.sandbox.profile import SandboxError
@@ -24,8 +24,7 @@ GRANTS_MAX = 50_000
 _HIDING = (MountCover.CLOSED_FILE, MountCover.CLOSED_DIRECTORY)
 
 
-@dataclass(slots=True)
-class Grants:
+class Grants(Struct):
     """Rules for paths below one workspace."""
 
     workspace: str
@@ -37,8 +36,7 @@ class Grants:
     """Device and inode of the protected files that have several names."""
 
 
-@dataclass(slots=True)
-class _Node:
+class _Node(Struct):
     """A path that is covered, or has covered ones below it."""
 
     cover: MountCover | None = None

@@ -6,9 +6,10 @@ import functools
 import os
 import re
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import KW_ONLY, field
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from msgspec import Struct, field
 
 from skillhouse.floor import (
     FIXED,
@@ -16,7 +17,6 @@ from skillhouse.floor import (
     SECRET_NAMES,
     PersistentPaths,
     SkillhouseError,
-    dataclass,
     named,
     spelled,
 )
@@ -84,8 +84,7 @@ def names_like(patterns: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile("|".join(texts), re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class Limits(Struct, frozen=True, kw_only=True):
     """Limits of a run; exceeding one ends it, and `Completed.limit` names it.
 
     Output beyond its limit ends nothing unless `ends_at_output`: its middle is left out.
@@ -101,8 +100,7 @@ class Limits:
     ends_at_output: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Opened:
+class Opened(Struct, frozen=True, kw_only=True):
     """What of the protected paths a run may write."""
 
     patterns: tuple[str, ...] = ()
@@ -142,8 +140,7 @@ class SurveyEntry(NamedTuple):
     is_link: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class SurveyHit:
+class SurveyHit(Struct, frozen=True):
     """A name that the survey looks for."""
 
     name: str
@@ -152,8 +149,7 @@ class SurveyHit:
     """Whether the directory of this name is not entered."""
 
 
-@dataclass(slots=True)
-class Directory:
+class Directory(Struct):
     """What the survey keeps of one directory."""
 
     stamp: tuple[int, ...]
@@ -168,8 +164,7 @@ class Directory:
     """Values derived from its place and `entries` alone."""
 
 
-@dataclass(slots=True)
-class CoveredPaths:
+class CoveredPaths(Struct):
     """The covered paths of a workspace in one run (`covered_paths`)."""
 
     paths: list[tuple[str, str, bool]] = field(default_factory=list)
@@ -188,13 +183,14 @@ class CoveredPaths:
         return not self.left
 
 
-@dataclass(frozen=True, slots=True)
-class SandboxProfile:
-    """What a run may access of the host, besides the system's programs."""
-
+class _InWorkspace(Struct, frozen=True):
     workspace: Path
     """The only writable directory, at its own path."""
-    _: KW_ONLY
+
+
+class SandboxProfile(_InWorkspace, frozen=True, kw_only=True):
+    """What a run may access of the host, besides the system's programs."""
+
     readable: tuple[Path, ...] = ()
     """Readable directories (skills), at their own paths."""
     skills: tuple[Path, ...] = ()
@@ -246,8 +242,7 @@ LEFT_OUT = re.compile(r"^… ([0-9]{1,18}) bytes left out …$", re.MULTILINE)
 """The line of `left_out_text` in an output; a program may print one too."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Completed:
+class Completed(Struct, frozen=True, kw_only=True):
     """How a run ended, with its output."""
 
     exit_code: int | None

@@ -23,11 +23,11 @@ import re
 import stat
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import field
 
 import anyio
+from msgspec import Struct, field
 
-from skillhouse.floor import dataclass, is_secret
+from skillhouse.floor import is_secret
 from skillhouse.floor.crash_cleanup import PLACEHOLDER_FILES, PLACEHOLDER_SOCKETS
 from skillhouse.floor.ownership import is_settled
 from skillhouse.floor.regex import regex
@@ -69,8 +69,7 @@ class MountCover(enum.Enum):
     """One that cannot be entered: to git what is in it is not deleted, it cannot be looked at."""
 
 
-@dataclass(slots=True)
-class ProtectedMounts:
+class ProtectedMounts(Struct):
     """The protected paths of one workspace at one moment, made by `shield`; all as texts."""
 
     workspace: str

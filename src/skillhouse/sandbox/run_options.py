@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import field
 from pathlib import Path
 from types import MappingProxyType
 
-from skillhouse.floor import dataclass, unread_paths
+from msgspec import Struct, field
+
+from skillhouse.floor import unread_paths
 from skillhouse.floor.crash_cleanup import PLACEHOLDER_SOCKETS
 from skillhouse.sandbox import inner_scripts
 from skillhouse.sandbox.bubblewrap import (
@@ -49,8 +50,7 @@ _SYSTEM = tuple(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class RunMasks:
+class RunMasks(Struct, frozen=True):
     """The files that are mounted over what is hidden in a run."""
 
     by_path: Mapping[str, str] = field(default_factory=dict)

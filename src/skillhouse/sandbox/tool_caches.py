@@ -11,10 +11,11 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field
 from pathlib import Path
 
-from skillhouse.floor import Looks, dataclass, directory_problem, make_private
+from msgspec import Struct, field
+
+from skillhouse.floor import Looks, directory_problem, make_private
 from skillhouse.floor.ownership import is_settled
 from skillhouse.sandbox.toolchains import CacheRow, tables
 from skillhouse.sandbox.toolset import Caches
@@ -32,8 +33,7 @@ _KIND = ("mode", "device", "inode")
 FoundCaches = tuple[Caches | None, Mapping[str, str], str]
 
 
-@dataclass(slots=True)
-class CachesSeen:
+class CachesSeen(Struct):
     """What `caches_for` looked at: while it is as it was, so is the result."""
 
     mark: str = ""

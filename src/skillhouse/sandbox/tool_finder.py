@@ -9,7 +9,8 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from skillhouse.floor import dataclass
+from msgspec import Struct
+
 from skillhouse.floor.structs import replace
 from skillhouse.sandbox.person_git import IDENTITY, PersonGit
 from skillhouse.sandbox.tool_caches import CachesSeen, FoundCaches, caches_for
@@ -22,8 +23,7 @@ CHECKED = ("git", "node", "python", "python3", "cargo", "go", "java", "uv", "gh"
 """Programs that `doctor` compares (issue 34)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolSettings:
+class ToolSettings(Struct, frozen=True, kw_only=True):
     """What the operator says of tools."""
 
     path: tuple[str, ...] = ()
@@ -133,8 +133,7 @@ class _KeptPlaces:
         return self._found[name]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProgramPlaces:
+class ProgramPlaces(Struct, frozen=True, kw_only=True):
     """Where a program is found."""
 
     name: str

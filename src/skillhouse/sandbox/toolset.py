@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import field
 from pathlib import Path
 
-from skillhouse.floor import dataclass
+from msgspec import Struct, field
 
 PROGRAM_PATH = "/usr/local/bin:/usr/bin:/bin"
 """The system's programs: the end of every PATH inside."""
@@ -18,8 +17,7 @@ GIT_CONFIG = "/etc/skillhouse-git-global"
 GIT_ATTRIBUTES = "/etc/skillhouse-git-attributes"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GitSettings:
+class GitSettings(Struct, frozen=True, kw_only=True):
     """The person's settings of git as a run has them."""
 
     config: str = ""
@@ -39,8 +37,7 @@ class GitSettings:
         return bool(self.forced)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Caches:
+class Caches(Struct, frozen=True, kw_only=True):
     """Writable directories of one workspace that tools keep downloads in."""
 
     directory: Path
@@ -52,8 +49,7 @@ class Caches:
     """Paths at which runs see one of its directories."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Toolset:
+class Toolset(Struct, frozen=True, kw_only=True):
     """What a run has of the person's tools; each place is at its own path inside."""
 
     path: tuple[str, ...] = ()
