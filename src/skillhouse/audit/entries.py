@@ -8,11 +8,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
+from msgspec import Struct
+
 from skillhouse.audit.archives import LogSnapshot, archive_lines, take_snapshot
 from skillhouse.audit.line import LineError, opened
 from skillhouse.audit.log_files import LogKeys, backwards, read_keys
 from skillhouse.audit.record import PUBLISHED, AuditError, AuditRecord
-from skillhouse.floor import dataclass
 from skillhouse.floor.structs import replace
 
 _EQUAL = ("tool", "agent", "user", "kind", "skill")
@@ -20,8 +21,7 @@ _EQUAL = ("tool", "agent", "user", "kind", "skill")
 _PUBLISHED_AS = {ours: published for published, ours in PUBLISHED.items()}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditEntry:
+class AuditEntry(Struct, frozen=True, kw_only=True):
     """A call as a reader wants it: what was to happen, and what came of it."""
 
     record: AuditRecord
@@ -36,8 +36,7 @@ class AuditEntry:
         return _PUBLISHED_AS.get(self.status, self.status)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Query:
+class Query(Struct, frozen=True, kw_only=True):
     tool: str | None = None
     status: str | None = None
     """One of our statuses, a published result, or "unknown"."""
@@ -219,8 +218,7 @@ MAX_NAMES = 1_000
 OTHERS = "(others)"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stats:
+class Stats(Struct, frozen=True, kw_only=True):
     """Calls by what they were; the largest counts first, days in their order."""
 
     total: int

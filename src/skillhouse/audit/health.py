@@ -7,18 +7,18 @@ import sys
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from msgspec import Struct
+
 from skillhouse.audit.line import EncodedRecord, encode_record
 from skillhouse.audit.record import AuditDraft
 from skillhouse.audit.redaction import KnownSecrets
-from skillhouse.floor import dataclass
 from skillhouse.floor.machine import STATE_ADVICE, is_unwritable
 
 FREE_MIN = 1 << 20
 """Free bytes under which a log is near its end; a record has some 500."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trouble:
+class Trouble(Struct, frozen=True, kw_only=True):
     """One thing that is wrong. The message names no path, so that it can be shown anywhere."""
 
     code: str
@@ -90,8 +90,7 @@ def _first_there(directory: Path) -> Path:
     return next((p for p in (directory, *directory.parents) if p.exists()), Path("/"))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Degraded:
+class Degraded(Struct, frozen=True, kw_only=True):
     """Why and since when the log cannot be written, and what that cost so far."""
 
     code: str

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from dataclasses import field
 from datetime import UTC, date, datetime
 from functools import lru_cache
 from pathlib import Path
 
-from skillhouse.floor import SkillhouseError, dataclass
+from msgspec import Struct, field
+
+from skillhouse.floor import SkillhouseError
 
 VERSION = 2
 """Version of the record's shape; a reader refuses every other."""
@@ -56,8 +57,7 @@ class AuditError(SkillhouseError):
         self.path = path
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DecidedPermission:
+class DecidedPermission(Struct, frozen=True, kw_only=True):
     """One permission of a call, with what was decided."""
 
     action: str
@@ -70,8 +70,7 @@ class DecidedPermission:
     """Place of the deciding rule in its layer, from 0; None when the default decided."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Confirmation:
+class Confirmation(Struct, frozen=True, kw_only=True):
     """The question of a call, if a person was to confirm it."""
 
     required: bool = True
@@ -87,8 +86,7 @@ class Confirmation:
     """Id of the approval."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TransactionEntry:
+class TransactionEntry(Struct, frozen=True, kw_only=True):
     """A transaction that was sent; amounts of gas are text, since they outgrow 64 bits."""
 
     tx_hash: str = ""
@@ -98,8 +96,7 @@ class TransactionEntry:
     gas_price: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditDraft:
+class AuditDraft(Struct, frozen=True, kw_only=True):
     """A record before it is written, with the full arguments: the log hides their secrets."""
 
     kind: str
@@ -153,8 +150,7 @@ class AuditDraft:
     transaction: TransactionEntry | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditRecord:
+class AuditRecord(Struct, frozen=True, kw_only=True):
     """One line of the log; fields of the same name are those of the draft."""
 
     id: str

@@ -7,6 +7,8 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
+from msgspec import Struct
+
 from skillhouse import audit
 from skillhouse.audit.archives import (
     SEAL_LINE,
@@ -24,12 +26,10 @@ from skillhouse.audit.archives import (
 from skillhouse.audit.line import LineError, opened, summary_of
 from skillhouse.audit.log_files import LogKeys
 from skillhouse.audit.record import AuditDraft, AuditError, AuditRecord, day_number, day_of
-from skillhouse.floor import dataclass
 from skillhouse.floor.structs import asdict, replace
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Retention:
+class Retention(Struct, frozen=True, kw_only=True):
     """How long records are kept; those of the permanent classes always are, and whole."""
 
     summary_days: int = 30

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from skillhouse.audit.archives import Archive, Gap, archive_lines, gap_of, size_of, take_snapshot
 from skillhouse.audit.line import LineError, opened
@@ -21,14 +22,12 @@ from skillhouse.audit.log_end import (
 )
 from skillhouse.audit.log_files import LogKeys, chunks, read_keys, split
 from skillhouse.audit.record import MAX_LINE, ZEROS, AuditError, AuditRecord
-from skillhouse.floor import dataclass
 
 MAX_PROBLEMS = 1_000
 """Problems that are reported one by one; a last one summarises the others."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogProblem:
+class LogProblem(Struct, frozen=True, kw_only=True):
     """A place where the log differs from what was written."""
 
     line: int
@@ -39,8 +38,7 @@ class LogProblem:
     """Name of the archive or other file; empty for the active one."""
 
 
-@dataclass(slots=True, kw_only=True)
-class LogWalk:
+class LogWalk(Struct, kw_only=True):
     """The state of the check after the lines so far."""
 
     keys: LogKeys | None
@@ -189,8 +187,7 @@ Progress = Callable[[int, int], None]
 """Called now and then with the bytes read so far and in all."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verification:
+class Verification(Struct, frozen=True, kw_only=True):
     """The result of checking a log."""
 
     records: int
