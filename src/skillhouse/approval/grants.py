@@ -5,7 +5,6 @@ from __future__ import annotations
 import secrets
 import sqlite3
 from collections.abc import Callable, Sequence
-from dataclasses import field
 from pathlib import Path
 
 from skillhouse.approval.request import (
@@ -21,17 +20,18 @@ from skillhouse.approval.request import (
     is_directory,
     rejection,
 )
-from skillhouse.floor import ONE_TIME, dataclass
-from skillhouse.floor.structs import asdict, replace
+from skillhouse.floor import ONE_TIME
+from skillhouse.floor.structs import PartialStruct, asdict, replace
 from skillhouse.store import STATE, STATE_FILE, commit_stamp, pooled
 
 NEVER_LASTING = ONE_TIME | {"sign"}
 """Actions without standing approvals; only a rule of the user may let a session key sign."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Grant:
+class Grant(PartialStruct, frozen=True, kw_only=True):
     """A remembered allow: one action on one pattern, for one state of a skill."""
+
+    UNCOMPARED = frozenset({"device_name", "id", "granted_ms", "expires_ms"})
 
     action: str
     pattern: str
@@ -43,10 +43,10 @@ class Grant:
     agent: str = "default"
     device: str = ""
     """Id of the paired device that granted it; unpairing ends it."""
-    device_name: str = field(default="", compare=False)
-    id: str = field(default="", compare=False)
-    granted_ms: int = field(default=0, compare=False)
-    expires_ms: int = field(default=0, compare=False)
+    device_name: str = ""
+    id: str = ""
+    granted_ms: int = 0
+    expires_ms: int = 0
     """From then on it does not hold."""
 
     @property

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from dataclasses import field
 from pathlib import Path
 
 from skillhouse.approval.request import OWNER
-from skillhouse.floor import dataclass
-from skillhouse.floor.structs import asdict, replace
+from skillhouse.floor.structs import PartialStruct, asdict, replace
 from skillhouse.store import STATE, STATE_FILE, pooled
 
 DIGESTS_MAX = 16
 """Approved digests that one path keeps, those of the latest approvals (decision record 0388)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApprovedScript:
+class ApprovedScript(PartialStruct, frozen=True, kw_only=True):
     """A script that rules may run while its bytes are those that were approved."""
+
+    UNCOMPARED = frozenset({"id", "approved_ms"})
 
     workspace: str
     """Real path."""
@@ -30,8 +29,8 @@ class ApprovedScript:
     agent: str = "default"
     device: str = ""
     """Id of the paired device that approved it; unpairing ends it."""
-    id: str = field(default="", compare=False)
-    approved_ms: int = field(default=0, compare=False)
+    id: str = ""
+    approved_ms: int = 0
 
 
 class ScriptStore:
