@@ -13,10 +13,10 @@ from anyio.abc import ByteStream, SocketStream, TaskStatus
 from msgspec import Struct
 
 from skillhouse.floor.crash_cleanup import COMMON_NAME, owner_name
+from skillhouse.floor.paths import unix_address
 from skillhouse.floor.regex import regex
 from skillhouse.floor.structs import replace
 from skillhouse.floor.threads import in_thread
-from skillhouse.floor.unix_address import unix_address
 from skillhouse.net.connection import (
     CHUNK,
     Exchange,
