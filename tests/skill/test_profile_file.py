@@ -1,4 +1,4 @@
-"""Tests of skill/profile_file.py: profiles as files, and what is wrong."""
+"""Tests of skill/profile.py: profiles as files, and what is wrong."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from skillhouse.floor import ConfigError, structs
 from skillhouse.skill import DEFAULT_PROFILE, Profile, load_profile, profile_names, read_profile
-from skillhouse.skill.profile_file import SHIPPED_DIRECTORY
+from skillhouse.skill.profile import SHIPPED_DIRECTORY
 
 PLACEHOLDERS = (
     "line 1: `roots`: expected `{explicit}`, `{builtin}`, `${NAME}` or `${NAME:-~/path}` and "
