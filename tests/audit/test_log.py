@@ -25,7 +25,7 @@ from skillhouse.audit import (
     read_records,
     verify_log,
 )
-from skillhouse.audit.exports import COLUMNS
+from skillhouse.audit.entries import COLUMNS
 from skillhouse.audit.log_files import key_path
 from skillhouse.audit.record import PUBLISHED
 from skillhouse.floor import canonical_json, structs

@@ -1,4 +1,4 @@
-"""Tests of discovery/scan_snapshots.py: an index on disk into which changes are patched."""
+"""Tests of discovery/scan.py: an index on disk into which changes are patched."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from skillhouse.discovery import discover
-from skillhouse.discovery.scan_snapshots import CACHE_FILE, PART_FILES, PATCH_MAX
+from skillhouse.discovery.scan import CACHE_FILE, PART_FILES, PATCH_MAX
 from skillhouse.floor.structs import field_names, replace
 from skillhouse.skill import DEFAULT_POLICY, DEFAULT_PROFILE, Profile, SkillIndex
 from tests.discovery.trees import everything, later, names, probe, write_refused, write_skill

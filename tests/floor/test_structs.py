@@ -11,10 +11,8 @@ import pytest
 from msgspec import Struct
 
 from skillhouse.approval.devices import Device
-from skillhouse.approval.grants import Grant
-from skillhouse.approval.scripts import ApprovedScript
-from skillhouse.discovery.links import LinkPlaces
-from skillhouse.discovery.roots import Root
+from skillhouse.approval.grants import ApprovedScript, Grant
+from skillhouse.discovery.roots import LinkPlaces, Root
 from skillhouse.floor.structs import (
     PartialStruct,
     asdict,

@@ -17,7 +17,7 @@ NOT_STATE = frozenset(
         # What opens and migrates any SQLite file.
         *("store/store.py", "store/migrations.py"),
         # Caches and indexes, which are made again.
-        *("discovery/scan_snapshots.py", "retrieval/tokens.py", "retrieval/segment_store.py"),
+        *("discovery/scan.py", "retrieval/tokens.py", "retrieval/segment_store.py"),
         # The database of a registry server.
         "registry/hosting/sqlite_schema.py",
         "registry/hosting/sqlite_search.py",

@@ -14,7 +14,7 @@ from typing import Literal
 from msgspec import Struct
 
 from skillhouse.approval.connections import Connections
-from skillhouse.approval.grants import Grant, GrantStore, is_settled, narrowed
+from skillhouse.approval.grants import Grant, GrantStore, ScriptStore, is_settled, narrowed
 from skillhouse.approval.ledger import Ledger
 from skillhouse.approval.request import (
     DENIAL_COOLDOWN_SECONDS,
@@ -33,7 +33,6 @@ from skillhouse.approval.request import (
     rejection,
     session_key,
 )
-from skillhouse.approval.scripts import ScriptStore
 from skillhouse.approval.wait import ApprovalOutcome, SessionLocks, outcome_of, wait_for_answer
 from skillhouse.floor import structs
 from skillhouse.floor.threads import in_thread

@@ -381,7 +381,11 @@ def _takes_orders(program: str, meaning: CommandMeaning) -> bool:
     if meaning.scripts or not _NAMED.isdisjoint(meaning.kinds):
         return False
     table = table_of(meaning)
-    return program in hazards.SHELLS or "runs" in (*table.bare, *table.does, *table.operands[:1])
+    return program in hazards.SHELLS or "runs" in (
+        *table.bare,
+        *table.does,
+        *table.operands[:1],
+    )
 
 
 def _innermost(argv: tuple[str, ...]) -> CommandMeaning:

@@ -29,6 +29,7 @@ from skillhouse.floor import (
 )
 from skillhouse.floor.paths import sendable, write_atomically
 from skillhouse.sandbox.interpreters import interpreter, own_python
+from skillhouse.sandbox.profile import PROGRAM_PATH
 from skillhouse.sandbox.status import (
     BUBBLEWRAP,
     SWITCHES,
@@ -39,7 +40,6 @@ from skillhouse.sandbox.status import (
     landlock_abi,
     surroundings,
 )
-from skillhouse.sandbox.toolset import PROGRAM_PATH
 
 VERSION = 1
 KEPT_MS = 24 * 3_600 * 1_000

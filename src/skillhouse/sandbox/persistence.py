@@ -19,14 +19,14 @@ from msgspec import Struct, field
 from skillhouse.floor import DEPENDENCIES, PathGroup, PersistentPaths, name_filter, spelled
 from skillhouse.floor.crash_cleanup import PLACEHOLDER_SOCKETS
 from skillhouse.sandbox.covers import COVERS_MAX, ENTRIES_MAX, read_directory, read_entries
-from skillhouse.sandbox.disarm import (
+from skillhouse.sandbox.mountpoints import (
     BARE,
     disarm,
+    is_placeholder,
     is_repository,
     make_readable,
     obeyed_names,
 )
-from skillhouse.sandbox.mountpoints import is_placeholder
 from skillhouse.sandbox.profile import Directory, Opened, SurveyEntry
 
 logger = logging.getLogger(__name__)

@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from skillhouse.floor import is_secret
 from skillhouse.floor.regex import regex
-from skillhouse.sandbox.toolset import PROGRAM_PATH, GitSettings
+from skillhouse.sandbox.profile import PROGRAM_PATH, GitSettings
 
 READ_SECONDS = 5.0
 """Time that git may take to say its settings."""

@@ -32,8 +32,7 @@ from skillhouse.floor.crash_cleanup import PLACEHOLDER_FILES, PLACEHOLDER_SOCKET
 from skillhouse.floor.ownership import is_settled
 from skillhouse.floor.regex import regex
 from skillhouse.sandbox.covers import REPOSITORY, covered_paths
-from skillhouse.sandbox.disarm import CONFIG_MAX, remove
-from skillhouse.sandbox.mountpoints import Stash, is_placeholder
+from skillhouse.sandbox.mountpoints import CONFIG_MAX, Stash, is_placeholder, remove
 from skillhouse.sandbox.persistence import Census, read_pointer
 from skillhouse.sandbox.profile import CoveredPaths, SandboxError, fits, names_like
 

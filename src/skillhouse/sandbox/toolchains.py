@@ -19,7 +19,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from skillhouse.floor import Looks, directory_problem, is_secret, trail
-from skillhouse.sandbox.toolset import PROGRAM_PATH, Toolset
+from skillhouse.sandbox.profile import PROGRAM_PATH, Toolset
 
 MOUNTS_MAX = 24
 """Places of tools that a run sees; each costs 0.14 ms (issue 34)."""

@@ -1,8 +1,9 @@
 """Reads an untrusted archive: which plain files are in it, or why it is refused.
 
 The libraries are used as parsers; names, kinds, sizes and the structure are judged here, so that no
-other program reads other files out of the same bytes (reference on registries, "Archive safety"). A name means the same file on every system, or it is refused; the
-files are written into a new directory, all of them or nothing.
+other program reads other files out of the same bytes (reference on registries, "Archive safety").
+A name means the same file on every system, or it is refused; the files are written into a new
+directory, all of them or nothing.
 """
 
 from __future__ import annotations

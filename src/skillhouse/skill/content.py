@@ -1,6 +1,7 @@
 """Reads a skill's body and lists its other files, without leaving its root.
 
-Links in a skill of a person's own folders may lead out of it: to which files, and its digest with them.
+Links in a skill of a person's own folders may lead out of it: to which files, and the digest with
+them.
 """
 
 from __future__ import annotations

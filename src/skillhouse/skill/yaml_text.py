@@ -1,8 +1,8 @@
 """Stage 3: a YAML block to a mapping in which every scalar is the text that was written.
 
 PyYAML's events are the truth; blocks whose lines are plain are read without them. A plain line is
-`key: text`, or `key:` before items `- text` or further such lines, once; PyYAML's events read such a
-block to the same mapping (docs/decisions/0265; tests/skill/test_yaml_lines.py compares both).
+`key: text`, or `key:` before items `- text` or further such lines, once; PyYAML's events read such
+a block to the same mapping (docs/decisions/0265; tests/skill/test_yaml_lines.py compares both).
 
 Top-level values that are not YAML by themselves are repaired: each is read as the text that it is.
 Of 13,924 unreadable files of one public collection 4,905 have an unquoted colon and 9,018 text
