@@ -84,13 +84,8 @@ class _Reader:
                 word[0] == "-" or (word[0] == "+" and word in table.options)
             )
             if is_option:
-                used = self._option(at)
+                used = self._known_option(at)
                 if used == 0:
-                    meaning.unknown = f"the option `{word[:60]}` is not one of those known as safe"
-                    return
-                if at + used > len(argv):
-                    meaning.unknown = f"the option `{word[:60]}` has no value"
-                    meaning.cut = word
                     return
                 at += used
                 if meaning.started is not None:
@@ -120,6 +115,18 @@ class _Reader:
             return
         self._does(table)
         self._operands(table)
+
+    def _known_option(self, at: int) -> int:
+        """Return how many words an option is; 0 makes the command unknown."""
+        meaning, word = self._meaning, self._meaning.argv[at]
+        used = self._option(at)
+        if used == 0:
+            meaning.unknown = f"the option `{word[:60]}` is not one of those known as safe"
+        elif at + used > len(meaning.argv):
+            meaning.unknown = f"the option `{word[:60]}` has no value"
+            meaning.cut = word
+            return 0
+        return used
 
     def _command_name(self, table: CommandTable, word: str) -> str:
         name = table.names.get(word, "")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterator, Sequence
+from itertools import accumulate, chain
 
 from skillhouse.floor.regex import regex
 from skillhouse.permission.command_meaning import CommandMeaning
@@ -129,47 +130,48 @@ class CommandPaths:
         argv = meaning.argv
         if meaning.grammar is None:
             return next(filter(None, map(self._loose, argv[1:])), "")
-        if meaning.program == "git":
-            secrets = filter(None, map(self._places.secret, git_paths(argv[1:])))
-            if concern := next(secrets, ""):
-                return concern
-        directory = ""
-        for path in meaning.directory:
-            directory = posixpath.join(directory, path)
-            if concern := self._places.reading(directory):
-                return concern
+        below = tuple(accumulate(meaning.directory, posixpath.join, initial=""))
+        concerns = chain(
+            map(self._places.secret, git_paths(argv[1:]) if meaning.program == "git" else ()),
+            map(self._places.reading, below[1:]),
+            self._of_reads(meaning, patterns, below[-1]),
+            self._of_writes(meaning, patterns, below[-1]),
+            map(self._loose, meaning.values),
+            self._of_started(meaning, patterns),
+        )
+        return next(filter(None, concerns), "")
+
+    def _of_reads(
+        self, meaning: CommandMeaning, patterns: Sequence[Word], directory: str
+    ) -> Iterator[str]:
         # The names that match are given to the program, whatever it does with them.
         names = [word.text for word in patterns if word.pattern]
         for path in dict.fromkeys((*names, *meaning.words(meaning.reads), *meaning.read_values)):
-            if concern := self._places.reading(_below(directory, path)):
-                return concern
+            yield self._places.reading(_below(directory, path))
         for candidates in meaning.scripts:
-            if concern := self._places.reading(_below(directory, candidates[0])):
-                return concern
+            yield self._places.reading(_below(directory, candidates[0]))
+
+    def _of_writes(
+        self, meaning: CommandMeaning, patterns: Sequence[Word], directory: str
+    ) -> Iterator[str]:
         for at in meaning.writes:
             if at < len(patterns) and patterns[at].pattern:
-                return "it writes to what a pattern matches"
+                yield "it writes to what a pattern matches"
         for path in dict.fromkeys(meaning.written):
-            _, concern = self._places.writing(_below(directory, path), covered=True)
-            if concern:
-                return concern
+            yield self._places.writing(_below(directory, path), covered=True)[1]
         if meaning.program in _REMOVING:
             sources = meaning.words(meaning.writes)[: -1 if meaning.program == "mv" else None]
             for path in sources:
                 if self._places.is_whole(_below(directory, path)):
-                    return f"`{path[:80]}` is the whole current tree"
-        if concern := self._copies(meaning):
-            return concern
-        for word in meaning.values:
-            if concern := self._loose(word):
-                return concern
+                    yield f"`{path[:80]}` is the whole current tree"
+        yield self._copies(meaning)
+
+    def _of_started(self, meaning: CommandMeaning, patterns: Sequence[Word]) -> Iterator[str]:
         if meaning.started is not None:
             program = meaning.started.argv[0]
-            is_here = not meaning.is_far
-            if is_here and "/" in program and (concern := self._places.reading(program)):
-                return concern
-            return self.concern(meaning.started, patterns[meaning.at :])
-        return ""
+            if "/" in program and not meaning.is_far:
+                yield self._places.reading(program)
+            yield self.concern(meaning.started, patterns[meaning.at :])
 
     def _copies(self, meaning: CommandMeaning) -> str:
         """Return why a copy would have a protected name where it is put, or nothing."""

@@ -186,18 +186,37 @@ def _is_about(
     """Whether the words of a rule are those of a command, by its grammar."""
     if named.unknown and not (named.cut and is_open):
         return False
-    ours, theirs = _own_operands(named), _own_operands(meaning)
     if is_denial and is_open and named.path and named.path == meaning.groups[: len(named.path)]:
-        return not (ours or named.options)
+        return not (_own_operands(named) or named.options)
+    ours, theirs = _named_operands(named, meaning, is_denial=is_denial), _own_operands(meaning)
+    if ours is None:
+        return False
+    if is_denial:  # A deny of `rm x` is about `rm y x` as well.
+        has_operands = _in_order(ours, theirs, is_mode=meaning.program == "chmod")
+    else:
+        has_operands = ours == theirs[: len(ours)]
+    if not has_operands or not _has_options(named, meaning, is_denial=is_denial):
+        return False
+    if not _has_started(named, meaning, is_open=is_open, is_denial=is_denial):
+        return False
+    is_whole = named.path == meaning.path and len(ours) == len(theirs)
+    return is_open or (is_whole and _is_no_more(named, meaning, is_denial=is_denial))
+
+
+def _named_operands(
+    named: CommandMeaning, meaning: CommandMeaning, *, is_denial: bool
+) -> tuple[str, ...] | None:
+    """Return the operands of a rule; None where it names another sub-command."""
+    ours = _own_operands(named)
     further = named.path[len(meaning.path) :]
     if named.path[: len(meaning.path)] == meaning.path and further and is_denial:
-        ours = (*further, *ours)  # In `kubectl get pods,secrets` the kind is no sub-command.
-    elif named.path != meaning.path[: len(named.path)] or (ours and named.path != meaning.path):
-        return False
-    # A deny of `rm x` is about `rm y x` as well.
-    is_mode = meaning.program == "chmod"
-    if not (_in_order(ours, theirs, is_mode=is_mode) if is_denial else ours == theirs[: len(ours)]):
-        return False
+        return (*further, *ours)  # In `kubectl get pods,secrets` the kind is no sub-command.
+    if named.path != meaning.path[: len(named.path)] or (ours and named.path != meaning.path):
+        return None
+    return ours
+
+
+def _has_options(named: CommandMeaning, meaning: CommandMeaning, *, is_denial: bool) -> bool:
     given = _spelt(meaning) if is_denial else {(o.name, o.value) for o in meaning.options}
     names = {name for name, _ in given}
     for option in named.options:
@@ -207,17 +226,21 @@ def _is_about(
             is_given = is_given or option.is_global
         if not is_given:
             return False
-    if named.cut and named.cut not in names:
-        return False
-    if named.started is not None:
-        if meaning.started is None:
-            return False
-        if not _starts(named.started, meaning.started, is_open=is_open, is_denial=is_denial):
-            return False
-    if is_open:
+    return not named.cut or named.cut in names
+
+
+def _has_started(
+    named: CommandMeaning, meaning: CommandMeaning, *, is_open: bool, is_denial: bool
+) -> bool:
+    if named.started is None:
         return True
-    if named.path != meaning.path or len(ours) != len(theirs):
-        return False
+    return meaning.started is not None and _starts(
+        named.started, meaning.started, is_open=is_open, is_denial=is_denial
+    )
+
+
+def _is_no_more(named: CommandMeaning, meaning: CommandMeaning, *, is_denial: bool) -> bool:
+    """Whether a command has nothing besides the operands that its rule does not have."""
     if named.started is None and meaning.started is not None:
         return False
     return is_denial or _local(named) == _local(meaning)
