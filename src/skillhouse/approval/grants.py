@@ -1,4 +1,4 @@
-"""Standing approvals: what one covers, and where it is kept."""
+"""Standing approvals and approved scripts: what one covers, and where it is kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The closed files of a log: their names, their content, and all files of a log at one moment."""
+"""The closed files of a log: their names, their content, and all files of a log at one moment.
+
+They are packed, and old ones shortened, on a thread beside the log.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds the calls in a log, and counts them."""
+"""Finds the calls in a log, counts them, and gives them as CSV, JSON and write-gate lines."""
 
 from __future__ import annotations
 

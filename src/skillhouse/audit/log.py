@@ -1,4 +1,7 @@
-"""Appends records: one writer at a time, each record completely or not at all."""
+"""Appends records: one writer at a time, each record completely or not at all.
+
+A change that a person makes is recorded before and after it.
+"""
 
 from __future__ import annotations
 

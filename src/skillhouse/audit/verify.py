@@ -1,4 +1,7 @@
-"""Reads a whole log, archives first, and reports where it was changed."""
+"""Reads a whole log, archives first, and reports where it was changed.
+
+And the state of a log that cannot be written, with problems that a person must solve.
+"""
 
 from __future__ import annotations
 

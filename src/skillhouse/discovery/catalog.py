@@ -1,4 +1,7 @@
-"""The list of skills that a model sees, within a budget."""
+"""The list of skills that a model sees, within a budget.
+
+Where not all descriptions fit, it names every skill before it describes any.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The directories that are scanned, in the order of the profile."""
+"""The directories that are scanned, in the order of the profile.
+
+And which links out of one are followed: whose their targets are, and how far behind them.
+"""
 
 from __future__ import annotations
 

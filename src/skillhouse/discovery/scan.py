@@ -1,4 +1,7 @@
-"""The entries of one root: read from its files, or taken from the snapshot that still fits."""
+"""The entries of one root: read from its files, or taken from the snapshot that still fits.
+
+A snapshot says which files of a root were seen how, and what their heads were.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Reports changes below the roots."""
+"""Reports changes below the roots.
+
+By events of the system as far as it lets directories be watched, which it bounds; else by comparing
+what is there with what was there.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`download`: a GET whose answer is continued where it was cut, in this run or a later one."""
+"""`download`: a GET whose answer is continued where it was cut, in this run or a later one.
+
+What has arrived is in memory, and in a file for the next run.
+"""
 
 from __future__ import annotations
 

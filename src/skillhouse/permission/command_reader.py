@@ -1,4 +1,8 @@
-"""Reads the words of one command by its program's grammar: what they mean, and what is risky."""
+"""Reads the words of one command by its program's grammar: what they mean, and what is risky.
+
+Also programs that only start another one, with the command inside; and how words were read, to be
+shown.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Variables before a command: which are harmless, which are asked about, and which load code."""
+"""Variables before a command: which are harmless, which are asked about, and which load code.
+
+And those whose value is known while a line is read.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 The order of reference/security.md 2.3. INVARIANT: every command is checked for a denial, also after
 a reason to ask was found, and the strictest verdict wins.
+
+`bash -lc 'LINE'` is judged and run as the line.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""A command line as it is written: taken apart, and not yet judged."""
+"""A command line as it is written: taken apart, and not yet judged.
+
+Words that look expanded and have one value in the line itself are that value. Where only a shell
+can run a line, its commands are found as far as possible, for what must never run.
+"""
 
 from __future__ import annotations
 

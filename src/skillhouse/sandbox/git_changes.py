@@ -1,5 +1,7 @@
 """Predicts which files a git command would write, by running git in a read-only sandbox.
 
+It reads where a halted merge, rebase or row of picks began, and what git has left to do.
+
 The repository's own settings may name programs, so git sees the machine read-only there, without a
 network and for a short time; what it prints is only compared with names.
 """

@@ -2,7 +2,8 @@
 
 The directory that linked work trees share is writable, as git locks and renames files directly in
 it; what git obeys and what belongs to the main work tree is mounted read-only over it. A mount
-keeps no run from making other names there, so those are removed when it has ended.
+keeps no run from making other names there, so those are removed when it has ended. A
+command that may write `config` loses afterwards what is not harmless in it.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ The interpreter in the cell decides which wheels fit, whether a skill's `require
 what an environment's digest covers. Our own comes first, as a skill then meets the Python that
 skillhouse is tested with; then the system's; then those that uv and pyenv installed. One whose
 files a cell cannot show read-only is left out.
+
+Inside a sandbox it runs our bridge to a proxy, and the runner of plans.
 """
 
 from __future__ import annotations

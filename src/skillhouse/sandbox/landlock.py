@@ -1,4 +1,7 @@
-"""Runs a command behind Landlock, where bubblewrap is missing or may make no namespaces."""
+"""Runs a command behind Landlock, where bubblewrap is missing or may make no namespaces.
+
+Landlock only allows: what it grants in a workspace leaves out the protected paths.
+"""
 
 from __future__ import annotations
 

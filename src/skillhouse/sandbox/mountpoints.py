@@ -1,4 +1,8 @@
-"""Placeholders at protected paths that do not exist, during a run: mostly empty directories."""
+"""Placeholders at protected paths that do not exist, during a run: mostly empty directories.
+
+Afterwards a result names them where the output does, and what a run made in place of one, such as a
+git repository, loses what starts programs.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What a run may access and use, its result, and the errors of the sandbox."""
+"""What a run may access and use, its result, and the errors of the sandbox.
+
+Part of it is the person's tools: places of programs, caches, and settings of git.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The options for bubblewrap around a command: the workspace, and what is mounted over it."""
+"""The options for bubblewrap around a command: the workspace, and what is mounted over it.
+
+And what every launcher checks before a run and looks at after it.
+"""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ Everything is allowed but what reaches past the namespaces or widens the kernel'
 (reference/security.md 1.4). The rules of the program are checked by the kernel when bubblewrap
 loads it; a wrong one ends the run before it starts.
 
-Where no namespace can be made, a second program is loaded too (shared_filter.py).
+Where no namespace can be made, a second program is loaded too, of code that shares its namespaces.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Finds the person's tools for runs: their places, their caches and the settings of git."""
+"""Finds the person's tools for runs: their places, their caches and the settings of git.
+
+Each workspace has caches of its own, in which tools keep downloads.
+"""
 
 from __future__ import annotations
 

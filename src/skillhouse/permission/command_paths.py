@@ -1,4 +1,6 @@
-"""Commands over names that are found: `find … -exec wc -l {} +` and `find … | xargs wc -l`.
+"""The paths that a command reads and writes by its words, and why a person is asked about one.
+
+They may be names that are found: `find … -exec wc -l {} +` and `find … | xargs wc -l`.
 
 find(1) gives each name behind the place where it began, so that none is an option; xargs(1) splits
 its input at blanks where no option says otherwise, and a part of a name may be one. Only commands
