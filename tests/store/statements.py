@@ -15,7 +15,7 @@ RUNS = frozenset({"execute", "executemany", "executescript", "rows"})
 NOT_STATE = frozenset(
     {
         # What opens and migrates any SQLite file.
-        *("store/store.py", "store/migrations.py"),
+        *("store/store.py", "store/store.py"),
         # Caches and indexes, which are made again.
         *("discovery/scan.py", "retrieval/tokens.py", "retrieval/segment_store.py"),
         # The database of a registry server.

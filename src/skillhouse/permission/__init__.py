@@ -21,7 +21,6 @@ from skillhouse.permission.decision import decide as decide
 from skillhouse.permission.decision import explain as explain
 
 if TYPE_CHECKING:
-    from skillhouse.permission.command_meaning import CommandMeaning as CommandMeaning
     from skillhouse.permission.command_reader import CommandReading as CommandReading
     from skillhouse.permission.command_reader import loads_code as loads_code
     from skillhouse.permission.command_reader import only_reads as only_reads
@@ -34,9 +33,13 @@ if TYPE_CHECKING:
     from skillhouse.permission.command_rules import CommandRules as CommandRules
     from skillhouse.permission.command_rules import LayerRules as LayerRules
     from skillhouse.permission.command_rules import Ruling as Ruling
+    from skillhouse.permission.command_rules import narrows as narrows
+    from skillhouse.permission.command_rules import standing_bond as standing_bond
+    from skillhouse.permission.command_rules import standing_rule as standing_rule
     from skillhouse.permission.decision import ACTIONS as ACTIONS
     from skillhouse.permission.decision import TOOL_ACTIONS as TOOL_ACTIONS
     from skillhouse.permission.environment import may_start as may_start
+    from skillhouse.permission.grammar import CommandMeaning as CommandMeaning
     from skillhouse.permission.judge import judge_argv as judge_argv
     from skillhouse.permission.judge import judge_command as judge_command
     from skillhouse.permission.judge import judge_line as judge_line
@@ -58,9 +61,6 @@ if TYPE_CHECKING:
     from skillhouse.permission.plan import SimpleCommand as SimpleCommand
     from skillhouse.permission.plan import command_resource as command_resource
     from skillhouse.permission.plan import plan_text as plan_text
-    from skillhouse.permission.standing_commands import narrows as narrows
-    from skillhouse.permission.standing_commands import standing_bond as standing_bond
-    from skillhouse.permission.standing_commands import standing_rule as standing_rule
 else:
     from skillhouse.lazy_exports import lazy_exports
 

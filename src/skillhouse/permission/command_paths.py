@@ -15,8 +15,8 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate, chain
 
 from skillhouse.floor.regex import regex
-from skillhouse.permission.command_meaning import CommandMeaning
 from skillhouse.permission.command_reader import read_command
+from skillhouse.permission.grammar import CommandMeaning
 from skillhouse.permission.path_policy import PathPolicy, git_paths
 from skillhouse.permission.raw_line import Word
 

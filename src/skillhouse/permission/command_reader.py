@@ -14,11 +14,13 @@ from msgspec import Struct
 
 from skillhouse.floor.regex import regex
 from skillhouse.permission import hazards
-from skillhouse.permission.command_meaning import CommandMeaning, Hazard, Option
 from skillhouse.permission.grammar import (
     HAZARDS,
+    CommandMeaning,
     CommandTable,
     Grammar,
+    Hazard,
+    Option,
     OptionRule,
     grammar_of,
     is_wrapper,

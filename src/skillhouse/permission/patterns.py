@@ -12,8 +12,8 @@ from msgspec import Struct
 
 from skillhouse.floor.regex import regex
 from skillhouse.floor.rules import Effect, matches
-from skillhouse.permission.command_meaning import CommandMeaning, Hazard
 from skillhouse.permission.command_reader import read_command
+from skillhouse.permission.grammar import CommandMeaning, Hazard
 from skillhouse.permission.plan import command_resource
 from skillhouse.permission.raw_line import Word
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from skillhouse.floor.regex import regex
 from skillhouse.floor.structs import replace
-from skillhouse.permission.command_meaning import CommandMeaning
+from skillhouse.permission.grammar import CommandMeaning
 
 
 def refuse(meaning: CommandMeaning, said: str) -> None:

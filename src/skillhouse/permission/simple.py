@@ -12,11 +12,11 @@ from skillhouse.floor.regex import regex
 from skillhouse.floor.rules import Effect
 from skillhouse.floor.structs import replace
 from skillhouse.permission import hazards
-from skillhouse.permission.command_meaning import CommandMeaning
 from skillhouse.permission.command_paths import CommandPaths, found_commands, piped_command
 from skillhouse.permission.command_reader import DEPTH_MAX, only_reads, read_command
 from skillhouse.permission.command_rules import CommandRules, Ruling
 from skillhouse.permission.fence import Fence
+from skillhouse.permission.grammar import CommandMeaning
 from skillhouse.permission.hard_denies import HardDenies
 from skillhouse.permission.path_policy import PathPolicy
 from skillhouse.permission.patterns import (

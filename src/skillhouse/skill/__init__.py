@@ -65,15 +65,18 @@ if TYPE_CHECKING:
     from skillhouse.skill.model import DEFAULT_POLICY as DEFAULT_POLICY
     from skillhouse.skill.model import SKILL_FILE as SKILL_FILE
     from skillhouse.skill.model import Frontmatter as Frontmatter
+    from skillhouse.skill.model import IndexContent as IndexContent
     from skillhouse.skill.model import LinkedFile as LinkedFile
     from skillhouse.skill.model import ManifestResult as ManifestResult
     from skillhouse.skill.model import ParsePolicy as ParsePolicy
     from skillhouse.skill.model import ParseResult as ParseResult
     from skillhouse.skill.model import Skill as Skill
     from skillhouse.skill.model import SkillContent as SkillContent
+    from skillhouse.skill.model import SkillIndex as SkillIndex
     from skillhouse.skill.model import SkillLinks as SkillLinks
     from skillhouse.skill.model import SkillManifest as SkillManifest
     from skillhouse.skill.model import ToolSpec as ToolSpec
+    from skillhouse.skill.model import UnvisitedDirectories as UnvisitedDirectories
     from skillhouse.skill.model import split_tools as split_tools
     from skillhouse.skill.model import tokens_of as tokens_of
     from skillhouse.skill.profile import DEFAULT_PROFILE as DEFAULT_PROFILE
@@ -97,9 +100,6 @@ if TYPE_CHECKING:
     from skillhouse.skill.skill_file import read_metadata as read_metadata
     from skillhouse.skill.skill_file import skill_text as skill_text
     from skillhouse.skill.skill_file import typed_fields as typed_fields
-    from skillhouse.skill.skill_index import IndexContent as IndexContent
-    from skillhouse.skill.skill_index import SkillIndex as SkillIndex
-    from skillhouse.skill.skill_index import UnvisitedDirectories as UnvisitedDirectories
     from skillhouse.skill.source import CAUSES as CAUSES
     from skillhouse.skill.source import MENDS as MENDS
     from skillhouse.skill.source import ONE_NAME as ONE_NAME

@@ -25,9 +25,8 @@ from skillhouse.floor import (
 )
 from skillhouse.floor.regex import regex
 from skillhouse.floor.structs import replace
-from skillhouse.skill.model import Skill, SkillContent, split_outside
+from skillhouse.skill.model import Skill, SkillContent, SkillIndex, split_outside
 from skillhouse.skill.profile import Extensions
-from skillhouse.skill.skill_index import SkillIndex
 from skillhouse.skill.source import SKILL_FILE_MAX, FileRefusedError, normalise, split_head
 
 MODEL_FIELD = "disable-model-invocation"

@@ -26,8 +26,7 @@ from skillhouse.floor import (
 )
 from skillhouse.floor.documents import toml_table
 from skillhouse.floor.regex import regex
-from skillhouse.skill.model import LOADING_POLICY, ParsePolicy
-from skillhouse.skill.skill_index import NameMatch
+from skillhouse.skill.model import LOADING_POLICY, NameMatch, ParsePolicy
 
 WalkUp = Literal["none", "git_root", "home", "fs_root"]
 """How far upwards project roots are looked for; the last directory is itself looked at."""
