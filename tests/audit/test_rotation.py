@@ -21,13 +21,14 @@ from skillhouse.audit import (
     AuditLog,
     Retention,
     TransactionEntry,
-    archives,
     find_record,
     read_records,
+    retention,
     verify_log,
 )
-from skillhouse.audit.archives import Archive, archive_directory, archives_of, pack_archive, tidy
+from skillhouse.audit.archives import Archive, archive_directory, archives_of, pack_archive
 from skillhouse.audit.log_files import open_file, open_lines
+from skillhouse.audit.retention import tidy
 from skillhouse.floor import structs
 from tests.audit.logs import START, finished, in_process, intent, keys_of, outcome, refusal
 
@@ -115,7 +116,7 @@ def test_a_file_that_is_closed_while_others_are_packed_is_packed_too(
         assert go_on.wait(20)
         return found
 
-    monkeypatch.setattr(archives, "archives_of", slow)
+    monkeypatch.setattr(retention, "archives_of", slow)
     with log_of(path, clock, max_bytes=4_000) as log:
         while not archives_of(path):
             call(log)

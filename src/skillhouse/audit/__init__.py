@@ -3,7 +3,6 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from skillhouse.audit.archives import Retention as Retention
     from skillhouse.audit.entries import AuditEntry as AuditEntry
     from skillhouse.audit.entries import Query as Query
     from skillhouse.audit.entries import Stats as Stats
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from skillhouse.audit.redaction import is_secret_name as is_secret_name
     from skillhouse.audit.redaction import redacted as redacted
     from skillhouse.audit.redaction import without_secrets as without_secrets
+    from skillhouse.audit.retention import Retention as Retention
     from skillhouse.audit.series import Series as Series
     from skillhouse.audit.series import first_moment as first_moment
     from skillhouse.audit.series import last_moment as last_moment

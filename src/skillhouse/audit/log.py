@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from skillhouse import audit
-from skillhouse.audit.archives import ArchiveCompactor, Retention
 from skillhouse.audit.chain import MAX_FILE_BYTES, ChainFile, LockHeldError
 from skillhouse.audit.line import encode_record, id_of, record_of, unsealed
 from skillhouse.audit.log_end import default_directory, torn_facts
@@ -32,7 +30,16 @@ from skillhouse.audit.record import (
     ulid,
 )
 from skillhouse.audit.redaction import LONG_TEXT, KnownSecrets, Secrets, clean_text, redacted
-from skillhouse.audit.verify import Degraded, Pending, boot_id, gap_note, repair_note, to_stderr
+from skillhouse.audit.retention import ArchiveCompactor, Retention
+from skillhouse.audit.verify import (
+    Degraded,
+    Pending,
+    boot_id,
+    gap_note,
+    repair_note,
+    to_stderr,
+    verify_log,
+)
 from skillhouse.floor import lock as locks
 from skillhouse.floor.machine import state_advice
 from skillhouse.floor.threads import in_thread
@@ -208,9 +215,7 @@ class AuditLog:
 
     def verify(self, *, progress: Progress | None = None) -> Verification:
         """Do as `verify_log` for this log."""
-        return audit.verify_log(
-            self.path, key=self.key, checkpoints=self.checkpoints, progress=progress
-        )
+        return verify_log(self.path, key=self.key, checkpoints=self.checkpoints, progress=progress)
 
     def close(self) -> None:
         """Write waiting records and a checkpoint, and close the files; an append reopens them.
