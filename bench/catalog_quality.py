@@ -29,7 +29,7 @@ from typing import Any
 from _measure import markdown_table
 from _relevance import groups, parsed, rows
 from skillhouse.discovery import Catalog
-from skillhouse.discovery.names_first import BY_NAME
+from skillhouse.discovery.catalog import BY_NAME
 from skillhouse.house import Locations, Skillhouse, configured
 from skillhouse.skill import Skill, tokens_of
 

@@ -33,7 +33,7 @@ from skillhouse.registry.signature_bundle import read_bundle
 from skillhouse.registry.signed_statement import read_statement
 from skillhouse.remote.source import RemoteSource, read_listing
 from skillhouse.skill import read_archive, read_manifest, validate
-from skillhouse.skill.profile_file import read_profile
+from skillhouse.skill.profile import read_profile
 from skillhouse.tiers.tier_file import read_tier_policy
 from tests.frontends.mutated_documents import (
     CLAUDE,

@@ -1,4 +1,4 @@
-"""Tests of approval/scripts.py: the bytes of a script that were approved, and earlier ones."""
+"""Tests of approval/grants.py: the bytes of a script that were approved, and earlier ones."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from skillhouse.approval import ApprovedScript, ScriptStore
-from skillhouse.approval.scripts import DIGESTS_MAX
+from skillhouse.approval.grants import DIGESTS_MAX
 
 
 @pytest.fixture

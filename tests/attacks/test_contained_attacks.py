@@ -17,8 +17,7 @@ from skillhouse.cells import confine
 from skillhouse.cells.cell_environment import make_room_for_descriptors
 from skillhouse.sandbox import scratch
 from skillhouse.sandbox.guard import OPEN_FILES
-from skillhouse.sandbox.seccomp import ARCHITECTURES
-from skillhouse.sandbox.shared_filter import alone_program
+from skillhouse.sandbox.seccomp import ARCHITECTURES, alone_program
 from tests.harness import ran
 
 pytestmark = pytest.mark.slow

@@ -13,7 +13,7 @@ from skillhouse.approval import Answer, ApprovalRequest
 from skillhouse.house import Skillhouse, configured
 from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.sandbox import SandboxError, SandboxProfile, ToolFinder, Toolset, ToolSettings
-from skillhouse.sandbox.run_checks import check_argv
+from skillhouse.sandbox.run_options import check_argv
 from skillhouse.tools import ToolResult
 from tests.harness import Need
 from tests.house.places import make_places, write_skill

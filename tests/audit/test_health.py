@@ -1,4 +1,4 @@
-"""Tests of health.py: what is wrong with a log, said before it costs anything."""
+"""Tests of verify.py: what is wrong with a log, said before it costs anything."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from skillhouse.audit import (
     stuck,
     troubles,
 )
-from skillhouse.audit import health as subject
+from skillhouse.audit import verify as subject
 
 READ = AuditDraft(kind="intent", tool="read")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from skillhouse.discovery import Root, discover, skills_below
-from skillhouse.discovery.duplicates import place_rank
+from skillhouse.discovery.build_index import place_rank
 from skillhouse.skill import SkillIndex
 from tests.discovery.trees import write_refused, write_skill
 

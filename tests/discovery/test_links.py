@@ -1,4 +1,4 @@
-"""Tests of discovery/links.py: where links of a person's own folders and of projects may lead."""
+"""Tests of discovery/roots.py: where links of a person's own folders and of projects may lead."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from skillhouse.discovery import LinkPlaces, Root, default_roots, discover
-from skillhouse.discovery.links import LINK_DIRECTORIES_MAX, following_of, project_of
+from skillhouse.discovery.roots import LINK_DIRECTORIES_MAX, following_of, project_of
 from skillhouse.floor.structs import replace
 from skillhouse.skill import DEFAULT_PROFILE, SkillIndex, load
 from tests.discovery.trees import findings, names, write_skill

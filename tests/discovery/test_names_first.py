@@ -1,4 +1,4 @@
-"""Tests of discovery/names_first.py: every skill is named, then all get an equal share."""
+"""Tests of discovery/catalog.py: every skill is named, then all get an equal share."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillhouse.discovery import STYLES, Catalog, catalog_under, render_catalog
-from skillhouse.discovery.catalog_text import width, within
-from skillhouse.discovery.names_first import (
+from skillhouse.discovery.catalog import (
     BEST_CHARS,
     BEST_MOST,
     BY_NAME,
@@ -22,6 +21,7 @@ from skillhouse.discovery.names_first import (
     SHARE_LEAST,
     SHARE_USEFUL,
 )
+from skillhouse.discovery.catalog_text import width, within
 from skillhouse.floor.structs import replace
 from skillhouse.skill import DEFAULT_PROFILE, CatalogRule, Profile, Skill, SkillIndex
 from tests.discovery.test_catalog import skill

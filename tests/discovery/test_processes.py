@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from skillhouse.discovery.scan_snapshots import CACHE_FILE
+from skillhouse.discovery.scan import CACHE_FILE
 from tests.discovery.trees import Report, probe, probe_command, write_skill
 
 pytestmark = [pytest.mark.slow, pytest.mark.heavy]

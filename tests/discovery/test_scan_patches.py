@@ -1,19 +1,18 @@
-"""Tests of discovery/scan_snapshots.py: an index on disk into which changes are patched."""
+"""Tests of discovery/scan.py: an index on disk into which changes are patched."""
 
 from __future__ import annotations
 
 import sqlite3
 import time
 from contextlib import closing
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from skillhouse.discovery import discover
-from skillhouse.discovery.scan_snapshots import CACHE_FILE, PART_FILES, PATCH_MAX
-from skillhouse.floor.structs import replace
+from skillhouse.discovery.scan import CACHE_FILE, PART_FILES, PATCH_MAX
+from skillhouse.floor.structs import field_names, replace
 from skillhouse.skill import DEFAULT_POLICY, DEFAULT_PROFILE, Profile, SkillIndex
 from tests.discovery.trees import everything, later, names, probe, write_refused, write_skill
 
@@ -162,5 +161,5 @@ def test_an_index_serves_no_other_way_of_reading_or_walking(tmp_path: Path) -> N
 
 
 def test_every_field_of_the_policy_is_tried() -> None:
-    known = {field.name for field in fields(DEFAULT_POLICY)} - {"yaml_fast_path", "file_max"}
+    known = set(field_names(DEFAULT_POLICY)) - {"yaml_fast_path", "file_max"}
     assert set(OTHERS) == known

@@ -1,4 +1,4 @@
-"""Tests of discovery/scan_snapshots.py: a stored index that is damaged, lost, shared or blocked."""
+"""Tests of discovery/scan.py: a stored index that is damaged, lost, shared or blocked."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillhouse.discovery import discover
-from skillhouse.discovery.scan_snapshots import CACHE_FILE, ROOTS_KEPT, ScanSnapshots, Snapshot
+from skillhouse.discovery.scan import CACHE_FILE, ROOTS_KEPT, ScanSnapshots, Snapshot
 from skillhouse.skill import SkillIndex
 from tests.discovery.trees import (
     everything,

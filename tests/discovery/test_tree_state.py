@@ -1,4 +1,4 @@
-"""Tests of discovery/tree_state.py: what a survey reads, and what it does not follow."""
+"""Tests of discovery/watcher.py: what a survey reads, and what it does not follow."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from skillhouse.discovery import tree_state
-from skillhouse.discovery.tree_state import survey
+from skillhouse.discovery import watcher
+from skillhouse.discovery.watcher import survey
 
 
 def names(root: Path) -> set[str]:
@@ -35,7 +35,7 @@ def test_a_root_above_another_is_read(tmp_path: Path) -> None:
 def test_of_many_entries_below_links_the_nearest_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tree_state, "LINKED_MAX", 20)
+    monkeypatch.setattr(watcher, "LINKED_MAX", 20)
     elsewhere = tmp_path / "elsewhere"
     for number in range(5):
         (elsewhere / f"d{number}/deep/deeper").mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Tests of discovery/watch_limits.py."""
+"""Tests of discovery/watcher.py."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from skillhouse.discovery import Root, watch, watch_limits, watch_use
-from skillhouse.discovery.watch_limits import WatchUse, own_watches, watch_bound, watches_of_user
+from skillhouse.discovery import Root, watch, watch_use, watcher
+from skillhouse.discovery.watcher import WatchUse, own_watches, watch_bound, watches_of_user
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ from skillhouse.discovery.watch_limits import WatchUse, own_watches, watch_bound
 def test_it_polls_beyond_the_bound_and_beyond_what_is_free(
     use: WatchUse, polls: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watch_limits, "watches_of_user", lambda: 200_000)
+    monkeypatch.setattr(watcher, "watches_of_user", lambda: 200_000)
     assert use.polls is polls
 
 
@@ -42,7 +42,7 @@ def test_a_limit_that_cannot_be_read_is_none(
 def test_a_watch_takes_at_most_a_quarter(
     most: int | None, bound: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watch_limits, "watches_of_user", lambda: most)
+    monkeypatch.setattr(watcher, "watches_of_user", lambda: most)
     assert watch_bound() == bound
 
 

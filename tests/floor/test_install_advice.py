@@ -1,4 +1,4 @@
-"""Tests of floor/install_advice.py."""
+"""Tests of floor/errors.py."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from skillhouse.floor import extra_advice, package_advice
-from skillhouse.floor.install_advice import _IN_ALL
+from skillhouse.floor.errors import _IN_ALL
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = "pydantic-ai-slim[anthropic]"

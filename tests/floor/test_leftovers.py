@@ -1,4 +1,4 @@
-"""Tests of floor/leftovers.py and what trees make of it: what is a leftover, and what is not."""
+"""Tests of floor/trees.py and what trees make of it: what is a leftover, and what is not."""
 
 from __future__ import annotations
 

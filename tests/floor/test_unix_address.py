@@ -1,4 +1,4 @@
-"""Tests of floor/unix_address.py."""
+"""Tests of floor/paths.py."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from skillhouse.floor.unix_address import ADDRESS_MAX, unix_address
+from skillhouse.floor.paths import ADDRESS_MAX, unix_address
 
 
 @pytest.mark.parametrize("length", [1, 90, 200])

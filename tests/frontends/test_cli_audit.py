@@ -119,7 +119,7 @@ def test_stats_tell_of_outages_and_of_what_is_wrong_now(
     moved.rename(log.path)
     down.append(refusal(), durable=True)
     down.close()
-    monkeypatch.setattr("skillhouse.audit.health.FREE_MIN", 1 << 62)
+    monkeypatch.setattr("skillhouse.audit.verify.FREE_MIN", 1 << 62)
     code, out, err = run("audit", "stats")
     assert code == 0
     assert "         1  could not be written: 1 effect refused\n" in out

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from skillhouse.clients import known_clients
-from skillhouse.discovery import watch_limits
+from skillhouse.discovery import watcher
 from skillhouse.frontends.presentation.client_report import BRIEF_LINES
 from skillhouse.frontends.presentation.text import width_of
 from skillhouse.skill import load_profile, profile_names, read_profile
@@ -159,7 +159,7 @@ def test_more_directories_than_are_watched_are_polled_and_doctor_says_so(
     assert before["needed"] > 5
     assert 0 < before["free"] <= before["most"]
     assert "polls them" not in run("doctor")[1]
-    monkeypatch.setattr(watch_limits, "WATCHES_MAX", 5)
+    monkeypatch.setattr(watcher, "WATCHES_MAX", 5)
     assert json.loads(run("doctor", "--json")[1])["watches"]["polls"] is True
     said = " ".join(run("doctor")[1].split())
     assert f"a program that watches these {before['needed']} directories polls them" in said

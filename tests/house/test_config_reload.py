@@ -16,7 +16,7 @@ from skillhouse.audit import read_records
 from skillhouse.floor import ConfigError, digest
 from skillhouse.floor.structs import replace
 from skillhouse.house import ConfigNews, Locations, Settings, Skillhouse, configured
-from skillhouse.skill.profile_file import SHIPPED_DIRECTORY
+from skillhouse.skill.profile import SHIPPED_DIRECTORY
 from tests.house.places import make_places, write_skill
 
 ALLOW = '[[rules]]\neffect = "allow"\naction = "write"\npattern = "*"\n'

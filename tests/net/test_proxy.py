@@ -18,7 +18,7 @@ from anyio.streams.tls import TLSStream
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skillhouse.floor.unix_address import unix_address
+from skillhouse.floor.paths import unix_address
 from skillhouse.net import (
     EgressDecision,
     EgressProxy,

@@ -1,4 +1,4 @@
-"""Tests of net/resumed_download.py and net/partial.py: what is cut is continued, and only that."""
+"""Tests of net/resumed_download.py: what is cut is continued, and only that."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from anyio.abc import SocketStream
 
 from skillhouse.net import HttpResponse, NetError, NetLimits, download
-from skillhouse.net.partial import KEPT_FILES, KEPT_MIN, Partial
+from skillhouse.net.resumed_download import KEPT_FILES, KEPT_MIN, Partial
 from tests.net.servers import Answer, Server, ok, policy_for, redirect, serving
 
 WHOLE = bytes(range(256)) * 4_096

@@ -17,7 +17,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from skillhouse.permission import Effect, Pipeline, SimpleCommand, judge_command
-from skillhouse.sandbox.inner_scripts import RUNNER
+from skillhouse.sandbox.interpreters import RUNNER
 from tests.harness import Need, ran
 from tests.permission import fuzz_lines, twin_runs
 

@@ -1,4 +1,4 @@
-"""Tests of permission/standing_commands.py."""
+"""Tests of permission/command_rules.py."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 
 from skillhouse.floor.rules import Effect
 from skillhouse.permission import ArgumentRules, Breadth, LayerRules
+from skillhouse.permission.command_rules import narrows, standing_rule
 from skillhouse.permission.decision import Layer, Rule
-from skillhouse.permission.standing_commands import narrows, standing_rule
 
 
 @pytest.mark.parametrize(

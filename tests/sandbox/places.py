@@ -62,7 +62,7 @@ def run(launcher: Launcher, workspace: Path, *argv: str, **options: Any) -> Comp
     """Run a program in the workspace; options are those of the profile, of `Limits` and `stdin`."""
     stdin = options.pop("stdin", b"")
     cwd = options.pop("cwd", workspace)
-    names = Limits.__dataclass_fields__
+    names = Limits.__struct_fields__
     limits = {name: options.pop(name) for name in tuple(options) if name in names}
     limits = {"seconds": 20.0, "memory_bytes": 1 << 30, "processes": 128, **limits}
     profile = SandboxProfile(workspace, limits=Limits(**limits), **options)

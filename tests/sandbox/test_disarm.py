@@ -1,10 +1,10 @@
-"""Tests of sandbox/disarm.py: what stays in a repository that a run made."""
+"""Tests of sandbox/mountpoints.py: what stays in a repository that a run made."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from skillhouse.sandbox.disarm import CONFIG_MAX, disarm, is_repository, obeyed_names
+from skillhouse.sandbox.mountpoints import CONFIG_MAX, disarm, is_repository, obeyed_names
 
 PLAIN = "[core]\n\trepositoryformatversion = 0\n\tbare = false\n"
 REMOTE = '[remote "origin"]\n\turl = https://example.org/x.git\n\tfetch = +refs/*:refs/*\n'

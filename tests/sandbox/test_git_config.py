@@ -1,4 +1,4 @@
-"""Tests of sandbox/git_config.py."""
+"""Tests of sandbox/git_mounts.py."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from skillhouse.sandbox.git_config import opened_config
+from skillhouse.sandbox.git_mounts import opened_config
 from tests.repositories import git, plain
 
 pytestmark = pytest.mark.usefixtures("git")

@@ -10,7 +10,7 @@ import pytest
 
 from skillhouse.floor import PersistentPaths
 from skillhouse.sandbox import Launcher, SandboxError, SandboxLevel
-from skillhouse.sandbox.landlock_grants import GRANTS_MAX, grants_for
+from skillhouse.sandbox.landlock import GRANTS_MAX, grants_for
 from skillhouse.sandbox.landlock_inside import CHANGE, LIST, WRITE
 from skillhouse.sandbox.landlock_rules import READ
 from skillhouse.sandbox.protected_mounts import MountCover
@@ -164,7 +164,7 @@ def test_grants_go_entry_by_entry_beside_what_is_protected(tmp_path: Path):
 
 def test_too_many_entries_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     assert GRANTS_MAX > 1_000
-    monkeypatch.setattr("skillhouse.sandbox.landlock_grants.GRANTS_MAX", 3)
+    monkeypatch.setattr("skillhouse.sandbox.landlock.GRANTS_MAX", 3)
     for number in range(4):
         (tmp_path / str(number)).touch()
     with pytest.raises(SandboxError, match="at most 3 entries"):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from skillhouse.sandbox.person_git import PersonGit
-from skillhouse.sandbox.toolset import GitSettings, with_git_settings
+from skillhouse.sandbox.profile import GitSettings, with_git_settings
 from tests.harness import Need, ran
 
 HOSTILE = """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from skillhouse.sandbox.placeholder_notes import placeholder_note
+from skillhouse.sandbox.mountpoints import placeholder_note
 from skillhouse.sandbox.profile import Directory, SurveyEntry
 
 PLACEHOLDERS = [f"/ws/{name}" for name in (".git", ".env", ".claude", "skillhouse.toml")]

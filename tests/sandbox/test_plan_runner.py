@@ -1,4 +1,4 @@
-"""Tests of sandbox/inner_scripts.py and of the runner, outside the sandbox and beside a shell."""
+"""Tests of sandbox/interpreters.py and of the runner, outside the sandbox and beside a shell."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 from skillhouse.permission import judge_command
 from skillhouse.sandbox import plan_argv
-from skillhouse.sandbox.inner_scripts import RUNNER
+from skillhouse.sandbox.interpreters import RUNNER
 from tests.harness import Need
 
 pytestmark = [

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from skillhouse.sandbox import tool_caches
-from skillhouse.sandbox.tool_caches import caches_for
-from skillhouse.sandbox.tool_finder import ToolFinder
-from skillhouse.sandbox.toolset import Caches
+from skillhouse.sandbox import tool_finder
+from skillhouse.sandbox.profile import Caches
+from skillhouse.sandbox.tool_finder import ToolFinder, caches_for
 
 
 def made(base: Path, *programs: str, workspace: str = "ws", now: float = 0) -> Caches:
@@ -124,7 +123,7 @@ def test_a_cache_that_is_too_large_is_emptied(
     locked.mkdir()
     (locked / "file").write_bytes(b"x" * 10_000)
     locked.chmod(0o500)
-    monkeypatch.setattr(tool_caches, "BYTES_MAX", 8_000)
+    monkeypatch.setattr(tool_finder, "BYTES_MAX", 8_000)
     made(tmp_path, "go", now=1)
     assert locked.exists(), "measured a moment ago"
     made(tmp_path, "go", now=1_000)

@@ -10,8 +10,7 @@ import sys
 from random import Random
 
 from skillhouse.skill.source import FileRefusedError
-from skillhouse.skill.yaml_lines import plain_mapping
-from skillhouse.skill.yaml_text import read_mapping
+from skillhouse.skill.yaml_text import plain_mapping, read_mapping
 from tests.skill.plain_blocks import line_block
 
 REAL = (

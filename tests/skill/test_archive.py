@@ -1,4 +1,4 @@
-"""Tests of skill/archive.py and skill/write_files.py; the attacks are in tests/attacks."""
+"""Tests of skill/archive.py and skill/archive.py; the attacks are in tests/attacks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of skill/mentions.py: the commands and tools a body names, and what was not judged."""
+"""Tests of skill/body.py: the commands and tools a body names, and what was not judged."""
 
 from __future__ import annotations
 

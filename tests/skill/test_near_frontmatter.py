@@ -1,4 +1,4 @@
-"""Tests of skill/near_frontmatter.py: what is nearly frontmatter is never taken for text."""
+"""Tests of skill/skill_file.py: what is nearly frontmatter is never taken for text."""
 
 from __future__ import annotations
 

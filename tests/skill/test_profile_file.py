@@ -1,17 +1,16 @@
-"""Tests of skill/profile_file.py: profiles as files, and what is wrong."""
+"""Tests of skill/profile.py: profiles as files, and what is wrong."""
 
 from __future__ import annotations
 
-import dataclasses
 import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from skillhouse.floor import ConfigError
+from skillhouse.floor import ConfigError, structs
 from skillhouse.skill import DEFAULT_PROFILE, Profile, load_profile, profile_names, read_profile
-from skillhouse.skill.profile_file import SHIPPED_DIRECTORY
+from skillhouse.skill.profile import SHIPPED_DIRECTORY
 
 PLACEHOLDERS = (
     "line 1: `roots`: expected `{explicit}`, `{builtin}`, `${NAME}` or `${NAME:-~/path}` and "
@@ -30,11 +29,11 @@ def test_the_file_of_the_default_profile_says_what_the_type_does() -> None:
 
 def _unset(value: Any, table: dict[str, Any]) -> list[str]:
     """Return the fields that the table leaves out, those of its inner tables included."""
-    missing = [field.name for field in dataclasses.fields(value) if field.name not in table]
-    for field in dataclasses.fields(value):
-        inner = getattr(value, field.name)
-        if dataclasses.is_dataclass(inner) and field.name in table:
-            missing += _unset(inner, table[field.name])
+    missing = [name for name in structs.field_names(value) if name not in table]
+    for name in structs.field_names(value):
+        inner = getattr(value, name)
+        if structs.is_struct(inner) and name in table:
+            missing += _unset(inner, table[name])
     return missing
 
 

@@ -1,4 +1,4 @@
-"""Tests of skill/requires_python.py: which releases a `requires-python` takes."""
+"""Tests of skill/manifest_fields.py: which releases a `requires-python` takes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of skill/yaml_lines.py: which blocks are plain, and that both ways read them alike."""
+"""Tests of skill/yaml_text.py: which blocks are plain, and that both ways read them alike."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skillhouse.skill.source import FileRefusedError, normalise, split_head
-from skillhouse.skill.yaml_lines import plain_mapping
-from skillhouse.skill.yaml_text import read_mapping
+from skillhouse.skill.yaml_text import plain_mapping, read_mapping
 from tests.skill.blocks import REAL, outcome
 from tests.skill.plain_blocks import LINES, line_block
 

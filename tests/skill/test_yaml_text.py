@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 
 from skillhouse.skill import parse
 from skillhouse.skill.source import FileRefusedError, Finding
-from skillhouse.skill.yaml_lines import plain_mapping
 from skillhouse.skill.yaml_text import (
     VALUES_JUDGED_MAX,
     field_at,
     key_line,
     key_lines,
+    plain_mapping,
     read_mapping,
     repaired,
 )

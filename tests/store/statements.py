@@ -15,9 +15,9 @@ RUNS = frozenset({"execute", "executemany", "executescript", "rows"})
 NOT_STATE = frozenset(
     {
         # What opens and migrates any SQLite file.
-        *("store/store.py", "store/migrations.py"),
+        *("store/store.py", "store/store.py"),
         # Caches and indexes, which are made again.
-        *("discovery/scan_snapshots.py", "retrieval/tokens.py", "retrieval/segment_store.py"),
+        *("discovery/scan.py", "retrieval/tokens.py", "retrieval/segment_store.py"),
         # The database of a registry server.
         "registry/hosting/sqlite_schema.py",
         "registry/hosting/sqlite_search.py",

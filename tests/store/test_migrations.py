@@ -1,4 +1,4 @@
-"""Tests of store/migrations.py."""
+"""Tests of store/store.py."""
 
 from __future__ import annotations
 

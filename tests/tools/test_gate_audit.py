@@ -14,7 +14,7 @@ import pytest
 from skillhouse import tool
 from skillhouse.approval import Answer, ApprovalRequest, ApprovalSettings, Reply
 from skillhouse.audit import AuditEntry, read_records, verify_log
-from skillhouse.audit.exports import write_gate_lines
+from skillhouse.audit.entries import write_gate_lines
 from skillhouse.audit.redaction import HIDDEN
 from skillhouse.floor import make_private, structs
 from skillhouse.house import Skillhouse, configured

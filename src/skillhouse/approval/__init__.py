@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     from skillhouse.approval.devices import Issuer as Issuer
     from skillhouse.approval.devices import Tokens as Tokens
     from skillhouse.approval.grants import NEVER_LASTING as NEVER_LASTING
+    from skillhouse.approval.grants import ApprovedScript as ApprovedScript
     from skillhouse.approval.grants import Grant as Grant
     from skillhouse.approval.grants import GrantStore as GrantStore
+    from skillhouse.approval.grants import ScriptStore as ScriptStore
     from skillhouse.approval.request import LASTING as LASTING
     from skillhouse.approval.request import OWNER as OWNER
     from skillhouse.approval.request import Answer as Answer
@@ -38,8 +40,6 @@ if TYPE_CHECKING:
     from skillhouse.approval.request import content_digest as content_digest
     from skillhouse.approval.request import rule_text as rule_text
     from skillhouse.approval.request import session_key as session_key
-    from skillhouse.approval.scripts import ApprovedScript as ApprovedScript
-    from skillhouse.approval.scripts import ScriptStore as ScriptStore
     from skillhouse.approval.wait import ApprovalOutcome as ApprovalOutcome
     from skillhouse.approval.webhook import SignatureError as SignatureError
     from skillhouse.approval.webhook import WebhookChannel as WebhookChannel

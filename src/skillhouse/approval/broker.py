@@ -11,8 +11,10 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
+from msgspec import Struct
+
 from skillhouse.approval.connections import Connections
-from skillhouse.approval.grants import Grant, GrantStore, is_settled, narrowed
+from skillhouse.approval.grants import Grant, GrantStore, ScriptStore, is_settled, narrowed
 from skillhouse.approval.ledger import Ledger
 from skillhouse.approval.request import (
     DENIAL_COOLDOWN_SECONDS,
@@ -31,9 +33,8 @@ from skillhouse.approval.request import (
     rejection,
     session_key,
 )
-from skillhouse.approval.scripts import ScriptStore
 from skillhouse.approval.wait import ApprovalOutcome, SessionLocks, outcome_of, wait_for_answer
-from skillhouse.floor import dataclass, structs
+from skillhouse.floor import structs
 from skillhouse.floor.threads import in_thread
 
 MESSAGE_MAX = 2_000
@@ -42,8 +43,7 @@ MESSAGE_MAX = 2_000
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApprovalEvent:
+class ApprovalEvent(Struct, frozen=True, kw_only=True):
     """What subscribers hear of a question."""
 
     kind: Literal["asked", "answered"]

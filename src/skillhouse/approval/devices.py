@@ -10,8 +10,9 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import field
 from pathlib import Path
+
+from msgspec import Struct
 
 from skillhouse.approval.broker import ApprovalBroker
 from skillhouse.approval.request import (
@@ -28,7 +29,8 @@ from skillhouse.approval.webhook import (
     secret_bytes,
     verified_id,
 )
-from skillhouse.floor import DecodeError, StateError, dataclass, shaped
+from skillhouse.floor import DecodeError, StateError, shaped
+from skillhouse.floor.structs import PartialStruct
 from skillhouse.store import STATE, STATE_FILE, pooled
 
 TOKEN_SECONDS = 600
@@ -39,8 +41,7 @@ TOKEN_BYTES = 24
 """Randomness of a token: more than can be guessed (RFC 6749, 10.10)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Issuer:
+class Issuer(Struct, frozen=True, kw_only=True):
     """Who had a token made, and so gives the answer."""
 
     user: str
@@ -128,21 +129,21 @@ Record = Callable[[str, "Device | None", str], None]
 """Records an event (`paired`, `unpaired`, `answered` or `refused`), the device, and details."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Device:
+class Device(PartialStruct, frozen=True, kw_only=True):
     """A paired device, such as a companion app."""
+
+    SECRET = frozenset({"secret"})
 
     id: str
     name: str
     user: str
     """The user as whom it answers."""
-    secret: str = field(repr=False)
+    secret: str
     """`whsec_` and base64; shown once, when it is paired."""
     paired_ms: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unpaired:
+class Unpaired(Struct, frozen=True, kw_only=True):
     """The approvals that ended with a device."""
 
     device: Device
@@ -152,8 +153,7 @@ class Unpaired:
     """Standing approvals."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceAnswer:
+class DeviceAnswer(Struct, frozen=True, kw_only=True):
     """What a device signs."""
 
     device: str

@@ -1,11 +1,10 @@
-"""Standing approvals: what one covers, and where it is kept."""
+"""Standing approvals and approved scripts: what one covers, and where it is kept."""
 
 from __future__ import annotations
 
 import secrets
 import sqlite3
 from collections.abc import Callable, Sequence
-from dataclasses import field
 from pathlib import Path
 
 from skillhouse.approval.request import (
@@ -21,17 +20,18 @@ from skillhouse.approval.request import (
     is_directory,
     rejection,
 )
-from skillhouse.floor import ONE_TIME, dataclass
-from skillhouse.floor.structs import asdict, replace
+from skillhouse.floor import ONE_TIME
+from skillhouse.floor.structs import PartialStruct, asdict, replace
 from skillhouse.store import STATE, STATE_FILE, commit_stamp, pooled
 
 NEVER_LASTING = ONE_TIME | {"sign"}
 """Actions without standing approvals; only a rule of the user may let a session key sign."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Grant:
+class Grant(PartialStruct, frozen=True, kw_only=True):
     """A remembered allow: one action on one pattern, for one state of a skill."""
+
+    UNCOMPARED = frozenset({"device_name", "id", "granted_ms", "expires_ms"})
 
     action: str
     pattern: str
@@ -43,10 +43,10 @@ class Grant:
     agent: str = "default"
     device: str = ""
     """Id of the paired device that granted it; unpairing ends it."""
-    device_name: str = field(default="", compare=False)
-    id: str = field(default="", compare=False)
-    granted_ms: int = field(default=0, compare=False)
-    expires_ms: int = field(default=0, compare=False)
+    device_name: str = ""
+    id: str = ""
+    granted_ms: int = 0
+    expires_ms: int = 0
     """From then on it does not hold."""
 
     @property
@@ -227,3 +227,92 @@ def _settles(pattern: Pattern, asked: Asked, offered: Sequence[Pattern]) -> bool
     if pattern.action == "exec" and pattern in offered and len(offered) == 1:
         return True
     return covers_resource(pattern.action, pattern.pattern, asked.resource)
+
+
+DIGESTS_MAX = 16
+"""Approved digests that one path keeps, those of the latest approvals (decision record 0388)."""
+
+
+class ApprovedScript(PartialStruct, frozen=True, kw_only=True):
+    """A script that rules may run while its bytes are those that were approved."""
+
+    UNCOMPARED = frozenset({"id", "approved_ms"})
+
+    workspace: str
+    """Real path."""
+    path: str
+    """Relative to the workspace."""
+    digest: str
+    """SHA-256 of its bytes, in hex."""
+    user: str = OWNER
+    agent: str = "default"
+    device: str = ""
+    """Id of the paired device that approved it; unpairing ends it."""
+    id: str = ""
+    approved_ms: int = 0
+
+
+class ScriptStore:
+    """The approved scripts of one state directory; StateError if the state cannot be read."""
+
+    def __init__(self, state_directory: Path) -> None:
+        self._path = state_directory / STATE_FILE
+
+    def all(self) -> tuple[ApprovedScript, ...]:
+        """Return every approved script, oldest first."""
+        return self._select("ORDER BY approved_ms, seq")
+
+    def of(self, workspace: str, user: str, agent: str) -> dict[str, frozenset[str]]:
+        """Return the approved digests of each path of a workspace."""
+        found = self._select(
+            "WHERE workspace = ? AND user_name = ? AND agent = ?", workspace, user, agent
+        )
+        digests: dict[str, set[str]] = {}
+        for script in found:
+            digests.setdefault(script.path, set()).add(script.digest)
+        return {path: frozenset(of_path) for path, of_path in digests.items()}
+
+    def add(self, scripts: Sequence[ApprovedScript]) -> None:
+        """Keep approvals, beside those of earlier bytes of the same path."""
+        rows = [asdict(replace(one, id=one.id or secrets.token_hex(8))) for one in scripts]
+        with pooled(self._path, STATE) as store, store.transaction() as connection:
+            connection.executemany(
+                f"INSERT INTO approved_script ({_SCRIPT_COLUMNS}) "  # noqa: S608 - a constant.
+                "VALUES (:workspace, :path, :digest, :user, :agent, :device, :id, :approved_ms) "
+                "ON CONFLICT (workspace, path, user_name, agent, digest) DO UPDATE SET "
+                "device = excluded.device, id = excluded.id, approved_ms = excluded.approved_ms",
+                rows,
+            )
+            connection.executemany(
+                "DELETE FROM approved_script WHERE workspace = :workspace AND path = :path "
+                "AND user_name = :user AND agent = :agent AND id NOT IN ("
+                "SELECT id FROM approved_script WHERE workspace = :workspace AND path = :path "
+                "AND user_name = :user AND agent = :agent "
+                "ORDER BY approved_ms DESC, seq DESC LIMIT :kept)",
+                [{**row, "kept": DIGESTS_MAX} for row in rows],
+            )
+
+    def revoke(self, script_id: str) -> bool:
+        """Forget an approval, with those of other bytes of its path: whoever ends it would not
+        expect an older file to run. Return whether there was one."""
+        if not self._path.exists():
+            return False
+        with pooled(self._path, STATE) as store, store.transaction() as connection:
+            query = (
+                "DELETE FROM approved_script WHERE (workspace, path, user_name, agent) IN "
+                "(SELECT workspace, path, user_name, agent FROM approved_script WHERE id = ?)"
+            )
+            return connection.execute(query, (script_id,)).rowcount > 0
+
+    def _select(self, clause: str, *values: object) -> tuple[ApprovedScript, ...]:
+        if not self._path.exists():
+            return ()
+        with pooled(self._path, STATE) as store:
+            query = f"SELECT {_SCRIPT_COLUMNS} FROM approved_script {clause}"  # noqa: S608 - constants.
+            rows = store.rows(query, values)
+        return tuple(ApprovedScript(**dict(zip(_SCRIPT_FIELDS, row, strict=True))) for row in rows)
+
+
+_SCRIPT_COLUMNS = "workspace, path, digest, user_name, agent, device, id, approved_ms"
+_SCRIPT_FIELDS = _SCRIPT_COLUMNS.replace("user_name", "user").split(", ")
+"""The fields of an `ApprovedScript` that the columns are."""

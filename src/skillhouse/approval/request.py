@@ -7,11 +7,12 @@ import json
 from collections.abc import Mapping
 from typing import Any, Literal, Protocol
 
-from skillhouse.floor import Digest, SkillhouseError, dataclass, digest
+from msgspec import Struct
+
+from skillhouse.floor import Digest, SkillhouseError, digest
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApprovalSettings:
+class ApprovalSettings(Struct, frozen=True, kw_only=True):
     """Bounds of waiting, of questions and of standing approvals."""
 
     wait_seconds: float = 60.0
@@ -77,8 +78,7 @@ LASTING = frozenset({Answer.SESSION, Answer.PROJECT, Answer.ALWAYS})
 """The answers that also allow later calls."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pattern:
+class Pattern(Struct, frozen=True, kw_only=True):
     """What a standing approval would allow."""
 
     action: str
@@ -131,8 +131,7 @@ def covers_resource(action: str, pattern: str, resource: str) -> bool:
     return pattern == resource
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class Asked(Struct, frozen=True, kw_only=True):
     """A permission that a person is asked about."""
 
     action: str
@@ -140,8 +139,7 @@ class Asked:
     skill_digest: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApprovalRequest:
+class ApprovalRequest(Struct, frozen=True, kw_only=True):
     """One call that needs approval, described by skillhouse and never by a skill."""
 
     id: str = ""
@@ -201,8 +199,7 @@ class ApprovalRequest:
         return self.on_page or self.level == "sign"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
+class Reply(Struct, frozen=True, kw_only=True):
     """An answer with who gave it and where."""
 
     answer: Answer
@@ -291,8 +288,7 @@ class ApprovalState(enum.StrEnum):
     """Not answered in time, or the approval was not used in time."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Approval:
+class Approval(Struct, frozen=True, kw_only=True):
     """A question with its answer, as the state keeps both."""
 
     request: ApprovalRequest

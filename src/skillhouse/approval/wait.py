@@ -10,6 +10,7 @@ from typing import Literal
 
 import anyio
 from anyio.lowlevel import RunVar
+from msgspec import Struct
 
 from skillhouse.approval.ledger import Ledger
 from skillhouse.approval.request import (
@@ -23,7 +24,7 @@ from skillhouse.approval.request import (
     allowed_answers,
     closed,
 )
-from skillhouse.floor import StateError, dataclass
+from skillhouse.floor import StateError
 from skillhouse.floor.structs import replace
 from skillhouse.floor.threads import in_thread
 
@@ -33,8 +34,7 @@ POLL_SECONDS = 0.1
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApprovalOutcome:
+class ApprovalOutcome(Struct, frozen=True, kw_only=True):
     """How the wait for an answer ended."""
 
     status: Literal["approved", "denied", "pending"]

@@ -6,17 +6,13 @@ if TYPE_CHECKING:
     from skillhouse.audit.entries import AuditEntry as AuditEntry
     from skillhouse.audit.entries import Query as Query
     from skillhouse.audit.entries import Stats as Stats
+    from skillhouse.audit.entries import csv_lines as csv_lines
     from skillhouse.audit.entries import entries_of as entries_of
     from skillhouse.audit.entries import find_record as find_record
+    from skillhouse.audit.entries import json_lines as json_lines
     from skillhouse.audit.entries import read_records as read_records
     from skillhouse.audit.entries import stats_of as stats_of
-    from skillhouse.audit.exports import csv_lines as csv_lines
-    from skillhouse.audit.exports import json_lines as json_lines
-    from skillhouse.audit.exports import write_gate_lines as write_gate_lines
-    from skillhouse.audit.health import Degraded as Degraded
-    from skillhouse.audit.health import Trouble as Trouble
-    from skillhouse.audit.health import stuck as stuck
-    from skillhouse.audit.health import troubles as troubles
+    from skillhouse.audit.entries import write_gate_lines as write_gate_lines
     from skillhouse.audit.log import AuditLog as AuditLog
     from skillhouse.audit.log_files import checkpoint_key as checkpoint_key
     from skillhouse.audit.record import AuditDraft as AuditDraft
@@ -35,9 +31,13 @@ if TYPE_CHECKING:
     from skillhouse.audit.series import first_moment as first_moment
     from skillhouse.audit.series import last_moment as last_moment
     from skillhouse.audit.series import series_of as series_of
+    from skillhouse.audit.verify import Degraded as Degraded
     from skillhouse.audit.verify import LogProblem as LogProblem
+    from skillhouse.audit.verify import Trouble as Trouble
     from skillhouse.audit.verify import Verification as Verification
     from skillhouse.audit.verify import archive_problem as archive_problem
+    from skillhouse.audit.verify import stuck as stuck
+    from skillhouse.audit.verify import troubles as troubles
     from skillhouse.audit.verify import verify_log as verify_log
 else:
     from skillhouse.lazy_exports import lazy_exports

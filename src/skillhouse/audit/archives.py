@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from msgspec import Struct
+
 from skillhouse.audit.log_end import HEAD_BYTES, head_path
 from skillhouse.audit.log_files import (
     LogKeys,
@@ -22,13 +24,12 @@ from skillhouse.audit.log_files import (
     stat_at,
 )
 from skillhouse.audit.record import AuditError
-from skillhouse.floor import DecodeError, dataclass, descriptor, shaped, sync_directory
+from skillhouse.floor import DecodeError, descriptor, shaped, sync_directory
 from skillhouse.floor.lock import lock, try_lock, unlock
 from skillhouse.floor.structs import replace
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Archive:
+class Archive(Struct, frozen=True, kw_only=True):
     """One closed file of the log."""
 
     log: Path
@@ -153,8 +154,7 @@ _REMOVED = b'{"removed":'
 SEAL_LINE = b'{"reduced":{"stage":"%b"},"mac":"%b"}\n'
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gap:
+class Gap(Struct, frozen=True, kw_only=True):
     """The line that replaces removed records."""
 
     first: int
@@ -203,8 +203,7 @@ def gap_of(line: bytes) -> Gap | None:
 _SNAPSHOT_TRIES = 64
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogSnapshot:
+class LogSnapshot(Struct, frozen=True, kw_only=True):
     """Files that belong together; the caller closes the descriptor."""
 
     handle: int

@@ -11,7 +11,6 @@ import hashlib
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import fields
 from json.encoder import encode_basestring
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -32,7 +31,7 @@ from skillhouse.audit.record import (
 from skillhouse.audit.redaction import CUT, KnownSecrets, clean_text, clean_word, redacted
 from skillhouse.floor import DecodeError, canonical_json
 from skillhouse.floor.paths import sendable
-from skillhouse.floor.structs import replace
+from skillhouse.floor.structs import field_names, replace
 
 MAX_REASON = 1_000
 """Characters of a reason, an error, or the resource of a permission."""
@@ -286,11 +285,11 @@ def _permission(permission: DecidedPermission, known: KnownSecrets) -> DecidedPe
 
 def _cleaned(parts: Any, known: KnownSecrets) -> dict[str, Any]:
     found = {}
-    for each in fields(parts):
-        value = getattr(parts, each.name)
+    for name in field_names(parts):
+        value = getattr(parts, name)
         if type(value) not in _PLAIN:
-            raise TypeError(f"expected text, a number or nothing as `{each.name}`")
-        found[each.name] = (
+            raise TypeError(f"expected text, a number or nothing as `{name}`")
+        found[name] = (
             clean_text(value, limit=MAX_ID, kept=MAX_ID, known=known)
             if type(value) is str
             else value

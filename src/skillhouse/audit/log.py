@@ -1,19 +1,23 @@
-"""Appends records: one writer at a time, each record completely or not at all."""
+"""Appends records: one writer at a time, each record completely or not at all.
+
+A change that a person makes is recorded before and after it.
+"""
 
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from skillhouse import audit
+import anyio
+
 from skillhouse.audit.chain import MAX_FILE_BYTES, ChainFile, LockHeldError
-from skillhouse.audit.health import Degraded, Pending, boot_id, gap_note, repair_note, to_stderr
 from skillhouse.audit.line import encode_record, id_of, record_of, unsealed
 from skillhouse.audit.log_end import default_directory, torn_facts
 from skillhouse.audit.record import (
@@ -27,8 +31,18 @@ from skillhouse.audit.record import (
 )
 from skillhouse.audit.redaction import LONG_TEXT, KnownSecrets, Secrets, clean_text, redacted
 from skillhouse.audit.retention import ArchiveCompactor, Retention
+from skillhouse.audit.verify import (
+    Degraded,
+    Pending,
+    boot_id,
+    gap_note,
+    repair_note,
+    to_stderr,
+    verify_log,
+)
 from skillhouse.floor import lock as locks
 from skillhouse.floor.machine import state_advice
+from skillhouse.floor.threads import in_thread
 
 if TYPE_CHECKING:
     from skillhouse.audit.verify import Progress, Verification
@@ -201,9 +215,7 @@ class AuditLog:
 
     def verify(self, *, progress: Progress | None = None) -> Verification:
         """Do as `verify_log` for this log."""
-        return audit.verify_log(
-            self.path, key=self.key, checkpoints=self.checkpoints, progress=progress
-        )
+        return verify_log(self.path, key=self.key, checkpoints=self.checkpoints, progress=progress)
 
     def close(self) -> None:
         """Write waiting records and a checkpoint, and close the files; an append reopens them.
@@ -402,3 +414,50 @@ class AuditLog:
                     self._chain.checkpoint(round(self._clock() * 1_000), now=True)
                 finally:
                     self._chain.end()
+
+
+@contextmanager
+def recorded(audit: AuditLog, action: str, arguments: Mapping[str, object]) -> Iterator[None]:
+    """Record a change before and after it; after `AuditError` the block does not run."""
+    intent = _begin(audit, action, arguments)
+    failed = True
+    try:
+        yield
+        failed = False
+    finally:
+        _end(audit, action, intent, sys.exc_info()[1] if failed else None)
+
+
+@asynccontextmanager
+async def recorded_async(
+    audit: AuditLog, action: str, arguments: Mapping[str, object]
+) -> AsyncIterator[None]:
+    """Like `recorded`, without blocking the event loop while the log is written."""
+    intent = await in_thread(lambda: _begin(audit, action, arguments))
+    failed = True
+    try:
+        yield
+        failed = False
+    finally:
+        fault = sys.exc_info()[1] if failed else None
+        # Also when it is cancelled: each intent gets an outcome.
+        with anyio.CancelScope(shield=True):
+            await in_thread(lambda: _end(audit, action, intent, fault))
+
+
+def _begin(audit: AuditLog, action: str, arguments: Mapping[str, object]) -> str:
+    tool = f"manage:{action}"
+    draft = AuditDraft(kind="intent", tool=tool, user="local", arguments=arguments)
+    return audit.write(draft, durable=True)
+
+
+def _end(audit: AuditLog, action: str, intent: str, fault: BaseException | None) -> None:
+    draft = AuditDraft(
+        kind="outcome",
+        tool=f"manage:{action}",
+        user="local",
+        status="ok" if fault is None else "error",
+        error="" if fault is None else str(fault) or type(fault).__name__,
+        intent=intent,
+    )
+    audit.append_read(draft)

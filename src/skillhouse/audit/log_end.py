@@ -7,6 +7,8 @@ import json
 import os
 from pathlib import Path
 
+from msgspec import Struct
+
 from skillhouse.audit.line import LineError, opened
 from skillhouse.audit.log_files import (
     LogKeys,
@@ -19,14 +21,7 @@ from skillhouse.audit.log_files import (
     write_at_start,
 )
 from skillhouse.audit.record import MAX_LINE, ZEROS, AuditError, AuditRecord
-from skillhouse.floor import (
-    DecodeError,
-    dataclass,
-    descriptor,
-    make_private,
-    shaped,
-    sync_directory,
-)
+from skillhouse.floor import DecodeError, descriptor, make_private, shaped, sync_directory
 from skillhouse.floor.structs import replace
 
 HEAD_BYTES = 256
@@ -35,8 +30,7 @@ _MAC_HEX = 32
 """Hex digits of the seal, 128 bits, so that the file keeps its length."""
 
 
-@dataclass(slots=True, kw_only=True)
-class LogHead:
+class LogHead(Struct, kw_only=True):
     """The end of the log after the last append. Not frozen, since each append makes one."""
 
     seq: int = 0
@@ -151,8 +145,7 @@ MAX_BEHIND = 16 * 1024 * 1024
 _FIRST_LOOK = 4_096
 
 
-@dataclass(slots=True, kw_only=True)
-class Tail:
+class Tail(Struct, kw_only=True):
     """The end of the log, as an append finds it under the lock. Not frozen, as `LogHead` is not."""
 
     seq: int = 0
@@ -262,8 +255,7 @@ _MAX_CHECKPOINT = 512
 """Bytes of a line."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Checkpoint:
+class Checkpoint(Struct, frozen=True, kw_only=True):
     """A position of the chain."""
 
     seq: int

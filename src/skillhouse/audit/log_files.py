@@ -12,15 +12,10 @@ import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from msgspec import Struct
+
 from skillhouse.audit.record import MAX_LINE, ZEROS, AuditError
-from skillhouse.floor import (
-    DecodeError,
-    dataclass,
-    descriptor,
-    opened_problem,
-    shaped,
-    sync_directory,
-)
+from skillhouse.floor import DecodeError, descriptor, opened_problem, shaped, sync_directory
 from skillhouse.floor.structs import asdict
 
 _FLAGS = sum(getattr(os, name, 0) for name in ("O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"))
@@ -228,8 +223,7 @@ MIN_KEY_BYTES = 16
 _MAX_FILE = 4_096
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogKeys:
+class LogKeys(Struct, frozen=True, kw_only=True):
     """The keys that seal a log, one for each use, so that one can be disclosed alone."""
 
     records: hmac.HMAC
@@ -274,8 +268,7 @@ def key_path(log: Path) -> Path:
     return log.with_name(log.name + ".key")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _KeyFile:
+class _KeyFile(Struct, frozen=True, kw_only=True):
     """The file of the key, as it is written."""
 
     key: str

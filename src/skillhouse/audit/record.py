@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from dataclasses import field
 from datetime import UTC, date, datetime
 from functools import lru_cache
 from pathlib import Path
 
-from skillhouse.floor import SkillhouseError, dataclass
+from msgspec import Struct, field
+
+from skillhouse.floor import SkillhouseError
 
 VERSION = 2
 """Version of the record's shape; a reader refuses every other."""
@@ -56,8 +57,7 @@ class AuditError(SkillhouseError):
         self.path = path
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DecidedPermission:
+class DecidedPermission(Struct, frozen=True, kw_only=True):
     """One permission of a call, with what was decided."""
 
     action: str
@@ -70,8 +70,7 @@ class DecidedPermission:
     """Place of the deciding rule in its layer, from 0; None when the default decided."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Confirmation:
+class Confirmation(Struct, frozen=True, kw_only=True):
     """The question of a call, if a person was to confirm it."""
 
     required: bool = True
@@ -87,8 +86,7 @@ class Confirmation:
     """Id of the approval."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TransactionEntry:
+class TransactionEntry(Struct, frozen=True, kw_only=True):
     """A transaction that was sent; amounts of gas are text, since they outgrow 64 bits."""
 
     tx_hash: str = ""
@@ -98,10 +96,16 @@ class TransactionEntry:
     gas_price: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditDraft:
-    """A record before it is written, with the full arguments: the log hides their secrets."""
+class AuditRecord(Struct, frozen=True, kw_only=True):
+    """One line of the log, or what it is to hold before it is written (`AuditDraft`)."""
 
+    id: str = ""
+    """ULID: 26 characters that sort as the lines of the log do."""
+    seq: int = 0
+    """Place in the log, from 1, over all its files."""
+    ts: str = ""
+    """UTC, ISO 8601 with milliseconds and Z."""
+    version: int = VERSION
     kind: str
     """intent, outcome, refusal or event; "repair" and "rotation" are the log's own."""
     tool: str
@@ -111,6 +115,9 @@ class AuditDraft:
     workspace: str = ""
     """Real path of the directory that the caller works in; empty for an event."""
     arguments: Mapping[str, object] = field(default_factory=dict)
+    """In a line a preview of them without their secrets; see `redacted`."""
+    argument_digest: str = ""
+    """SHA-256 (hex) of the canonical JSON of the full arguments."""
     permissions: tuple[DecidedPermission, ...] = ()
     rules_digest: str = ""
     """Beginning of the SHA-256 (hex) of the rules that decided; empty for an outcome."""
@@ -122,6 +129,19 @@ class AuditDraft:
     duration_ms: int = 0
     detail: Mapping[str, object] = field(default_factory=dict)
     """exit_code, sandbox level, skill id and tree digest, answer of an approval, …"""
+    prev: str = ""
+    """Hash of the record before; zeros for the first."""
+    hash: str = ""
+    """HMAC-SHA-256 (hex) of the line up to this member; see docs/decisions/0110."""
+    preview_digest: str = ""
+    """SHA-256 (hex) of the members after the hash: the arguments and the detail. It stays when
+    a record is summarised, so that its hash can still be checked."""
+    monotonic_ns: int = 0
+    """Monotonic clock of the machine, since `boot`."""
+    boot: str = ""
+    """Start of the boot id of the system."""
+    is_summary: bool = False
+    """Whether the arguments and detail were taken out after `Retention.summary_days`."""
     tier: str = ""
     """none, 3, 2 or 1; empty where no tier was asked for."""
     effective_tier: str = ""
@@ -153,65 +173,13 @@ class AuditDraft:
     transaction: TransactionEntry | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditRecord:
-    """One line of the log; fields of the same name are those of the draft."""
-
-    id: str
-    """ULID: 26 characters that sort as the lines of the log do."""
-    seq: int
-    """Place in the log, from 1, over all its files."""
-    ts: str
-    """UTC, ISO 8601 with milliseconds and Z."""
-    version: int = VERSION
-    kind: str
-    tool: str
-    agent: str
-    user: str
-    channel: str
-    workspace: str = ""
-    arguments: Mapping[str, object]
-    """Preview of the arguments without their secrets; see `redacted`."""
-    argument_digest: str
-    """SHA-256 (hex) of the canonical JSON of the full arguments."""
-    permissions: tuple[DecidedPermission, ...]
-    rules_digest: str = ""
-    reason: str
-    status: str
-    intent: str
-    duration_ms: int
-    detail: Mapping[str, object]
-    prev: str
-    """Hash of the record before; zeros for the first."""
-    hash: str
-    """HMAC-SHA-256 (hex) of the line up to this member; see docs/decisions/0110."""
-    preview_digest: str = ""
-    """SHA-256 (hex) of the members after the hash: the arguments and the detail. It stays when
-    a record is summarised, so that its hash can still be checked."""
-    monotonic_ns: int = 0
-    """Monotonic clock of the machine, since `boot`."""
-    boot: str = ""
-    """Start of the boot id of the system."""
-    is_summary: bool = False
-    """Whether the arguments and detail were taken out after `Retention.summary_days`."""
-    tier: str = ""
-    effective_tier: str = ""
-    security_level: str = ""
-    error: str = ""
-    client: str = ""
-    device: str = ""
-    session: str = ""
-    trace: str = ""
-    request: str = ""
-    amount_usd: str = ""
-    session_key: str = ""
-    signer_tier: str = ""
-    skill: str = ""
-    skill_version: str = ""
-    skill_digest: str = ""
-    gate_verdict: str = ""
-    confirmation: Confirmation | None = None
-    transaction: TransactionEntry | None = None
+AuditDraft = AuditRecord
+"""A record before it is written, with the full arguments: the log hides their secrets, and gives it
+the fields of `SEAL`."""
+SEAL = frozenset(
+    "id seq ts version argument_digest prev hash preview_digest monotonic_ns boot "
+    "is_summary".split()
+)
 
 
 DAY_MILLISECONDS = 86_400_000

@@ -7,7 +7,8 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from skillhouse import audit
+from msgspec import Struct
+
 from skillhouse.audit.archives import (
     SEAL_LINE,
     STAGES,
@@ -24,12 +25,11 @@ from skillhouse.audit.archives import (
 from skillhouse.audit.line import LineError, opened, summary_of
 from skillhouse.audit.log_files import LogKeys
 from skillhouse.audit.record import AuditDraft, AuditError, AuditRecord, day_number, day_of
-from skillhouse.floor import dataclass
+from skillhouse.audit.verify import archive_problem
 from skillhouse.floor.structs import asdict, replace
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Retention:
+class Retention(Struct, frozen=True, kw_only=True):
     """How long records are kept; those of the permanent classes always are, and whole."""
 
     summary_days: int = 30
@@ -72,7 +72,7 @@ def tidy(log: Path, keys: LogKeys, retention: Retention, *, now: int) -> tuple[A
 def _shortened(archives: Sequence[Archive], place: int, stage: str, keys: LogKeys) -> Archive:
     archive = archives[place]
     # INVARIANT: only an archive that verifies is sealed again, or a change would be sealed too.
-    problem = audit.archive_problem(archive, keys)
+    problem = archive_problem(archive, keys)
     if problem is not None:
         message = f"the archive is not shortened: {problem.message}"
         raise AuditError("archive-changed", message, archive.path)

@@ -6,11 +6,11 @@ import bisect
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import field
 from datetime import UTC, datetime, timedelta
 
+from msgspec import Struct, field
+
 from skillhouse.audit.entries import AuditEntry
-from skillhouse.floor import dataclass
 
 BUCKETS_MAX = 200
 ENTRIES_MAX = 200_000
@@ -23,8 +23,7 @@ _WHOLE = "0001-01-01T00:00:00.000000"
 _STRICTEST = ("deny", "ask", "allow")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bucket:
+class Bucket(Struct, frozen=True, kw_only=True):
     """The calls that began within one span of time."""
 
     start: str
@@ -39,8 +38,7 @@ class Bucket:
     max_ms: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Series:
+class Series(Struct, frozen=True, kw_only=True):
     """Buckets of equal width in their order, empty ones too."""
 
     since: str

@@ -22,11 +22,10 @@ from skillhouse.sandbox.bubblewrap import SKILL_PLACE
 from skillhouse.sandbox.crash_watch import watch_for_crashes
 from skillhouse.sandbox.guard import OPEN_FILES, CgroupGuard, CgroupPlace, ProcessGuard, RlimitGuard
 from skillhouse.sandbox.interpreters import Python, interpreter, own_python
-from skillhouse.sandbox.profile import MIB, Limits, SandboxError
+from skillhouse.sandbox.profile import MIB, PROGRAM_PATH, Limits, SandboxError
+from skillhouse.sandbox.seccomp import alone_program
 from skillhouse.sandbox.seccomp import program as filter_program
-from skillhouse.sandbox.shared_filter import alone_program
 from skillhouse.sandbox.status import SandboxLevel, SandboxStatus, capabilities_of, surroundings
-from skillhouse.sandbox.toolset import PROGRAM_PATH
 
 PYTHON_CELL = Path(__file__).with_name("cell_python.py")
 NODE_CELL = Path(__file__).with_name("cell_node.cjs")

@@ -44,8 +44,7 @@ from skillhouse.sandbox.bubblewrap import CellView
 from skillhouse.sandbox.guard import OPEN_FILES, WATCH_SECONDS, usage
 from skillhouse.sandbox.interpreters import default_python
 from skillhouse.sandbox.process import GRACE_SECONDS, Command, Run
-from skillhouse.sandbox.profile import Completed, SandboxError
-from skillhouse.sandbox.toolset import PROGRAM_PATH
+from skillhouse.sandbox.profile import PROGRAM_PATH, Completed, SandboxError
 
 
 class CellProcess(ABC):

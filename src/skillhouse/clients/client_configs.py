@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from skillhouse.audit import AuditError, AuditLog
-from skillhouse.audit.changes import recorded
+from skillhouse.audit.log import recorded
 from skillhouse.clients.client_table import ClientConfig, client_of, known_clients, server_configs
 from skillhouse.clients.config_file import (
     Change,

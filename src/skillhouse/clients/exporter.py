@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from skillhouse.audit import AuditError
-from skillhouse.audit.changes import recorded
+from skillhouse.audit.log import recorded
 from skillhouse.clients.export_plan import ExportPlan, Planner, target_state
 from skillhouse.clients.export_state import (
     Action,

@@ -7,8 +7,10 @@ import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+from msgspec import Struct
+
 import skillhouse.skill as skill_package
-from skillhouse.floor import SkillError, dataclass
+from skillhouse.floor import SkillError
 from skillhouse.floor.regex import regex
 from skillhouse.skill import Profile, Skill, is_demanded
 
@@ -55,8 +57,7 @@ class Entry(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Style:
+class Style(Struct, frozen=True, kw_only=True):
     """How a list of skills is written for a model."""
 
     head: str

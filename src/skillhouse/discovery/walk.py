@@ -6,18 +6,20 @@ import errno
 import os
 import stat
 from collections import deque
-from collections.abc import Callable
-from dataclasses import field
+from collections.abc import Callable, Collection, Iterable, Iterator
+from pathlib import Path
 
-from skillhouse.discovery.links import (
+from msgspec import Struct, field
+
+from skillhouse.discovery.roots import (
     LINK_DEPTH_MAX,
     LINK_DIRECTORIES_MAX,
     Followed,
     Following,
     LinkPlaces,
 )
-from skillhouse.floor import dataclass, is_utf8
-from skillhouse.skill import SKILL_FILE, Finding, UnvisitedDirectories
+from skillhouse.floor import Diagnostic, Severity, is_utf8
+from skillhouse.skill import MENDS, SKILL_FILE, Finding, Skill, UnvisitedDirectories
 
 ENTRIES_MANY = 100_000
 """Entries of one directory from which on a root is said to be slow to scan."""
@@ -40,8 +42,7 @@ def not_regular(path: str) -> OSError:
     return OSError(errno.EINVAL, "not a regular file", path)
 
 
-@dataclass(slots=True)
-class RootWalk:
+class RootWalk(Struct):
     """One walk below a real path; what goes wrong on the way is kept with its place."""
 
     root: str
@@ -362,3 +363,51 @@ def _end_of(link: str) -> os.stat_result:
             if error.errno != errno.ELOOP:
                 raise
     return os.stat(link)
+
+
+DIRECTORIES_MAX = 50_000
+"""Directories of all skills together that are looked at."""
+
+
+def skills_below(
+    skills: Iterable[Skill], *, known: Collection[str] = (), skipped: Collection[str] = ()
+) -> Iterator[Diagnostic]:
+    """Yield an info for each SKILL.md below the directory of a skill.
+
+    It costs a listing of every directory of every skill, so `discover` does not ask (decision
+    0253). Links are not followed.
+
+    Args:
+        known: Files that are skills by themselves and so not reported.
+        skipped: Names of directories that are not entered.
+    """
+    left = DIRECTORIES_MAX
+    for skill in skills:
+        pending = [os.path.dirname(skill.file)]
+        if skill.root == pending[0]:
+            # What is below a root is found by itself.
+            continue
+        while pending and left:
+            left -= 1
+            place = pending.pop()
+            try:
+                with os.scandir(place) as entries:
+                    found = sorted(entries, key=lambda entry: entry.name, reverse=True)
+            except OSError:
+                continue
+            for entry in found:
+                if entry.is_dir(follow_symlinks=False):
+                    if entry.name not in skipped:
+                        pending.append(entry.path)
+                elif entry.name == SKILL_FILE and entry.path not in known:
+                    yield _found(entry.path, skill)
+
+
+def _found(path: str, skill: Skill) -> Diagnostic:
+    return Diagnostic(
+        code="below-a-skill",
+        severity=Severity.INFO,
+        message=f"a skill inside the skill `{skill.name}`: a file of that one, and not listed",
+        path=Path(path),
+        mend=MENDS["below-a-skill"],
+    )

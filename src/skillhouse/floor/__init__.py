@@ -29,17 +29,13 @@ if TYPE_CHECKING:
     from skillhouse.floor.errors import UnknownSkillError as UnknownSkillError
     from skillhouse.floor.errors import UnusableSkillError as UnusableSkillError
     from skillhouse.floor.errors import WireNameError as WireNameError
+    from skillhouse.floor.errors import extra_advice as extra_advice
     from skillhouse.floor.errors import needs_extra as needs_extra
+    from skillhouse.floor.errors import package_advice as package_advice
     from skillhouse.floor.faults import InternalFaultError as InternalFaultError
     from skillhouse.floor.faults import as_error as as_error
     from skillhouse.floor.faults import fault_finding as fault_finding
     from skillhouse.floor.faults import isolated as isolated
-    from skillhouse.floor.install_advice import extra_advice as extra_advice
-    from skillhouse.floor.install_advice import package_advice as package_advice
-    from skillhouse.floor.leftovers import is_leftover_name as is_leftover_name
-    from skillhouse.floor.leftovers import leftover_unit as leftover_unit
-    from skillhouse.floor.leftovers import persons_leftovers as persons_leftovers
-    from skillhouse.floor.leftovers import unread_paths as unread_paths
     from skillhouse.floor.light_dataclass import dataclass as dataclass
     from skillhouse.floor.machine import Clock as Clock
     from skillhouse.floor.machine import Locations as Locations
@@ -97,10 +93,14 @@ if TYPE_CHECKING:
     from skillhouse.floor.trees import Tree as Tree
     from skillhouse.floor.trees import TreeDigest as TreeDigest
     from skillhouse.floor.trees import TreeFile as TreeFile
+    from skillhouse.floor.trees import is_leftover_name as is_leftover_name
+    from skillhouse.floor.trees import leftover_unit as leftover_unit
     from skillhouse.floor.trees import matching_tree as matching_tree
+    from skillhouse.floor.trees import persons_leftovers as persons_leftovers
     from skillhouse.floor.trees import read_tree as read_tree
     from skillhouse.floor.trees import tree_digest as tree_digest
     from skillhouse.floor.trees import tree_of as tree_of
+    from skillhouse.floor.trees import unread_paths as unread_paths
     from skillhouse.floor.trees import without_leftovers as without_leftovers
 else:
     from skillhouse.lazy_exports import lazy_exports

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import stat
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -271,3 +272,27 @@ def git_root(start: Path) -> Path | None:
     if os.path.lexists(os.path.join(place, ".git")):
         return start
     return next((one for one in start.parents if os.path.lexists(f"{one}/.git")), None)
+
+
+ADDRESS_MAX = 107
+"""Bytes of an address without its final NUL: `sun_path` of unix(7) has 108."""
+
+
+@contextlib.contextmanager
+def unix_address(path: Path) -> Iterator[str]:
+    """Yield an address by which the socket at `path` can be bound or connected to meanwhile.
+
+    A path is limited to 107 bytes, which a temporary directory may have alone. On Linux the
+    directory's descriptor names it shortly; elsewhere the address is the path.
+
+    Raises:
+        OSError: the directory cannot be opened.
+    """
+    if not sys.platform.startswith("linux") or len(os.fsencode(path)) <= ADDRESS_MAX:
+        yield str(path)
+        return
+    descriptor = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{descriptor}/{path.name}"
+    finally:
+        os.close(descriptor)

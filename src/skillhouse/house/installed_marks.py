@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from skillhouse.discovery.tree_state import survey
+from skillhouse.discovery.watcher import survey
 from skillhouse.floor import (
     SkillhouseError,
     dataclass,

@@ -12,7 +12,7 @@ from typing import Literal
 
 from skillhouse import registry
 from skillhouse.audit import AuditLog
-from skillhouse.audit.changes import recorded
+from skillhouse.audit.log import recorded
 from skillhouse.discovery import Root, discover
 from skillhouse.floor import (
     PathError,

@@ -11,7 +11,7 @@ import anyio
 
 from skillhouse import remote
 from skillhouse.audit import AuditDraft, AuditError, AuditLog
-from skillhouse.audit.changes import recorded, recorded_async
+from skillhouse.audit.log import recorded, recorded_async
 from skillhouse.floor import ConfigError, MissingExtraError, as_error, dataclass, nearest
 from skillhouse.floor.threads import in_thread
 from skillhouse.house.config import Config, McpServerSettings

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from skillhouse import registry
-from skillhouse.audit.changes import recorded
+from skillhouse.audit.log import recorded
 from skillhouse.floor import SkillError, UnknownSkillError, structs
 from skillhouse.house.house import Skillhouse
 from skillhouse.house.installed_check import (

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Self
 
 from skillhouse import registry
-from skillhouse.audit.changes import recorded
+from skillhouse.audit.log import recorded
 from skillhouse.floor import SkillError, Tree, dataclass, read_tree, structs
 from skillhouse.house.house import Skillhouse
 from skillhouse.house.installed_check import InstalledState

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 
 from skillhouse import registry
 from skillhouse.audit import AuditLog
-from skillhouse.audit.changes import recorded
+from skillhouse.audit.log import recorded
 from skillhouse.floor import isolated, structs
 from skillhouse.install.install_steps import InstallError, install_step
 from skillhouse.install.repositories import locked_place

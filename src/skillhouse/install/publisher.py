@@ -13,7 +13,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from skillhouse import registry
-from skillhouse.audit.changes import recorded
+from skillhouse.audit.log import recorded
 from skillhouse.floor import (
     DecodeError,
     MissingExtraError,

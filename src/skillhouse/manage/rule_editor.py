@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from skillhouse.audit import AuditLog
-from skillhouse.audit.changes import recorded
+from skillhouse.audit.log import recorded
 from skillhouse.floor import (
     ConfigError,
     DecodeError,

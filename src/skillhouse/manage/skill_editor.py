@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from skillhouse.audit.changes import recorded
+from skillhouse.audit.log import recorded
 from skillhouse.floor import (
     Diagnostic,
     Severity,

@@ -8,8 +8,9 @@ from contextlib import asynccontextmanager
 from urllib.parse import urljoin
 
 import anyio
+from msgspec import Struct
 
-from skillhouse.floor import dataclass, tracing
+from skillhouse.floor import tracing
 from skillhouse.floor.tracing import (
     HTTP_METHOD,
     HTTP_RESENDS,
@@ -31,8 +32,7 @@ _NO_SECRETS = frozenset("accept accept-language user-agent content-type range if
 _USER_AGENT = ("User-Agent", "skillhouse")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HttpResponse:
+class HttpResponse(Struct, frozen=True, kw_only=True):
     status: int
     url: str
     """Where the answer is from, after redirects."""
@@ -46,8 +46,7 @@ class HttpResponse:
         return ResponseHead(status=self.status, headers=self.headers).get(name.lower())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class Request(Struct, frozen=True, kw_only=True):
     method: str
     target: Target
     headers: Headers

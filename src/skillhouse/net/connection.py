@@ -11,8 +11,8 @@ import anyio
 import h11
 from anyio.abc import ByteStream, SocketAttribute, SocketStream
 from anyio.streams.tls import TLSStream
+from msgspec import Struct
 
-from skillhouse.floor import dataclass
 from skillhouse.net.net_errors import NetError
 from skillhouse.net.policy import NetLimits, NetPolicy, Target
 
@@ -122,8 +122,7 @@ HOP_HEADERS = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResponseHead:
+class ResponseHead(Struct, frozen=True, kw_only=True):
     """The first lines of an HTTP response."""
 
     status: int

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field
 from functools import lru_cache
 from ipaddress import ip_address, ip_network
 from urllib.parse import quote, urlsplit
 
 import ssrfguard
+from msgspec import Struct, field
 
-from skillhouse.floor import dataclass
 from skillhouse.floor.regex import regex
 from skillhouse.floor.structs import replace
 from skillhouse.net.net_errors import METHODS, READING, NetError
@@ -28,8 +27,7 @@ _NO_BLOCKS = ssrfguard.AddressTable(())
 """Refuses no address: those are judged where they are used."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class Target(Struct, frozen=True, kw_only=True):
     """Where a URL leads, in the one spelling that everything here compares."""
 
     scheme: str
@@ -120,8 +118,7 @@ _RULE = regex(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostRule:
+class HostRule(Struct, frozen=True, kw_only=True):
     """One origin, or the names below one, that may be reached by these methods."""
 
     host: str
@@ -201,8 +198,7 @@ def _methods(text: str | None) -> frozenset[str] | None:
     return methods
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NetLimits:
+class NetLimits(Struct, frozen=True, kw_only=True):
     """Bounds of one request, redirects included; going over one is an error."""
 
     seconds: float = 30.0
@@ -218,8 +214,7 @@ class NetLimits:
     redirects: int = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NetPolicy:
+class NetPolicy(Struct, frozen=True, kw_only=True):
     """What may be reached. The empty policy reaches nothing."""
 
     hosts: tuple[HostRule, ...] = ()

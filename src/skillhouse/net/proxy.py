@@ -10,13 +10,13 @@ from pathlib import Path
 
 import anyio
 from anyio.abc import ByteStream, SocketStream, TaskStatus
+from msgspec import Struct
 
-from skillhouse.floor import dataclass
 from skillhouse.floor.crash_cleanup import COMMON_NAME, owner_name
+from skillhouse.floor.paths import unix_address
 from skillhouse.floor.regex import regex
 from skillhouse.floor.structs import replace
 from skillhouse.floor.threads import in_thread
-from skillhouse.floor.unix_address import unix_address
 from skillhouse.net.connection import (
     CHUNK,
     Exchange,
@@ -41,8 +41,7 @@ _STATUS = {"resolve-failed": 502, "connect-failed": 502, "protocol-error": 502, 
 """Status of the response to a client for each failure; a refusal is 403."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EgressDecision:
+class EgressDecision(Struct, frozen=True, kw_only=True):
     """What the proxy answered to one request of a command."""
 
     allowed: bool
@@ -256,8 +255,7 @@ _RECORD_MAX = 16_384
 _SERVER_NAME, _ENCRYPTED_HELLO = 0, 0xFE0D
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hello:
+class Hello(Struct, frozen=True, kw_only=True):
     """The server that a TLS client asks for (RFC 8446 4.1.2, RFC 6066 3).
 
     One address serves many names: without this check, a tunnel to an allowed name could be used to

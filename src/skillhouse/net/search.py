@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import html
 from collections.abc import Mapping
-from dataclasses import field
 from typing import Protocol, TypeVar
 from urllib.parse import quote
 
 import msgspec
+from msgspec import Struct
 
-from skillhouse.floor import dataclass
 from skillhouse.floor.regex import regex
+from skillhouse.floor.structs import PartialStruct
 from skillhouse.net.net_errors import NetError
 from skillhouse.net.policy import HostRule, NetPolicy, parse_url
 from skillhouse.net.secret import SecretBinding
@@ -26,8 +26,7 @@ T = TypeVar("T")
 _TAG = regex(r"</?[a-zA-Z][^<>]{0,100}>")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WebResult:
+class WebResult(Struct, frozen=True, kw_only=True):
     """One result, in plain text."""
 
     title: str
@@ -79,9 +78,9 @@ class _SearxngAnswer(msgspec.Struct):
     results: list[_SearxngResult]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BraveSearch:
-    key: str = field(repr=False)
+class BraveSearch(PartialStruct, frozen=True, kw_only=True):
+    SECRET = frozenset({"key"})
+    key: str
     endpoint: str = BRAVE_URL
     name: str = "brave"
 
@@ -103,8 +102,7 @@ class BraveSearch:
         return tuple(_found(r.title, r.url, r.description) for r in answer.web.results)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearxngSearch:
+class SearxngSearch(Struct, frozen=True, kw_only=True):
     """A SearXNG of the user's, whose settings let it answer in JSON."""
 
     base_url: str

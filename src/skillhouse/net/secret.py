@@ -12,12 +12,11 @@ import binascii
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
 from functools import lru_cache
 from urllib.parse import quote
 
-from skillhouse.floor import dataclass
 from skillhouse.floor.regex import regex
+from skillhouse.floor.structs import PartialStruct
 from skillhouse.net.net_errors import NetError
 
 SECRET_MIN = 8
@@ -35,17 +34,19 @@ _PACKED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz012345
 """The letters of Base64 and Base32."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SecretBinding:
+class SecretBinding(PartialStruct, frozen=True, kw_only=True):
     """One secret and the hosts that may get it."""
 
+    SECRET = frozenset({"value"})
+
     name: str
-    value: str = field(repr=False)
+    value: str
     hosts: tuple[str, ...]
     """Rules as `host_rule` reads them; their methods do not count."""
 
     def __post_init__(self) -> None:
         """Refuse what could not be searched for or sent; the error does not show the value."""
+        PartialStruct.__post_init__(self)
         if not _PLACEHOLDER.fullmatch(f"{{{{secret:{self.name}}}}}"):
             raise NetError("secret-refused", f"expected a name of letters, got {self.name!r}")
         if len(self.value) < SECRET_MIN or not self.value.isprintable() or self.value.isspace():

@@ -21,22 +21,29 @@ from skillhouse.permission.decision import decide as decide
 from skillhouse.permission.decision import explain as explain
 
 if TYPE_CHECKING:
-    from skillhouse.permission.command_meaning import CommandMeaning as CommandMeaning
-    from skillhouse.permission.command_outline import CommandReading as CommandReading
-    from skillhouse.permission.command_outline import reading_of as reading_of
+    from skillhouse.permission.command_reader import CommandReading as CommandReading
+    from skillhouse.permission.command_reader import loads_code as loads_code
+    from skillhouse.permission.command_reader import only_reads as only_reads
     from skillhouse.permission.command_reader import program_of as program_of
     from skillhouse.permission.command_reader import read_command as read_command
+    from skillhouse.permission.command_reader import reading_of as reading_of
+    from skillhouse.permission.command_reader import unwrapped as unwrapped
     from skillhouse.permission.command_rules import ArgumentRules as ArgumentRules
     from skillhouse.permission.command_rules import CommandRuleError as CommandRuleError
     from skillhouse.permission.command_rules import CommandRules as CommandRules
     from skillhouse.permission.command_rules import LayerRules as LayerRules
     from skillhouse.permission.command_rules import Ruling as Ruling
+    from skillhouse.permission.command_rules import narrows as narrows
+    from skillhouse.permission.command_rules import standing_bond as standing_bond
+    from skillhouse.permission.command_rules import standing_rule as standing_rule
     from skillhouse.permission.decision import ACTIONS as ACTIONS
     from skillhouse.permission.decision import TOOL_ACTIONS as TOOL_ACTIONS
     from skillhouse.permission.environment import may_start as may_start
+    from skillhouse.permission.grammar import CommandMeaning as CommandMeaning
     from skillhouse.permission.judge import judge_argv as judge_argv
     from skillhouse.permission.judge import judge_command as judge_command
     from skillhouse.permission.judge import judge_line as judge_line
+    from skillhouse.permission.judge import shell_line as shell_line
     from skillhouse.permission.lint import UNKNOWN_ACTION as UNKNOWN_ACTION
     from skillhouse.permission.lint import RuleFinding as RuleFinding
     from skillhouse.permission.lint import beyond as beyond
@@ -54,13 +61,6 @@ if TYPE_CHECKING:
     from skillhouse.permission.plan import SimpleCommand as SimpleCommand
     from skillhouse.permission.plan import command_resource as command_resource
     from skillhouse.permission.plan import plan_text as plan_text
-    from skillhouse.permission.shell_text import shell_line as shell_line
-    from skillhouse.permission.standing_commands import narrows as narrows
-    from skillhouse.permission.standing_commands import standing_bond as standing_bond
-    from skillhouse.permission.standing_commands import standing_rule as standing_rule
-    from skillhouse.permission.wrappers import loads_code as loads_code
-    from skillhouse.permission.wrappers import only_reads as only_reads
-    from skillhouse.permission.wrappers import unwrapped as unwrapped
 else:
     from skillhouse.lazy_exports import lazy_exports
 

@@ -1,15 +1,122 @@
-"""The paths that a command reads and writes by its words, and why a person is asked about one."""
+"""The paths that a command reads and writes by its words, and why a person is asked about one.
+
+They may be names that are found: `find … -exec wc -l {} +` and `find … | xargs wc -l`.
+
+find(1) gives each name behind the place where it began, so that none is an option; xargs(1) splits
+its input at blanks where no option says otherwise, and a part of a name may be one. Only commands
+whose further operands are all files that are read are known here; for the rest a person is asked.
+"""
 
 from __future__ import annotations
 
 import posixpath
 import re
 from collections.abc import Iterator, Sequence
+from itertools import accumulate, chain
 
 from skillhouse.floor.regex import regex
-from skillhouse.permission.command_meaning import CommandMeaning
+from skillhouse.permission.command_reader import read_command
+from skillhouse.permission.grammar import CommandMeaning
 from skillhouse.permission.path_policy import PathPolicy, git_paths
 from skillhouse.permission.raw_line import Word
+
+CALM = frozenset(
+    "basename cat cksum cut dirname du egrep fgrep grep head ls md5sum nl od readlink realpath rev "
+    "sha1sum sha224sum sha256sum sha384sum sha512sum stat tac tail wc".split()
+)
+"""Programs that only read, whatever their options are (their manuals)."""
+_PLACE = regex(r"[A-Za-z0-9_.][A-Za-z0-9_./@%+-]*")
+_NAMING = {
+    "find": frozenset(("-printf", "-fprintf", "-ls", "-fls", "-L", "-H", "-follow")),
+    "git": frozenset(("-c", "--format", "--stage", "-s", "-v")),
+}
+"""Programs that print names of the workspace, with the options by which they print others."""
+_ENDS = (";", "+")
+_SAMPLES = ("./a", "./b")
+_APART = frozenset(("-0", "--null", "-r0", "-0r"))
+_ALONE = frozenset(("-r", "--no-run-if-empty", "-t"))
+
+
+def found_commands(argv: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+    """Return the `find` without its `-exec` and what it runs, or nothing where it takes more.
+
+    >>> found_commands(("find", "src", "-name", "*.py", "-exec", "wc", "-l", "{}", "+"))
+    (('find', 'src', '-name', '*.py'), ('wc', '-l', './a', './b'))
+    """
+    if argv[0] != "find" or not _NAMING["find"].isdisjoint(argv):
+        return ()
+    places = 1
+    while places < len(argv) and _PLACE.fullmatch(argv[places]):
+        places += 1
+    if places == 1:
+        return ()
+    kept, inner, at = list(argv[:places]), list[tuple[str, ...]](), places
+    while at < len(argv):
+        if argv[at] != "-exec":
+            kept.append(argv[at])
+            at += 1
+            continue
+        end = next((n for n in range(at + 1, len(argv)) if argv[n] in _ENDS), 0)
+        words = _with_names(argv[at + 1 : end]) if end else None
+        if words is None:
+            return ()
+        inner.append(words)
+        at = end + 1
+    return (tuple(kept), *inner) if inner else ()
+
+
+def _with_names(words: Sequence[str]) -> tuple[str, ...] | None:
+    """Return a command with two names where `{}` is, if both are files that it reads."""
+    if words.count("{}") != 1 or any("{}" in word and word != "{}" for word in words):
+        return None
+    at = words.index("{}")
+    made = (*words[:at], *_SAMPLES, *words[at + 1 :])
+    return made if at and _reads(made, (at, at + 1)) else None
+
+
+def piped_command(argv: Sequence[str], before: Sequence[str]) -> tuple[str, ...]:
+    """Return what `xargs` runs with two names, behind a program that prints names of the workspace.
+
+    >>> piped_command(("xargs", "wc", "-l"), ("find", ".", "-name", "*.py"))
+    ('wc', '-l', './a', './b')
+    >>> piped_command(("xargs", "sort"), ("find", "."))
+    ()
+    """
+    if argv[0] != "xargs" or not _names(before):
+        return ()
+    at, is_apart = 1, False
+    while at < len(argv) and argv[at][:1] == "-":
+        if argv[at] in ("-n", "-P", "-L") and argv[at + 1 : at + 2] and argv[at + 1].isdigit():
+            at += 1
+        elif argv[at] in _APART:
+            is_apart = True
+        elif argv[at] not in _ALONE:
+            return ()
+        at += 1
+    inner = tuple(argv[at:])
+    is_safe = is_apart and before[0] == "find" and "-print0" in before
+    if not inner or not (inner[0] in CALM or is_safe):
+        return ()
+    made = (*inner, *_SAMPLES)
+    return made if _reads(made, (len(inner), len(inner) + 1)) else ()
+
+
+def _names(argv: Sequence[str]) -> bool:
+    if argv[:1] == ("find",):
+        return _PLACE.fullmatch("".join(argv[1:2])) is not None and _is_naming(argv)
+    return argv[:2] == ("git", "ls-files") and _is_naming(argv)
+
+
+def _is_naming(argv: Sequence[str]) -> bool:
+    others = _NAMING[argv[0]]
+    return not any(word.partition("=")[0] in others or word == "-exec" for word in argv)
+
+
+def _reads(words: tuple[str, ...], places: Sequence[int]) -> bool:
+    meaning = read_command(words)
+    known = meaning.grammar is not None and not meaning.unknown and meaning.started is None
+    return known and set(places) <= set(meaning.reads)
+
 
 _REMOVING = frozenset(("rm", "rmdir", "mv"))
 
@@ -25,47 +132,48 @@ class CommandPaths:
         argv = meaning.argv
         if meaning.grammar is None:
             return next(filter(None, map(self._loose, argv[1:])), "")
-        if meaning.program == "git":
-            secrets = filter(None, map(self._places.secret, git_paths(argv[1:])))
-            if concern := next(secrets, ""):
-                return concern
-        directory = ""
-        for path in meaning.directory:
-            directory = posixpath.join(directory, path)
-            if concern := self._places.reading(directory):
-                return concern
+        below = tuple(accumulate(meaning.directory, posixpath.join, initial=""))
+        concerns = chain(
+            map(self._places.secret, git_paths(argv[1:]) if meaning.program == "git" else ()),
+            map(self._places.reading, below[1:]),
+            self._of_reads(meaning, patterns, below[-1]),
+            self._of_writes(meaning, patterns, below[-1]),
+            map(self._loose, meaning.values),
+            self._of_started(meaning, patterns),
+        )
+        return next(filter(None, concerns), "")
+
+    def _of_reads(
+        self, meaning: CommandMeaning, patterns: Sequence[Word], directory: str
+    ) -> Iterator[str]:
         # The names that match are given to the program, whatever it does with them.
         names = [word.text for word in patterns if word.pattern]
         for path in dict.fromkeys((*names, *meaning.words(meaning.reads), *meaning.read_values)):
-            if concern := self._places.reading(_below(directory, path)):
-                return concern
+            yield self._places.reading(_below(directory, path))
         for candidates in meaning.scripts:
-            if concern := self._places.reading(_below(directory, candidates[0])):
-                return concern
+            yield self._places.reading(_below(directory, candidates[0]))
+
+    def _of_writes(
+        self, meaning: CommandMeaning, patterns: Sequence[Word], directory: str
+    ) -> Iterator[str]:
         for at in meaning.writes:
             if at < len(patterns) and patterns[at].pattern:
-                return "it writes to what a pattern matches"
+                yield "it writes to what a pattern matches"
         for path in dict.fromkeys(meaning.written):
-            _, concern = self._places.writing(_below(directory, path), covered=True)
-            if concern:
-                return concern
+            yield self._places.writing(_below(directory, path), covered=True)[1]
         if meaning.program in _REMOVING:
             sources = meaning.words(meaning.writes)[: -1 if meaning.program == "mv" else None]
             for path in sources:
                 if self._places.is_whole(_below(directory, path)):
-                    return f"`{path[:80]}` is the whole current tree"
-        if concern := self._copies(meaning):
-            return concern
-        for word in meaning.values:
-            if concern := self._loose(word):
-                return concern
+                    yield f"`{path[:80]}` is the whole current tree"
+        yield self._copies(meaning)
+
+    def _of_started(self, meaning: CommandMeaning, patterns: Sequence[Word]) -> Iterator[str]:
         if meaning.started is not None:
             program = meaning.started.argv[0]
-            is_here = not meaning.is_far
-            if is_here and "/" in program and (concern := self._places.reading(program)):
-                return concern
-            return self.concern(meaning.started, patterns[meaning.at :])
-        return ""
+            if "/" in program and not meaning.is_far:
+                yield self._places.reading(program)
+            yield self.concern(meaning.started, patterns[meaning.at :])
 
     def _copies(self, meaning: CommandMeaning) -> str:
         """Return why a copy would have a protected name where it is put, or nothing."""

@@ -1,19 +1,29 @@
-"""Reads the words of one command by its program's grammar: what they mean, and what is risky."""
+"""Reads the words of one command by its program's grammar: what they mean, and what is risky.
+
+Also programs that only start another one, with the command inside; and how words were read, to be
+shown.
+"""
 
 from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Sequence
+
+from msgspec import Struct
 
 from skillhouse.floor.regex import regex
 from skillhouse.permission import hazards
-from skillhouse.permission.command_meaning import CommandMeaning, Hazard, Option
 from skillhouse.permission.grammar import (
     HAZARDS,
+    CommandMeaning,
     CommandTable,
     Grammar,
+    Hazard,
+    Option,
     OptionRule,
     grammar_of,
+    is_wrapper,
     table_named,
 )
 from skillhouse.permission.operand_readers import READERS, with_hyphen
@@ -80,13 +90,8 @@ class _Reader:
                 word[0] == "-" or (word[0] == "+" and word in table.options)
             )
             if is_option:
-                used = self._option(at)
+                used = self._known_option(at)
                 if used == 0:
-                    meaning.unknown = f"the option `{word[:60]}` is not one of those known as safe"
-                    return
-                if at + used > len(argv):
-                    meaning.unknown = f"the option `{word[:60]}` has no value"
-                    meaning.cut = word
                     return
                 at += used
                 if meaning.started is not None:
@@ -116,6 +121,18 @@ class _Reader:
             return
         self._does(table)
         self._operands(table)
+
+    def _known_option(self, at: int) -> int:
+        """Return how many words an option is; 0 makes the command unknown."""
+        meaning, word = self._meaning, self._meaning.argv[at]
+        used = self._option(at)
+        if used == 0:
+            meaning.unknown = f"the option `{word[:60]}` is not one of those known as safe"
+        elif at + used > len(meaning.argv):
+            meaning.unknown = f"the option `{word[:60]}` has no value"
+            meaning.cut = word
+            return 0
+        return used
 
     def _command_name(self, table: CommandTable, word: str) -> str:
         name = table.names.get(word, "")
@@ -383,3 +400,143 @@ def _not_a_path(word: str) -> str:
 def not_of_the_web(address: str) -> str:
     """Return why an address is not one of the web without credentials, or nothing."""
     return "" if _WEB.fullmatch(address) else f"`{address[:60]}` is not an address of the web"
+
+
+class CommandReading(Struct, frozen=True, kw_only=True):
+    """What the grammar of a program makes of a command."""
+
+    argv: tuple[str, ...]
+    program: str
+    source: str
+    """Program, version and manual of the grammar; empty where there is none."""
+    sub_command: tuple[str, ...] = ()
+    """By its full name, without options before it."""
+    options: tuple[tuple[str, str | None], ...] = ()
+    """Each with its value, or None."""
+    operands: tuple[str, ...] = ()
+    reads: tuple[str, ...] = ()
+    """Paths."""
+    writes: tuple[str, ...] = ()
+    directories: tuple[str, ...] = ()
+    """Where it works, one after the other."""
+    variables: tuple[tuple[str, str], ...] = ()
+    """Those that a wrapper such as `env` sets."""
+    scripts: tuple[tuple[str, ...], ...] = ()
+    """Files of the workspace that it runs: of each tuple the first that exists."""
+    hazards: tuple[str, ...] = ()
+    """What a wildcard does not cover unless its rule names it."""
+    unknown: str = ""
+    """Why the words are not understood."""
+    starts: CommandReading | None = None
+    """The command inside it."""
+
+
+def reading_of(argv: Sequence[str]) -> CommandReading:
+    """Return how a command is read.
+
+    >>> found = reading_of(["git", "-C", "sub", "log", "-n", "5"])
+    >>> found.sub_command, found.options, found.directories
+    (('log',), (('-C', 'sub'), ('-n', '5')), ('sub',))
+    """
+    return _reading(read_command(tuple(argv)))
+
+
+def _reading(meaning: CommandMeaning) -> CommandReading:
+    starts = meaning.started
+    if starts is None and meaning.inner:
+        starts = read_command(meaning.argv[meaning.inner :])
+    end = meaning.at or meaning.inner or len(meaning.argv)
+    return CommandReading(
+        argv=meaning.argv,
+        program=meaning.program,
+        source=meaning.grammar.source if meaning.grammar is not None else "",
+        sub_command=meaning.path,
+        options=tuple((option.name, option.value) for option in meaning.options),
+        operands=meaning.words([place for place in meaning.operands if place < end]),
+        reads=(*meaning.words(meaning.reads), *meaning.read_values),
+        writes=(*meaning.words(meaning.writes), *meaning.written_values),
+        directories=tuple(meaning.directory),
+        variables=tuple(meaning.environment),
+        scripts=tuple(meaning.scripts),
+        hazards=tuple(hazard.said for hazard in meaning.hazards),
+        unknown=meaning.unknown,
+        starts=None if starts is None else _reading(starts),
+    )
+
+
+DEPTH_MAX = 4
+"""Wrappers around a command; more are denied (reference: security 2.3)."""
+
+
+class Wrapped(Struct, frozen=True, kw_only=True):
+    """A wrapper taken off."""
+
+    inner: tuple[str, ...]
+    """The command inside; empty when there is none."""
+    at: int
+    """Place in the arguments where it begins."""
+    environment: tuple[tuple[str, str], ...] = ()
+    unknown: str = ""
+    """The first option whose meaning is not known; what is inside is a guess then."""
+
+
+def unwrapped(argv: Sequence[str]) -> tuple[str, ...] | None:
+    """Return the command inside all wrappers, or None where one of them is not understood.
+
+    >>> unwrapped(("env", "A=1", "nice", "make")), unwrapped(("env", "-C", "sub", "sh", "e.sh"))
+    (('make',), None)
+    """
+    inner = tuple(argv)
+    for _ in range(DEPTH_MAX + 1):
+        wrapped = unwrap(inner)
+        if wrapped is None:
+            return inner
+        if wrapped.unknown or not wrapped.inner:
+            return None
+        inner = wrapped.inner
+    return None
+
+
+def unwrap(argv: Sequence[str]) -> Wrapped | None:
+    """Return what a wrapper starts, or None when the program is none.
+
+    >>> unwrap(("timeout", "-k", "5", "60", "git", "status")).inner
+    ('git', 'status')
+    """
+    words = tuple(argv)
+    meaning = read_command(words)
+    if meaning.grammar is None or not is_wrapper(meaning.grammar):
+        return None
+    if meaning.unknown:
+        # What follows the first word that is no option, for what must never run.
+        places = [at for at, word in enumerate(words) if at and word[:1] != "-"]
+        at = places[0] if places else len(words)
+        return Wrapped(inner=words[at:], at=at, unknown=meaning.unknown)
+    at = meaning.inner or len(words)
+    return Wrapped(inner=words[at:], at=at, environment=tuple(meaning.environment))
+
+
+def loads_code(argv: Sequence[str]) -> bool:
+    """Whether a command may run code from files that its words do not name.
+
+    True for every program without a grammar, and for words that are not understood or run things.
+
+    >>> loads_code(("grep", "-r", "x", ".")), loads_code(("npm", "test"))
+    (False, True)
+    """
+    inner = unwrapped(argv)
+    # What a path names may be another program than those of that name.
+    return inner is None or "/" in inner[0] or not read_command(inner).is_quiet
+
+
+def only_reads(argv: Sequence[str]) -> bool:
+    """Whether a command is understood and by its words writes no file.
+
+    >>> only_reads(("cat", "a")), only_reads(("cp", "a", "b")), only_reads(("make",))
+    (True, False, False)
+    """
+    inner = unwrapped(argv)
+    if inner is None or "/" in inner[0]:
+        return False
+    meaning = read_command(inner)
+    return meaning.is_quiet and not (meaning.writes or meaning.written_values)

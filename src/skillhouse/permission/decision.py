@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from skillhouse.floor import ONE_TIME, dataclass
+from msgspec import Struct
+
+from skillhouse.floor import ONE_TIME
 from skillhouse.floor.rules import OURS, Dialect, Effect, matches, matches_in
 
 ACTIONS = (
@@ -28,8 +30,7 @@ TOOL_ACTIONS = ("background", "invoke", "search_skills", "skill_code", "skill_to
 """Those that the other tools need; a rule about any further action is for a program's own tool."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Permission:
+class Permission(Struct, frozen=True, kw_only=True):
     """Something that a call needs: an action on a resource."""
 
     action: str
@@ -40,8 +41,7 @@ class Permission:
     """Of a command: its words, so that rules are compared by the grammar of its program."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class Rule(Struct, frozen=True, kw_only=True):
     """One line of policy. `*` and `?` are wildcards in `action` and `pattern`."""
 
     effect: Effect
@@ -61,8 +61,7 @@ class Rule:
     Whoever runs one asks about its digest first."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Layer:
+class Layer(Struct, frozen=True, kw_only=True):
     """The rules of one origin, in the order in which they were written."""
 
     name: str
@@ -77,8 +76,7 @@ class Layer:
     """Whether its rules come with the program, and no file of a person holds them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
+class Decision(Struct, frozen=True, kw_only=True):
     """The answer to one permission, with the layer and rule that gave it."""
 
     effect: Effect
@@ -88,8 +86,7 @@ class Decision:
     """Place of the deciding rule in its layer, from 0; None when the default decided."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MatchedRule:
+class MatchedRule(Struct, frozen=True, kw_only=True):
     """One rule that matched a permission, for explaining a decision."""
 
     layer: str

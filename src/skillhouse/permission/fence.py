@@ -12,11 +12,10 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from skillhouse.floor.regex import regex
 from skillhouse.floor.rules import Effect
 from skillhouse.permission import hazards
-from skillhouse.permission.command_meaning import CommandMeaning
 from skillhouse.permission.command_reader import read_command
 from skillhouse.permission.command_rules import CommandRules
 from skillhouse.permission.environment import may_start
-from skillhouse.permission.grammar import is_wrapper
+from skillhouse.permission.grammar import CommandMeaning, is_wrapper
 from skillhouse.permission.hard_denies import FIND_RUNS, HardDenies
 from skillhouse.permission.path_policy import PathPolicy
 from skillhouse.permission.plan import JudgedCommand
@@ -381,7 +380,11 @@ def _takes_orders(program: str, meaning: CommandMeaning) -> bool:
     if meaning.scripts or not _NAMED.isdisjoint(meaning.kinds):
         return False
     table = table_of(meaning)
-    return program in hazards.SHELLS or "runs" in (*table.bare, *table.does, *table.operands[:1])
+    return program in hazards.SHELLS or "runs" in (
+        *table.bare,
+        *table.does,
+        *table.operands[:1],
+    )
 
 
 def _innermost(argv: tuple[str, ...]) -> CommandMeaning:

@@ -7,14 +7,13 @@ from itertools import repeat
 
 from skillhouse.floor.rules import Effect
 from skillhouse.permission import hazards
-from skillhouse.permission.command_reader import read_command
+from skillhouse.permission.command_reader import DEPTH_MAX, read_command, unwrap
 from skillhouse.permission.command_rules import CommandRules
 from skillhouse.permission.environment import environment_concern, may_start
 from skillhouse.permission.path_policy import PathPolicy
 from skillhouse.permission.plain_line import read_line
 from skillhouse.permission.raw_line import RawCommand, UnreadableError
 from skillhouse.permission.unknown_program import possible_commands, unlisted
-from skillhouse.permission.wrappers import DEPTH_MAX, unwrap
 
 WORDS_MAX = 256
 """Words of a command that starts another one; of more each would have to be tried as a program."""

@@ -97,18 +97,25 @@ def destruction(argv: Sequence[str]) -> str:
     name, rest = base_name(argv[0]), argv[1:]
     if name not in _DESTROYING and not name.startswith("mkfs"):
         return ""
-    options = "".join(word for word in rest if word[:1] == "-" and word[:2] != "--")
+    return _ended_tree(name, rest) or _ended_machine(name, rest) or _device_written(name, rest)
+
+
+def _ended_tree(name: str, rest: Sequence[str]) -> str:
     longs = {word for word in rest if word[:2] == "--"}
-    recursive = bool(set(options) & set("rR")) or "--recursive" in longs
     if name in ("rm", "chmod", "chown", "chgrp", "mv", "shred"):
         targets = [word for word in rest if word[:1] != "-"]
         everything = [word for word in targets if word and _ROOTS.fullmatch(word) and word != "*"]
-        if everything and (recursive or name in ("mv", "shred")):
+        is_recursive = bool(_letters(rest) & set("rR")) or "--recursive" in longs
+        if everything and (is_recursive or name in ("mv", "shred")):
             return f"`{name}` of `{everything[0][:60]}`"
         if "--no-preserve-root" in longs:
             return f"`{name}` without its safety catch"
     if name == "find" and "-delete" in rest and _ROOTS.fullmatch(rest[0]) and rest[0] != "*":
         return f"deleting all of `{rest[0][:60]}`"
+    return ""
+
+
+def _ended_machine(name: str, rest: Sequence[str]) -> str:
     if name == "kill" and "-1" in rest[1:]:
         return "a signal to every process"
     if name in _OFF or (name == "systemctl" and set(rest) & (_OFF | {"kexec"})):
@@ -117,16 +124,27 @@ def destruction(argv: Sequence[str]) -> str:
         return "switching the machine off"
     if name.startswith("mkfs") or name in ("wipefs", "mkswap", "blkdiscard", "fdisk", "parted"):
         return "writing to a disk"
+    return ""
+
+
+def _device_written(name: str, rest: Sequence[str]) -> str:
     if name in ("dd", "cp", "tee", "shred", "mv", "truncate") and any(
         _is_device(word.removeprefix("of=")) for word in rest if not word.startswith("if=")
     ):
         return "writing to a device"
     operands = [word for word in rest if word[:1] != "-"]
-    # Options of cp make a link, keep a backup or remove what is there.
-    changed = operands[-1:] if name == "cp" and options else operands if name in _REPLACING else ()
+    changed = operands if name in _REPLACING else []
+    if name == "cp" and _letters(rest):
+        # Options of cp make a link, keep a backup or remove what is there.
+        changed = operands[-1:]
     if any(map(_is_in_devices, changed)):
         return "removing a device, or changing who may use it"
     return ""
+
+
+def _letters(rest: Sequence[str]) -> set[str]:
+    """Return the short options, their dash included."""
+    return {letter for word in rest if word[:1] == "-" != word[1:2] for letter in word}
 
 
 _DESTROYING = _OFF | frozenset(

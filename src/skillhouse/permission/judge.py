@@ -2,20 +2,23 @@
 
 The order of reference/security.md 2.3. INVARIANT: every command is checked for a denial, also after
 a reason to ask was found, and the strictest verdict wins.
+
+`bash -lc 'LINE'` is judged and run as the line.
 """
 
 from __future__ import annotations
 
 import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import field
 from pathlib import Path
 
-from skillhouse.floor import dataclass
+from msgspec import Struct, field
+
 from skillhouse.floor.regex import regex
 from skillhouse.floor.rules import STRICTNESS, Effect, strictest
 from skillhouse.permission.command_rules import ArgumentRules, CommandRules
 from skillhouse.permission.path_policy import PathPolicy
+from skillhouse.permission.patterns import Breadth
 from skillhouse.permission.plain_line import read_line
 from skillhouse.permission.plan import (
     CommandPlan,
@@ -25,8 +28,37 @@ from skillhouse.permission.plan import (
     SimpleCommand,
 )
 from skillhouse.permission.raw_line import Reading, UnreadableError
-from skillhouse.permission.shell_text import shell_line
 from skillhouse.permission.simple import CommandJudge
+
+_READING = frozenset((("-c",), ("-lc",), ("-cl",), ("-l", "-c")))
+_SAME = regex(r"[A-Za-z0-9_ ./:@%+,\"'&|;\n-]*")
+"""Texts that every shell reads as bash does: no patterns, variables, braces or backslashes."""
+_OTHERS = frozenset(("sh", "dash", "zsh", "ksh"))
+
+
+def shell_line(argv: Sequence[str], rules: CommandRules, places: PathPolicy) -> str:
+    """Return the line that a shell would read, or nothing where the command is not only that.
+
+    A rule about the shell's own words that forbids, asks or names them all comes first.
+    """
+    name, options, text = argv[0], tuple(argv[1:-1]), argv[-1]
+    if options not in _READING or not text.strip():
+        return ""
+    is_same = name in _OTHERS and _SAME.fullmatch(text) and "|&" not in text and _is_plain(text)
+    if name != "bash" and not is_same:
+        return ""
+    ruling = rules.rule(tuple(argv))
+    is_ruled = ruling.denied or ruling.asked or ruling.cover >= Breadth.EXACT
+    is_denied = CommandJudge(rules, places).words(tuple(argv)).effect is Effect.DENY
+    return "" if is_ruled or is_denied else text
+
+
+def _is_plain(text: str) -> bool:
+    try:
+        return bool(read_line(text).pipelines)
+    except UnreadableError:
+        return False
+
 
 BYTES_MAX = 8_192
 """Bytes of a command line (issue "command judge")."""
@@ -173,8 +205,7 @@ def judge_argv(argv: Sequence[str], rules: CommandRules, places: PathPolicy) -> 
     return judged.verdict((tuple(argv),), structure=structure)
 
 
-@dataclass(slots=True)
-class _Verdicts:
+class _Verdicts(Struct):
     """Collects the verdicts on the parts of a line."""
 
     remarks: list[tuple[Effect, str]] = field(default_factory=list)

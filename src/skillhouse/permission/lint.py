@@ -5,7 +5,9 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Sequence
 
-from skillhouse.floor import ONE_TIME, dataclass, nearest
+from msgspec import Struct
+
+from skillhouse.floor import ONE_TIME, nearest
 from skillhouse.floor.regex import regex
 from skillhouse.floor.rules import Effect, covers, matches
 from skillhouse.permission import hazards
@@ -29,8 +31,7 @@ WITHOUT_GRAMMAR = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RuleFinding:
+class RuleFinding(Struct, frozen=True, kw_only=True):
     """What is odd about one rule."""
 
     code: str

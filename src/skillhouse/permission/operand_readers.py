@@ -7,8 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from skillhouse.floor.regex import regex
-from skillhouse.permission.command_meaning import CommandMeaning, Hazard
-from skillhouse.permission.grammar import HAZARDS
+from skillhouse.permission.grammar import HAZARDS, CommandMeaning, Hazard
 from skillhouse.permission.program_readers import LANGUAGES, read_ffmpeg, refuse
 
 _TESTS = frozenset(

@@ -6,14 +6,16 @@ import enum
 import functools
 import posixpath
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 
-from skillhouse.floor import dataclass
+from msgspec import Struct
+
 from skillhouse.floor.regex import regex
-from skillhouse.floor.rules import matches
-from skillhouse.permission.command_meaning import CommandMeaning, Hazard
+from skillhouse.floor.rules import Effect, matches
 from skillhouse.permission.command_reader import read_command
+from skillhouse.permission.grammar import CommandMeaning, Hazard
 from skillhouse.permission.plan import command_resource
+from skillhouse.permission.raw_line import Word
 
 
 class Breadth(enum.IntEnum):
@@ -29,8 +31,7 @@ class Breadth(enum.IntEnum):
     """The operator's `*` alone: any command whatever."""
 
 
-@dataclass(frozen=True, slots=True)
-class CommandPattern:
+class CommandPattern(Struct, frozen=True):
     """The pattern of a rule about commands, read once."""
 
     text: str
@@ -185,18 +186,37 @@ def _is_about(
     """Whether the words of a rule are those of a command, by its grammar."""
     if named.unknown and not (named.cut and is_open):
         return False
-    ours, theirs = _own_operands(named), _own_operands(meaning)
     if is_denial and is_open and named.path and named.path == meaning.groups[: len(named.path)]:
-        return not (ours or named.options)
+        return not (_own_operands(named) or named.options)
+    ours, theirs = _named_operands(named, meaning, is_denial=is_denial), _own_operands(meaning)
+    if ours is None:
+        return False
+    if is_denial:  # A deny of `rm x` is about `rm y x` as well.
+        has_operands = _in_order(ours, theirs, is_mode=meaning.program == "chmod")
+    else:
+        has_operands = ours == theirs[: len(ours)]
+    if not has_operands or not _has_options(named, meaning, is_denial=is_denial):
+        return False
+    if not _has_started(named, meaning, is_open=is_open, is_denial=is_denial):
+        return False
+    is_whole = named.path == meaning.path and len(ours) == len(theirs)
+    return is_open or (is_whole and _is_no_more(named, meaning, is_denial=is_denial))
+
+
+def _named_operands(
+    named: CommandMeaning, meaning: CommandMeaning, *, is_denial: bool
+) -> tuple[str, ...] | None:
+    """Return the operands of a rule; None where it names another sub-command."""
+    ours = _own_operands(named)
     further = named.path[len(meaning.path) :]
     if named.path[: len(meaning.path)] == meaning.path and further and is_denial:
-        ours = (*further, *ours)  # In `kubectl get pods,secrets` the kind is no sub-command.
-    elif named.path != meaning.path[: len(named.path)] or (ours and named.path != meaning.path):
-        return False
-    # A deny of `rm x` is about `rm y x` as well.
-    is_mode = meaning.program == "chmod"
-    if not (_in_order(ours, theirs, is_mode=is_mode) if is_denial else ours == theirs[: len(ours)]):
-        return False
+        return (*further, *ours)  # In `kubectl get pods,secrets` the kind is no sub-command.
+    if named.path != meaning.path[: len(named.path)] or (ours and named.path != meaning.path):
+        return None
+    return ours
+
+
+def _has_options(named: CommandMeaning, meaning: CommandMeaning, *, is_denial: bool) -> bool:
     given = _spelt(meaning) if is_denial else {(o.name, o.value) for o in meaning.options}
     names = {name for name, _ in given}
     for option in named.options:
@@ -206,17 +226,21 @@ def _is_about(
             is_given = is_given or option.is_global
         if not is_given:
             return False
-    if named.cut and named.cut not in names:
-        return False
-    if named.started is not None:
-        if meaning.started is None:
-            return False
-        if not _starts(named.started, meaning.started, is_open=is_open, is_denial=is_denial):
-            return False
-    if is_open:
+    return not named.cut or named.cut in names
+
+
+def _has_started(
+    named: CommandMeaning, meaning: CommandMeaning, *, is_open: bool, is_denial: bool
+) -> bool:
+    if named.started is None:
         return True
-    if named.path != meaning.path or len(ours) != len(theirs):
-        return False
+    return meaning.started is not None and _starts(
+        named.started, meaning.started, is_open=is_open, is_denial=is_denial
+    )
+
+
+def _is_no_more(named: CommandMeaning, meaning: CommandMeaning, *, is_denial: bool) -> bool:
+    """Whether a command has nothing besides the operands that its rule does not have."""
     if named.started is None and meaning.started is not None:
         return False
     return is_denial or _local(named) == _local(meaning)
@@ -410,3 +434,89 @@ def _is_word(word: str, given: str) -> bool:
         return word[1] in given  # A letter among others: `-lc` of a shell.
     name = given.partition("=")[0]
     return word[:2] == "--" and len(name) > 2 and word.partition("=")[0].startswith(name)
+
+
+PATTERNS_MAX = 64
+"""Patterns of one command that a wildcard covers."""
+
+_OPEN = frozenset(("read", "write", "text", "words", "script", "program", "command", "option"))
+"""Roles of words whose text decides about nothing but the file that is meant."""
+
+
+def pattern_remarks(words: Sequence[Word], guarded: Container[int]) -> Iterator[tuple[Effect, str]]:
+    """Yield why the patterns of a command are asked about, whatever rules say."""
+    for at, word in enumerate(words):
+        if word.pattern and at == 0:
+            yield Effect.ASK, "the program's name is a pattern"
+        elif _may_be_option(words, at) and at not in guarded:
+            said = f"`{word.text[:60]}` may match a name that is an option; write ./ before it"
+            yield Effect.ASK, said
+
+
+def guarded_patterns(
+    words: Sequence[Word], names: Callable[[str], Sequence[str] | None]
+) -> tuple[int, ...]:
+    """Return the places of patterns that could match a name that is an option, and match none now.
+
+    INVARIANT: the runner of the plan looks again, and refuses a name that has come since.
+
+    Args:
+        words: The words of a command.
+        names: Gives the names that match now, or None where that is not known.
+    """
+    found = []
+    for at in range(1, len(words)):
+        if _may_be_option(words, at):
+            matching = names(words[at].pattern)
+            if matching is not None and not any(name[:1] == "-" for name in matching):
+                found.append(at)
+    return tuple(found)
+
+
+def _may_be_option(words: Sequence[Word], at: int) -> bool:
+    return words[at].pattern[:1] in ("*", "?", "[", "-") and all(
+        word.text != "--" for word in words[:at]
+    )
+
+
+def pattern_concern(meaning: CommandMeaning, words: Sequence[Word]) -> str:
+    """Return why a wildcard does not cover the patterns of a command, or nothing.
+
+    Each may become several words. INVARIANT: all of these, and all words behind them, then mean
+    what the words as written do: in `uniq ./*` the second name is written to.
+    """
+    places = [at for at, word in enumerate(words) if word.pattern]
+    if not places or meaning.grammar is None:
+        return ""
+    if len(places) > PATTERNS_MAX:
+        return f"more than {PATTERNS_MAX} patterns"
+    roles = _roles(meaning)
+    twice: list[str] = []
+    expected: list[str] = []
+    for at, word in enumerate(meaning.argv):
+        count = 2 if at in places else 1
+        twice += [word] * count
+        expected += [roles[at]] * count
+    if _roles(read_command(tuple(twice))) != expected:
+        return "a pattern that matches several names changes what the words behind it mean"
+    for at in places:
+        if roles[at] not in _OPEN or (roles[at] in _STARTING and roles[at] not in roles[:at]):
+            return f"`{words[at].text[:60]}` may match another name than is judged"
+    return ""
+
+
+_STARTING = ("script", "program", "command")
+
+
+def _roles(meaning: CommandMeaning) -> list[str]:
+    """Return what each word of a command is to its program."""
+    roles = ["option"] * len(meaning.argv)
+    for at, kind in zip(meaning.operands, meaning.kinds, strict=False):
+        roles[at] = kind
+    for at in meaning.reads:
+        roles[at] = "read"
+    for at in meaning.writes:
+        roles[at] = "write"
+    if meaning.started is not None:
+        roles[meaning.at :] = _roles(meaning.started)
+    return roles

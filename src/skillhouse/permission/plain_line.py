@@ -7,13 +7,13 @@ shell, and is left to the parser of whole scripts.
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-from skillhouse.floor import dataclass
+from msgspec import Struct, field
+
 from skillhouse.floor.regex import regex
-from skillhouse.permission.environment import environment_concern, may_start
+from skillhouse.permission.environment import KnownVariables, environment_concern, may_start
 from skillhouse.permission.plan import Joined, RedirectKind
 from skillhouse.permission.raw_line import (
     COMMANDS_MAX,
@@ -23,11 +23,13 @@ from skillhouse.permission.raw_line import (
     Reading,
     UnreadableError,
     Word,
+    below_top,
+    braced,
+    cat_text,
     decode_word,
+    joined_lines,
+    without_brackets,
 )
-from skillhouse.permission.static_words import below_top, braced, cat_text
-from skillhouse.permission.variables import KnownVariables
-from skillhouse.permission.whole_line import joined_lines, without_brackets
 
 REDIRECTS_MAX = 64
 """Redirections of one command; more are denied, as each is a path to look at."""
@@ -79,11 +81,10 @@ _REDIRECTS: dict[str, tuple[RedirectKind, int]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LineSurroundings:
+class LineSurroundings(Struct, frozen=True, kw_only=True):
     """What a line is read by beside its text."""
 
-    environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
     """The variables that its commands get."""
     names: Callable[[str], Sequence[str] | None] = lambda pattern: None
     """Gives the names that match a pattern where the line begins, sorted, or None where that is
@@ -102,7 +103,7 @@ def read_line(line: str, around: LineSurroundings = LineSurroundings()) -> Readi
         pipelines = _PlainReader(joined_lines(without_brackets(line)), around).read()
     except NeedsShellError as error:
         # The parser is loaded for a line that needs it, not with the package.
-        from skillhouse.permission.line_parser import read_script  # noqa: PLC0415
+        from skillhouse.permission.raw_line import read_script  # noqa: PLC0415
 
         return read_script(line, str(error))
     return Reading(pipelines, [command for _, pipeline in pipelines for command in pipeline])

@@ -7,7 +7,8 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
-from skillhouse.floor import dataclass
+from msgspec import Struct
+
 from skillhouse.floor.regex import regex
 from skillhouse.floor.rules import Effect
 
@@ -19,8 +20,7 @@ BUILTINS = (":", "command", "type")
 """What the runner of plans does itself."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Redirect:
+class Redirect(Struct, frozen=True, kw_only=True):
     """One redirected descriptor of a command."""
 
     descriptor: int
@@ -29,8 +29,7 @@ class Redirect:
     """A path as it was judged; for "copy" the number of another descriptor, for "text" the text."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SimpleCommand:
+class SimpleCommand(Struct, frozen=True, kw_only=True):
     """One program with its arguments."""
 
     argv: tuple[str, ...]
@@ -49,8 +48,7 @@ class SimpleCommand:
         return tuple(one.target for one in self.redirects if one.kind in ("write", "append"))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pipeline:
+class Pipeline(Struct, frozen=True, kw_only=True):
     """Commands, each of which reads the output of the one before."""
 
     joined: Joined
@@ -58,8 +56,7 @@ class Pipeline:
     commands: tuple[SimpleCommand, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommandPlan:
+class CommandPlan(Struct, frozen=True, kw_only=True):
     """A whole line that runs without a shell."""
 
     directory: str
@@ -132,8 +129,7 @@ def _command_value(command: SimpleCommand) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JudgedCommand:
+class JudgedCommand(Struct, frozen=True, kw_only=True):
     """The verdict on one simple command."""
 
     argv: tuple[str, ...]
@@ -155,8 +151,7 @@ class JudgedCommand:
     """Whether it runs whatever code the workspace holds, and must have no network."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommandVerdict:
+class CommandVerdict(Struct, frozen=True, kw_only=True):
     """The answer to a whole command line."""
 
     effect: Effect

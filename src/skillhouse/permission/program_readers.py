@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from skillhouse.floor.regex import regex
 from skillhouse.floor.structs import replace
-from skillhouse.permission.command_meaning import CommandMeaning
+from skillhouse.permission.grammar import CommandMeaning
 
 
 def refuse(meaning: CommandMeaning, said: str) -> None:
@@ -87,12 +87,16 @@ def read_sed(meaning: CommandMeaning) -> None:
     if not scripts:
         refuse(meaning, "a sed script that is not given")
         return
-    # Pieces are joined by line ends, and a `\` at the end of one goes on in the next.
-    if not all(map(_is_plain_sed, scripts)) or any(s[-1:] == "\\" for s in scripts):
+    if not _are_plain_sed(scripts):
         refuse(meaning, "a sed script that is not one of the plain ones")
     # `-i` makes each file that is read one that is written.
     if in_place:
         meaning.writes += meaning.operands[0 if given else 1 :]
+
+
+def _are_plain_sed(scripts: Sequence[str]) -> bool:
+    # Pieces are joined by line ends, and a `\` at the end of one goes on in the next.
+    return all(map(_is_plain_sed, scripts)) and not any(s[-1:] == "\\" for s in scripts)
 
 
 # awk
@@ -120,15 +124,12 @@ def _is_plain_awk(program: str) -> bool:
     at, before, prints = 0, "", False
     while at < len(program):
         if program[at] == "/":
-            is_value = before in (")", "]", "++", "--", "value", "text", "in", "length")
-            if not is_value or before in _AWK_BEFORE_REGEX:
-                regex = _AWK_REGEX.match(program, at)
-                if regex is None:
-                    return False
-                at, before = regex.end(), "text"
+            end = _awk_regex_end(program, at, before)
+            if end is None:
+                return False
+            if end:
+                at, before = end, "text"
                 continue
-            if before not in ("]", "value") and "/" in program[at + 1 :]:
-                return False  # A division, or a regular expression as after `if (x)`.
         token = _AWK_TOKEN.match(program, at)
         if token is None:
             return False
@@ -141,7 +142,7 @@ def _is_plain_awk(program: str) -> bool:
             prints = prints or word in ("print", "printf")
             before = word if word in _AWK_BEFORE_REGEX | {"in", "length"} else "value"
         elif token.lastgroup in ("text", "number"):
-            before = "text" if token.lastgroup == "text" else "value"
+            before = {"text": "text", "number": "value"}[token.lastgroup]
         else:
             # A `>` is a comparison, but behind `print` it is a file, in brackets or not.
             if word in ("|", ">>") or (word == ">" and prints):
@@ -151,6 +152,17 @@ def _is_plain_awk(program: str) -> bool:
             if word != "\n" or before not in _AWK_GOES_ON:
                 before = word
     return True
+
+
+def _awk_regex_end(program: str, at: int, before: str) -> int | None:
+    """Return where the regular expression at a `/` ends; 0 at a division, None if it is unknown."""
+    is_value = before in (")", "]", "++", "--", "value", "text", "in", "length")
+    if not is_value or before in _AWK_BEFORE_REGEX:
+        found = _AWK_REGEX.match(program, at)
+        return None if found is None else found.end()
+    if before not in ("]", "value") and "/" in program[at + 1 :]:
+        return None  # A division, or a regular expression as after `if (x)`.
+    return 0
 
 
 def read_awk(meaning: CommandMeaning) -> None:

@@ -1,15 +1,119 @@
-"""A command line as it is written: taken apart, and not yet judged."""
+"""A command line as it is written: taken apart, and not yet judged.
+
+Words that look expanded and have one value in the line itself are that value. Where only a shell
+can run a line, its commands are found as far as possible, for what must never run.
+"""
 
 from __future__ import annotations
 
+import functools
+import itertools
 import re
-from collections.abc import Callable
-from dataclasses import field
+from collections.abc import Callable, Iterator
 
-from skillhouse.floor import dataclass
+import tree_sitter
+import tree_sitter_bash
+from msgspec import Struct, field
+
 from skillhouse.floor.regex import regex
 from skillhouse.permission.plan import Joined, RedirectKind
-from skillhouse.permission.static_words import ansi_text
+
+EXPANSIONS_MAX = 64
+"""Words that one list in braces may become; with more a shell runs it, after a question."""
+
+_ESCAPE = regex(r"\\(?:([abefnrtvE\\'\"?])|x([0-9A-Fa-f]{1,2})|([0-7]{1,3})|(.))", re.DOTALL)
+_MEANINGS = dict(zip("abefnrtvE\\'\"?", "\a\b\x1b\f\n\r\t\v\x1b\\'\"?", strict=True))
+_SHOWN = regex(r"[^\x00-\x08\x0b-\x1f\x7f]*")
+_ITEM = r"[A-Za-z0-9_./@:%+=-]*"
+_LIST = rf"\{{{_ITEM}(?:,{_ITEM})+\}}|\{{-?[0-9]{{1,4}}\.\.-?[0-9]{{1,4}}\}}"
+_LISTS = regex(rf"({_LIST})")
+_BRACED = regex(rf"[A-Za-z0-9_./@:%+=*?-]*(?:(?:{_LIST})[A-Za-z0-9_./@:%+=*?-]*)+")
+_CAT = regex(r"\"\$\(cat <<(?:'(\w+)'|\"(\w+)\"|(\w+))\n", re.ASCII)
+_CAT_END = regex(r"[ \t\n]*\)\"")
+_TOP = regex(r'(")?\$\(git rev-parse --show-toplevel\)((?:/[A-Za-z0-9_./@%+-]*)?)(?(1)")')
+
+
+def ansi_text(source: str) -> str | None:
+    r"""Return what the inside of `$'…'` means, or None where bash and this may differ.
+
+    >>> ansi_text(r"a\tb\x41\n"), ansi_text(r"\u00e9"), ansi_text(r"a\0b")
+    ('a\tbA\n', None, None)
+    """
+    is_sure = True
+
+    def meaning(found: re.Match[str]) -> str:
+        nonlocal is_sure
+        if found[1]:
+            return _MEANINGS[found[1]]
+        number = int(found[2], 16) if found[2] else int(found[3], 8) if found[3] else 0
+        # Other letters are left as they are or make bytes; a NUL ends the string.
+        is_sure = is_sure and 0 < number < 0x80
+        return chr(number)
+
+    text = _ESCAPE.sub(meaning, source)
+    # What moves a terminal's cursor is not for words that a person reads.
+    return text if is_sure and _SHOWN.fullmatch(text) else None
+
+
+def braced(source: str) -> list[str]:
+    """Return the words that lists in braces become, in bash's order; the word itself without one.
+
+    >>> braced("a/{b,c}.{x,y}"), braced("{1..3}"), braced("{}")
+    (['a/b.x', 'a/b.y', 'a/c.x', 'a/c.y'], ['1', '2', '3'], ['{}'])
+    """
+    if "{" not in source or not _BRACED.fullmatch(source):
+        return [source]
+    parts = [_items(part) if part[:1] == "{" else [part] for part in _LISTS.split(source)]
+    count = 1
+    for part in parts:
+        count *= len(part)
+        if count > EXPANSIONS_MAX:
+            return [source]
+    words = ["".join(chosen) for chosen in itertools.product(*parts)]
+    # An empty word is none to bash.
+    return words if all(words) else [source]
+
+
+def _items(part: str) -> list[str]:
+    inside = part[1:-1]
+    if "," in inside:
+        return inside.split(",")
+    first, _, last = inside.partition("..")
+    if any(len(text.lstrip("-")) > 1 and text.lstrip("-")[0] == "0" for text in (first, last)):
+        return [part] * (EXPANSIONS_MAX + 1)  # Zeros in front are a width.
+    step = 1 if int(first) <= int(last) else -1
+    return [str(number) for number in range(int(first), int(last) + step, step)]
+
+
+def cat_text(line: str, at: int) -> tuple[str, int] | None:
+    """Return the text of a `"$(cat <<'E' …)"` that begins at a place, and where it ends.
+
+    >>> cat_text("m \\"$(cat <<'E'\\na\\n\\nE\\n)\\" x", 2)
+    ('a', 22)
+    """
+    begin = _CAT.match(line, at)
+    if begin is None:
+        return None
+    delimiter = begin[1] or begin[2] or begin[3]
+    end = re.compile(rf"^{delimiter}\n", re.MULTILINE).search(line, begin.end())
+    if end is None:
+        return None
+    text = line[begin.end() : end.start()]
+    if begin[3] and re.search(r"[$`\\]", text):
+        return None
+    closed = _CAT_END.match(line, end.end())
+    return None if closed is None else (text.rstrip("\n"), closed.end())
+
+
+def below_top(line: str, at: int) -> tuple[str, int] | None:
+    """Return the path below the root of the repository that a word names, and where it ends.
+
+    >>> below_top('cd "$(git rev-parse --show-toplevel)/a"', 3)
+    ('/a', 39)
+    """
+    found = _TOP.match(line, at)
+    return None if found is None else (found[2], found.end())
+
 
 COMMANDS_MAX = 64
 """Commands of one line; more are denied (issue "command judge": no cap that drops a deny)."""
@@ -27,8 +131,7 @@ _ESCAPABLE = ("$", "`", '"', "\\", "\n")
 """What a backslash takes its meaning from between double quotes (POSIX shell, 2.2.3)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Word:
+class Word(Struct, frozen=True):
     """A decoded word."""
 
     text: str
@@ -186,8 +289,7 @@ class NeedsShellError(Exception):
     """The line is valid, but needs a shell; the text says for what."""
 
 
-@dataclass(slots=True)
-class RawRedirect:
+class RawRedirect(Struct):
     """A redirection as written."""
 
     descriptor: int
@@ -198,8 +300,7 @@ class RawRedirect:
     """Whether the other output goes with it."""
 
 
-@dataclass(slots=True)
-class RawCommand:
+class RawCommand(Struct):
     """A simple command as written; words that take a shell stand as their source."""
 
     words: list[Word]
@@ -214,8 +315,7 @@ class RawCommand:
     """Whether it only sets variables, and nothing of it runs."""
 
 
-@dataclass(slots=True)
-class Reading:
+class Reading(Struct):
     """A parsed line."""
 
     pipelines: list[tuple[Joined, list[RawCommand]]]
@@ -225,3 +325,188 @@ class Reading:
     shell_reason: str = ""
     calls_itself: bool = False
     """Whether a function starts itself in a pipeline or beside itself."""
+
+
+_IN_BRACKETS = regex(r"[()#]|<<")
+"""What a line in brackets must not hold: the bracket at its end may belong to it."""
+
+
+def without_brackets(line: str) -> str:
+    """Return a line without the brackets around all of it, which only keep what it sets.
+
+    >>> without_brackets(" (cd a && ls) "), without_brackets("(a) && (b)")
+    ('cd a && ls', '(a) && (b)')
+    """
+    inside = line.strip(" \t\n")[1:-1]
+    is_one = line.strip(" \t\n")[:1] == "(" and line.strip(" \t\n")[-1:] == ")"
+    return inside if is_one and inside.strip() and not _IN_BRACKETS.search(inside) else line
+
+
+def joined_lines(line: str) -> str:
+    """Return a line without the escaped ends of lines, which bash takes out before all else.
+
+    Text behind a line with a here-document is left as it is.
+    """
+    if "\\\n" not in line:
+        return line
+    if "$'" in line:
+        raise NeedsShellError("an escaped end of a line, perhaps in `$'…'`")
+    made: list[str] = []
+    at, has_text, last = 0, False, "\n"
+    while at < len(line):
+        sign = line[at]
+        piece = sign
+        if (sign == "\n" and has_text) or line.startswith('"$(cat <<', at):
+            return "".join(made) + line[at:]
+        if sign == "\\":
+            piece = line[at : at + 2]
+        elif sign == "'":
+            end = line.find("'", at + 1)
+            piece = line[at : end + 1] if end > 0 else line[at:]
+        elif sign == '"':
+            found = _DOUBLE.match(line, at)
+            piece = found[0] if found else line[at:]
+        elif sign == "#" and last in " \t\n|&;<>()":
+            end = line.find("\n", at)
+            piece = line[at:end] if end > 0 else line[at:]
+        elif line.startswith("<<", at):
+            has_text, piece = True, "<<"
+        at += len(piece)
+        kept = _ESCAPED.sub(_without_end, piece) if sign in '"\\' else piece
+        if kept:
+            made.append(kept)
+            last = kept[-1]
+    return "".join(made)
+
+
+_DOUBLE = regex(r'"(?:[^"\\]|\\.)*+"', re.DOTALL)
+_ESCAPED = regex(r"\\(.)", re.DOTALL)
+
+
+def _without_end(found: re.Match[str]) -> str:
+    return "" if found[1] == "\n" else found[0]
+
+
+DEPTH_MAX = 48
+"""Brackets open at one time; the parser's effort grows with them, and no honest line has more."""
+SIGNS_MAX = 768
+BRACKETS_MAX = 320
+"""Signs of the shell's grammar in a line, quoted or not, and brackets among them: the parser's
+effort grows with their square where they make no sense (4,096 pipes take it 0.4 s)."""
+NODES_MAX = 8_192
+"""Nodes of a line that are looked at; 8 KiB of text have no more."""
+
+
+def read_script(line: str, reason: str) -> Reading:
+    """Return every simple command of a line that needs a shell, for the given reason.
+
+    Raises:
+        UnreadableError: it does not parse, or is nested too deep, or has too many commands.
+    """
+    brackets = sum(map(line.count, ("(", ")", "[", "]", "{", "}", "=~")))
+    if brackets > BRACKETS_MAX or brackets + sum(map(line.count, "|&;<>")) > SIGNS_MAX:
+        raise UnreadableError(
+            f"more than {SIGNS_MAX} signs of a shell's grammar, or {BRACKETS_MAX} brackets"
+        )
+    if _depth(line) > DEPTH_MAX:
+        raise UnreadableError(f"more than {DEPTH_MAX} brackets are open at one time")
+    source = line.encode()
+    root = tree_sitter.Parser(_language()).parse(source).root_node
+    if root.has_error:
+        raise UnreadableError("it does not parse as a shell line")
+    return Reading([], _all_commands(root, source), reason, _calls_itself(root, source))
+
+
+@functools.cache
+def _language() -> tree_sitter.Language:
+    return tree_sitter.Language(tree_sitter_bash.language())
+
+
+def _depth(line: str) -> int:
+    """Return how many brackets are open at most; quotes are not looked at, so it may be more."""
+    depth = most = 0
+    for sign in re.findall(r"[(){}\[\]]|\bif\b|\bfi\b|\bdo\b|\bdone\b|\bcase\b|\besac\b", line):
+        if sign in ("(", "{", "[", "if", "do", "case"):
+            depth += 1
+            most = max(most, depth)
+        else:
+            depth = max(0, depth - 1)
+    return most
+
+
+def _text(source: bytes, node: tree_sitter.Node) -> str:
+    return source[node.start_byte : node.end_byte].decode()
+
+
+def _all_commands(root: tree_sitter.Node, source: bytes) -> list[RawCommand]:
+    """Return every simple command anywhere in the tree, as far as it can be read."""
+    commands = []
+    for node in _nodes(root):
+        if node.type in ("command", "declaration_command", "unset_command"):
+            words = _loose_words(node, source)
+            parent = node.parent
+            if parent is not None and parent.type == "redirected_statement":
+                for redirect in parent.children[1:]:
+                    words += _loose_words(redirect, source)[1:]
+            commands.append(RawCommand(words, redirects=_loose_redirects(node, source)))
+        elif node.type == "redirected_statement" and node.children[0].type == "file_redirect":
+            commands.append(RawCommand(_loose_words(node.children[0], source)[1:]))
+        elif node.type == "file_redirect":
+            commands.append(RawCommand([], redirects=_loose_redirect(node, source)))
+        if len(commands) > 4 * COMMANDS_MAX:
+            raise UnreadableError(f"more than {COMMANDS_MAX} commands")
+    if sum(1 for command in commands if command.words) > COMMANDS_MAX:
+        raise UnreadableError(f"more than {COMMANDS_MAX} commands")
+    return commands
+
+
+def _calls_itself(root: tree_sitter.Node, source: bytes) -> bool:
+    for node in _nodes(root):
+        if node.type == "function_definition":
+            name = _text(source, node.children[0])
+            if name == "function":
+                name = _text(source, node.children[1])
+            body = _text(source, node).partition("{")[2]
+            if name in re.split(r"[\s;|&{}()]+", body) and re.search(r"[|&]", body):
+                return True
+    return False
+
+
+def _nodes(root: tree_sitter.Node) -> Iterator[tree_sitter.Node]:
+    waiting, count = [root], 0
+    while waiting:
+        node = waiting.pop()
+        count += 1
+        if count > NODES_MAX:
+            raise UnreadableError("too many parts")
+        yield node
+        waiting += reversed(node.children)
+
+
+def _loose_words(node: tree_sitter.Node, source: bytes) -> list[Word]:
+    """Return the words of a command; one that a shell would expand is its source."""
+    words = []
+    for child in node.children:
+        if child.type in ("variable_assignment", "file_redirect", "file_descriptor"):
+            continue
+        if child.is_named or child.type in ("export", "declare", "local", "readonly", "unset"):
+            word = _text(source, child)
+            words.append(decode_word(word) or Word(word.strip('"')))
+    return words
+
+
+def _loose_redirects(node: tree_sitter.Node, source: bytes) -> list[RawRedirect]:
+    redirects: list[RawRedirect] = []
+    for child in node.children:
+        if child.type == "file_redirect":
+            redirects += _loose_redirect(child, source)
+    return redirects
+
+
+def _loose_redirect(node: tree_sitter.Node, source: bytes) -> list[RawRedirect]:
+    signs = [child.type for child in node.children if not child.is_named]
+    words = _loose_words(node, source)
+    if not signs or not words:
+        return []
+    kind: RedirectKind = "read" if signs[0] == "<" else "write"
+    return [RawRedirect(1, kind, words[0])]

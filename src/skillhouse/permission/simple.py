@@ -5,23 +5,26 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import field
 
-from skillhouse.floor import dataclass
+from msgspec import Struct, field
+
 from skillhouse.floor.regex import regex
 from skillhouse.floor.rules import Effect
 from skillhouse.floor.structs import replace
 from skillhouse.permission import hazards
-from skillhouse.permission.command_meaning import CommandMeaning
-from skillhouse.permission.command_paths import CommandPaths
-from skillhouse.permission.command_reader import read_command
+from skillhouse.permission.command_paths import CommandPaths, found_commands, piped_command
+from skillhouse.permission.command_reader import DEPTH_MAX, only_reads, read_command
 from skillhouse.permission.command_rules import CommandRules, Ruling
 from skillhouse.permission.fence import Fence
+from skillhouse.permission.grammar import CommandMeaning
 from skillhouse.permission.hard_denies import HardDenies
-from skillhouse.permission.over_names import found_commands, piped_command
 from skillhouse.permission.path_policy import PathPolicy
-from skillhouse.permission.pattern_words import guarded_patterns, pattern_concern, pattern_remarks
-from skillhouse.permission.patterns import Breadth
+from skillhouse.permission.patterns import (
+    Breadth,
+    guarded_patterns,
+    pattern_concern,
+    pattern_remarks,
+)
 from skillhouse.permission.plan import JudgedCommand, Redirect, SimpleCommand
 from skillhouse.permission.raw_line import RawCommand, RawRedirect, Word
 from skillhouse.permission.unknown_program import (
@@ -32,13 +35,11 @@ from skillhouse.permission.unknown_program import (
     shape_concern,
     unlisted,
 )
-from skillhouse.permission.wrappers import DEPTH_MAX, only_reads
 
 Remark = tuple[Effect, str]
 
 
-@dataclass(slots=True)
-class SimpleVerdict:
+class SimpleVerdict(Struct):
     """The verdict on one simple command, and its place in a plan."""
 
     argv: tuple[str, ...]

@@ -11,9 +11,8 @@ from collections.abc import Iterator, Sequence
 
 from skillhouse.floor.regex import regex
 from skillhouse.permission import hazards
-from skillhouse.permission.command_meaning import CommandMeaning
 from skillhouse.permission.command_reader import read_command
-from skillhouse.permission.grammar import CommandTable
+from skillhouse.permission.grammar import CommandMeaning, CommandTable
 from skillhouse.permission.path_policy import PathPolicy
 
 WORDS_MAX = 256

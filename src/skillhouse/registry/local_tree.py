@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from skillhouse.floor.leftovers import holds_leftovers, is_cached, is_leftover
-from skillhouse.floor.trees import INSTALL_DIRECTORY
+from skillhouse.floor.trees import INSTALL_DIRECTORY, holds_leftovers, is_cached, is_leftover
 from skillhouse.registry.members import content
 from skillhouse.registry.source import SourceError
 from skillhouse.registry.source_files import SUBMODULE, SourceFile

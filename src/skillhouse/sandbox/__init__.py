@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from skillhouse.sandbox.git_places import with_submodules as with_submodules
     from skillhouse.sandbox.git_remotes import added_remote as added_remote
     from skillhouse.sandbox.git_remotes import remote_paths as remote_paths
-    from skillhouse.sandbox.inner_scripts import known_variables as known_variables
-    from skillhouse.sandbox.inner_scripts import plan_argv as plan_argv
-    from skillhouse.sandbox.inner_scripts import plan_readable as plan_readable
     from skillhouse.sandbox.interpreters import Python as Python
     from skillhouse.sandbox.interpreters import PythonPlaces as PythonPlaces
     from skillhouse.sandbox.interpreters import choose_python as choose_python
     from skillhouse.sandbox.interpreters import default_python as default_python
     from skillhouse.sandbox.interpreters import installed_pythons as installed_pythons
+    from skillhouse.sandbox.interpreters import known_variables as known_variables
+    from skillhouse.sandbox.interpreters import plan_argv as plan_argv
+    from skillhouse.sandbox.interpreters import plan_readable as plan_readable
     from skillhouse.sandbox.interpreters import unusable_pythons as unusable_pythons
     from skillhouse.sandbox.kept_tests import KeptTests as KeptTests
     from skillhouse.sandbox.launcher import BubblewrapLauncher as BubblewrapLauncher
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from skillhouse.sandbox.profile import SandboxError as SandboxError
     from skillhouse.sandbox.profile import SandboxProfile as SandboxProfile
     from skillhouse.sandbox.profile import SandboxUnavailableError as SandboxUnavailableError
+    from skillhouse.sandbox.profile import Toolset as Toolset
     from skillhouse.sandbox.profile import fits as fits
     from skillhouse.sandbox.profile import left_out_text as left_out_text
     from skillhouse.sandbox.status import LACKING as LACKING
@@ -58,7 +59,6 @@ if TYPE_CHECKING:
     from skillhouse.sandbox.tool_finder import ToolFinder as ToolFinder
     from skillhouse.sandbox.tool_finder import ToolSettings as ToolSettings
     from skillhouse.sandbox.tool_finder import compared_programs as compared_programs
-    from skillhouse.sandbox.toolset import Toolset as Toolset
 else:
     from skillhouse.lazy_exports import lazy_exports
 

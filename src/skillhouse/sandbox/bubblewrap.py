@@ -12,9 +12,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from skillhouse.floor import dataclass
-from skillhouse.sandbox import inner_scripts
-from skillhouse.sandbox.inner_scripts import HOME
+from msgspec import Struct
+
+from skillhouse.sandbox import interpreters
+from skillhouse.sandbox.interpreters import HOME
 from skillhouse.sandbox.profile import Limits, SandboxProfile
 
 SHARED_MEMORY_BYTES = 64 << 20
@@ -62,8 +63,7 @@ def java_settings() -> tuple[str, ...]:
     return tuple(sorted(found)[:4])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CellView:
+class CellView(Struct, frozen=True, kw_only=True):
     """What a cell sees besides the system's programs, read-only."""
 
     skill: Path
@@ -100,9 +100,9 @@ def namespace_options(profile: SandboxProfile, hostname: str, *more: str) -> Ite
     yield from ("--uid", str(UID), "--gid", str(UID), "--cap-drop", "ALL", "--hostname", hostname)
     yield from more
     yield from ("--new-session", "--die-with-parent", "--clearenv")
-    proxied = inner_scripts.proxy_variables() if profile.proxy_socket else {}
+    proxied = interpreters.proxy_variables() if profile.proxy_socket else {}
     for name, value in {
-        **inner_scripts.variables(profile.environment, profile.tools),
+        **interpreters.variables(profile.environment, profile.tools),
         **proxied,
     }.items():
         yield from ("--setenv", name, value)
@@ -123,7 +123,7 @@ def own_options(
         if path not in profile.sealed:
             yield from ("--perms", "0444", "--file", str(descriptor), path)
     if profile.proxy_socket:
-        yield from ("--ro-bind", str(profile.proxy_socket), inner_scripts.BRIDGE_SOCKET)
+        yield from ("--ro-bind", str(profile.proxy_socket), interpreters.BRIDGE_SOCKET)
     # INVARIANT: read-only. What /proc/sys and /proc/sysrq-trigger do is for the superuser's id, not
     # for capabilities, so a run that is root's outside could set kernel.core_pattern, which names
     # a program for the host to run. bubblewrap 0.8 means to cover them and here does not.

@@ -13,13 +13,13 @@ import stat
 import threading
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
 from typing import Protocol
+
+from msgspec import Struct, field
 
 from skillhouse.floor import (
     DEPENDENCIES,
     PersistentPaths,
-    dataclass,
     is_public_certificate,
     is_secret,
     may_end_secret,
@@ -45,8 +45,7 @@ Classify = Callable[[str, SurveyEntry], SurveyHit | None]
 """Takes a directory, relative to the workspace, and an entry; None if the entry does not count."""
 
 
-@dataclass(slots=True)
-class Survey:
+class Survey(Struct):
     """The cache of one workspace; thread-safe."""
 
     _directories: dict[str, Directory] = field(default_factory=dict)
@@ -323,21 +322,28 @@ def _judge(
     if (is_hidden and rules.opens(path)) or rules.enters(path):
         result.opened.add(path)
         is_hidden = False
+    is_pinned = is_about and rules.pins(path)
     if is_hidden or (is_about and rules.masks(path)):
         masked.add(path)
         result.paths.append((place, hit.name, True))
-        if (is_about and rules.pins(path)) or (is_hidden and not is_secret(hit.name)):
+        if is_pinned or (is_hidden and not is_secret(hit.name)):
             _pin(result, place)
     elif is_frozen:
         return
     elif place and "tree" in hit.kinds:
         result.paths += [(place, hit.name + below, False) for below in REPOSITORY]
-    elif "protected" in hit.kinds or "file" in hit.kinds or (is_about and rules.freezes(path)):
+    elif _is_kept(hit, path, rules):
         frozen.add(path)
         if place or is_about:
             result.paths.append((place, hit.name, False))
-        if is_about and rules.pins(path):
+        if is_pinned:
             _pin(result, place)
+
+
+def _is_kept(hit: SurveyHit, path: str, rules: CoverRules) -> bool:
+    if "protected" in hit.kinds or "file" in hit.kinds:
+        return True
+    return "rule" in hit.kinds and rules.freezes(path)
 
 
 def _pin(result: CoveredPaths, place: str) -> None:

@@ -14,7 +14,8 @@ import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from skillhouse.floor import dataclass
+from msgspec import Struct
+
 from skillhouse.floor.regex import regex
 from skillhouse.sandbox.git_changes import after_options, ask_git
 from skillhouse.sandbox.git_index import repository_around
@@ -63,8 +64,7 @@ _WILD = regex(r"[*?\[]|^:|\.\.|\^")
 _BLOB_LINE = regex(r"blob ([0-9a-f]{40,64})")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GitContents:
+class GitContents(Struct, frozen=True, kw_only=True):
     """The files of which a command gives the content of the history."""
 
     names: tuple[str, ...] = ()

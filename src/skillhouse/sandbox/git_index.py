@@ -15,7 +15,8 @@ import subprocess
 import time
 from collections.abc import Collection, Mapping
 
-from skillhouse.floor import dataclass
+from msgspec import Struct
+
 from skillhouse.floor.regex import regex
 from skillhouse.sandbox.git_places import leads_back
 
@@ -43,8 +44,7 @@ shift 2 && cd "$GIT_WORK_TREE" && exec "$@" update-index -q --unmerged --refresh
 _EMPTY_BLOBS = tuple(make(b"blob 0\0").digest() for make in (hashlib.sha1, hashlib.sha256))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IndexEntry:
+class IndexEntry(Struct, frozen=True, kw_only=True):
     size: int
     """Of the file, by 2 to the power of 32."""
     mtime_ns: int
@@ -54,8 +54,7 @@ class IndexEntry:
     documentation): the index is not younger than the file, or says nothing of it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkTree:
+class WorkTree(Struct, frozen=True, kw_only=True):
     top: str
     """Real path of its work tree."""
     directory: str

@@ -2,22 +2,25 @@
 
 The directory that linked work trees share is writable, as git locks and renames files directly in
 it; what git obeys and what belongs to the main work tree is mounted read-only over it. A mount
-keeps no run from making other names there, so those are removed when it has ended.
+keeps no run from making other names there, so those are removed when it has ended. A
+command that may write `config` loses afterwards what is not harmless in it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import shutil
+import subprocess
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import AsyncExitStack
-from dataclasses import field
 
-from skillhouse.floor import PathError, dataclass
+from msgspec import Struct, field
+
+from skillhouse.floor import PathError
 from skillhouse.floor.regex import regex
-from skillhouse.sandbox.disarm import remove
-from skillhouse.sandbox.git_config import OpenConfig, checked, opened_config
 from skillhouse.sandbox.git_places import (
     GitDirectory,
     GitPlaces,
@@ -25,8 +28,8 @@ from skillhouse.sandbox.git_places import (
     is_inside,
     read_pointer_file,
 )
-from skillhouse.sandbox.mountpoints import Stash, is_placeholder
-from skillhouse.sandbox.profile import SandboxError
+from skillhouse.sandbox.mountpoints import CONFIG_MAX, Stash, is_placeholder, remove
+from skillhouse.sandbox.profile import PROGRAM_PATH, SandboxError
 from skillhouse.sandbox.protected_mounts import (
     MountCover,
     ProtectedMounts,
@@ -38,6 +41,139 @@ from skillhouse.sandbox.protected_mounts import (
     restore,
     tidy,
 )
+
+SECONDS = 5.0
+"""Longest time of one run of `git config` on a file."""
+_KEPT = regex(
+    r"branch\..*\.(?:remote|merge|rebase|pushremote|description)"
+    r"|remote\..*\.(?:url|fetch|push|pushurl|mirror|prune|tagopt)",
+)
+"""Keys that these words write, which name no program (git-config(1))."""
+_Keys = dict[str, tuple[str, ...]]
+
+
+class OpenConfig(Struct):
+    """A `config` that a run may write, and what it was before."""
+
+    path: str
+    before: bytes
+
+    def check(self) -> tuple[str, ...]:
+        """Take out what the run changed beyond `_KEPT`; return that in words.
+
+        What others write meanwhile is kept: git's own lock is held, and each key is set alone.
+        """
+        if _bytes(self.path) == self.before:
+            return ()
+        lock = f"{self.path}.lock"
+        try:
+            handle = os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        except FileExistsError:
+            return (f"not looked through, as git has a lock there: `{self.path}`",)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(_bytes(self.path) or b"")
+            with contextlib.suppress(OSError):
+                os.chmod(lock, os.lstat(self.path).st_mode & 0o777)
+            return self._restored(lock)
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(lock)
+
+    def _restored(self, lock: str) -> tuple[str, ...]:
+        # The keys as git reads them: with `--file` it obeys none of them.
+        before = f"{lock}.before"
+        try:
+            with open(before, "xb") as file:
+                file.write(self.before)
+            old, new = _keys(before), _keys(lock)
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(before)
+        if new is None or old is None:
+            # Nothing that can be taken apart: as it was.
+            with open(lock, "wb") as file:
+                file.write(self.before)
+            os.replace(lock, self.path)
+            return (f"put back, as it could not be read: `{self.path}`",)
+        changed = [key for key in {**old, **new} if old.get(key) != new.get(key)]
+        refused = sorted(key for key in changed if not _may_stay(key, old, new))
+        for key in refused:
+            _git(lock, "--unset-all", key)
+            for value in old.get(key, ()):
+                _git(lock, "--add", key, value)
+        if not refused:
+            return ()
+        os.replace(lock, self.path)
+        shown = ", ".join(f"`{key}`" for key in refused)
+        return (f"taken out of `{self.path}`, as no command changes it: {shown}",)
+
+
+def opened_config(path: str) -> OpenConfig | None:
+    data = _bytes(path)
+    return None if data is None else OpenConfig(path, data)
+
+
+def _may_stay(key: str, old: _Keys, new: _Keys) -> bool:
+    if _KEPT.fullmatch(key) is None:
+        # With a branch or a remote all of its keys go, and come under another name.
+        is_section = key.startswith(("branch.", "remote."))
+        return is_section and (key not in new or _is_renamed(key, old, new))
+    more = Counter(new.get(key, ())) - Counter(old.get(key, ()))
+    return not any("::" in value or value[:1] in ("!", "-") for value in more)
+
+
+def _is_renamed(key: str, old: _Keys, new: _Keys) -> bool:
+    section, name = key.partition(".")[0], key.rpartition(".")[2]
+    return any(
+        other.startswith(f"{section}.") and other.endswith(f".{name}") and old[other] == new[key]
+        for other in old
+        if other not in new
+    )
+
+
+def _keys(path: str) -> _Keys | None:
+    text = _git(path, "--no-includes", "--list", "-z")
+    if text is None:
+        return None
+    found: dict[str, list[str]] = {}
+    for entry in text.split("\0"):
+        if entry:
+            key, _, value = entry.partition("\n")
+            found.setdefault(key, []).append(value)
+    return {key: tuple(values) for key, values in found.items()}
+
+
+def _git(path: str, *arguments: str) -> str | None:
+    program = shutil.which("git", path=PROGRAM_PATH)
+    if program is None:
+        return None
+    try:
+        done = subprocess.run(
+            (program, "config", "--file", path, *arguments),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=SECONDS,
+            check=False,
+            cwd="/",
+            env={"PATH": PROGRAM_PATH, "LC_ALL": "C.UTF-8", "GIT_CONFIG_NOSYSTEM": "1"},
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return os.fsdecode(done.stdout) if done.returncode == 0 else None
+
+
+def _bytes(path: str) -> bytes | None:
+    try:
+        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+            return file.read(CONFIG_MAX)
+    except OSError:
+        return None
+
+
+def checked(files: Iterable[OpenConfig]) -> tuple[str, ...]:
+    return tuple(note for file in files for note in file.check())
+
 
 _READ_ONLY = {
     GitRole.WHOLE: ("hooks", "config", "modules", "worktrees", "commondir", "config.worktree"),
@@ -64,8 +200,7 @@ SETTLE_SECONDS = 0.2
 """How long a lock of another program of git is waited for: most are held for milliseconds."""
 
 
-@dataclass(slots=True)
-class GitMounts:
+class GitMounts(Struct):
     """What to mount of the git directories of one workspace, made by `shield_git`."""
 
     outside: dict[str, MountCover] = field(default_factory=dict)
@@ -77,8 +212,7 @@ class GitMounts:
     """What was removed, in words; known at the end."""
 
 
-@dataclass(slots=True)
-class _HeldDirectory:
+class _HeldDirectory(Struct):
     """One directory during a run."""
 
     directory: GitDirectory

@@ -16,7 +16,9 @@ import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from skillhouse.floor import PathError, dataclass, open_beneath
+from msgspec import Struct
+
+from skillhouse.floor import PathError, open_beneath
 from skillhouse.floor.ownership import Looks, trail
 from skillhouse.floor.regex import regex
 from skillhouse.floor.structs import replace
@@ -45,8 +47,7 @@ class GitRole(enum.StrEnum):
     """What one linked work tree has of its own."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GitDirectory:
+class GitDirectory(Struct, frozen=True, kw_only=True):
     """A git directory that a run may write, but for what git obeys there."""
 
     path: str
@@ -54,8 +55,7 @@ class GitDirectory:
     role: GitRole
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GitPlaces:
+class GitPlaces(Struct, frozen=True, kw_only=True):
     """The git directories of one workspace besides a plain `.git` in it."""
 
     workspace: str

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 import anyio
+from msgspec import Struct
 
-from skillhouse.floor import dataclass
 from skillhouse.floor.crash_cleanup import (
     COMMON_NAME,
     clean_groups,
@@ -35,8 +35,7 @@ EMPTY_SECONDS = 5.0
 _NUMBERS = itertools.count()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CgroupPlace:
+class CgroupPlace(Struct, frozen=True, kw_only=True):
     """Where groups can be made: one directory in version 2, one for each controller in 1."""
 
     version: int

@@ -13,14 +13,14 @@ import platform
 import shutil
 import stat
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from skillhouse.floor import (
     Clock,
     DecodeError,
     canonical_json,
-    dataclass,
     decode,
     directory_problem,
     encode,
@@ -29,6 +29,7 @@ from skillhouse.floor import (
 )
 from skillhouse.floor.paths import sendable, write_atomically
 from skillhouse.sandbox.interpreters import interpreter, own_python
+from skillhouse.sandbox.profile import PROGRAM_PATH
 from skillhouse.sandbox.status import (
     BUBBLEWRAP,
     SWITCHES,
@@ -39,7 +40,6 @@ from skillhouse.sandbox.status import (
     landlock_abi,
     surroundings,
 )
-from skillhouse.sandbox.toolset import PROGRAM_PATH
 
 VERSION = 1
 KEPT_MS = 24 * 3_600 * 1_000
@@ -59,8 +59,7 @@ _MORE_SWITCHES = ("kernel/seccomp/actions_avail", "kernel/unprivileged_userns_ap
 _PROGRAMS = ("node", "python3", "sh")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Kept:
+class _Kept(Struct, frozen=True, kw_only=True):
     """The file of passed self-tests."""
 
     version: int = VERSION

@@ -17,17 +17,16 @@ from skillhouse.floor import structs
 from skillhouse.sandbox import run_options
 from skillhouse.sandbox.git_mounts import GitMounts, shield_git
 from skillhouse.sandbox.guard import CgroupGuard, CgroupPlace, ProcessGuard, RlimitGuard
-from skillhouse.sandbox.inner_scripts import bridged_argv, with_bridge
+from skillhouse.sandbox.interpreters import bridged_argv, with_bridge
 from skillhouse.sandbox.landlock import LandlockLauncher
 from skillhouse.sandbox.landlock_rules import NAME
 from skillhouse.sandbox.masks import Masks
-from skillhouse.sandbox.mountpoints import Stash
+from skillhouse.sandbox.mountpoints import Stash, placeholder_note
 from skillhouse.sandbox.persistence import Census
-from skillhouse.sandbox.placeholder_notes import placeholder_note
 from skillhouse.sandbox.process import Command, Run
 from skillhouse.sandbox.profile import Completed, OutputListener, SandboxProfile
 from skillhouse.sandbox.protected_mounts import MountCover
-from skillhouse.sandbox.run_checks import (
+from skillhouse.sandbox.run_options import (
     census_of,
     check_argv,
     mounts_of,

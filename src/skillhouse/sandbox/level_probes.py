@@ -16,7 +16,7 @@ import anyio
 
 from skillhouse.floor import structs
 from skillhouse.floor.crash_cleanup import COMMON_NAME, owner_name
-from skillhouse.floor.unix_address import unix_address
+from skillhouse.floor.paths import unix_address
 from skillhouse.sandbox.crash_watch import watch_for_crashes
 from skillhouse.sandbox.interpreters import own_python
 from skillhouse.sandbox.launcher import Launcher, launcher_for

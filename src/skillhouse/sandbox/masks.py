@@ -18,7 +18,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from skillhouse.floor import dataclass
+from msgspec import Struct
+
 from skillhouse.floor.crash_cleanup import COMMON_NAME, owner_name
 from skillhouse.floor.threads import in_thread
 from skillhouse.sandbox.crash_watch import watch_for_crashes
@@ -49,8 +50,7 @@ class _Shape(NamedTuple):
     mode: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Index:
+class _Index(Struct, frozen=True, kw_only=True):
     stamp: tuple[int, ...]
     wanted: frozenset[str]
     entries: Mapping[str, IndexEntry]

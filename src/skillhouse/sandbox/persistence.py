@@ -12,27 +12,21 @@ import os
 import stat
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import field
 from typing import Any
 
-from skillhouse.floor import (
-    DEPENDENCIES,
-    PathGroup,
-    PersistentPaths,
-    dataclass,
-    name_filter,
-    spelled,
-)
+from msgspec import Struct, field
+
+from skillhouse.floor import DEPENDENCIES, PathGroup, PersistentPaths, name_filter, spelled
 from skillhouse.floor.crash_cleanup import PLACEHOLDER_SOCKETS
 from skillhouse.sandbox.covers import COVERS_MAX, ENTRIES_MAX, read_directory, read_entries
-from skillhouse.sandbox.disarm import (
+from skillhouse.sandbox.mountpoints import (
     BARE,
     disarm,
+    is_placeholder,
     is_repository,
     make_readable,
     obeyed_names,
 )
-from skillhouse.sandbox.mountpoints import is_placeholder
 from skillhouse.sandbox.profile import Directory, Opened, SurveyEntry
 
 logger = logging.getLogger(__name__)
@@ -49,8 +43,7 @@ _Entry = tuple[str, SurveyEntry, PathGroup | None]
 """A relative path, its entry, and its group."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
+class _Known(Struct, frozen=True):
     """What a path was before the run."""
 
     identity: tuple[Any, ...]
@@ -58,8 +51,7 @@ class _Known:
     """Whether a mount keeps its content, and its name in its directory."""
 
 
-@dataclass(slots=True)
-class Census:
+class Census(Struct):
     """What acts later in a workspace, before and after a run."""
 
     workspace: str
@@ -87,7 +79,7 @@ class Census:
     _inodes: dict[str, tuple[int, ...]] = field(default_factory=dict)
     """Device and inode of each of the repositories."""
     _emptied: list[str] = field(default_factory=list)
-    _may_end: Callable[[str], bool] = field(init=False)
+    _may_end: Callable[[str], bool] = lambda _: True
 
     def __post_init__(self) -> None:
         self._may_end = name_filter(self.paths)

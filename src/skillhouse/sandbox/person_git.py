@@ -15,9 +15,11 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from skillhouse.floor import dataclass, is_secret
+from msgspec import Struct
+
+from skillhouse.floor import is_secret
 from skillhouse.floor.regex import regex
-from skillhouse.sandbox.toolset import PROGRAM_PATH, GitSettings
+from skillhouse.sandbox.profile import PROGRAM_PATH, GitSettings
 
 READ_SECONDS = 5.0
 """Time that git may take to say its settings."""
@@ -172,8 +174,7 @@ _PATHS = {"core.excludesfile": "ignore", "core.attributesfile": "attributes"}
 """Settings whose file is handed over as a text, and its name where it is not set."""
 
 
-@dataclass(frozen=True, slots=True)
-class _GitSetting:
+class _GitSetting(Struct, frozen=True):
     scope: str
     origin: str
     key: str

@@ -26,8 +26,8 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+from msgspec import Struct
 
-from skillhouse.floor import dataclass
 from skillhouse.floor.crash_cleanup import SANDBOX_NAME, owner_name
 from skillhouse.sandbox.crash_watch import watch_for_crashes
 from skillhouse.sandbox.guard import ProcessGuard
@@ -116,8 +116,7 @@ def _begun(data: bytes) -> int:
     return 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
+class Command(Struct, frozen=True, kw_only=True):
     """What a run starts."""
 
     program: Path

@@ -1,4 +1,7 @@
-"""What a run may access and use, its result, and the errors of the sandbox."""
+"""What a run may access and use, its result, and the errors of the sandbox.
+
+Part of it is the person's tools: places of programs, caches, and settings of git.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,10 @@ import functools
 import os
 import re
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import KW_ONLY, field
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from msgspec import Struct, field
 
 from skillhouse.floor import (
     FIXED,
@@ -16,12 +20,120 @@ from skillhouse.floor import (
     SECRET_NAMES,
     PersistentPaths,
     SkillhouseError,
-    dataclass,
     named,
     spelled,
 )
 from skillhouse.sandbox.git_places import GitPlaces
-from skillhouse.sandbox.toolset import Toolset
+
+PROGRAM_PATH = "/usr/local/bin:/usr/bin:/bin"
+"""The system's programs: the end of every PATH inside."""
+PINNED = "/etc/skillhouse-programs"
+"""Where the system's programs are whose names others take first."""
+_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64")
+GIT_CONFIG = "/etc/skillhouse-git-global"
+GIT_ATTRIBUTES = "/etc/skillhouse-git-attributes"
+
+
+class GitSettings(Struct, frozen=True, kw_only=True):
+    """The person's settings of git as a run has them."""
+
+    config: str = ""
+    """A file of settings, of allowed keys only."""
+    ignored: str = ""
+    """The text of `core.excludesFile`."""
+    attributes: str = ""
+    """That of `core.attributesFile`."""
+    forced: Mapping[str, str] = field(default_factory=dict)
+    """Settings that hold over those of the repository."""
+    left_out: tuple[str, ...] = ()
+    """Keys of the person that are not there."""
+
+    @property
+    def signs(self) -> bool:
+        """Whether the person's commits or tags are signed outside."""
+        return bool(self.forced)
+
+
+class Caches(Struct, frozen=True, kw_only=True):
+    """Writable directories of one workspace that tools keep downloads in."""
+
+    directory: Path
+    closed: tuple[Path, ...] = ()
+    """Directories in it whose files act later, and that no run changes."""
+    opened: tuple[Path, ...] = ()
+    """Directories in those that runs write all the same."""
+    shown: Mapping[str, Path] = field(default_factory=dict)
+    """Paths at which runs see one of its directories."""
+
+
+class Toolset(Struct, frozen=True, kw_only=True):
+    """What a run has of the person's tools; each place is at its own path inside."""
+
+    path: tuple[str, ...] = ()
+    """Directories of programs before those of the system, by real path."""
+    mounts: tuple[Path, ...] = ()
+    """What is read for them, by real path; none is below another."""
+    links: Mapping[str, str] = field(default_factory=dict)
+    """Links on the way to them, with what each says."""
+    pinned: Mapping[str, str] = field(default_factory=dict)
+    """Names of programs that are the system's all the same, with the path of each."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    caches: Caches | None = None
+    git: GitSettings = field(default_factory=GitSettings)
+    notes: tuple[str, ...] = ()
+    """What of the person's tools is not there, and why."""
+
+    @property
+    def search_path(self) -> str:
+        """Return the PATH inside."""
+        first = (PINNED,) if self.pinned else ()
+        system = [each for each in PROGRAM_PATH.split(":") if each not in self.path]
+        return ":".join((*first, *self.path, *system))
+
+    def which(self, name: str) -> str | None:
+        """Return where a run finds a program, if what it is can be seen there."""
+        if name in self.pinned:
+            return self.pinned[name]
+        paths = (f"{place}/{name}" for place in self.outside_path.split(":"))
+        runnable = (p for p in paths if os.path.isfile(p) and os.access(p, os.X_OK))
+        return next((path for path in runnable if self.shows(os.path.realpath(path))), None)
+
+    def shows(self, real: str) -> bool:
+        """Whether a real path is of the system's programs or of these tools, and so unchanged."""
+        seen = (*_SYSTEM, *map(str, self.mounts))
+        return any(real == each or real.startswith(f"{each}/") for each in seen)
+
+    def own_program(self, name: str, root: str) -> str:
+        """Return the real path of the program that a name means, if it is below `root`."""
+        if "/" in name or name in self.pinned:
+            return ""
+        paths = (f"{place}/{name}" for place in self.path)
+        first = next((p for p in paths if os.path.isfile(p) and os.access(p, os.X_OK)), "")
+        real = os.path.realpath(first) if first else ""
+        return real if real.startswith(f"{root}/") else ""
+
+    @property
+    def outside_path(self) -> str:
+        """Return the PATH by which the same programs are found outside."""
+        return ":".join((*self.path, PROGRAM_PATH))
+
+
+def with_git_settings(
+    environment: Mapping[str, str], settings: Mapping[str, str]
+) -> Mapping[str, str]:
+    """Return variables that give git settings besides those that the variables give it already.
+
+    >>> with_git_settings({"GIT_CONFIG_COUNT": "1"}, {"a.b": "c"})["GIT_CONFIG_KEY_1"]
+    'a.b'
+    """
+    if not settings:
+        return environment
+    count = environment.get("GIT_CONFIG_COUNT", "0")
+    start = int(count) if count.isascii() and count.isdecimal() else 0
+    added = {"GIT_CONFIG_COUNT": str(start + len(settings))}
+    for at, (key, value) in enumerate(settings.items(), start):
+        added |= {f"GIT_CONFIG_KEY_{at}": key, f"GIT_CONFIG_VALUE_{at}": value}
+    return {**environment, **added}
 
 
 class SandboxError(SkillhouseError):
@@ -84,8 +196,7 @@ def names_like(patterns: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile("|".join(texts), re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class Limits(Struct, frozen=True, kw_only=True):
     """Limits of a run; exceeding one ends it, and `Completed.limit` names it.
 
     Output beyond its limit ends nothing unless `ends_at_output`: its middle is left out.
@@ -101,8 +212,7 @@ class Limits:
     ends_at_output: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Opened:
+class Opened(Struct, frozen=True, kw_only=True):
     """What of the protected paths a run may write."""
 
     patterns: tuple[str, ...] = ()
@@ -142,8 +252,7 @@ class SurveyEntry(NamedTuple):
     is_link: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class SurveyHit:
+class SurveyHit(Struct, frozen=True):
     """A name that the survey looks for."""
 
     name: str
@@ -152,8 +261,7 @@ class SurveyHit:
     """Whether the directory of this name is not entered."""
 
 
-@dataclass(slots=True)
-class Directory:
+class Directory(Struct):
     """What the survey keeps of one directory."""
 
     stamp: tuple[int, ...]
@@ -168,8 +276,7 @@ class Directory:
     """Values derived from its place and `entries` alone."""
 
 
-@dataclass(slots=True)
-class CoveredPaths:
+class CoveredPaths(Struct):
     """The covered paths of a workspace in one run (`covered_paths`)."""
 
     paths: list[tuple[str, str, bool]] = field(default_factory=list)
@@ -188,13 +295,14 @@ class CoveredPaths:
         return not self.left
 
 
-@dataclass(frozen=True, slots=True)
-class SandboxProfile:
-    """What a run may access of the host, besides the system's programs."""
-
+class _InWorkspace(Struct, frozen=True):
     workspace: Path
     """The only writable directory, at its own path."""
-    _: KW_ONLY
+
+
+class SandboxProfile(_InWorkspace, frozen=True, kw_only=True):
+    """What a run may access of the host, besides the system's programs."""
+
     readable: tuple[Path, ...] = ()
     """Readable directories (skills), at their own paths."""
     skills: tuple[Path, ...] = ()
@@ -246,8 +354,7 @@ LEFT_OUT = re.compile(r"^… ([0-9]{1,18}) bytes left out …$", re.MULTILINE)
 """The line of `left_out_text` in an output; a program may print one too."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Completed:
+class Completed(Struct, frozen=True, kw_only=True):
     """How a run ended, with its output."""
 
     exit_code: int | None

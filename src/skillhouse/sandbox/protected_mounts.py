@@ -23,17 +23,16 @@ import re
 import stat
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import field
 
 import anyio
+from msgspec import Struct, field
 
-from skillhouse.floor import dataclass, is_secret
+from skillhouse.floor import is_secret
 from skillhouse.floor.crash_cleanup import PLACEHOLDER_FILES, PLACEHOLDER_SOCKETS
 from skillhouse.floor.ownership import is_settled
 from skillhouse.floor.regex import regex
 from skillhouse.sandbox.covers import REPOSITORY, covered_paths
-from skillhouse.sandbox.disarm import CONFIG_MAX, remove
-from skillhouse.sandbox.mountpoints import Stash, is_placeholder
+from skillhouse.sandbox.mountpoints import CONFIG_MAX, Stash, is_placeholder, remove
 from skillhouse.sandbox.persistence import Census, read_pointer
 from skillhouse.sandbox.profile import CoveredPaths, SandboxError, fits, names_like
 
@@ -69,8 +68,7 @@ class MountCover(enum.Enum):
     """One that cannot be entered: to git what is in it is not deleted, it cannot be looked at."""
 
 
-@dataclass(slots=True)
-class ProtectedMounts:
+class ProtectedMounts(Struct):
     """The protected paths of one workspace at one moment, made by `shield`; all as texts."""
 
     workspace: str

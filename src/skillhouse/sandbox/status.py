@@ -14,8 +14,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import anyio
+from msgspec import Struct
 
-from skillhouse.floor import dataclass, structs
+from skillhouse.floor import structs
 from skillhouse.sandbox import landlock_inside, landlock_rules
 from skillhouse.sandbox.crash_watch import watch_for_crashes
 from skillhouse.sandbox.guard import CgroupPlace, find_place, sweep
@@ -79,8 +80,7 @@ class SandboxLevel(enum.StrEnum):
 BUBBLEWRAP = frozenset({SandboxLevel.CGROUP, SandboxLevel.RLIMITS})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProbeResult:
+class ProbeResult(Struct, frozen=True, kw_only=True):
     """The result of one probe of the self-test."""
 
     name: str
@@ -89,8 +89,7 @@ class ProbeResult:
     """What was seen, if the probe failed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SandboxStatus:
+class SandboxStatus(Struct, frozen=True, kw_only=True):
     """The level that was found, and why it is no better one."""
 
     level: SandboxLevel
@@ -133,8 +132,7 @@ def untested(status: SandboxStatus) -> Mapping[str, str]:
     }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class Surroundings(Struct, frozen=True, kw_only=True):
     """What the choice of a level depends on; tests give their own."""
 
     system: str

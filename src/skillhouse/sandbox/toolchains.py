@@ -13,12 +13,13 @@ import os
 import stat
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
 from pathlib import Path
 from typing import Any
 
-from skillhouse.floor import Looks, dataclass, directory_problem, is_secret, trail
-from skillhouse.sandbox.toolset import PROGRAM_PATH, Toolset
+from msgspec import Struct, field
+
+from skillhouse.floor import Looks, directory_problem, is_secret, trail
+from skillhouse.sandbox.profile import PROGRAM_PATH, Toolset
 
 MOUNTS_MAX = 24
 """Places of tools that a run sees; each costs 0.14 ms (issue 34)."""
@@ -53,8 +54,7 @@ JUDGED = frozenset(
 """Programs that are always the system's, where it has them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Toolchain:
+class Toolchain(Struct, frozen=True, kw_only=True):
     """One row of the table (docs/reference/toolchains.md)."""
 
     name: str
@@ -69,8 +69,7 @@ class Toolchain:
     variables: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CacheRow:
+class CacheRow(Struct, frozen=True, kw_only=True):
     """One cache of the table."""
 
     name: str
@@ -98,8 +97,7 @@ def _tuples(row: Mapping[str, Any]) -> dict[str, Any]:
     return {key: tuple(one) if isinstance(one, list) else one for key, one in row.items()}
 
 
-@dataclass(slots=True)
-class FoundPlaces:
+class FoundPlaces(Struct):
     """Places of tools, as they are collected."""
 
     path: list[str] = field(default_factory=list)

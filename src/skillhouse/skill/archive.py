@@ -2,21 +2,109 @@
 
 The libraries are used as parsers; names, kinds, sizes and the structure are judged here, so that no
 other program reads other files out of the same bytes (reference on registries, "Archive safety").
+A name means the same file on every system, or it is refused; the files are written into a new
+directory, all of them or nothing.
 """
 
 from __future__ import annotations
 
 import io
+import os
+import shutil
 import struct
 import tarfile
 import unicodedata
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import IO
 
-from skillhouse.floor import PathError, SkillhouseError, dataclass
-from skillhouse.skill.safe_names import package_path
+from msgspec import Struct
+
+from skillhouse.floor import (
+    PathError,
+    SkillhouseError,
+    checked_parts,
+    descriptor,
+    open_directory_beneath,
+)
+from skillhouse.skill.hidden import find_hidden
+
+DEPTH_MAX = 16
+"""Parts of a path (reference/registry.md section 3, rule 1; likewise those below)."""
+PATH_MAX = 255
+"""Bytes of a path."""
+SEGMENT_MAX = 120
+"""Bytes of one name."""
+
+_RESERVED = frozenset(
+    {"con", "prn", "aux", "nul", *(f"{port}{n}" for port in ("com", "lpt") for n in range(1, 10))}
+)
+_GIT = frozenset({".git", "git~1"})
+_NOWHERE = Path("package")
+_FORBIDDEN_TOPS = frozenset({".git", ".skill"})
+
+
+def is_safe_name(part: str) -> bool:
+    """Whether a name that another machine gave means the same file on every system.
+
+    `.git` in any spelling means what git runs (CVE-2014-9390), at any depth.
+
+    >>> [is_safe_name(name) for name in ("a.md", ".git", ".GIT", "GIT~1", "con.txt", "a.", "b ")]
+    [True, False, False, False, False, False, False]
+    """
+    is_ascii = part.isascii()
+    seen = part if is_ascii else "".join(c for c in part if unicodedata.category(c) != "Cf")
+    return (
+        part.isprintable()
+        and ":" not in part
+        and part == part.rstrip(". ")
+        and seen.casefold() not in _GIT
+        and part.split(".", maxsplit=1)[0].rstrip().lower() not in _RESERVED
+        and len(part.encode()) <= SEGMENT_MAX
+        # Printable ASCII is in NFC, and hides nothing.
+        and (is_ascii or (unicodedata.normalize("NFC", part) == part and find_hidden(part) is None))
+    )
+
+
+def package_path(relative: str) -> str:
+    """Return the path of a file of a package in its one spelling.
+
+    Raises:
+        PathError: it is refused; `code` says why.
+
+    >>> package_path("./a//b")
+    'a/b'
+    """
+    nowhere = _NOWHERE
+    try:
+        parts = checked_parts(relative, nowhere)
+        size = len(relative.encode())
+    except UnicodeEncodeError as error:
+        raise PathError("path-encoding", relative, nowhere) from error
+    if not parts or parts[0].lower() in _FORBIDDEN_TOPS or not all(map(is_safe_name, parts)):
+        # A long name is refused by `is_safe_name`, too.
+        raise PathError("path-reserved", relative, nowhere)
+    if size > PATH_MAX or len(parts) > DEPTH_MAX:
+        raise PathError("path-long", relative, nowhere)
+    return "/".join(parts)
+
+
+def clash(paths: Iterable[str]) -> bool:
+    """Whether a file system may take two paths for one, or one is a directory of another.
+
+    >>> clash(["a/B", "A/b"]), clash(["a", "a/b"]), clash(["a/b", "a/c"])
+    (True, True, False)
+    """
+    folded = [unicodedata.normalize("NFKC", path).casefold() for path in paths]
+    places = {
+        "/".join(path.split("/")[:count])
+        for path in folded
+        for count in range(1, path.count("/") + 1)
+    }
+    return len(set(folded)) < len(folded) or not places.isdisjoint(folded)
+
 
 ARCHIVE_MAX = 50 * 1024 * 1024
 """Bytes of an archive, and of what is in it (DESIGN, bounds: package 50 MB)."""
@@ -50,8 +138,7 @@ class ArchiveError(SkillhouseError):
         self.code = code
 
 
-@dataclass(frozen=True, slots=True)
-class ArchiveMember:
+class ArchiveMember(Struct, frozen=True):
     """One file or directory of an archive."""
 
     path: str
@@ -287,3 +374,63 @@ def _chunks(file: IO[bytes] | None) -> Iterator[bytes]:
     with file:
         while chunk := file.read(_CHUNK):
             yield chunk
+
+
+_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+_FLAGS |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+
+
+def unpack(data: bytes, target: Path) -> tuple[str, ...]:
+    """Write the files of a `.tar.gz` or `.zip` below the new directory `target`; return the paths.
+
+    Args:
+        data: The archive; which kind it is, its first bytes say.
+        target: Does not exist yet; removed again when anything is wrong.
+
+    Raises:
+        ArchiveError: the archive is broken, too large, or holds what is no plain file.
+    """
+    return write_members(read_archive(data), target)
+
+
+def write_members(members: Iterable[ArchiveMember], target: Path) -> tuple[str, ...]:
+    """Write files below the new directory `target`, which goes again when anything is wrong.
+
+    Each is opened relative to the descriptor of its directory, new and without links, so that
+    nothing that appears meanwhile leads a file elsewhere. Errors as of `unpack`.
+    """
+    target.mkdir(mode=0o700)
+    written: list[str] = []
+    left = ARCHIVE_MAX
+    try:
+        for member in members:
+            if member.is_directory:
+                os.close(open_directory_beneath(target, member.path, create=True))
+            else:
+                left -= _write(target, member, left)
+                written.append(member.path)
+    except BaseException:
+        shutil.rmtree(target)
+        raise
+    return tuple(sorted(written))
+
+
+def _write(target: Path, member: ArchiveMember, left: int) -> int:
+    """Write one new file and return its size, counted as it comes and not as it is claimed."""
+    directory, _, name = member.path.rpartition("/")
+    size = 0
+    with descriptor(open_directory_beneath(target, directory or ".", create=True)) as handle:
+        mode = 0o755 if member.is_executable else 0o644
+        with os.fdopen(os.open(name, _FLAGS, mode, dir_fd=handle), "wb") as file:
+            for chunk in _bounded(member, left):
+                size += len(chunk)
+                file.write(chunk)
+    return size
+
+
+def _bounded(member: ArchiveMember, left: int) -> Iterator[bytes]:
+    for chunk in member.read():
+        left -= len(chunk)
+        if left < 0:
+            raise ArchiveError("archive-bomb", f"expected at most {ARCHIVE_MAX} bytes of content")
+        yield chunk

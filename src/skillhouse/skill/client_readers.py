@@ -12,11 +12,20 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from skillhouse.floor.regex import regex
-from skillhouse.skill.client_reads import JS_SPACE, NULLS, PARTS, ClientRead, ClientSource
+from skillhouse.skill.client_reads import (
+    JS_SPACE,
+    NULLS,
+    PARTS,
+    ClientRead,
+    ClientSource,
+    read_core,
+    read_gray_matter,
+    read_lines,
+    read_serde_strict,
+    read_strict,
+)
 from skillhouse.skill.client_yaml import CONTROLS, ClientMapping, YamlRules, read_as
-from skillhouse.skill.core_readers import read_core, read_serde_strict, read_strict
 from skillhouse.skill.hidden import hidden_text, revealed
-from skillhouse.skill.js_readers import read_gray_matter, read_lines
 from skillhouse.skill.model import ParsePolicy
 from skillhouse.skill.source import NAME_MAX, SKILL_FILE_MAX, FileRefusedError, Finding
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import unicodedata
 from collections import Counter
+from collections.abc import Sequence
 from itertools import islice, pairwise
 
-from skillhouse.floor import dataclass
+from msgspec import Struct
+
 from skillhouse.floor.regex import regex
 
 SIGNS_MAX = 8
@@ -47,8 +49,7 @@ _FLAGS = tuple(
 """England, Scotland, Wales: the tag sequences that Unicode recommends (emoji-sequences.txt)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HiddenText:
+class HiddenText(Struct, frozen=True, kw_only=True):
     """What a text hides from people."""
 
     kinds: tuple[tuple[str, int], ...]
@@ -124,20 +125,21 @@ def hidden_text(text: str) -> HiddenText | None:
     kinds: Counter[str] = Counter()
     for sign, count in Counter(text[at] for at in places).items():
         kinds[_kind(sign)] += count
-    runs = any(after - before == 1 for before, after in pairwise(places))
-    # Soft hyphens are spelling, and hide nothing as long as other characters separate them.
-    signs = kinds.total() - kinds[_SOFT_HYPHEN]
     tags = (chr(ord(text[at]) - 0xE0000) for at in places if kinds[_TAG] and _is_tag(text[at]))
     return HiddenText(
         kinds=tuple(kind for kind in kinds.most_common() if kind[1]),
         line=text.count("\n", 0, places[0]) + 1,
         example=_escape(text[places[0]]),
-        asks=runs
-        or signs >= SIGNS_MAX
-        or any(kinds[kind] for kind in _ASKING)
-        or _CONCEALING.search(text) is not None,
+        asks=_asks(kinds, places) or _CONCEALING.search(text) is not None,
         spelled="".join(sign for sign in tags if " " <= sign <= "~")[:SPELLED_MAX],
     )
+
+
+def _asks(kinds: Counter[str], places: Sequence[int]) -> bool:
+    # Soft hyphens are spelling, and hide nothing as long as other characters separate them.
+    signs = kinds.total() - kinds[_SOFT_HYPHEN]
+    runs = any(after - before == 1 for before, after in pairwise(places))
+    return runs or signs >= SIGNS_MAX or any(kinds[kind] for kind in _ASKING)
 
 
 def revealed(text: str) -> str:

@@ -13,20 +13,20 @@ from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from msgspec import Struct
+
 from skillhouse.floor import (
     Diagnostic,
     InternalFaultError,
     PathError,
     Severity,
     as_error,
-    dataclass,
     read_beneath,
 )
 from skillhouse.floor.regex import regex
 from skillhouse.floor.structs import replace
-from skillhouse.skill.model import Skill, SkillContent, split_outside
+from skillhouse.skill.model import Skill, SkillContent, SkillIndex, split_outside
 from skillhouse.skill.profile import Extensions
-from skillhouse.skill.skill_index import SkillIndex
 from skillhouse.skill.source import SKILL_FILE_MAX, FileRefusedError, normalise, split_head
 
 MODEL_FIELD = "disable-model-invocation"
@@ -46,8 +46,7 @@ _JOIN = " - "
 """Separates a description from `when_to_use`, as in Claude Code."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Invocation:
+class Invocation(Struct, frozen=True, kw_only=True):
     """What a frontmatter says about who starts the skill, as far as a profile uses it."""
 
     model_invocable: bool = True

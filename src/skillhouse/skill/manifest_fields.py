@@ -1,20 +1,87 @@
-"""What the two manifests have in common: plain values to a `SkillManifest`, or findings."""
+"""What the two manifests have in common: plain values to a `SkillManifest`, or findings.
+
+`requires-python` is read by PEP 440, "version specifiers".
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import field
+from itertools import zip_longest
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
-from skillhouse.floor import PathError, checked_parts, dataclass, nearest
+from msgspec import Struct, field
+
+from skillhouse.floor import PathError, checked_parts, nearest
 from skillhouse.floor.regex import regex
 from skillhouse.skill.hidden import find_hidden
 from skillhouse.skill.manifest_schema import schema_finding
 from skillhouse.skill.model import LEVELS, Language, SkillManifest, ToolSpec
-from skillhouse.skill.requires_python import python_fits
 from skillhouse.skill.source import FileRefusedError, Finding
+
+CLAUSES_MAX = 20
+
+Version = tuple[int, ...]
+
+_CLAUSE = regex(
+    r"\s*(?P<operator>~=|===?|!=|<=|>=|<|>)\s*v?(?P<release>\d{1,4}(?:\.\d{1,6}){0,4})"
+    r"(?:(?P<any>\.\*)|(?P<before>[._-]?(?:a|b|c|rc|alpha|beta|pre|preview|dev)[._-]?\d{0,4}))?\s*",
+    re.IGNORECASE,
+)
+
+
+def python_fits(specifier: str, version: Version) -> bool:
+    """Whether a release satisfies every clause; an empty specifier takes all.
+
+    >>> python_fits(">=3.11,<3.14", (3, 13, 1)), python_fits("==3.12.*", (3, 13, 1))
+    (True, False)
+
+    Raises:
+        ValueError: it is none; the text says what was expected.
+    """
+    clauses = [text for text in specifier.split(",") if text.strip()]
+    if len(clauses) > CLAUSES_MAX:
+        raise ValueError(f"expected at most {CLAUSES_MAX} clauses")
+    # Each is read, so that a wrong one is found whatever the others say.
+    held = [_holds(text, version) for text in clauses]
+    return all(held)
+
+
+def _holds(text: str, version: Version) -> bool:
+    match = _CLAUSE.fullmatch(text)
+    if match is None:
+        raise ValueError(f"expected versions such as `>=3.11,<3.14`, got {text.strip()[:80]!r}")
+    operator = match["operator"]
+    release = tuple(int(part) for part in match["release"].split("."))
+    is_prefix = match["any"] is not None
+    if is_prefix and operator not in ("==", "!="):
+        raise ValueError(f"expected `==` or `!=` before `.*`, got {text.strip()[:80]!r}")
+    if operator in ("==", "!=", "==="):
+        is_equal = not match["before"] and (
+            _begins(version, release) if is_prefix else _compared(version, release) == 0
+        )
+        return is_equal == (operator != "!=")
+    if operator == "~=" and len(release) < 2:
+        raise ValueError(f"expected at least two parts after `~=`, got {text.strip()[:80]!r}")
+    order = _compared(version, release) or (1 if match["before"] else 0)
+    if operator == "~=":
+        return order >= 0 and _begins(version, release[:-1])
+    return {">=": order >= 0, "<=": order <= 0, ">": order > 0, "<": order < 0}[operator]
+
+
+def _begins(version: Version, release: Version) -> bool:
+    padded = (*version, *(0 for _ in release))[: len(release)]
+    return padded == release
+
+
+def _compared(version: Version, release: Version) -> int:
+    """Return -1, 0 or 1, missing parts read as 0."""
+    for ours, theirs in zip_longest(version, release, fillvalue=0):
+        if ours != theirs:
+            return 1 if ours > theirs else -1
+    return 0
+
 
 Keys = tuple[str, ...]
 LineOf = Callable[[Keys], int]
@@ -68,8 +135,7 @@ class RawManifest(NamedTuple):
     """Returns the line of the value at some keys, or of the nearest parent that is there."""
 
 
-@dataclass(slots=True)
-class _Notes:
+class _Notes(Struct):
     """The findings so far; all are gathered, so that an author sees them at once."""
 
     written: RawManifest

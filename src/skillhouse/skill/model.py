@@ -1,14 +1,19 @@
-"""The values of this package: a skill, its manifest, and how a SKILL.md is read."""
+"""The values of this package: a skill, its manifest, how a SKILL.md is read, and the index."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import field
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from skillhouse.floor import Diagnostic, dataclass, decode
+from msgspec import Struct
+
+from skillhouse.floor import AmbiguousSkillError, Diagnostic, UnknownSkillError, decode, nearest
+from skillhouse.floor.structs import PartialStruct
 
 SKILL_FILE = "SKILL.md"
 """The one file that makes a directory a skill (specification, "Directory structure")."""
@@ -17,8 +22,7 @@ Value = Any
 """A frontmatter value: text as written, or a list or map of such values."""
 
 
-@dataclass(frozen=True, slots=True)
-class Frontmatter:
+class Frontmatter(Struct, frozen=True):
     """The YAML block of a SKILL.md: every field as written, and the specified ones by name."""
 
     fields: Mapping[str, Value]
@@ -102,8 +106,7 @@ Reader = Literal[
 """Readings of a SKILL.md, the clients' named after their YAML libraries (`client_readers`)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ParsePolicy:
+class ParsePolicy(Struct, frozen=True, kw_only=True):
     """How `parse` treats points on which designs and clients differ."""
 
     reader: Reader = "specified"
@@ -145,9 +148,11 @@ LOADING_POLICY = ParsePolicy(no_frontmatter="mend", missing_description="prose",
 (docs/decisions/0250-load-what-clients-load.md)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Skill:
+class Skill(PartialStruct, frozen=True, kw_only=True):
     """One skill as its SKILL.md declares it; the body is read by `load`."""
+
+    HIDDEN = frozenset({"packed_fields", "policy", "signature"})
+    UNCOMPARED = frozenset({"policy", "signature", "follows", "link_bound"})
 
     name: str
     description: str
@@ -157,20 +162,20 @@ class Skill:
     """Absolute path of the SKILL.md."""
     root: str
     """Absolute path of the root it was found below."""
-    packed_fields: bytes = field(repr=False)
+    packed_fields: bytes
     """The frontmatter in our own format, so that thousands of skills stay small."""
-    policy: ParsePolicy = field(default=DEFAULT_POLICY, repr=False, compare=False)
+    policy: ParsePolicy = DEFAULT_POLICY
     """How its file is read: `load` reads it as it was read when it was found."""
-    signature: tuple[int, int, int, int] | None = field(default=None, repr=False, compare=False)
+    signature: tuple[int, int, int, int] | None = None
     """(mtime, ctime, size, inode) of the file when it was found, which changes when the file does;
     None when that cannot be relied on."""
     variant: str = ""
     """Where it is below its root, if its scope has another skill of that name which is used."""
     link: str = ""
     """The SKILL.md as a link out of its root leads to it; empty where none does."""
-    follows: bool = field(default=False, compare=False)
+    follows: bool = False
     """Whether links in it may lead out of its directory: of a person's own, and of a project's."""
-    link_bound: str = field(default="", compare=False)
+    link_bound: str = ""
     """The real directory that links of a project's skill stay in; empty for a person's own."""
     link_targets: frozenset[str] = frozenset()
     """Real paths out of that directory to which links may lead, as the project's trust names them.
@@ -225,8 +230,7 @@ class SkillLinks(NamedTuple):
     """What is not followed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SkillContent:
+class SkillContent(Struct, frozen=True, kw_only=True):
     """The result of activation: the body, and the list of the other files."""
 
     skill: Skill
@@ -257,8 +261,7 @@ def tokens_of(text: str) -> int:
     return -(-len(text.encode("utf-8", "replace")) // 4)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ParseResult:
+class ParseResult(Struct, frozen=True, kw_only=True):
     """The skill, if the file can be used, and everything found on the way."""
 
     skill: Skill | None
@@ -276,8 +279,7 @@ LEVELS: tuple[Level, ...] = ("read", "write", "sign")
 Language = Literal["javascript", "python"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolSpec:
+class ToolSpec(Struct, frozen=True, kw_only=True):
     """One tool as a manifest declares it; its code has not been looked at."""
 
     name: str
@@ -290,8 +292,7 @@ class ToolSpec:
     """None takes the default of whoever runs it (S002-73)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SkillManifest:
+class SkillManifest(Struct, frozen=True, kw_only=True):
     """One executable skill as its manifest declares it; nothing of it was run."""
 
     name: str
@@ -313,11 +314,162 @@ class SkillManifest:
     """What it needs, as written (`viem@^2.0.0`, `httpx>=0.28`); a lock file says which exactly."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ManifestResult:
+class ManifestResult(Struct, frozen=True, kw_only=True):
     """What was read of a directory's manifest."""
 
     directory: Path
     manifest: SkillManifest | None
     """None when a diagnostic is an error, or when the directory holds no executable skill."""
     diagnostics: tuple[Diagnostic, ...] = ()
+
+
+class UnvisitedDirectories(NamedTuple):
+    """Directories of one root that a bound kept from being looked at."""
+
+    root: str
+    bound: Literal["directories", "depth"]
+    most: int
+    paths: tuple[str, ...]
+    """Those whose names are known, in the order of the walk."""
+    unopened: int = 0
+    """Further directories that were looked at, and not below."""
+
+
+NameMatch = Literal["exact", "casefold"]
+_Key = Callable[[Skill], str]
+
+
+class IndexContent(Struct, frozen=True, kw_only=True):
+    """The skills of an index, apart from how names are looked up."""
+
+    skills: tuple[Skill, ...] = ()
+    shadowed: tuple[Skill, ...] = ()
+    diagnostics: tuple[Diagnostic, ...] = ()
+    left_out: tuple[UnvisitedDirectories, ...] = ()
+
+
+class SkillIndex:
+    """The skills that were found, in catalog order; decoded when first looked at."""
+
+    def __init__(
+        self,
+        skills: Iterable[Skill] = (),
+        *,
+        shadowed: Iterable[Skill] = (),
+        diagnostics: Iterable[Diagnostic] = (),
+        left_out: Iterable[UnvisitedDirectories] = (),
+        source: Callable[[], IndexContent] | None = None,
+        name_match: NameMatch = "casefold",
+        cache: Path | None = None,
+    ) -> None:
+        """Hold these values, or those that `source` returns when they are first needed.
+
+        With "casefold" a reference in another case finds what it fits alone. `cache` is the
+        directory where the search index of these skills is kept, if it is.
+        """
+        self.cache = cache
+        self.name_match = name_match
+        if source is None:
+            content = IndexContent(
+                skills=tuple(skills),
+                shadowed=tuple(shadowed),
+                diagnostics=tuple(diagnostics),
+                left_out=tuple(left_out),
+            )
+            self._source: Callable[[], IndexContent] = lambda: content
+        else:
+            self._source = source
+
+    @cached_property
+    def _content(self) -> IndexContent:
+        return self._source()
+
+    @property
+    def skills(self) -> tuple[Skill, ...]:
+        """The skills in force, strongest scope first, by name within a root."""
+        return self._content.skills
+
+    @property
+    def shadowed(self) -> tuple[Skill, ...]:
+        """Skills whose name a stronger one has; still found by id."""
+        return self._content.shadowed
+
+    @property
+    def diagnostics(self) -> tuple[Diagnostic, ...]:
+        """All findings, in the order of the files."""
+        return self._content.diagnostics
+
+    @property
+    def left_out(self) -> tuple[UnvisitedDirectories, ...]:
+        """What a bound of a root kept from being looked at."""
+        return self._content.left_out
+
+    def of_id(self, skill_id: str) -> Sequence[Skill]:
+        """Return the skills in force with an id, in their order; several files may have one."""
+        return self._of_id.get(skill_id, ())
+
+    @cached_property
+    def _of_id(self) -> Mapping[str, Sequence[Skill]]:
+        found: dict[str, list[Skill]] = {}
+        for skill in self.skills:
+            found.setdefault(skill.id, []).append(skill)
+        return found
+
+    def get(self, reference: str) -> Skill:
+        """Return the skill with that id, name or directory name, or at that SKILL.md.
+
+        They are tried in this order, so that no name can take the place of an id; each finds
+        skills in force before shadowed ones. Only when nothing fits exactly is the case of an
+        id, name or directory name passed over, if the index does that at all (S003-34).
+        UnknownSkillError lists the nearest names, AmbiguousSkillError what to ask for instead.
+        """
+        found = self._only(_KEYS, reference, reference)
+        if found is None and self.name_match == "casefold":
+            keys = [_folded(key) for key in _KEYS[:-1]]
+            found = self._only(keys, reference.casefold(), reference)
+        if found is not None:
+            return found
+        if ":" in reference:
+            known = {skill.id for skill in (*self.skills, *self.shadowed)}
+        else:
+            known = {skill.name for skill in self.skills}
+        raise UnknownSkillError(reference, nearest(reference, known))
+
+    def _only(self, keys: Sequence[_Key], wanted: str, reference: str) -> Skill | None:
+        for key in keys:
+            for among in (self.skills, self.shadowed):
+                fitting = [skill for skill in among if key(skill) == wanted]
+                if len(fitting) > 1:
+                    ids = tuple(skill.id for skill in fitting)
+                    distinct = len(set(ids)) == len(ids)
+                    raise AmbiguousSkillError(
+                        reference, ids if distinct else tuple(skill.file for skill in fitting)
+                    )
+                if fitting:
+                    return fitting[0]
+        return None
+
+    def where(self, keep: Callable[[Skill], bool]) -> SkillIndex:
+        """Return an index of those skills in force that `keep` accepts, with the same look-up."""
+        kept = filter(keep, self.skills)
+        return SkillIndex(kept, name_match=self.name_match, cache=self.cache)
+
+    def __len__(self) -> int:
+        return len(self.skills)
+
+
+def _directory_name(skill: Skill) -> str:
+    # Not `skill.directory.name`: this is asked of thousands of skills for one look-up.
+    return os.path.basename(os.path.dirname(skill.file))
+
+
+def _folded(key: _Key) -> _Key:
+    return lambda skill: key(skill).casefold()
+
+
+_KEYS: tuple[_Key, ...] = (
+    attrgetter("id"),
+    attrgetter("name"),
+    _directory_name,
+    attrgetter("file"),
+)

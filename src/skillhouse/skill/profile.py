@@ -1,15 +1,32 @@
-"""The values on which designs and clients differ; code reads them and never a profile's name."""
+"""The values on which designs and clients differ; code reads them and never a profile's name.
+
+A profile is read from a TOML file, one of the shipped ones or a person's own.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import field
-from typing import Literal
+import functools
+import re
+import types
+import typing
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal
 
-from skillhouse.floor import ConfigError, dataclass, nearest
+from msgspec import Struct, field
+
+from skillhouse.floor import (
+    ConfigError,
+    DecodeError,
+    file_problem,
+    nearest,
+    read_regular,
+    shaped,
+    structs,
+)
+from skillhouse.floor.documents import toml_table
 from skillhouse.floor.regex import regex
-from skillhouse.skill.model import LOADING_POLICY, ParsePolicy
-from skillhouse.skill.skill_index import NameMatch
+from skillhouse.skill.model import LOADING_POLICY, NameMatch, ParsePolicy
 
 WalkUp = Literal["none", "git_root", "home", "fs_root"]
 """How far upwards project roots are looked for; the last directory is itself looked at."""
@@ -28,8 +45,7 @@ earlier one's place, both, or neither. What is not stays addressable, and a warn
 _PLACEHOLDER = regex(r"\{explicit\}|\{builtin\}|\$\{\w+(:-[~/][^}]*)?\}(/.*)?")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScopeRule:
+class ScopeRule(Struct, frozen=True, kw_only=True):
     """How far a scope is scanned, and what happens to its skills when no rule matches."""
 
     name: str
@@ -41,8 +57,7 @@ class ScopeRule:
     """What the design calls it, such as `workspace`; empty where that is the scope's name."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RootRule:
+class RootRule(Struct, frozen=True, kw_only=True):
     """One place, or several, in which skills are looked for."""
 
     scope: str
@@ -104,8 +119,7 @@ DEFAULT_ROOTS = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProfileRules:
+class ProfileRules(Struct, frozen=True, kw_only=True):
     """How rules about skills are read, where they come as patterns for an agent."""
 
     match: Literal["last", "first"] = "last"
@@ -132,8 +146,7 @@ ENUM_CHARS = 1_000
 without its sentence, and a description has no room for those of more skills."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CatalogRule:
+class CatalogRule(Struct, frozen=True, kw_only=True):
     """How skills are listed for a model."""
 
     style: str = "xml"
@@ -177,8 +190,7 @@ class CatalogRule:
     descriptions evenly, drops them when that is not enough, and omits skills last."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolRule:
+class ToolRule(Struct, frozen=True, kw_only=True):
     """One tool about skills: what it is called and how its parameters are."""
 
     kind: Literal["skill", "search", "asset", "script_path", "assets"]
@@ -202,8 +214,7 @@ DEFAULT_TOOLS = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Extensions:
+class Extensions(Struct, frozen=True, kw_only=True):
     """Claude Code's extensions of the format; a profile or the user turns them on or off."""
 
     invocation: bool = True
@@ -218,8 +229,7 @@ class Extensions:
     """Lines of the form !`command` run, through the gate, before the model sees the text."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Profile:
+class Profile(Struct, frozen=True, kw_only=True):
     """One way of finding, reading, listing and loading skills; the defaults are `default`."""
 
     name: str = "default"
@@ -331,3 +341,133 @@ class Profile:
 
 
 DEFAULT_PROFILE = Profile()
+
+
+PROFILE_FILE_MAX = 262_144
+"""Bytes of a profile file."""
+
+
+def read_profile(path: Path) -> Profile:
+    """Return the profile in a file; what it does not set is as in `default`.
+
+    ConfigError: the file cannot be read, is not TOML, or has a key or value that no profile has;
+    the message has the line and the key.
+    """
+    try:
+        data = read_regular(path, PROFILE_FILE_MAX)
+        table = toml_table(data)
+        text = data.decode()
+    except OSError as error:
+        raise ConfigError(f"cannot read the profile: {error.strerror}", path=path) from error
+    except DecodeError as error:
+        raise ConfigError(str(error), path=path) from error
+    for keys, key, known in _unknown(table, Profile, ()):
+        close = nearest(key, known)
+        raise ConfigError(
+            f"line {line_of_key(text, (*keys, key))}: unknown key `{key}`",
+            path=path,
+            key=key,
+            suggestion=close[0] if close else "",
+        )
+    if table.setdefault("name", path.stem) != path.stem:
+        line = line_of_key(text, ("name",))
+        message = f"line {line}: expected the name of the file, `{path.stem}`"
+        raise ConfigError(message, path=path, key="name")
+    try:
+        profile = shaped(table, Profile)
+    except DecodeError as error:
+        message, _, place = str(error).partition(" - at `$")
+        at = tuple(re.findall(r"\w+", place))
+        key = next((word for word in reversed(at) if not word.isdecimal()), "")
+        where = f"line {line_of_key(text, at)}: `{key}`: " if key else ""
+        raise ConfigError(f"{where}{message}", path=path, key=key) from error
+    for number, root in enumerate(profile.roots):
+        if all(rule.name != root.scope for rule in profile.scopes):
+            line = line_of_key(text, ("roots", str(number), "scope"))
+            message = f"line {line}: no scope is called `{root.scope}`"
+            raise ConfigError(message, path=path, key="scope")
+    return profile
+
+
+def _unknown(
+    value: Any, shape: Any, keys: tuple[str, ...]
+) -> Iterator[tuple[tuple[str, ...], str, tuple[str, ...]]]:
+    """Yield the place of each key that `shape` does not have, and which it has."""
+    if isinstance(shape, types.UnionType):
+        shape = typing.get_args(shape)[0]
+    if typing.get_origin(shape) is tuple and isinstance(value, list):
+        for place, item in enumerate(value):
+            yield from _unknown(item, typing.get_args(shape)[0], (*keys, str(place)))
+    elif structs.is_struct(shape) and isinstance(value, Mapping):
+        hints = _hints(typing.cast("type", shape))
+        for key, item in value.items():
+            if key in hints:
+                yield from _unknown(item, hints[key], (*keys, key))
+            else:
+                yield keys, key, tuple(hints)
+
+
+_hints = functools.cache(typing.get_type_hints)
+
+
+def line_of_key(text: str, keys: tuple[str, ...]) -> int:
+    """Return the line of the value at `keys`, or of the nearest table above it that is found."""
+    lines = text.splitlines()
+    place = 0
+    for at, key in enumerate(keys):
+        if key.isdecimal():
+            continue
+        table = re.compile(rf"\s*\[+\s*(\w+\.)*{re.escape(key)}\s*\]|\s*\"?{re.escape(key)}\"?\s*=")
+        # In an array of tables the nth header begins the nth item.
+        skip = int(keys[at + 1]) if at + 1 < len(keys) and keys[at + 1].isdecimal() else 0
+        places = [n for n, line in enumerate(lines) if n >= place and table.match(line)]
+        if places:
+            place = places[min(skip, len(places) - 1)]
+    return place + 1
+
+
+SHIPPED_DIRECTORY = Path(__file__).with_name("profiles")
+"""One TOML file a profile; its name is the profile's."""
+
+
+def profile_names(own: Path | None = None) -> tuple[str, ...]:
+    """Return the names of all profiles, sorted; `own` is the user's directory of profiles."""
+    names = {file.stem for place in _places(own) for file in place.glob("*.toml")}
+    return tuple(sorted(names))
+
+
+def load_profile(profile: str | Profile, own: Path | None = None) -> Profile:
+    """Return the profile of that name; a `Profile` is returned as it is.
+
+    `own` is the user's directory of profiles: a file there goes before a shipped one of its name.
+    ConfigError: no profile has that name, or its file is broken; the message has the line.
+    """
+    if isinstance(profile, Profile):
+        return profile
+    for place in _places(own):
+        if place == SHIPPED_DIRECTORY and profile == DEFAULT_PROFILE.name:
+            # Its file holds the same values (a test compares them) and takes longer to read.
+            return DEFAULT_PROFILE
+        path = place / f"{profile}.toml"
+        # INVARIANT: a name never leads out of these directories.
+        if path.parent == place and (path.exists() or path.is_symlink()):
+            # An installer may link the shipped ones to its cache.
+            if place == own and (problem := file_problem(path)):
+                raise ConfigError(f"the profile is not used: {problem}", path=path)
+            return read_profile(path) if place == own else _shipped(path)
+    known = profile_names(own)
+    close = nearest(profile, known)
+    message = f"unknown profile `{profile}`"
+    if not close:
+        message += f", known are {', '.join(sorted(known))}"
+    raise ConfigError(message, key=profile, suggestion=close[0] if close else "")
+
+
+@functools.cache
+def _shipped(path: Path) -> Profile:
+    """Return a profile of the program, whose files stay as they are while it runs."""
+    return read_profile(path)
+
+
+def _places(own: Path | None) -> tuple[Path, ...]:
+    return (SHIPPED_DIRECTORY,) if own is None else (own, SHIPPED_DIRECTORY)

@@ -1,6 +1,8 @@
 """Stage 3: a YAML block to a mapping in which every scalar is the text that was written.
 
-PyYAML's events are the truth; blocks whose lines are plain are read without them (yaml_lines.py).
+PyYAML's events are the truth; blocks whose lines are plain are read without them. A plain line is
+`key: text`, or `key:` before items `- text` or further such lines, once; PyYAML's events read such
+a block to the same mapping (docs/decisions/0265; tests/skill/test_yaml_lines.py compares both).
 
 Top-level values that are not YAML by themselves are repaired: each is read as the text that it is.
 Of 13,924 unreadable files of one public collection 4,905 have an unquoted colon and 9,018 text
@@ -17,7 +19,93 @@ from typing import Any, NamedTuple
 
 from skillhouse.floor.regex import regex
 from skillhouse.skill.source import FIRST_LINE, FileRefusedError, Finding
-from skillhouse.skill.yaml_lines import plain_mapping
+
+_ASCII_SEEN = bytes([10, *range(32, 127)])
+"""ASCII that a plain block may hold; of other characters it may hold those that are printable."""
+_USUAL_KEYS = frozenset(
+    "name description license compatibility metadata allowed-tools version author".split()
+)
+"""Keys whose characters need not be checked."""
+_KEY = regex(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
+_FIRST = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789(/.$_^+=~;<")
+"""ASCII with which a text without quotes may begin; so may any letter."""
+_WORD = r"[A-Za-z0-9_][A-Za-z0-9_.-]*"
+_FLOW_LIST = regex(rf"\[{_WORD}(?: {_WORD})*(?:, {_WORD}(?: {_WORD})*)*\]")
+
+
+def plain_mapping(block: str) -> dict[str, Any] | None:
+    """Return the mapping of a block that is plain line by line; None for every other block.
+
+    >>> plain_mapping("name: pdf\\nmetadata:\\n  version: '1.0'\\ntags: [a, b]\\n")
+    {'name': 'pdf', 'metadata': {'version': '1.0'}, 'tags': ['a', 'b']}
+    >>> plain_mapping("name: pdf\\ndescription: >\\n  Reads.\\n")
+    """
+    if block[-1:] != "\n" or not _is_printable(block):
+        return None
+    fields: dict[str, Any] = {}
+    opened = below = ""
+    lines = block.split("\n")
+    del lines[-1]
+    for line in lines:
+        key, colon, text = line.partition(": ")
+        into = fields
+        if line[:1] in (" ", "-"):
+            if line[:2] != "  " or line[2:4] == "- ":
+                below = _add_item(fields, opened, below, line)
+                if not below:
+                    return None
+                continue
+            if not opened or below not in ("", "  "):
+                return None
+            if not below:
+                below, fields[opened] = "  ", {}
+            key, into = key[2:], fields[opened]
+        elif not colon and line[-1:] == ":":
+            opened, below = line[:-1], ""
+            if opened in fields or not _KEY.fullmatch(opened):
+                return None
+            fields[opened] = ""
+            continue
+        else:
+            opened = ""
+        if not colon or key in into or (key not in _USUAL_KEYS and not _KEY.fullmatch(key)):
+            return None
+        value = into[key] = _plain_value(text)
+        if value is None:
+            return None
+    return fields
+
+
+def _is_printable(block: str) -> bool:
+    others = block.encode().translate(None, _ASCII_SEEN)
+    return not others or others.decode().isprintable()
+
+
+def _add_item(fields: dict[str, Any], opened: str, below: str, line: str) -> str:
+    """Add an item below the key that was opened; return how it begins, or nothing if not plain."""
+    begins = "- " if line[:2] == "- " else line[:4]
+    if not opened or begins not in ("- ", "  - ") or (below and begins != below):
+        return ""
+    value = _plain_value(line[len(begins) :])
+    if value is None:
+        return ""
+    if not below:
+        fields[opened] = []
+    fields[opened].append(value)
+    return begins
+
+
+def _plain_value(text: str) -> Any:
+    """Return what a plain value says; None for every other one."""
+    first = text[:1]
+    if first in _FIRST or (first > "\x7f" and first.isalpha()):
+        return None if text[-1] in " :" or ": " in text or " #" in text else text
+    if first in ('"', "'"):
+        is_plain = len(text) > 1 and text[-1] == first and text.count(first) == 2
+        return text[1:-1] if is_plain and (first == "'" or "\\" not in text) else None
+    if first == "[" and _FLOW_LIST.fullmatch(text):
+        return text[1:-1].split(", ")
+    return None
 
 
 def read_mapping(block: str, *, fast: bool = True) -> dict[str, Any]:

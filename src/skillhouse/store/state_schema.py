@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from skillhouse.store.migrations import Schema
+from skillhouse.store.store import Schema
 
 STATE_FILE = "state.sqlite3"
 
@@ -110,6 +110,7 @@ STATE = Schema(
     name="state",
     mark=0x736B6853,  # "skhS"
     disposable=False,
+    is_secret=True,
     # While it was made, version 0.1.0 wrote 24 to 43; smaller numbers were never released.
     base_version=24,
     base=(

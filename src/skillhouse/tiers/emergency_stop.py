@@ -16,7 +16,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from skillhouse.floor import StateError, dataclass, descriptor, make_private
+from msgspec import Struct
+
+from skillhouse.floor import StateError, descriptor, make_private
 from skillhouse.floor.lock import try_lock
 
 READY, STOPPED = "ready", "stopped"
@@ -123,8 +125,7 @@ KEPT_SECONDS = 60.0
 _LINE = b"%10d %10d\n"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class Line(Struct, frozen=True, kw_only=True):
     """What the file of one process says."""
 
     name: str
@@ -201,8 +202,7 @@ WAIT_SECONDS = 1.0
 _LOOK_SECONDS = 0.01
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StopNotice:
+class StopNotice(Struct, frozen=True, kw_only=True):
     """What each step of a stop or a resume receives."""
 
     by: str
@@ -215,8 +215,7 @@ Step = tuple[str, Callable[[StopNotice], object]]
 """A part of a stop, with its name: revoke the session keys, write to the log, tell people."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StopReport:
+class StopReport(Struct, frozen=True, kw_only=True):
     """What a stop did."""
 
     is_new: bool

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field, fields
 from decimal import Decimal
 from types import MappingProxyType
 from typing import Any
 
-from skillhouse.floor import dataclass
+from msgspec import Struct, field
+
 from skillhouse.floor.rules import Effect, matches
-from skillhouse.floor.structs import replace
+from skillhouse.floor.structs import field_names, replace
 from skillhouse.tiers.tier_values import (
     COMPANION_APP,
     ETH,
@@ -42,8 +42,7 @@ _NOTHING: Mapping[str, ToolPolicy] = MappingProxyType({})
 _NO_NAMES: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TierPolicy:
+class TierPolicy(Struct, frozen=True, kw_only=True):
     """The content of a `policy.yml`; the defaults hold without one."""
 
     defaults: ToolPolicy = field(default_factory=ToolPolicy)
@@ -308,8 +307,8 @@ def _over_maximum(maximum: Mapping[str, Decimal] | None, amount: Amount) -> tupl
 
 def _filled(policy: ToolPolicy, defaults: ToolPolicy) -> ToolPolicy:
     found: dict[str, Any] = {
-        part.name: getattr(defaults, part.name)
-        for part in fields(ToolPolicy)
-        if getattr(policy, part.name) is None
+        name: getattr(defaults, name)
+        for name in field_names(policy)
+        if getattr(policy, name) is None
     }
     return replace(policy, **found)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import field
 from decimal import Decimal
 from typing import Any, Literal
 
-from skillhouse.floor import dataclass
+from msgspec import Struct, field
+
 from skillhouse.floor.regex import regex
 from skillhouse.floor.rules import Effect
 
@@ -48,8 +48,7 @@ TIMEOUT_SECONDS = 120
 """How long a tier's confirmation waits (the published default; S000-102)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cooldown:
+class Cooldown(Struct, frozen=True, kw_only=True):
     """How often a tool may succeed; None is without a bound."""
 
     max_per_hour: int | None = None
@@ -57,8 +56,7 @@ class Cooldown:
     min_interval_ms: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolPolicy:
+class ToolPolicy(Struct, frozen=True, kw_only=True):
     """The entry of some tools in a policy; None for a key without a value."""
 
     tier: Tier | None = None
@@ -77,8 +75,7 @@ FALLBACK = ToolPolicy(tier=Tier.ONE, require_confirmation=True, confirmation_cha
 """The policy of a tool without an entry (published, fail-closed; S000-107)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Thresholds:
+class Thresholds(Struct, frozen=True, kw_only=True):
     """Amounts at which a tier ends, in US dollars; the numbers are the published ones."""
 
     tier3_max_usd: Decimal = Decimal(5)
@@ -89,8 +86,7 @@ class Thresholds:
     """In ETH; for whoever makes session keys."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EmergencyStop:
+class EmergencyStop(Struct, frozen=True, kw_only=True):
     """How everything is stopped by a message, and what a stop does besides."""
 
     enabled: bool = True
@@ -101,8 +97,7 @@ class EmergencyStop:
     action: Literal["revoke-all-session-keys", "pause-all", "shutdown"] = "revoke-all-session-keys"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TierCall:
+class TierCall(Struct, frozen=True, kw_only=True):
     """A call, as far as tiers judge it."""
 
     tool: str
@@ -121,8 +116,7 @@ class TierCall:
     """The channels on which a person can be asked now."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TierState:
+class TierState(Struct, frozen=True, kw_only=True):
     """What earlier calls left, as far as tiers judge by it."""
 
     stopped: str = ""
@@ -137,8 +131,7 @@ class TierState:
     """What this user spent, or may have spent, in the last 24 hours."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TierVerdict:
+class TierVerdict(Struct, frozen=True, kw_only=True):
     """What the tiers say of one call."""
 
     effect: Effect
@@ -184,8 +177,7 @@ _ETH_CHAINS = frozenset({"eip155:1", "eip155:10", "eip155:8453", "eip155:42161"}
 """Chains whose own coin is ether, as the signer names them (CAIP-2)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Amount:
+class Amount(Struct, frozen=True, kw_only=True):
     """What a call spends."""
 
     usd: Decimal = Decimal(0)

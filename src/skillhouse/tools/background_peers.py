@@ -17,7 +17,7 @@ import anyio
 from anyio.abc import SocketStream
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-from skillhouse.floor.unix_address import unix_address
+from skillhouse.floor.paths import unix_address
 
 SUFFIX = ".socket"
 MESSAGE_MAX = 1 << 20

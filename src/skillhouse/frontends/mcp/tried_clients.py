@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
-from skillhouse.discovery.names_first import is_listable
+from skillhouse.discovery.catalog import is_listable
 from skillhouse.house.prompts import first_line
 from skillhouse.skill.profile import TOOL_CHARS
 from skillhouse.tools.messages import render

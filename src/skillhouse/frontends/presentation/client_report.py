@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -348,7 +347,7 @@ def as_toml(profile: Profile, *, unlike: Profile | None = None) -> str:
 
     With `unlike`, what that profile has too and what only people need is left out: no such file.
     """
-    values = {field.name: getattr(profile, field.name) for field in dataclasses.fields(profile)}
+    values = {name: getattr(profile, name) for name in structs.field_names(profile)}
     if unlike is None:
         # The file's name is the profile's: a copy under another name must not hold the old one.
         del values["name"]
@@ -376,8 +375,8 @@ def as_toml(profile: Profile, *, unlike: Profile | None = None) -> str:
 
 def _is_table(value: Any) -> bool:
     if isinstance(value, tuple):
-        return bool(value) and dataclasses.is_dataclass(value[0])
-    return dataclasses.is_dataclass(value) or isinstance(value, Mapping)
+        return bool(value) and structs.is_struct(value[0])
+    return structs.is_struct(value) or isinstance(value, Mapping)
 
 
 def _fields(value: Any, base: Any) -> Iterator[str]:
@@ -385,10 +384,10 @@ def _fields(value: Any, base: Any) -> Iterator[str]:
     if isinstance(value, Mapping):
         yield from (f"{json.dumps(key)} = {_written(item)}" for key, item in value.items())
         return
-    for field in dataclasses.fields(value):
-        item = getattr(value, field.name)
-        if item is not None and (base is None or item != getattr(base, field.name)):
-            yield f"{field.name} = {_written(item)}"
+    for name in structs.field_names(value):
+        item = getattr(value, name)
+        if item is not None and (base is None or item != getattr(base, name)):
+            yield f"{name} = {_written(item)}"
 
 
 def _written(value: Any) -> str:

@@ -13,7 +13,7 @@ from skillhouse.registry.lock import LockedSignature
 from skillhouse.registry.signed_directory import PublisherCheck
 from skillhouse.registry.trust import PublisherError
 from skillhouse.skill import SKILL_FILE, ArchiveError, read_archive, validate
-from skillhouse.skill.write_files import write_members
+from skillhouse.skill.archive import write_members
 
 _GZIP, _ZIP = b"\x1f\x8b", b"PK\x03\x04"
 
