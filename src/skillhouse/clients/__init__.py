@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from skillhouse.clients.exporter import Exporter as Exporter
     from skillhouse.clients.exporter import export as export
     from skillhouse.clients.findings import problems as problems
-    from skillhouse.clients.fix import Fix as Fix
     from skillhouse.clients.fixes import Discard as Discard
+    from skillhouse.clients.fixes import Fix as Fix
     from skillhouse.clients.fixes import apply_fix as apply_fix
     from skillhouse.clients.fixes import proposed_fixes as proposed_fixes
     from skillhouse.clients.folders import client_profile as client_profile

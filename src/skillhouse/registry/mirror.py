@@ -17,8 +17,8 @@ from skillhouse.registry.mirror_directory import (
     MirrorDirectory,
     MirrorError,
     MirrorState,
+    write_lists,
 )
-from skillhouse.registry.mirror_lists import write_lists
 from skillhouse.registry.releases import (
     REPOSITORY_FILE,
     REVOCATIONS_FILE,
@@ -32,8 +32,7 @@ from skillhouse.registry.releases import (
     split_name,
     strict_document,
 )
-from skillhouse.registry.repository import LISTED_MAX, Repository
-from skillhouse.registry.repository_access import RepositoryError
+from skillhouse.registry.repository import LISTED_MAX, Repository, RepositoryError
 from skillhouse.registry.revocations import list_number
 
 THREADS = 4

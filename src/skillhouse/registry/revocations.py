@@ -13,8 +13,8 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from skillhouse.floor import DecodeError, dataclass, shaped
 from skillhouse.floor.structs import replace
-from skillhouse.registry.certificate_chain import CertificateChain, parse_chain
 from skillhouse.registry.certificates import (
+    CertificateChain,
     Role,
     check_role,
     check_root,
@@ -23,16 +23,17 @@ from skillhouse.registry.certificates import (
     elliptic_key,
     fingerprint,
     is_issued_by,
+    parse_chain,
 )
 from skillhouse.registry.signature_bundle import (
     SignatureBundle,
+    SignedStatement,
     check_signature,
     read_bundle,
     sign_payload,
     strict_json,
     write_bundle,
 )
-from skillhouse.registry.signed_statement import SignedStatement
 from skillhouse.registry.trust import PublisherError
 
 LIST_TYPE = "application/vnd.skillhouse.revocations+json"

@@ -17,7 +17,7 @@ from skillhouse.floor import (
     read_beneath,
     read_tree,
 )
-from skillhouse.registry.members import directory_members
+from skillhouse.registry.package import directory_members
 from skillhouse.registry.trust import (
     SIGNATURE_MAX,
     TRUSTED_DIRECTORY,

@@ -30,13 +30,16 @@ from skillhouse.floor import (
     write_atomically,
 )
 from skillhouse.floor.structs import asdict
-from skillhouse.remote.mcp_checks import VerificationError, read_all, read_answer, verify_file
 from skillhouse.remote.mcp_entry import (
     McpFile,
     McpServer,
     McpSkill,
+    VerificationError,
+    read_all,
+    read_answer,
     read_entry,
     shown_names,
+    verify_file,
 )
 from skillhouse.remote.mcp_source import Dial, connected
 from skillhouse.remote.source import RemoteError

@@ -34,10 +34,10 @@ from skillhouse.permission import (
 )
 from skillhouse.tools.call import SCRIPT, PermissionRequest, RefusedError
 from skillhouse.tools.command_inputs import SEALED_BYTES_MAX, files_that_run
-from skillhouse.tools.line_writes import changed_by
-from skillhouse.tools.script_imports import (
+from skillhouse.tools.script_dependencies import (
     NOT_BOUND,
     bytes_of,
+    changed_by,
     files_beside,
     is_in_place_of_standard,
     names_beside,

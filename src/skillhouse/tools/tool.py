@@ -18,7 +18,6 @@ from skillhouse.permission import Decision
 from skillhouse.skill import SKILL_FILE, HiddenText, Skill, SkillIndex, linked_files
 from skillhouse.tools.activation import Activation, Activations
 from skillhouse.tools.call import PermissionRequest, Plan, ToolCall, ToolResult
-from skillhouse.tools.forecast_cache import ForecastCache
 from skillhouse.tools.seen_skills import SeenSkills, ServerListing
 
 T = TypeVar("T")
@@ -36,6 +35,23 @@ Decide = Callable[["PermissionRequest", "Session"], tuple[Decision, str]]
 """Decides a permission request of a session, with the reason."""
 SkillCheck = Callable[[Skill], PermissionRequest | None]
 """A further check before a skill is loaded (S004-89)."""
+
+
+class ForecastCache:
+    """Keeps what was seen for the forecasts of one rehearsal.
+
+    INVARIANT: a call has none: what it meets is looked at when it is made.
+    """
+
+    def __init__(self) -> None:
+        self._seen: dict[Hashable, Any] = {}
+
+    def once(self, key: Hashable, look: Callable[[], T]) -> T:
+        """Return what `look` returned the first time; `key` names all that it depends on."""
+        if key not in self._seen:
+            self._seen[key] = look()
+        found: T = self._seen[key]
+        return found
 
 
 class RemoteSkillProvider(Protocol):
