@@ -14,12 +14,12 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 
 import anyio
+from msgspec import Struct
 
 from skillhouse.floor import (
     SkillhouseError,
     TreeError,
     as_error,
-    dataclass,
     decode,
     encode,
     make_private,
@@ -96,8 +96,7 @@ NAME_SHOWN = 80
 """Characters of a file's name in a message."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fetched:
+class Fetched(Struct, frozen=True):
     status: int
     url: str
     """Where it came from, after redirects."""
@@ -109,8 +108,7 @@ Fetch = Callable[[str, int], Awaitable[Fetched]]
 or a larger one. Checking where an address leads is its part, not ours."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SyncReport:
+class SyncReport(Struct, frozen=True, kw_only=True):
     source: RemoteSource
     added: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()

@@ -10,20 +10,13 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from skillhouse.floor import (
-    ConfigError,
-    PathError,
-    canonical_json,
-    checked_parts,
-    dataclass,
-    digest,
-    encode,
-)
+from msgspec import Struct, field
+
+from skillhouse.floor import ConfigError, PathError, canonical_json, checked_parts, digest, encode
 from skillhouse.floor.regex import regex
 from skillhouse.remote.source import RemoteError
 from skillhouse.skill import (
@@ -58,8 +51,7 @@ _OLD_BOOLEANS = {"yes": True, "on": True, "no": False, "off": False}
 """What YAML 1.1 makes of these words; servers written in Python say so."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class McpServer:
+class McpServer(Struct, frozen=True, kw_only=True):
     """A server that a person has named; only they can say what it is called here."""
 
     label: str
@@ -90,8 +82,7 @@ class McpServer:
             raise ConfigError(f"expected https://host/path, got `{self.url}`", key="url")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class McpFile:
+class McpFile(Struct, frozen=True, kw_only=True):
     uri: str
     relative: str
     """Where it goes below the skill's directory."""
@@ -99,8 +90,7 @@ class McpFile:
     size: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class McpSkill:
+class McpSkill(Struct, frozen=True, kw_only=True):
     """One skill of one server; the pair of label and address is what it is known by."""
 
     label: str

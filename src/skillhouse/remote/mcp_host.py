@@ -14,12 +14,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from skillhouse.floor import (
     ConfigError,
     DecodeError,
     PathError,
     UnknownSkillError,
-    dataclass,
     decode,
     digest,
     encode,
@@ -153,8 +154,7 @@ _POLICY = ParsePolicy(yaml_repair=False, bad_name="free", name_mismatch="free")
 """The directory of a cached skill is named after hashes; its name was checked in the entry."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class McpReport:
+class McpReport(Struct, frozen=True, kw_only=True):
     label: str
     added: tuple[str, ...] = ()
     """Addresses of skills that were not there before."""

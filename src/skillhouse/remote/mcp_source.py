@@ -24,8 +24,9 @@ from urllib.parse import urlsplit
 import anyio
 import httpx2
 from mcp.client.streamable_http import streamable_http_client
+from msgspec import Struct
 
-from skillhouse.floor import canonical_json, dataclass, needs_extra
+from skillhouse.floor import canonical_json, needs_extra
 from skillhouse.floor.structs import replace
 from skillhouse.net import HostRule, NetError, NetPolicy, Route, Target, open_stream, parse_url
 from skillhouse.remote.mcp_entry import McpServer, McpSkill, read_all, read_answer, verify_file
@@ -345,8 +346,7 @@ class _BoundedStream(httpx2.AsyncByteStream):
         await self._held.aclose()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class McpOffer:
+class McpOffer(Struct, frozen=True, kw_only=True):
     """The skills of one server, before any file is read."""
 
     skills: tuple[McpSkill, ...]
