@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from msgspec import Struct
+
 from skillhouse.floor.install_advice import extra_advice
-from skillhouse.floor.light_dataclass import dataclass
 
 
 class SkillhouseError(Exception):
@@ -192,8 +193,7 @@ class Severity(enum.StrEnum):
     INFO = "info"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Diagnostic:
+class Diagnostic(Struct, frozen=True, kw_only=True):
     """One finding, with a stable code and its place."""
 
     code: str

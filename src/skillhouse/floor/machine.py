@@ -10,16 +10,16 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Self
 
+from msgspec import Struct
+
 from skillhouse.floor.errors import LocationError
-from skillhouse.floor.light_dataclass import dataclass
 from skillhouse.floor.paths import is_utf8
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _PROCESS = secrets.token_hex(16)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Moment:
+class Moment(Struct, frozen=True, kw_only=True):
     """One reading of both clocks, in milliseconds."""
 
     wall_ms: int
@@ -102,8 +102,7 @@ def _current() -> Path:
         raise LocationError(message, Path(os.environ.get("PWD", "."))) from None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Locations:
+class Locations(Struct, frozen=True, kw_only=True):
     """Directories and environment of this process: everything that is not configuration."""
 
     start: Path

@@ -20,8 +20,9 @@ from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
 
+from msgspec import Struct
+
 from skillhouse.floor.errors import ExposedError, StateError
-from skillhouse.floor.light_dataclass import dataclass
 
 if sys.platform != "win32":
     import grp
@@ -47,8 +48,7 @@ _UID_MAP = Path("/proc/self/uid_map")
 _OVERFLOW_UID = Path("/proc/sys/kernel/overflowuid")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trail:
+class Trail(Struct, frozen=True, kw_only=True):
     """A path as it is walked by the kernel."""
 
     real: str

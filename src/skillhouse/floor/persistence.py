@@ -12,7 +12,8 @@ import re
 import unicodedata
 from collections.abc import Callable
 
-from skillhouse.floor.light_dataclass import dataclass
+from msgspec import Struct
+
 from skillhouse.floor.regex import regex
 from skillhouse.floor.secret_names import (
     NEVER_WRITTEN,
@@ -29,8 +30,7 @@ class PathClass(enum.StrEnum):
     """A person is asked each time."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PathGroup:
+class PathGroup(Struct, frozen=True, kw_only=True):
     """Paths that act later in the same way."""
 
     patterns: tuple[str, ...]
@@ -203,8 +203,7 @@ DEPENDENCIES = frozenset(
 changes them could change the packages' code as well."""
 
 
-@dataclass(frozen=True, slots=True)
-class PersistentPaths:
+class PersistentPaths(Struct, frozen=True):
     """The table, as an operator has it."""
 
     asked: tuple[str, ...] = ()

@@ -7,7 +7,7 @@ import itertools
 import re
 from collections.abc import Iterable
 
-from skillhouse.floor.light_dataclass import dataclass
+from msgspec import Struct
 
 
 class Effect(enum.StrEnum):
@@ -31,8 +31,7 @@ ONE_TIME = frozenset({"shell", "exec-once", "script"})
 covers in words but not in meaning; `script` the bytes of a script that a rule lets run."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Dialect:
+class Dialect(Struct, frozen=True, kw_only=True):
     """What designs mean by a pattern, where they differ; the defaults are ours."""
 
     case_sensitive: bool = True

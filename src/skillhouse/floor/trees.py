@@ -7,9 +7,10 @@ import os
 import stat
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import field
 from pathlib import Path
 from typing import NewType
+
+from msgspec import Struct
 
 from skillhouse.floor.digests import canonical_json
 from skillhouse.floor.errors import TreeError
@@ -20,8 +21,8 @@ from skillhouse.floor.leftovers import (
     is_leftover,
     is_leftover_name,
 )
-from skillhouse.floor.light_dataclass import dataclass
 from skillhouse.floor.paths import descriptor, is_utf8
+from skillhouse.floor.structs import PartialStruct
 
 TreeDigest = NewType("TreeDigest", str)
 
@@ -46,8 +47,7 @@ _FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0
 _FLAGS |= getattr(os, "O_NONBLOCK", 0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TreeFile:
+class TreeFile(Struct, frozen=True, kw_only=True):
     """One file of a tree."""
 
     path: str
@@ -59,12 +59,13 @@ class TreeFile:
     """64 lowercase hex digits."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tree:
+class Tree(PartialStruct, frozen=True, kw_only=True):
     """The files of a skill, sorted by the UTF-8 bytes of their paths."""
 
+    UNCOMPARED = frozenset({"left"})
+
     files: tuple[TreeFile, ...]
-    left: tuple[str, ...] = field(default=(), compare=False)
+    left: tuple[str, ...] = ()
     """Paths of what programs left there, which are no part of it; sorted."""
 
     @property

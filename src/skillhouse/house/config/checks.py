@@ -13,6 +13,7 @@ from skillhouse import approval, net, permission, signer
 from skillhouse.approval import ApprovalSettings
 from skillhouse.floor import ConfigError, DecodeError, SkillhouseError, nearest
 from skillhouse.floor.regex import regex
+from skillhouse.floor.structs import field_names
 from skillhouse.house.config.config_values import NetSettings, SecretSettings
 from skillhouse.house.config.repositories import (
     REPOSITORY_KEYS,
@@ -25,7 +26,7 @@ from skillhouse.remote import RemoteSource
 
 APPROVAL_NUMBER_MAX = 86_400
 """Most of any number about approvals: a day's seconds, and more questions than anybody answers."""
-RULE_KEYS = frozenset({"patterns", *(field.name for field in fields(Rule))})
+RULE_KEYS = frozenset({"patterns", *field_names(Rule)})
 
 # seeds.md section 1.4: such variables are not handed on even when they are listed.
 _SECRET_NAME = regex(
@@ -52,15 +53,15 @@ def check_exec_environment(
 
 def check_approvals(settings: ApprovalSettings, path: Path | None) -> None:
     """Refuse bounds out of range, and an unusable webhook."""
-    for known in fields(ApprovalSettings):
-        value = getattr(settings, known.name)
+    for name in field_names(settings):
+        value = getattr(settings, name)
         if isinstance(value, bool) or not isinstance(value, int | float):
             continue
         if not 0 < value <= APPROVAL_NUMBER_MAX:
             raise ConfigError(
                 f"expected a number above 0 and at most {APPROVAL_NUMBER_MAX}, got {value}",
                 path=path,
-                key=f"approvals.{known.name}",
+                key=f"approvals.{name}",
             )
     if settings.webhook_url:
         approval.checked_url(settings.webhook_url)

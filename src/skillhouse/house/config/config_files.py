@@ -10,7 +10,7 @@ import functools
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import fields, is_dataclass
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
@@ -28,7 +28,7 @@ from skillhouse.floor import (
     structs,
 )
 from skillhouse.floor.documents import DocumentError, toml_table
-from skillhouse.floor.structs import replace
+from skillhouse.floor.structs import field_names, is_struct, replace
 from skillhouse.house.config.checks import (
     check_actions,
     check_approvals,
@@ -356,9 +356,9 @@ def _tables() -> Mapping[str, frozenset[str]]:
     found: dict[str, frozenset[str]] = {}
     for name, kind in get_type_hints(Settings).items():
         parts = (inner for part in get_args(kind) for inner in (part, *get_args(part)))
-        shape = next((one for one in parts if is_dataclass(one)), None)
+        shape = next((one for one in parts if is_struct(one)), None)
         if shape is not None and name not in ("rules", "agents"):
-            found[name] = frozenset(field.name for field in fields(shape))
+            found[name] = frozenset(field_names(shape))
     return found
 
 
