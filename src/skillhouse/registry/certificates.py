@@ -16,8 +16,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509 import verification
 from cryptography.x509.oid import ExtendedKeyUsageOID, SignatureAlgorithmOID
+from msgspec import Struct
 
-from skillhouse.floor import dataclass
 from skillhouse.registry.trust import PublisherError
 
 CERTIFICATE_MAX = 8_192
@@ -68,8 +68,7 @@ class Role(enum.StrEnum):
     DEVELOPER = "developer"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PublisherName:
+class PublisherName(Struct, frozen=True, kw_only=True):
     """Whom a certificate names: a registry, or one of its publishers."""
 
     registry: str
@@ -280,8 +279,7 @@ def named_uri(certificate: x509.Certificate) -> str:
     return next(iter(found.value.get_values_for_type(x509.UniformResourceIdentifier)), "")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CertificateChain:
+class CertificateChain(Struct, frozen=True, kw_only=True):
     """Certificates that lead to a root of ours, and whom the first one names."""
 
     certificates: tuple[x509.Certificate, ...]

@@ -20,7 +20,9 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Self
 
-from skillhouse.floor import dataclass, is_utf8
+from msgspec import Struct
+
+from skillhouse.floor import is_utf8
 from skillhouse.registry.source import Source, SourceError
 from skillhouse.registry.source_files import SUBMODULE, SourceFile
 from skillhouse.skill import FILE_MAX, ArchiveError, ArchiveMember
@@ -109,8 +111,7 @@ class GitWords:
             progress(int(match[2]), int(match[3]), _UNITS[match[1]])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Git:
+class Git(Struct, frozen=True, kw_only=True):
     """The program, and the environment that it starts in."""
 
     program: str

@@ -21,13 +21,14 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from msgspec import Struct
+
 from skillhouse.floor import (
     SkillError,
     SkillhouseError,
     StateError,
     Tree,
     TreeError,
-    dataclass,
     decode,
     descriptor,
     encode,
@@ -101,8 +102,7 @@ def _renameat2() -> Callable[..., int] | None:
     return found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InstallPlace:
+class InstallPlace(Struct, frozen=True, kw_only=True):
     """Where skills of one kind are installed."""
 
     scope: str
@@ -124,8 +124,7 @@ class LocalEditsError(SkillError):
     """A skill's files are not those that were installed, so nothing was changed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Pending:
+class _Pending(Struct, frozen=True, kw_only=True):
     """A change that was begun."""
 
     lock: str

@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlencode, urlsplit
 
-from skillhouse.floor import DecodeError, SkillhouseError, dataclass, isolated, shaped
+from msgspec import Struct
+
+from skillhouse.floor import DecodeError, SkillhouseError, isolated, shaped
 from skillhouse.registry.mirror_directory import (
     MIRROR_BYTES_MAX,
     MirrorDirectory,
@@ -49,8 +51,7 @@ OpenReader = Callable[[], Repository]
 """Opens the source, with nothing read yet."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MirrorReport:
+class MirrorReport(Struct, frozen=True, kw_only=True):
     """What an update of a mirror did."""
 
     looked_at: int
@@ -65,15 +66,13 @@ class MirrorReport:
     """What could not be mirrored, and why; what the mirror had of it stays."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Change:
+class _Change(Struct, frozen=True, kw_only=True):
     seq: int
     kind: str
     name: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Changes:
+class _Changes(Struct, frozen=True, kw_only=True):
     changes: tuple[_Change, ...]
     next: int
 

@@ -18,10 +18,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from msgspec import Struct
+
 from skillhouse.floor import (
     DecodeError,
     SkillhouseError,
-    dataclass,
     decode,
     descriptor,
     digest,
@@ -61,8 +62,7 @@ class MirrorError(SkillhouseError):
     """A directory cannot be a mirror of that source, or may not grow further."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MirrorState:
+class MirrorState(Struct, frozen=True, kw_only=True):
     """What a mirror is of, and how far it has come."""
 
     source: str

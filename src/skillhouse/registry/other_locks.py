@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
 
-from skillhouse.floor import DecodeError, PathError, StateError, dataclass, shaped
+from msgspec import Struct
+
+from skillhouse.floor import DecodeError, PathError, StateError, shaped
 from skillhouse.floor.documents import json_value
 from skillhouse.registry.lock import LOCK_MAX, SKILLS_MAX
 from skillhouse.registry.releases import DEFAULT_NAMESPACE, is_version, split_name
@@ -43,8 +45,7 @@ _SKIPPED = frozenset({".git", "node_modules"})
 _PLAIN, _EXECUTABLE, _TREE = "100644", "100755", "40000"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OtherEntry:
+class OtherEntry(Struct, frozen=True, kw_only=True):
     """One skill of another installer's lock, in our words."""
 
     name: str
@@ -63,16 +64,14 @@ class OtherEntry:
     """Why it cannot be restored."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OtherLock:
+class OtherLock(Struct, frozen=True, kw_only=True):
     """The lock of another installer."""
 
     kind: LockKind
     entries: tuple[OtherEntry, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _LockEntry:
+class _LockEntry(Struct, frozen=True, kw_only=True):
     """What of an entry is used; each installer has some of it."""
 
     source: str = ""

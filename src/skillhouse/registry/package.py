@@ -20,6 +20,8 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
+from msgspec import Struct
+
 from skillhouse.floor import (
     EXECUTABLE_MODE,
     SIGNATURE_FILE,
@@ -27,7 +29,6 @@ from skillhouse.floor import (
     PathError,
     SkillError,
     Tree,
-    dataclass,
     digest,
     open_beneath,
     read_tree,
@@ -110,8 +111,7 @@ def content(directory: Path, path: str) -> Iterator[bytes]:
             yield chunk
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Package:
+class Package(Struct, frozen=True, kw_only=True):
     """A skill as one archive."""
 
     facts: SkillFacts

@@ -22,11 +22,11 @@ from cryptography.hazmat.primitives import padding, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.x509 import ObjectIdentifier
+from msgspec import Struct
 
 from skillhouse.floor import (
     DecodeError,
     ExposedError,
-    dataclass,
     make_private,
     open_own,
     shaped,
@@ -173,8 +173,7 @@ def open_key(pem: bytes, password: bytes) -> ec.EllipticCurvePrivateKey:
     return key
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PublisherKey:
+class PublisherKey(Struct, frozen=True, kw_only=True):
     """What is known of a key without its password."""
 
     name: str

@@ -9,20 +9,13 @@ import itertools
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import field
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import quote, unquote, urlencode, urlsplit
 
-from skillhouse.floor import (
-    DecodeError,
-    PathError,
-    SkillhouseError,
-    dataclass,
-    digest,
-    read_beneath,
-    shaped,
-)
+from msgspec import Struct, field
+
+from skillhouse.floor import DecodeError, PathError, SkillhouseError, digest, read_beneath, shaped
 from skillhouse.registry.releases import (
     DOCUMENT_MAX,
     REPOSITORY_FILE,
@@ -76,8 +69,7 @@ class RepositoryError(SkillhouseError):
         """Of "version-exists": of the archive that has the version."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RepositoryAnswer:
+class RepositoryAnswer(Struct, frozen=True, kw_only=True):
     """What came back for one request."""
 
     status: int
@@ -180,8 +172,7 @@ def _text(value: object) -> str:
     return " ".join("".join(c if c.isprintable() else " " for c in value).split())[:DETAIL_MAX]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListedSkill:
+class ListedSkill(Struct, frozen=True, kw_only=True):
     """One line of a repository's list; all of it is the repository's word."""
 
     name: str
@@ -198,8 +189,7 @@ class ListedSkill:
         return typed_name(*split_name(self.name))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Page:
+class _Page(Struct, frozen=True, kw_only=True):
     skills: tuple[dict[str, Any], ...]
     next_cursor: str | None = None
 

@@ -10,9 +10,10 @@ from typing import Any
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
+from msgspec import Struct
 
-from skillhouse.floor import DecodeError, dataclass, shaped
-from skillhouse.floor.structs import replace
+from skillhouse.floor import DecodeError, shaped
+from skillhouse.floor.structs import field_names, replace
 from skillhouse.registry.certificates import (
     CertificateChain,
     Role,
@@ -48,8 +49,7 @@ CLOCK_SKEW = timedelta(minutes=10)
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Revocation:
+class Revocation(Struct, frozen=True, kw_only=True):
     """One thing that is taken back; exactly one of its first three fields is set."""
 
     certificate: str = ""
@@ -69,8 +69,7 @@ class Revocation:
         return self.certificate or self.tree_digest or self.release
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RevocationList:
+class RevocationList(Struct, frozen=True, kw_only=True):
     """Everything that one issuer takes back."""
 
     number: int
@@ -83,8 +82,7 @@ class RevocationList:
         return datetime.strptime(text, _TIME).replace(tzinfo=UTC)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IssuedList:
+class IssuedList(Struct, frozen=True, kw_only=True):
     """A revocation list whose signature was checked."""
 
     content: RevocationList
@@ -135,7 +133,7 @@ def sign_list(
         "issued_at": content.issued_at,
         "expires_at": content.expires_at,
         "entries": [
-            {name: text for name in Revocation.__dataclass_fields__ if (text := getattr(one, name))}
+            {name: text for name in field_names(Revocation) if (text := getattr(one, name))}
             for one in content.entries
         ],
     }
@@ -192,7 +190,7 @@ def _content(value: Any) -> RevocationList:
     if value["version"] != LIST_VERSION:
         raise ValueError(f"expected version {LIST_VERSION}, got {str(value['version'])[:20]}")
     content = shaped(value, RevocationList)
-    known = set(Revocation.__dataclass_fields__)
+    known = set(field_names(Revocation))
     if any(set(entry) - known for entry in value["entries"]):
         # An entry that we do not understand may be the one that matters.
         raise ValueError("an entry has an unknown key: use a newer skillhouse")

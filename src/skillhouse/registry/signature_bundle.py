@@ -16,16 +16,9 @@ from typing import Any, NoReturn
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric import ec
+from msgspec import Struct
 
-from skillhouse.floor import (
-    EXECUTABLE_MODE,
-    SIGNATURE_FILE,
-    DecodeError,
-    Tree,
-    dataclass,
-    shaped,
-    tree_of,
-)
+from skillhouse.floor import EXECUTABLE_MODE, SIGNATURE_FILE, DecodeError, Tree, shaped, tree_of
 from skillhouse.floor.documents import json_value
 from skillhouse.floor.trees import FILE_MODE, INSTALL_DIRECTORY, TREE_MAX_FILES, TreeFile
 from skillhouse.registry.certificates import curve_hash
@@ -53,8 +46,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SignatureBundle:
+class SignatureBundle(Struct, frozen=True, kw_only=True):
     """What a file of a signature holds; none of it is checked but its form."""
 
     payload: bytes
@@ -258,8 +250,7 @@ def _refuse(message: str) -> NoReturn:
     raise PublisherError("bundle", message)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SignedStatement:
+class SignedStatement(Struct, frozen=True, kw_only=True):
     """What was signed."""
 
     identity: SkillIdentity
@@ -268,8 +259,7 @@ class SignedStatement:
     """As the signer's clock had it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Resource:
+class _Resource(Struct, frozen=True, kw_only=True):
     """One file, as the Model Signing format lists it."""
 
     name: str
@@ -277,8 +267,7 @@ class _Resource:
     digest: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Skill:
+class _Skill(Struct, frozen=True, kw_only=True):
     """What the format does not bind: the rest of a tree, and whose it is."""
 
     name: str

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
+from msgspec import Struct
 from rfc3161_client import (
     HashAlgorithm,
     TimestampRequestBuilder,
@@ -21,7 +22,7 @@ from rfc3161_client import (
     decode_timestamp_response,
 )
 
-from skillhouse.floor import Tree, dataclass
+from skillhouse.floor import Tree
 from skillhouse.registry.certificates import (
     CHAIN_MAX,
     CertificateChain,
@@ -61,8 +62,7 @@ def timestamp_request(signature: bytes) -> bytes:
     return builder.cert_request(cert_request=True).build().as_bytes()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConfirmedTime:
+class ConfirmedTime(Struct, frozen=True, kw_only=True):
     """When a signature existed, at the latest."""
 
     moment: datetime | None
@@ -117,8 +117,7 @@ def read_timestamp(data: bytes, signature: bytes) -> TimeStampResponse:
     return response
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrustAnchors:
+class TrustAnchors(Struct, frozen=True, kw_only=True):
     """What signatures are checked against on this machine."""
 
     roots: tuple[x509.Certificate, ...] = ()

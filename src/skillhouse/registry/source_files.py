@@ -13,7 +13,8 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
-from skillhouse.floor import dataclass
+from msgspec import Struct
+
 from skillhouse.floor.leftovers import holds_leftovers, is_cached, is_leftover
 from skillhouse.floor.structs import replace
 from skillhouse.floor.trees import INSTALL_DIRECTORY
@@ -41,8 +42,7 @@ _MODULES_MAX = 1_000_000
 _MODULE_PATH = re.compile(rb"^\s*path\s*=\s*(.+?)\s*$", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceFile:
+class SourceFile(Struct, frozen=True, kw_only=True):
     """One file of a source, before anything of it is judged."""
 
     path: str
