@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
 from typing import NamedTuple, Protocol
 
-from skillhouse.floor import dataclass
+from msgspec import Struct, field
+
 from skillhouse.retrieval.confidence import Fit, confidence, fit_of
 from skillhouse.retrieval.evidence import Evidence, Judge
 from skillhouse.retrieval.tokens import name_keys
@@ -17,8 +17,7 @@ WORDS_SHOWN = 8
 """Words of a query that a reason names for one field."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hit:
+class Hit(Struct, frozen=True, kw_only=True):
     """A skill that matches a query."""
 
     id: str
@@ -135,8 +134,7 @@ class Searcher(Protocol):
         """Need nothing in the background any more."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearchResult:
+class SearchResult(Struct, frozen=True, kw_only=True):
     """The skills that fit a request, best first."""
 
     hits: tuple[Hit, ...] = ()
