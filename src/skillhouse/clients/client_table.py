@@ -12,18 +12,18 @@ import os
 import shutil
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
 
-from skillhouse.floor import ConfigError, Locations, dataclass, nearest, shaped
+from msgspec import Struct, field
+
+from skillhouse.floor import ConfigError, Locations, nearest, shaped
 from skillhouse.floor.regex import regex
 from skillhouse.floor.structs import replace
 from skillhouse.skill import Profile, RootRule
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClientConfig:
+class ClientConfig(Struct, frozen=True, kw_only=True):
     """Where and how one client configures its MCP servers."""
 
     client: str = ""
@@ -94,8 +94,7 @@ class ClientConfig:
         return command if command and command[0] else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KnownClient:
+class KnownClient(Struct, frozen=True, kw_only=True):
     """One line of the table."""
 
     name: str

@@ -11,8 +11,9 @@ import stat
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from skillhouse.clients.client_view import ClientView, Reals
 from skillhouse.clients.verdicts import LISTED, Lens, LensSkill, LensState, NearMiss, Verdict
@@ -22,7 +23,6 @@ from skillhouse.floor import (
     Locations,
     PathError,
     as_error,
-    dataclass,
     git_root,
     isolated,
     read_beneath,
@@ -50,8 +50,7 @@ _UNFIT = frozenset('/\\:*?"<>|')
 """Characters that are special in paths on some system."""
 
 
-@dataclass(slots=True)
-class MisplacedFiles:
+class MisplacedFiles(Struct):
     files: list[str] = field(default_factory=list)
     """Each SKILL.md."""
     roots: list[str] = field(default_factory=list)

@@ -12,20 +12,15 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 
+from msgspec import Struct
+
 from skillhouse.clients.comparison import read_plainly
 from skillhouse.clients.config_file import ConfigFile, ConfigFileError, difference
 from skillhouse.clients.export_state import ExportError
 from skillhouse.clients.findings import client_root, names_of, same_names
 from skillhouse.clients.trees import source_digest
 from skillhouse.clients.verdicts import LISTED, Lens, LensSkill, LensState
-from skillhouse.floor import (
-    PathError,
-    dataclass,
-    descriptor,
-    is_utf8,
-    isolated,
-    open_directory_beneath,
-)
+from skillhouse.floor import PathError, descriptor, is_utf8, isolated, open_directory_beneath
 from skillhouse.skill import (
     SKILL_FILE,
     SKILL_FILE_MAX,
@@ -58,8 +53,7 @@ FILE_CODES = frozenset(
 """Codes of verdicts that a change of the file itself can mend."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fix:
+class Fix(Struct, frozen=True, kw_only=True):
     """One change: a file's text, its name, its place, a link, or a delete.
 
     A text and a place may change together, and a link may take the place of what is deleted.
