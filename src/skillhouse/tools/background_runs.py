@@ -17,15 +17,15 @@ import secrets
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 import anyio
 from anyio.abc import SocketStream
 from anyio.streams.buffered import BufferedByteReceiveStream
+from msgspec import Struct, field
 
-from skillhouse.floor import dataclass, make_private
+from skillhouse.floor import make_private
 from skillhouse.floor.lock import try_lock
 from skillhouse.floor.threads import in_thread
 from skillhouse.floor.unix_address import unix_address
@@ -181,8 +181,7 @@ class BackgroundOutput:
             return bytes(self._kept[max(start - self._begin, 0) : max(end - self._begin, 0)])
 
 
-@dataclass(slots=True, kw_only=True)
-class BackgroundRun:
+class BackgroundRun(Struct, kw_only=True):
     """One command in the background."""
 
     id: str

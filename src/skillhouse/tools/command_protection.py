@@ -6,7 +6,9 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from skillhouse.floor import DEPENDENCIES, FIXED, dataclass, named
+from msgspec import Struct
+
+from skillhouse.floor import DEPENDENCIES, FIXED, named
 from skillhouse.permission import (
     CommandPlan,
     Effect,
@@ -73,8 +75,7 @@ _REPORTERS = frozenset(
 _REPOSITORY_WORDS = frozenset({"clone", "init", "worktree", "submodule"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Writes:
+class Writes(Struct, frozen=True, kw_only=True):
     """What a command line writes of such files."""
 
     needs: tuple[PermissionRequest, ...] = ()

@@ -10,13 +10,14 @@ import glob
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
 from functools import partial
 from pathlib import Path
 from typing import Literal
 
+from msgspec import Struct, field
+
 from skillhouse.audit import is_secret_name
-from skillhouse.floor import dataclass, digest, encode
+from skillhouse.floor import digest, encode
 from skillhouse.floor.structs import replace
 from skillhouse.floor.tracing import EXIT_CODE, PROGRAM
 from skillhouse.permission import (
@@ -394,8 +395,7 @@ def checked_argv(argv: tuple[str, ...], rules: LayerRules, places: PathPolicy) -
     return argv
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommandWork:
+class CommandWork(Struct, frozen=True, kw_only=True):
     """A planned call: what it needs, and the argv that does it."""
 
     needs: tuple[PermissionRequest, ...]
@@ -414,8 +414,7 @@ class CommandWork:
     """Paths that are not covered; 0 where that is of no account."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExecContext:
+class ExecContext(Struct, frozen=True, kw_only=True):
     """By what one call is judged."""
 
     rules: LayerRules

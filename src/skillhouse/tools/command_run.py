@@ -15,7 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from skillhouse.floor import dataclass
+from msgspec import Struct
+
 from skillhouse.floor.regex import regex
 from skillhouse.floor.structs import replace
 from skillhouse.floor.threads import in_thread
@@ -298,8 +299,7 @@ class LastLook(Generic[T]):
         return found[0]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadyCommand:
+class ReadyCommand(Struct, frozen=True, kw_only=True):
     """A command with all that it runs with, as it was when it was last looked at."""
 
     launcher: Launcher

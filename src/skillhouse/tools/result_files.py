@@ -21,7 +21,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from skillhouse.floor import PathError, dataclass, make_private, read_beneath
+from msgspec import Struct
+
+from skillhouse.floor import PathError, make_private, read_beneath
 from skillhouse.floor.lock import try_lock
 from skillhouse.tools.call import OUTPUT_MAX, Excerpt, RefusedError
 from skillhouse.tools.tool import Session
@@ -52,8 +54,7 @@ _CLOEXEC = getattr(os, "O_CLOEXEC", 0)
 _Owner = tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeptFile:
+class KeptFile(Struct, frozen=True, kw_only=True):
     """Where the whole of a result is."""
 
     path: str
@@ -133,8 +134,7 @@ def position(before: str, *, line: int = 1, column: int = 1) -> str:
     return f"`offset` {line + len(lines) - 1} and `column` {at}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
+class Page(Struct, frozen=True, kw_only=True):
     """Which part of a text is read."""
 
     line: int = 1
@@ -240,8 +240,7 @@ def _smaller_list(value: Sequence[Any], most: int, excerpt: Excerpt) -> list[Any
     return smaller
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Result:
+class _Result(Struct, frozen=True, kw_only=True):
     """A long result that is kept."""
 
     owner: _Owner

@@ -10,9 +10,10 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal, Protocol
+
+from msgspec import Struct, field
 
 from skillhouse.approval import Level
 from skillhouse.audit import KnownSecrets, without_secrets
@@ -26,7 +27,7 @@ from skillhouse.cells import (
     wrap_failure,
     wrap_result,
 )
-from skillhouse.floor import ConfigError, TreeError, dataclass, tree_digest, wire_name
+from skillhouse.floor import ConfigError, TreeError, tree_digest, wire_name
 from skillhouse.floor.structs import replace
 from skillhouse.floor.tracing import SKILL_NAME, SKILL_SOURCE
 from skillhouse.permission import Effect, Permission
@@ -138,8 +139,7 @@ def kept_lines(text: str, secrets: KnownSecrets, *, most: int, edge: int = 0) ->
     return ["[the beginning is not kept]", *pieces] if edge else pieces
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CodeSkill:
+class CodeSkill(Struct, frozen=True, kw_only=True):
     """An executable skill as this configuration has it."""
 
     manifest: SkillManifest
@@ -391,9 +391,8 @@ class SkillCodeTool(Tool):
             raise RefusedError(f"`{self.full_name}`: {error}") from error
 
 
-@dataclass(slots=True)
-class _Host(HostCalls):
-    """What one call may ask of the core, each through the gate."""
+class _Host(Struct):
+    """What one call may ask of the core, each through the gate: the cell's `HostCalls`."""
 
     ask: Ask
     say: ReportProgress

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
 from typing import Any, Protocol
 
 import anyio.to_thread
+from msgspec import Struct, field
 
-from skillhouse.floor import AmbiguousSkillError, SkillError, UnknownSkillError, dataclass
+from skillhouse.floor import AmbiguousSkillError, SkillError, UnknownSkillError
 from skillhouse.permission import Effect, Permission
 from skillhouse.retrieval import Fit, Hit, SearchResult, reason, skills_of
 from skillhouse.skill import (
@@ -48,8 +48,7 @@ SEARCH_MAX = 50
 """Skills that a search gives at most."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VisibleSkills:
+class VisibleSkills(Struct, frozen=True, kw_only=True):
     visible: SkillIndex
     hidden: SkillIndex
     """What a rule denies it: neither listed nor loaded."""

@@ -7,12 +7,12 @@ import threading
 from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import field
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from skillhouse.floor import dataclass
+from msgspec import Struct, field
+
 from skillhouse.floor.structs import replace
 from skillhouse.permission import Decision
 from skillhouse.skill import SKILL_FILE, HiddenText, Skill, SkillIndex, linked_files
@@ -87,8 +87,7 @@ class RemoteSkillProvider(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class Searches:
+class Searches(Struct):
     """What the searches of one conversation gave."""
 
     found: dict[str, str] = field(default_factory=dict)
@@ -118,8 +117,7 @@ class Searches:
         return query
 
 
-@dataclass(slots=True, kw_only=True)
-class Session:
+class Session(Struct, kw_only=True):
     """One agent's conversation: what it may see, and which skills it has loaded."""
 
     agent: str

@@ -12,12 +12,12 @@ import json
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from copy import copy
-from dataclasses import field
 from typing import Any, Protocol
 
 import jsonschema_rs
+from msgspec import Struct, field
 
-from skillhouse.floor import ConfigError, dataclass, nearest
+from skillhouse.floor import ConfigError, nearest
 from skillhouse.floor.rules import OURS, covers, matches, matches_in
 from skillhouse.permission import Effect, Layer
 from skillhouse.tools.tool import Tool
@@ -74,8 +74,7 @@ class OfferedTool(Protocol):
     def required_resource(self) -> str: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProfileTool:
+class ProfileTool(Struct, frozen=True, kw_only=True):
     """A tool of a profile before it is made."""
 
     name: str
@@ -96,8 +95,7 @@ READ = ProfileTool(name="read", kind="read", is_about_skills=False, required_res
 """The tool by which files are read, as `ReadTool` has it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolOffer:
+class ToolOffer(Struct, frozen=True, kw_only=True):
     """The tools that one agent is offered.
 
     >>> offer = ToolOffer(lists=(("skills", "weather:*"),))
@@ -182,8 +180,7 @@ def _denies_all(layer: Layer, action: str, resource: str) -> bool:
     return False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolNames:
+class ToolNames(Struct, frozen=True, kw_only=True):
     """By which further names a design calls tools; none of them takes a name from another tool."""
 
     published: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
