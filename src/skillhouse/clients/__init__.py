@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from skillhouse.clients.client_configs import ClientConfigs as ClientConfigs
     from skillhouse.clients.client_configs import register as register
+    from skillhouse.clients.client_table import coding_agents as coding_agents
     from skillhouse.clients.client_table import has_own_folder as has_own_folder
     from skillhouse.clients.client_table import is_installed as is_installed
     from skillhouse.clients.client_table import known_clients as known_clients
