@@ -14,7 +14,7 @@ from msgspec import Struct, field
 
 from skillhouse.floor import DecodeError, StateError, shaped, write_atomically
 from skillhouse.floor.documents import json_value
-from skillhouse.floor.structs import replace
+from skillhouse.floor.structs import asdict, replace
 from skillhouse.skill import validate_name
 
 LOCK_FILE = "skills.lock"
@@ -148,32 +148,9 @@ class Lock(Struct, frozen=True, kw_only=True):
 
 def entry_value(entry: LockEntry) -> dict[str, Any]:
     """Return an entry as the file has it."""
-    signature = entry.signature
-    return {
-        "version": entry.version,
-        "requested": entry.requested,
-        "repository": entry.repository,
-        "resolved": entry.resolved,
-        "inside": entry.inside,
-        "digest": entry.digest,
-        "tree_digest": entry.tree_digest,
-        "size": entry.size,
-        "signature": None
-        if signature is None
-        else {
-            "publisher": signature.publisher,
-            "cert_sha256": signature.cert_sha256,
-            "signed_at": signature.signed_at,
-            "registry": signature.registry,
-            "file_sha256": signature.file_sha256,
-        },
-        "install": {"mode": "copy", "path": entry.path},
-        "pinned": entry.pinned,
-        "pin_reason": entry.pin_reason or None,
-        "accepted": entry.accepted,
-        "dated": entry.dated,
-        "previous": None if entry.previous is None else dict(entry.previous),
-    }
+    value = asdict(entry)
+    install = {"mode": "copy", "path": value.pop("path")}
+    return value | {"install": install, "pin_reason": entry.pin_reason or None}
 
 
 _KEYS = frozenset(entry_value(LockEntry(tree_digest="", repository="", resolved="")))
