@@ -10,8 +10,7 @@ from pathlib import Path
 from _measure import markdown_table
 from _relevance import DEPTH, Judged, Query, judge
 from skillhouse.retrieval import SearchIndex, is_weak
-from skillhouse.retrieval.glossary.terms import LANGS, english
-from skillhouse.retrieval.glossary.translate import meanings
+from skillhouse.retrieval.glossary.translate import LANGS, english, meanings
 
 EVERYDAY = Path(__file__).with_name("data") / "everyday.tsv"
 _LONG_WORD = re.compile(r"\b[a-z]{5,}\b")

@@ -2,6 +2,8 @@
 
 - commands: docs/reference/commands.md, the help of every verb
 - profiles: docs/reference/profiles.md, the fields of a profile and the shipped ones
+- client-table, client-paths: what the program reads of clients, from their profiles
+- protected-paths: the tables of docs/reference/protected-paths.md
 - clients: docs/reference/clients.md, the table of clients
 - contract: tests/data/contract.json, what the public contract has; what is new is added
 - recording: docs/images/first-minutes.svg, the first minutes in a terminal
@@ -24,7 +26,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from scripts import contract, profile_reference, recording
+from scripts import client_lines, contract, profile_reference, recording
 from scripts.terminal import build, install
 
 from skillhouse.clients import known_clients
@@ -129,8 +131,11 @@ class Generated:
 
 
 GENERATED = {
+    "client-table": Generated(client_lines.TABLE, client_lines.table),
+    "client-paths": Generated(client_lines.PATHS, client_lines.paths),
     "commands": Generated("docs/reference/commands.md", commands_page),
     "profiles": Generated("docs/reference/profiles.md", profile_reference.rendered),
+    "protected-paths": Generated(client_lines.PAGE, client_lines.protected_page),
     "clients": Generated("docs/reference/clients.md", clients_page),
     "contract": Generated("tests/data/contract.json", contract_list),
     "recording": Generated("docs/images/first-minutes.svg", first_minutes),

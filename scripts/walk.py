@@ -200,10 +200,13 @@ def exec_over_mcp(place: Place) -> Entered:
     with walked.process:
         client = McpClient(walked)
         client.ask("tools/list", {})
-        walked.cut()
+        # The list is answered while the SDK is loaded. What follows, up to the index of search in
+        # a thread, is of the start: the next request is answered after it.
+        client.ask("prompts/list", {})
         # A call looks for changed skills unless the last look is younger (tool_list.py), so that
         # on a fast machine this one would enter fewer files.
         time.sleep(CHECK_SECONDS + 0.1)
+        walked.cut()
         arguments = {"command": "touch", "params": ["b.txt"]}
         result = client.ask("tools/call", {"name": "exec", "arguments": arguments})
         entered = walked.cut()

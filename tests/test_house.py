@@ -217,7 +217,7 @@ def test_a_warm_start_that_reads_skills_loads_nothing_that_only_calls_need(
     machinery = ("audit", "cells", "clients", "net", "sandbox", "signer", "tiers")
     assert not [n for n in loaded if n.startswith(tuple(f"skillhouse.{m}." for m in machinery))]
     assert {n for n in loaded if n.startswith("skillhouse.tools.")} <= {
-        "skillhouse.tools.messages",
+        "skillhouse.tools.skill_text",
         "skillhouse.tools.write_gate",
     }
 
@@ -236,7 +236,7 @@ def test_a_call_loads_its_own_tool_only(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.txt").write_text("a line\n")
     read = fresh_modules(call_statement("read", {"path": "a.txt"}))
-    assert "skillhouse.tools.read_tool" in read
+    assert "skillhouse.tools.files" in read
     others = "command skills web memory sign asset_tools remote_skills skill_code".split()
     assert not read & {f"skillhouse.tools.{name}" for name in others}
     machinery = (
@@ -244,7 +244,7 @@ def test_a_call_loads_its_own_tool_only(tmp_path, monkeypatch):
     ).split()
     assert not [n for n in read if n.startswith(tuple(f"skillhouse.{m}" for m in machinery))]
     listed = fresh_modules(call_statement("list", {}))
-    assert "skillhouse.tools.read_tool" not in listed
+    assert "skillhouse.tools.files" not in listed
 
 
 def test_no_public_name_is_the_name_of_a_room():

@@ -29,8 +29,7 @@ from skillhouse.registry.facts import read_facts
 from skillhouse.registry.other_locks import decode_other_lock
 from skillhouse.registry.releases import decode_repository, decode_skill
 from skillhouse.registry.revocations import LIST_TYPE, list_number
-from skillhouse.registry.signature_bundle import read_bundle
-from skillhouse.registry.signed_statement import read_statement
+from skillhouse.registry.signature_bundle import read_bundle, read_statement
 from skillhouse.remote.source import RemoteSource, read_listing
 from skillhouse.skill import read_archive, read_manifest, validate
 from skillhouse.skill.profile import read_profile

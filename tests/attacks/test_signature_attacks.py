@@ -46,7 +46,7 @@ def test_an_attack_is_refused_by_its_step(case: Case, name: str) -> None:
 
 def test_each_step_of_the_published_order_refuses_something() -> None:
     used = {step for step, _, _ in ATTACKS.values()}
-    # Those two are tried in tests/registry/test_timestamps.py and test_revocations.py.
+    # Those two are tried in tests/registry/test_signatures.py and test_revocations.py.
     assert {*STEPS} ^ used == {"timestamp", "revocation"}
 
 

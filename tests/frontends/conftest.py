@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from skillhouse.clients import coding_agents
 from skillhouse.floor import make_private
 from skillhouse.frontends.cli import main
-from skillhouse.frontends.cli.person import CODING_AGENTS
 from tests.house.places import environment_under, make_places
 from tests.registry.publisher_skill import LOCKED, PASSWORD, REGISTRY, make_skill
 
@@ -43,7 +43,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for variable in [name for name in os.environ if name.startswith(("SKILLHOUSE_", "XDG_"))]:
         monkeypatch.delenv(variable)
     # Whoever runs the tests: here no coding agent does.
-    for name in [name for agent in CODING_AGENTS for name in agent.variables]:
+    for name in [name for agent in coding_agents() for name in agent.variables]:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("skillhouse.frontends.cli.person.PROC", tmp_path / "no-processes")
     for name, value in environment_under().items():

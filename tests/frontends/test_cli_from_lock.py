@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from skillhouse.registry import directory_members, pack
-from skillhouse.registry.other_hashes import folder_hash
+from skillhouse.registry.other_locks import folder_hash
 from tests.frontends.conftest import Run
 from tests.loopback_http import served
 from tests.registry.sources import commit, git, make_repository, make_skill, pages

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from skillhouse.approval import Issuer
-from skillhouse.frontends.cli.person import CODING_AGENTS, coding_agent
+from skillhouse.clients import coding_agents
+from skillhouse.frontends.cli.person import coding_agent
 from skillhouse.house import Skillhouse, configured
 from tests.answers import ANSWERING
 from tests.approval.questions import question
@@ -23,7 +24,7 @@ Typing = Run
 
 WRITE = ("call", "write", "--args", '{"path": "a.txt", "content": "text"}', "--json")
 STATE = "home/.local/state/skillhouse"
-VARIABLES = [name for agent in CODING_AGENTS for name in agent.variables]
+VARIABLES = [name for agent in coding_agents() for name in agent.variables]
 
 
 @pytest.fixture(autouse=True)
@@ -105,7 +106,7 @@ def test_an_agent_s_shell_cannot_shake_off_its_environment(
 @pytest.mark.slow
 def test_an_agent_is_known_by_its_program_where_its_shell_is_gone(tmp_path: Path) -> None:
     """`sh -c 'env -i …'` becomes `env`, and then the command: only the agent is left above it."""
-    names = {name for agent in CODING_AGENTS for name in agent.programs}
+    names = {name for agent in coding_agents() for name in agent.programs}
     code = "from skillhouse.frontends.cli.person import coding_agent as c; print(c({}))"
     paths = os.pathsep.join(path for path in sys.path if path)
     for name in ("claude", "codex", "tool.js", "vim"):

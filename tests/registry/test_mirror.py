@@ -143,7 +143,7 @@ def test_a_mirror_of_a_mirror_is_the_same(tmp_path: Path, live: Live) -> None:
 
 
 def test_long_lists_have_pages(tmp_path: Path, live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("skillhouse.registry.mirror_lists.PAGE", 2)
+    monkeypatch.setattr("skillhouse.registry.mirror_directory.PAGE", 2)
     update(tmp_path / "mirror", live)
     check(tmp_path / "mirror", live.made)
     assert (tmp_path / "mirror/index/list/2.json").exists()

@@ -1,4 +1,4 @@
-"""Tests of registry/other_locks.py and other_hashes.py: locks of others, in our words."""
+"""Tests of registry/other_locks.py: locks of others, in our words."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 from skillhouse.floor import StateError
 from skillhouse.registry import OtherEntry, compare_hash, directory_members, read_other_lock
-from skillhouse.registry.other_hashes import folder_hash, git_tree_hash
+from skillhouse.registry.other_locks import folder_hash, git_tree_hash
 from tests.harness import Need
 from tests.registry.sources import git, make_repository, make_skill
 

@@ -1,7 +1,8 @@
-"""Tests of registry/package.py and members.py."""
+"""Tests of registry/package.py, also of versions whose files are the same and signed again."""
 
 from __future__ import annotations
 
+import hashlib
 import io
 import os
 import sys
@@ -14,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillhouse.floor import SkillError, TreeError, read_tree
-from skillhouse.registry import directory_members, member_tree, pack, write_archive
+from skillhouse.registry import PackageStore, directory_members, member_tree, pack, write_archive
 from skillhouse.skill import ArchiveError, read_archive, unpack
 from tests.harness import ran
 from tests.registry.sources import make_skill, skill_text
@@ -166,3 +167,37 @@ def test_names_are_where_every_reader_looks_for_them(tmp_path: Path) -> None:
         extended = [one.name for one in tar.getmembers() if one.pax_headers]
     # There is room for a name of 255 bytes that has a slash in the right place.
     assert extended == [longest]
+
+
+def test_the_same_files_are_kept_with_each_of_their_signatures(tmp_path: Path) -> None:
+    store, skill = PackageStore(tmp_path / "packages"), make_skill(tmp_path / "notes")
+    digests = []
+    for text in ("", "one", "two"):
+        if text:
+            (skill / "skill.sig").write_text(text)
+        tree, members = directory_members(skill)
+        store.put(members, tree.digest)
+        digests.append(hashlib.sha256(text.encode()).hexdigest())
+
+    def signature(wanted: str) -> bytes | None:
+        found = store.get(tree.digest, signature=wanted)
+        assert found is not None
+        texts = [b"".join(one.read()) for one in found if one.path == "skill.sig"]
+        return texts[0] if texts else None
+
+    assert [signature(""), signature(digests[1]), signature(digests[2])] == [None, b"one", b"two"]
+    assert store.get(tree.digest, signature="0" * 64) is None
+
+
+def test_a_signed_package_of_an_older_version_is_found_by_its_content(tmp_path: Path) -> None:
+    store, skill = PackageStore(tmp_path / "packages"), make_skill(tmp_path / "notes")
+    (skill / "skill.sig").write_text("one")
+    tree, members = directory_members(skill)
+    store.put(members, tree.digest)
+    (file,) = (tmp_path / "packages").iterdir()
+    assert store.get(tree.digest) is not None
+    file.rename(file.with_name(f"{tree.digest.rpartition(':')[2]}.tar.gz"))
+    wanted = hashlib.sha256(b"one").hexdigest()
+    assert store.get(tree.digest) is not None
+    assert store.get(tree.digest, signature=wanted) is not None
+    assert store.get(tree.digest, signature="0" * 64) is None

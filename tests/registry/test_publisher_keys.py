@@ -13,8 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from skillhouse.registry import PublisherError, PublisherKeys, new_publisher_key, new_request
 from skillhouse.registry.certificates import publisher_name
-from skillhouse.registry.key_seal import open_key, seal_key
-from skillhouse.registry.publisher_keys import PublisherKey
+from skillhouse.registry.publisher_keys import PublisherKey, open_key, seal_key
 from tests.registry.pki import issued, make_root
 
 pytestmark = pytest.mark.slow

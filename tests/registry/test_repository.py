@@ -13,7 +13,7 @@ from skillhouse.house.network import Network
 from skillhouse.install import repository_at
 from skillhouse.net import NetError
 from skillhouse.registry import Repository, RepositoryAnswer, RepositoryError
-from skillhouse.registry.repository_access import check_answer
+from skillhouse.registry.repository import check_answer
 from skillhouse.skill import ArchiveError
 from tests.house.places import make_places
 from tests.loopback_http import QuietHandler, served

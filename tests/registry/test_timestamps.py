@@ -20,7 +20,7 @@ from skillhouse.registry import (
     write_bundle,
 )
 from skillhouse.registry.revocations import read_list
-from skillhouse.registry.timestamps import TIMESTAMP_MAX, check_timestamp, confirmed_time
+from skillhouse.registry.signatures import TIMESTAMP_MAX, check_timestamp, confirmed_time
 from tests.registry.pki import IDENTITY, TimestampAuthority, World, issued, make_root
 from tests.registry.publisher_skill import make_skill
 

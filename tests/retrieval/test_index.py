@@ -22,8 +22,7 @@ from skillhouse.retrieval import (
     is_weak,
     rank,
 )
-from skillhouse.retrieval.head_index import CANDIDATES_MAX
-from skillhouse.retrieval.rows import PINS_MAX
+from skillhouse.retrieval.index import CANDIDATES_MAX, PINS_MAX
 from skillhouse.retrieval.segment_store import BODY_CHARS_MAX
 from skillhouse.retrieval.tokens import open_stemmer, stems_of
 from skillhouse.skill import Skill, SkillIndex

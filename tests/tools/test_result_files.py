@@ -1,4 +1,4 @@
-"""Tests of tools/result_files.py and tools/read_tool.py: long results, and reading on in them."""
+"""Tests of tools/result_files.py and tools/files.py: long results, and reading on in them."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ from skillhouse.tools import (
     SignTool,
     ToolCall,
 )
-from skillhouse.tools.grant_patterns import standing_patterns
+from skillhouse.tools.asker import standing_patterns
 from tests.signer.places import ALICE, ETH, MALLORY, TOKEN, Bench, payment, process, token_call
 from tests.tools.houses import Person
 

@@ -1,18 +1,23 @@
-"""Tests of tools/tool.py: a tool's defaults, and conversations that are kept apart and bounded."""
+"""Tests of tools/tool.py: a tool's defaults, and conversations that are kept apart and bounded.
+
+Forecasts about one moment look once, a call each time.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from skillhouse.floor import structs
 from skillhouse.house import Skillhouse
 from skillhouse.permission import Effect, Permission
 from skillhouse.skill import Skill, SkillIndex
 from skillhouse.tools import (
+    ForecastCache,
     Gate,
     PermissionRequest,
     Plan,
@@ -21,8 +26,10 @@ from skillhouse.tools import (
     Sessions,
     Tool,
     ToolResult,
+    Workspace,
 )
 from skillhouse.tools.call import object_schema
+from skillhouse.tools.protection import NoFiles
 from skillhouse.tools.tool import SESSIONS_MAX
 from tests.tools.houses import house_at
 
@@ -123,3 +130,36 @@ def test_a_conversation_with_a_skill_of_another_server_stays_longest() -> None:
     for number in range(SESSIONS_MAX + 5):
         kept.get("default", "local", "mcp", NOTHING, session_id=str(number))
     assert kept.get("default", "local", "mcp", NOTHING, session_id="acting") is acting
+
+
+class CountedFiles(NoFiles):
+    looks = 0
+
+    def places(self) -> Iterable[Path]:
+        self.looks += 1
+        if self.looks == 1:
+            raise RefusedError("not now")
+        return ()
+
+
+def test_forecasts_about_one_moment_look_once_and_a_call_each_time(tmp_path: Path) -> None:
+    own = CountedFiles()
+    workspace = Workspace(tmp_path, own=own)
+    call = Session(
+        agent="a",
+        user="u",
+        channel="c",
+        visible=SkillIndex(),
+        skill_need=lambda skill: pytest.fail(skill.name),
+    )
+    forecast = structs.replace(call, forecasts=ForecastCache())
+    with pytest.raises(RefusedError, match="not now"):
+        workspace.check(forecast)
+    # A refusal is not kept; the second look is, for forecasts that share it.
+    guarded = workspace.check(forecast)
+    assert workspace.check(structs.replace(forecast)) is guarded
+    assert own.looks == 2
+    for _ in range(3):
+        workspace.check(call)
+    workspace.check(structs.replace(call, forecasts=ForecastCache()))
+    assert own.looks == 6

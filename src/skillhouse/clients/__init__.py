@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from skillhouse.clients.client_configs import ClientConfigs as ClientConfigs
     from skillhouse.clients.client_configs import register as register
+    from skillhouse.clients.client_table import coding_agents as coding_agents
     from skillhouse.clients.client_table import has_own_folder as has_own_folder
     from skillhouse.clients.client_table import is_installed as is_installed
     from skillhouse.clients.client_table import known_clients as known_clients
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
     from skillhouse.clients.exporter import Exporter as Exporter
     from skillhouse.clients.exporter import export as export
     from skillhouse.clients.findings import problems as problems
-    from skillhouse.clients.fix import Fix as Fix
     from skillhouse.clients.fixes import Discard as Discard
+    from skillhouse.clients.fixes import Fix as Fix
     from skillhouse.clients.fixes import apply_fix as apply_fix
     from skillhouse.clients.fixes import proposed_fixes as proposed_fixes
     from skillhouse.clients.folders import client_profile as client_profile

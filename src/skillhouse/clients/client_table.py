@@ -1,7 +1,7 @@
 """The clients that are known: the folders of each, its traces, and where it configures MCP servers.
 
 `clients.json` is the table, one client a line, each with the public source that it is from and the
-day on which that was read. How a client reads what is in its folders is in its profile, if at all.
+day on which that was read. The line of a client with a profile is made from that by `./x docs`.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ import os
 import shutil
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
 
-from skillhouse.floor import ConfigError, Locations, dataclass, nearest, shaped
+from msgspec import Struct, field
+
+from skillhouse.floor import ConfigError, Locations, nearest, shaped
 from skillhouse.floor.regex import regex
 from skillhouse.floor.structs import replace
 from skillhouse.skill import Profile, RootRule
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClientConfig:
+class ClientConfig(Struct, frozen=True, kw_only=True):
     """Where and how one client configures its MCP servers."""
 
     client: str = ""
@@ -94,8 +94,19 @@ class ClientConfig:
         return command if command and command[0] else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KnownClient:
+class CodingAgent(Struct, frozen=True, kw_only=True):
+    """How a command shows that a client runs it, and no person."""
+
+    called: str = ""
+    """What messages call it; empty where that is the client's title."""
+    variables: tuple[str, ...] = ()
+    """Set, and neither empty nor `0` nor `false`, in the commands that it runs."""
+    programs: tuple[str, ...] = ()
+    """What its process is called."""
+    source: str
+
+
+class KnownClient(Struct, frozen=True, kw_only=True):
     """One line of the table."""
 
     name: str
@@ -113,6 +124,7 @@ class KnownClient:
     source: str
     read_on: str
     mcp: ClientConfig | None = None
+    terminal: CodingAgent | None = None
 
     def folders(self) -> Profile:
         """Return a profile that claims its folders, and nothing of what it does there."""
@@ -149,6 +161,25 @@ def known_clients() -> Mapping[str, KnownClient]:
 def server_configs() -> tuple[ClientConfig, ...]:
     """Return those whose configuration of MCP servers can be written."""
     return tuple(one.mcp for one in known_clients().values() if one.mcp is not None)
+
+
+_ANY_AGENT = CodingAgent(
+    called="a coding agent",
+    # Amp, Crush, Goose, opencode, Claude Code and VS Code set one of these, whoever comes next.
+    variables=("AI_AGENT", "AGENT"),
+    programs=("amp", "aider"),
+    source="https://github.com/agentsmd/agents.md/issues/136; vercel/vercel packages/detect-agent",
+)
+
+
+def coding_agents() -> tuple[CodingAgent, ...]:
+    """Return how each client that runs commands is recognised, and last how any other is."""
+    found = (
+        replace(one.terminal, called=one.terminal.called or one.title)
+        for one in known_clients().values()
+        if one.terminal is not None
+    )
+    return (*found, _ANY_AGENT)
 
 
 _T = TypeVar("_T")

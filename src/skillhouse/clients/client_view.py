@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import field
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from skillhouse.clients.verdicts import BudgetUse, Cut, LensClient, LensState, Verdict
 from skillhouse.discovery import Root
-from skillhouse.floor import Diagnostic, Severity, dataclass
+from skillhouse.floor import Diagnostic, Severity
 from skillhouse.skill import (
     SKILL_FILE,
     CatalogRule,
@@ -158,13 +159,12 @@ class Reals(dict[str, str]):
         return self[path]
 
 
-@dataclass(slots=True)
-class ClientView:
+class ClientView(Struct):
     profile: Profile
     roots: tuple[Root, ...]
     index: SkillIndex
     reals: Reals
-    may_read: bool = field(kw_only=True)
+    may_read: bool
     listed: dict[str, Skill] = field(default_factory=dict)
     losers: dict[str, Skill] = field(default_factory=dict)
     faults: dict[str, Diagnostic] = field(default_factory=dict)

@@ -13,6 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from skillhouse.clients import jsonc, toml_text
 from skillhouse.clients.client_table import ClientConfig
 from skillhouse.clients.jsonc import NotEditableError
@@ -22,7 +24,6 @@ from skillhouse.floor import (
     PathError,
     PlaceError,
     StateError,
-    dataclass,
     decode,
     descriptor,
     digest,
@@ -190,8 +191,7 @@ class Standing(enum.StrEnum):
     UNREADABLE = "unreadable"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerEntry:
+class ServerEntry(Struct, frozen=True, kw_only=True):
     file: str
     """Real path of the client's file."""
     client: str
@@ -209,8 +209,7 @@ class ServerEntry:
     became: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class Change(Struct, frozen=True, kw_only=True):
     """One client's entry: its state, and what was or would be done."""
 
     client: str

@@ -7,6 +7,16 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from msgspec import Struct
+
+from skillhouse.clients.comparison import (
+    Seen,
+    hidden_notes,
+    leaf_of,
+    objection,
+    remarks,
+    try_skills,
+)
 from skillhouse.clients.export_state import (
     Action,
     ExportError,
@@ -26,22 +36,13 @@ from skillhouse.clients.folders import (
     resolved,
 )
 from skillhouse.clients.trees import found_digest, link_digest, source_digest
-from skillhouse.clients.trial import (
-    Seen,
-    hidden_notes,
-    leaf_of,
-    objection,
-    remarks,
-    try_skills,
-)
 from skillhouse.clients.verdicts import Verdict
-from skillhouse.floor import SkillError, UnknownSkillError, dataclass, is_utf8, isolated
+from skillhouse.floor import SkillError, UnknownSkillError, is_utf8, isolated
 from skillhouse.floor.structs import replace
 from skillhouse.skill import Profile, Skill, load
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExportPlan:
+class ExportPlan(Struct, frozen=True, kw_only=True):
     item: Item
     wanted: str = ""
     """The digest that the target is to have."""

@@ -7,16 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
+from msgspec import Struct
+
 from skillhouse.audit import AuditLog
-from skillhouse.floor import (
-    DecodeError,
-    Locations,
-    PlaceError,
-    StateError,
-    dataclass,
-    decode,
-    encode,
-)
+from skillhouse.floor import DecodeError, Locations, PlaceError, StateError, decode, encode
 from skillhouse.skill import Skill, SkillContent, SkillIndex
 from skillhouse.store import STATE, STATE_FILE, pooled
 
@@ -61,8 +55,7 @@ class Form(enum.StrEnum):
 Where = Literal["user", "project"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
+class Record(Struct, frozen=True, kw_only=True):
     """The stored record of a target that skillhouse wrote."""
 
     target: str
@@ -87,8 +80,7 @@ class Record:
     """Directories that were made for it, outermost first."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExportSource:
+class ExportSource(Struct, frozen=True, kw_only=True):
     """The skills that can be exported, and what decides about them."""
 
     places: Locations
@@ -107,8 +99,7 @@ class ExportSource:
     """Why the policy does not allow loading a skill without approval; empty when it does."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExportRequest:
+class ExportRequest(Struct, frozen=True, kw_only=True):
     """Which skills to export or remove, and how."""
 
     references: tuple[str, ...] = ()
@@ -126,8 +117,7 @@ class ExportRequest:
     dry_run: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Item:
+class Item(Struct, frozen=True, kw_only=True):
     """One skill at one target: its state, and what is or would be done."""
 
     skill: str

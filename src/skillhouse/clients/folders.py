@@ -9,18 +9,13 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from msgspec import Struct
+
 from skillhouse.clients.client_table import client_of, is_installed, known_clients
 from skillhouse.clients.export_state import ExportError, Where
 from skillhouse.clients.trees import copy_tree, found_digest
 from skillhouse.discovery import Root, default_roots
-from skillhouse.floor import (
-    Locations,
-    PathError,
-    dataclass,
-    descriptor,
-    is_utf8,
-    open_directory_beneath,
-)
+from skillhouse.floor import Locations, PathError, descriptor, is_utf8, open_directory_beneath
 from skillhouse.skill import Profile, load_profile, profile_names
 
 
@@ -48,8 +43,7 @@ def lens_profile(name: str, places: Locations) -> Profile:
     return client_profile(name, places)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Folder:
+class Folder(Struct, frozen=True, kw_only=True):
     path: str
     """As the client names it; may contain links."""
     real: str

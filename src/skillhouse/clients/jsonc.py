@@ -7,7 +7,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from skillhouse.floor import dataclass
+from msgspec import Struct
+
 from skillhouse.floor.regex import regex
 
 _TOKEN = regex(
@@ -35,8 +36,7 @@ class _Token(NamedTuple):
         return self.start + len(self.text)
 
 
-@dataclass(frozen=True, slots=True)
-class _JsonMember:
+class _JsonMember(Struct, frozen=True):
     key: str
     start: int
     """Offset of the key."""
@@ -47,8 +47,7 @@ class _JsonMember:
     """Index of the comma behind it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(Struct, frozen=True):
     text: str
     tokens: tuple[_Token, ...]
     """Without white space and comments."""

@@ -9,11 +9,12 @@ import stat
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
+from msgspec import Struct
+
 from skillhouse.clients.export_state import ExportError
 from skillhouse.floor import (
     PathError,
     TreeError,
-    dataclass,
     descriptor,
     digest,
     is_utf8,
@@ -57,8 +58,7 @@ def copy_tree(source: Path, into: int) -> None:
         raise ExportError("unreadable", source, f"cannot be copied: {message}") from error
 
 
-@dataclass(slots=True, kw_only=True)
-class _Copier:
+class _Copier(Struct, kw_only=True):
     source: Path
     left: frozenset[str]
     """What programs left there, which no other client gets."""

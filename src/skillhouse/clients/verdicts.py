@@ -5,9 +5,9 @@ from __future__ import annotations
 import enum
 import os
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import field
 
-from skillhouse.floor import dataclass
+from msgspec import Struct, field
+
 from skillhouse.skill import Profile
 
 
@@ -42,8 +42,7 @@ class Cut(enum.StrEnum):
     OMITTED = "omitted"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class Verdict(Struct, frozen=True, kw_only=True):
     state: LensState
     name: str = ""
     """Name of the skill in this client; empty when it is not read."""
@@ -56,8 +55,7 @@ class Verdict:
     cut: Cut = Cut.NOTHING
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LensSkill:
+class LensSkill(Struct, frozen=True, kw_only=True):
     """One SKILL.md, however many links lead to it."""
 
     file: str
@@ -77,8 +75,7 @@ class LensSkill:
         return os.path.dirname(self.places[0])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BudgetUse:
+class BudgetUse(Struct, frozen=True, kw_only=True):
     """The use of a client's list budget, in characters."""
 
     limit: int
@@ -97,8 +94,7 @@ class BudgetUse:
         return max(0, self.needed + self.reserved - self.limit)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LensClient:
+class LensClient(Struct, frozen=True, kw_only=True):
     profile: Profile
     roots: tuple[str, ...]
     """Every directory that it reads, whether it exists or not."""
@@ -111,16 +107,14 @@ class LensClient:
         return self.profile.name
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NearMiss:
+class NearMiss(Struct, frozen=True, kw_only=True):
     """Something in a directory of skills that no client recognises as a skill."""
 
     code: str
     path: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lens:
+class Lens(Struct, frozen=True, kw_only=True):
     """The skills here as several clients see them."""
 
     start: str
@@ -177,8 +171,7 @@ def _below(path: str, base: str) -> str | None:
     return path[len(base) + 1 :] if path.startswith(base + "/") else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LensProblem:
+class LensProblem(Struct, frozen=True, kw_only=True):
     """One cause, the skills and clients concerned, and the one fix."""
 
     code: str

@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
+from skillhouse.floor.client_paths import CLIENT_PATHS
 from skillhouse.floor.regex import regex
 from skillhouse.floor.secret_names import (
     NEVER_WRITTEN,
@@ -42,9 +43,11 @@ class PathGroup(Struct, frozen=True, kw_only=True):
     """Where that is documented."""
 
 
-def _group(path_class: PathClass, why: str, source: str, names: str) -> PathGroup:
+def _group(
+    path_class: PathClass, why: str, source: str, names: str, more: tuple[str, ...] = ()
+) -> PathGroup:
     return PathGroup(
-        patterns=tuple(name.strip() for name in names.split(",")),
+        patterns=(*(name.strip() for name in names.split(",")), *more),
         path_class=path_class,
         why=why,
         source=source,
@@ -77,15 +80,12 @@ PATH_GROUPS: tuple[PathGroup, ...] = (
         "kiro.dev/docs/hooks, qwenlm.github.io/qwen-code-docs settings, docs.continue.dev config, "
         "aider.chat/docs/config, docs.windsurf.com cascade, docs.openclaw.ai, and the clients of "
         "reference/standard.md section 5",
-        "opencode.json, opencode.jsonc, .opencode.json, .claude.json, .claude-plugin, "
-        ".codex-plugin, .cursor-plugin, gemini-extension.json, .windsurf, .codeium, .roo, "
-        ".kilocode, .kiro, .qwen, .continue, .continuerc.json, .cline, .clinerules/hooks, "
-        ".aider.conf.yml, .amazonq, .augment, .junie, .trae, .factory, .goose, .openhands, "
-        ".hermes, .openclaw, .letta, .kimi, .kimi-code, .pi, .copilot, .qoder, .codebuddy, .amp, "
-        "crush.json, .crush.json, .crush, .github/hooks, .vs/mcp.json, mcp.json, mcp_config.json, "
-        ".config/opencode, .config/goose, .config/crush, .config/amp, .config/agents, "
-        ".config/github-copilot, .config/claude, claude_desktop_config.json, .tabnine, .vibe, "
-        ".rovodev, .iflow, .grok, .agent, .zencoder, .eca, .forge, firebender.json, .deepagents",
+        ".cursor-plugin, .windsurf, .codeium, .kilocode, .kiro, .continue, .continuerc.json, "
+        ".aider.conf.yml, .amazonq, .augment, .junie, .trae, .factory, .openhands, .hermes, "
+        ".openclaw, .letta, .kimi, .kimi-code, .pi, .qoder, .codebuddy, .github/hooks, "
+        ".vs/mcp.json, mcp.json, mcp_config.json, .tabnine, .rovodev, .iflow, .grok, .agent, "
+        ".zencoder, .eca, .forge, firebender.json",
+        CLIENT_PATHS,
     ),
     _group(
         _NEVER,

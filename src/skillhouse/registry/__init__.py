@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from skillhouse.registry.installs import InstallPlace as InstallPlace
     from skillhouse.registry.installs import Installs as Installs
     from skillhouse.registry.installs import LocalEditsError as LocalEditsError
-    from skillhouse.registry.local_tree import local_files as local_files
     from skillhouse.registry.lock import LOCK_FILE as LOCK_FILE
     from skillhouse.registry.lock import Lock as Lock
     from skillhouse.registry.lock import LockedSignature as LockedSignature
@@ -46,22 +45,22 @@ if TYPE_CHECKING:
     from skillhouse.registry.lock import read_lock as read_lock
     from skillhouse.registry.lock_merge import LockMerge as LockMerge
     from skillhouse.registry.lock_merge import merge_lock as merge_lock
-    from skillhouse.registry.members import directory_members as directory_members
     from skillhouse.registry.mirror import MirrorReport as MirrorReport
     from skillhouse.registry.mirror import update_mirror as update_mirror
     from skillhouse.registry.mirror_directory import MIRROR_BYTES_MAX as MIRROR_BYTES_MAX
     from skillhouse.registry.mirror_directory import MirrorDirectory as MirrorDirectory
     from skillhouse.registry.mirror_directory import MirrorError as MirrorError
-    from skillhouse.registry.other_hashes import Comparison as Comparison
-    from skillhouse.registry.other_hashes import compare_hash as compare_hash
+    from skillhouse.registry.other_locks import Comparison as Comparison
     from skillhouse.registry.other_locks import OtherEntry as OtherEntry
     from skillhouse.registry.other_locks import OtherLock as OtherLock
+    from skillhouse.registry.other_locks import compare_hash as compare_hash
     from skillhouse.registry.other_locks import read_other_lock as read_other_lock
     from skillhouse.registry.package import Package as Package
+    from skillhouse.registry.package import PackageStore as PackageStore
+    from skillhouse.registry.package import directory_members as directory_members
     from skillhouse.registry.package import member_tree as member_tree
     from skillhouse.registry.package import pack as pack
     from skillhouse.registry.package import write_archive as write_archive
-    from skillhouse.registry.package_store import PackageStore as PackageStore
     from skillhouse.registry.publisher_keys import PublisherKey as PublisherKey
     from skillhouse.registry.publisher_keys import PublisherKeys as PublisherKeys
     from skillhouse.registry.publisher_keys import new_publisher_key as new_publisher_key
@@ -72,13 +71,13 @@ if TYPE_CHECKING:
     from skillhouse.registry.releases import address_name as address_name
     from skillhouse.registry.releases import split_name as split_name
     from skillhouse.registry.releases import typed_name as typed_name
+    from skillhouse.registry.repository import DirectoryAccess as DirectoryAccess
     from skillhouse.registry.repository import ListedSkill as ListedSkill
     from skillhouse.registry.repository import Repository as Repository
-    from skillhouse.registry.repository_access import DirectoryAccess as DirectoryAccess
-    from skillhouse.registry.repository_access import RepositoryAccess as RepositoryAccess
-    from skillhouse.registry.repository_access import RepositoryAnswer as RepositoryAnswer
-    from skillhouse.registry.repository_access import RepositoryError as RepositoryError
-    from skillhouse.registry.repository_access import directory_of as directory_of
+    from skillhouse.registry.repository import RepositoryAccess as RepositoryAccess
+    from skillhouse.registry.repository import RepositoryAnswer as RepositoryAnswer
+    from skillhouse.registry.repository import RepositoryError as RepositoryError
+    from skillhouse.registry.repository import directory_of as directory_of
     from skillhouse.registry.revocations import REVOCATION_DAYS as REVOCATION_DAYS
     from skillhouse.registry.revocations import IssuedList as IssuedList
     from skillhouse.registry.revocations import Revocation as Revocation
@@ -91,7 +90,10 @@ if TYPE_CHECKING:
     from skillhouse.registry.signature_bundle import read_bundle as read_bundle
     from skillhouse.registry.signature_bundle import write_bundle as write_bundle
     from skillhouse.registry.signatures import TrustAnchors as TrustAnchors
+    from skillhouse.registry.signatures import check_timestamp as check_timestamp
+    from skillhouse.registry.signatures import read_timestamp as read_timestamp
     from skillhouse.registry.signatures import sign_tree as sign_tree
+    from skillhouse.registry.signatures import timestamp_request as timestamp_request
     from skillhouse.registry.signatures import verify_signature as verify_signature
     from skillhouse.registry.signed_directory import PublisherCheck as PublisherCheck
     from skillhouse.registry.signed_directory import SignedSkill as SignedSkill
@@ -102,9 +104,7 @@ if TYPE_CHECKING:
     from skillhouse.registry.source import SourceError as SourceError
     from skillhouse.registry.source import parse_source as parse_source
     from skillhouse.registry.source_files import SourceFile as SourceFile
-    from skillhouse.registry.timestamps import check_timestamp as check_timestamp
-    from skillhouse.registry.timestamps import read_timestamp as read_timestamp
-    from skillhouse.registry.timestamps import timestamp_request as timestamp_request
+    from skillhouse.registry.source_files import local_files as local_files
     from skillhouse.registry.token_keys import make_token_key as make_token_key
     from skillhouse.registry.token_keys import open_token_key as open_token_key
     from skillhouse.registry.trust import KEYS_DIRECTORY as KEYS_DIRECTORY

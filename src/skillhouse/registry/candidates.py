@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
-from skillhouse.floor import PathError, Severity, dataclass, isolated
+from msgspec import Struct
+
+from skillhouse.floor import PathError, Severity, isolated
 from skillhouse.floor.paths import ASSET_DIRECTORIES
 from skillhouse.floor.structs import replace
 from skillhouse.registry.source import MissingPathError, SourceError
@@ -46,8 +48,7 @@ BYTES_MAX = 50_000_000
 """Of one skill (DESIGN, bounds: package)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
+class Candidate(Struct, frozen=True, kw_only=True):
     """A directory of a source that holds a SKILL.md."""
 
     path: str
@@ -78,8 +79,7 @@ class Candidate:
         return self.path or self.folder
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceListing:
+class SourceListing(Struct, frozen=True, kw_only=True):
     """What a source holds."""
 
     candidates: tuple[Candidate, ...]

@@ -5,7 +5,9 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Iterator, Mapping
 
-from skillhouse.floor import EXECUTABLE_MODE, Tree, dataclass
+from msgspec import Struct
+
+from skillhouse.floor import EXECUTABLE_MODE, Tree
 from skillhouse.skill import ArchiveMember
 
 TEXT_MAX = 256 * 1024
@@ -14,8 +16,7 @@ LINES_MAX = 400
 """Lines of one comparison that are shown."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TreeChanges:
+class TreeChanges(Struct, frozen=True, kw_only=True):
     """Paths that differ, each list sorted."""
 
     added: tuple[str, ...] = ()

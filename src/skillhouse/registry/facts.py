@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from skillhouse.floor import Diagnostic, PathError, Severity, SkillError, dataclass, read_beneath
+from msgspec import Struct
+
+from skillhouse.floor import Diagnostic, PathError, Severity, SkillError, read_beneath
 from skillhouse.skill import (
     SKILL_FILE,
     SKILL_FILE_MAX,
@@ -22,8 +24,7 @@ VERSION_MAX = 64
 """Characters of a version."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SkillFacts:
+class SkillFacts(Struct, frozen=True, kw_only=True):
     """What the files of a skill say of themselves: nothing of it is checked."""
 
     name: str

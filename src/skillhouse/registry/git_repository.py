@@ -1,7 +1,8 @@
 """One commit of a Git repository, read without a work tree.
 
 Only objects are fetched and read. No file is checked out, so no hook, filter, attribute, submodule
-or link of the repository has an effect, and its configuration is never read.
+or link of the repository has an effect, and its configuration is never read. What git says on
+stderr meanwhile is read for its progress and, in the end, for what went wrong.
 """
 
 from __future__ import annotations
@@ -14,17 +15,31 @@ import signal
 import subprocess
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import IO, Self
 
-from skillhouse.floor import dataclass, is_utf8
-from skillhouse.registry.git_progress import GitProgress, GitWords
+from msgspec import Struct
+
+from skillhouse.floor import is_utf8
 from skillhouse.registry.source import Source, SourceError
 from skillhouse.registry.source_files import SUBMODULE, SourceFile
 from skillhouse.skill import FILE_MAX, ArchiveError, ArchiveMember
 
+GitProgress = Callable[[int, int, str], None]
+"""Receives how many are here, of how many, and what they are."""
+
+KEPT = 4_096
+"""Bytes of its last words that are kept: a server may say any number."""
+_WORDS_CHUNK = 65_536
+_UNITS = {
+    "remote: Compressing objects": "objects packed by the server",
+    "Receiving objects": "objects",
+    "Resolving deltas": "deltas",
+}
+# Only numbers and our own words are shown: the server writes the lines after `remote:`.
+_LINE = re.compile(rf"({'|'.join(_UNITS)}): +\d{{1,3}}% \((\d{{1,9}})/(\d{{1,9}})\)")
 PACK_MAX = 512 * 1024 * 1024
 """Bytes of any file that git may write."""
 MEMORY_MAX = 4 * 1024 * 1024 * 1024
@@ -66,8 +81,37 @@ _LIMITED = 'ulimit -f "$1" && ulimit -v "$2" && shift 2 && exec "$@"'
 """A shell sets the limits, as nothing may run between fork and exec in a process with threads."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Git:
+class GitWords:
+    """The stderr of one git, read by a thread until its end."""
+
+    def __init__(self, pipe: IO[bytes], progress: GitProgress | None) -> None:
+        self._pipe = pipe
+        self._progress = progress
+        self._last = b""
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def last(self) -> bytes:
+        """Return the last words, once every process that could say more has ended."""
+        self._thread.join()
+        return self._last
+
+    def _read(self) -> None:
+        line = b""
+        while data := os.read(self._pipe.fileno(), _WORDS_CHUNK):
+            self._last = (self._last + data)[-KEPT:]
+            *lines, line = (line + data)[-_WORDS_CHUNK:].replace(b"\r", b"\n").split(b"\n")
+            if self._progress is not None:
+                for one in lines:
+                    self._report(one, self._progress)
+
+    def _report(self, line: bytes, progress: GitProgress) -> None:
+        match = _LINE.match(line[:200].decode("ascii", "replace"))
+        if match is not None:
+            progress(int(match[2]), int(match[3]), _UNITS[match[1]])
+
+
+class Git(Struct, frozen=True, kw_only=True):
     """The program, and the environment that it starts in."""
 
     program: str

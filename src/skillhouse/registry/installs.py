@@ -1,20 +1,27 @@
 """Puts a checked skill into place and into the lock, or changes nothing; also after a crash.
 
 INVARIANT: a journal says what is about to change before anything does. Whatever moment a process
-dies at, the next one finds from the files which side of the change they are on, and ends it.
+dies at, the next one finds from the files which side of the change they are on, and ends it. Where
+the system can, one directory takes another's place at once.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import errno
+import functools
 import hashlib
 import json
 import os
 import secrets
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
+from msgspec import Struct
 
 from skillhouse.floor import (
     SkillError,
@@ -22,7 +29,6 @@ from skillhouse.floor import (
     StateError,
     Tree,
     TreeError,
-    dataclass,
     decode,
     descriptor,
     encode,
@@ -46,9 +52,11 @@ from skillhouse.registry.lock import (
     write_lock,
 )
 from skillhouse.registry.signed_directory import read_signature
-from skillhouse.registry.swap import exchange
 from skillhouse.registry.trust import PublisherError
 
+_EXCHANGE = 2
+_AT_FDCWD = -100
+_UNKNOWN = (errno.ENOSYS, errno.EINVAL)
 STAGING = ".skillhouse-staging-"
 """Begins the name of a directory beside the skills, on their file system, before its owner."""
 SYNC_THREADS = 8
@@ -57,8 +65,44 @@ PACKAGES = "packages"
 """The directory of the packages, beside the journal."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InstallPlace:
+def exchange(first: Path, second: Path) -> bool:
+    """Let two directories swap names in one step; False where the system cannot, or one is gone.
+
+    At no moment is one of the two names missing.
+    """
+    call = _renameat2()
+    if call is None:
+        return False
+    done = call(_AT_FDCWD, os.fsencode(first), _AT_FDCWD, os.fsencode(second), _EXCHANGE)
+    if done == 0:
+        return True
+    code = ctypes.get_errno()
+    if code in _UNKNOWN:
+        return False
+    raise OSError(code, os.strerror(code), str(first))
+
+
+@functools.cache
+def _renameat2() -> Callable[..., int] | None:
+    if sys.platform != "linux":
+        return None
+    try:
+        call = ctypes.CDLL(None, use_errno=True).renameat2
+    except AttributeError:
+        return None
+    call.restype = ctypes.c_int
+    call.argtypes = (
+        ctypes.c_int,
+        ctypes.c_char_p,
+        ctypes.c_int,
+        ctypes.c_char_p,
+        ctypes.c_uint,
+    )
+    found: Callable[..., int] = call
+    return found
+
+
+class InstallPlace(Struct, frozen=True, kw_only=True):
     """Where skills of one kind are installed."""
 
     scope: str
@@ -80,8 +124,7 @@ class LocalEditsError(SkillError):
     """A skill's files are not those that were installed, so nothing was changed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Pending:
+class _Pending(Struct, frozen=True, kw_only=True):
     """A change that was begun."""
 
     lock: str
@@ -250,7 +293,7 @@ class Installs:
     def packed(self, tree_digest: str) -> Tree | None:
         """Return the tree with a digest as it was packed, where that is kept."""
         # What reads packages takes 30 ms to load, and only skills with other files need it.
-        from skillhouse.registry.package_store import PackageStore  # noqa: PLC0415
+        from skillhouse.registry.package import PackageStore  # noqa: PLC0415
 
         return PackageStore(self._directory / PACKAGES).tree(tree_digest)
 

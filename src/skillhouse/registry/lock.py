@@ -6,21 +6,15 @@ import functools
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import Struct, field
 
-from skillhouse.floor import (
-    DecodeError,
-    StateError,
-    dataclass,
-    shaped,
-    write_atomically,
-)
+from skillhouse.floor import DecodeError, StateError, shaped, write_atomically
 from skillhouse.floor.documents import json_value
-from skillhouse.floor.structs import replace
+from skillhouse.floor.structs import asdict, replace
 from skillhouse.skill import validate_name
 
 LOCK_FILE = "skills.lock"
@@ -39,8 +33,7 @@ DIGEST_SHOWN = len("skilltree1:") + 12
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LockedSignature:
+class LockedSignature(Struct, frozen=True, kw_only=True):
     """Who signed what is installed."""
 
     publisher: str
@@ -56,8 +49,7 @@ class LockedSignature:
         return f"{self.publisher} of {self.registry}" if self.registry else self.publisher
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LockEntry:
+class LockEntry(Struct, frozen=True, kw_only=True):
     """One installed skill (reference/registry.md section 7)."""
 
     tree_digest: str
@@ -114,8 +106,7 @@ class LockEntry:
         return (mine.cert_sha256, mine.signed_at) == (theirs.cert_sha256, theirs.signed_at)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lock:
+class Lock(Struct, frozen=True, kw_only=True):
     """What a lock file says."""
 
     skills: Mapping[str, LockEntry] = field(default_factory=dict)
@@ -157,32 +148,9 @@ class Lock:
 
 def entry_value(entry: LockEntry) -> dict[str, Any]:
     """Return an entry as the file has it."""
-    signature = entry.signature
-    return {
-        "version": entry.version,
-        "requested": entry.requested,
-        "repository": entry.repository,
-        "resolved": entry.resolved,
-        "inside": entry.inside,
-        "digest": entry.digest,
-        "tree_digest": entry.tree_digest,
-        "size": entry.size,
-        "signature": None
-        if signature is None
-        else {
-            "publisher": signature.publisher,
-            "cert_sha256": signature.cert_sha256,
-            "signed_at": signature.signed_at,
-            "registry": signature.registry,
-            "file_sha256": signature.file_sha256,
-        },
-        "install": {"mode": "copy", "path": entry.path},
-        "pinned": entry.pinned,
-        "pin_reason": entry.pin_reason or None,
-        "accepted": entry.accepted,
-        "dated": entry.dated,
-        "previous": None if entry.previous is None else dict(entry.previous),
-    }
+    value = asdict(entry)
+    install = {"mode": "copy", "path": value.pop("path")}
+    return value | {"install": install, "pin_reason": entry.pin_reason or None}
 
 
 _KEYS = frozenset(entry_value(LockEntry(tree_digest="", repository="", resolved="")))

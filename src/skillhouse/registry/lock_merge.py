@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from skillhouse.floor import DecodeError, StateError, dataclass
+from msgspec import Struct
+
+from skillhouse.floor import DecodeError, StateError
 from skillhouse.registry.lock import (
     BASE,
     BETWEEN,
@@ -25,8 +27,7 @@ IsHere = Callable[[str, LockEntry], bool]
 """Whether the files of an entry are the ones that are installed here."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MergedSkill:
+class MergedSkill(Struct, frozen=True, kw_only=True):
     """A skill about which the sides differ, and what was taken."""
 
     name: str
@@ -35,8 +36,7 @@ class MergedSkill:
     why: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LockMerge:
+class LockMerge(Struct, frozen=True, kw_only=True):
     """One lock of two, and what had to be decided for it."""
 
     lock: Lock

@@ -11,14 +11,16 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlencode, urlsplit
 
-from skillhouse.floor import DecodeError, SkillhouseError, dataclass, isolated, shaped
+from msgspec import Struct
+
+from skillhouse.floor import DecodeError, SkillhouseError, isolated, shaped
 from skillhouse.registry.mirror_directory import (
     MIRROR_BYTES_MAX,
     MirrorDirectory,
     MirrorError,
     MirrorState,
+    write_lists,
 )
-from skillhouse.registry.mirror_lists import write_lists
 from skillhouse.registry.releases import (
     REPOSITORY_FILE,
     REVOCATIONS_FILE,
@@ -32,8 +34,7 @@ from skillhouse.registry.releases import (
     split_name,
     strict_document,
 )
-from skillhouse.registry.repository import LISTED_MAX, Repository
-from skillhouse.registry.repository_access import RepositoryError
+from skillhouse.registry.repository import LISTED_MAX, Repository, RepositoryError
 from skillhouse.registry.revocations import list_number
 
 THREADS = 4
@@ -50,8 +51,7 @@ OpenReader = Callable[[], Repository]
 """Opens the source, with nothing read yet."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MirrorReport:
+class MirrorReport(Struct, frozen=True, kw_only=True):
     """What an update of a mirror did."""
 
     looked_at: int
@@ -66,15 +66,13 @@ class MirrorReport:
     """What could not be mirrored, and why; what the mirror had of it stays."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Change:
+class _Change(Struct, frozen=True, kw_only=True):
     seq: int
     kind: str
     name: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Changes:
+class _Changes(Struct, frozen=True, kw_only=True):
     changes: tuple[_Change, ...]
     next: int
 

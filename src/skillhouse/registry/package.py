@@ -1,29 +1,117 @@
-"""`pack`: one skill as an archive whose bytes depend on nothing but its files."""
+"""Packages: a skill's directory as an archive, and the archives of what is and was installed.
+
+The bytes of an archive depend on nothing but the skill's files, which are judged like those of a
+stranger's archive. Archives are kept, so that a version comes back without the network, by the
+digest of the tree and that of the signature, which is no part of the tree: the same files are
+signed again when a certificate is renewed.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import glob
 import hashlib
 import io
+import os
 import struct
 import tarfile
 import zlib
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 
-from skillhouse.floor import Digest, SkillError, Tree, dataclass, digest, tree_of
-from skillhouse.floor.trees import EXECUTABLE_MODE, FILE_MODE, SIGNATURE_FILE, TreeFile
-from skillhouse.registry.facts import SkillFacts, read_facts
-from skillhouse.registry.members import directory_members
-from skillhouse.skill import ARCHIVE_MAX, ArchiveError, ArchiveMember
+from msgspec import Struct
 
+from skillhouse.floor import (
+    EXECUTABLE_MODE,
+    SIGNATURE_FILE,
+    Digest,
+    PathError,
+    SkillError,
+    Tree,
+    digest,
+    open_beneath,
+    read_tree,
+    tree_of,
+    write_atomically,
+)
+from skillhouse.floor.trees import FILE_MODE, TreeFile
+from skillhouse.registry.facts import SkillFacts, read_facts
+from skillhouse.skill import (
+    ARCHIVE_MAX,
+    FILE_MAX,
+    ArchiveError,
+    ArchiveMember,
+    clash,
+    package_path,
+    read_archive,
+)
+
+_CHUNK = 65_536
 BLOCK_MAX = 65_535
 """Bytes of a stored block (RFC 1951, 3.2.4)."""
 _GZIP_HEAD = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
 """No name, no time, and no system."""
+PACKAGES_MAX = 500
+"""Packages that are kept; those used longest ago go first."""
+_SUFFIX = ".tar.gz"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Package:
+def directory_members(directory: Path) -> tuple[Tree, tuple[ArchiveMember, ...]]:
+    """Return the tree below a directory, and its files with `skill.sig` as members.
+
+    What no archive may hold is refused here too, so that whatever is packed can be installed.
+
+    Raises:
+        TreeError: the directory holds a link, a device or too much.
+        ArchiveError: a name or a size is refused.
+    """
+    tree = read_tree(directory)
+    members = [
+        _member(directory, one.path, one.size, is_executable=one.mode == EXECUTABLE_MODE)
+        for one in tree.files
+    ]
+    signature = directory / SIGNATURE_FILE
+    if signature.is_file() and not signature.is_symlink():
+        size = os.lstat(signature).st_size
+        members.append(_member(directory, SIGNATURE_FILE, size, is_executable=False))
+    if clash(member.path for member in members):
+        message = "two files have names that are one on other systems"
+        raise ArchiveError("path-twice", message)
+    return tree, tuple(members)
+
+
+def _member(directory: Path, path: str, size: int, *, is_executable: bool) -> ArchiveMember:
+    try:
+        is_spelled = package_path(path) == path
+    except PathError as error:
+        raise ArchiveError(error.code, f"no package may hold {path!r}") from error
+    if not is_spelled or not (path.isascii() or os.path.lexists(directory / path)):
+        # A tree has names in NFC, and on the disk it is another one.
+        raise ArchiveError("path-reserved", f"no package may hold {path!r}")
+    if size > FILE_MAX:
+        raise ArchiveError("too-large", f"expected at most {FILE_MAX} bytes of `{path}`")
+    return ArchiveMember(
+        path=path,
+        is_directory=False,
+        is_executable=is_executable,
+        size=size,
+        open=partial(content, directory, path),
+    )
+
+
+def content(directory: Path, path: str) -> Iterator[bytes]:
+    """Yield the content of a file below a directory; ArchiveError where it cannot be read."""
+    try:
+        handle = open_beneath(directory, path)
+    except PathError as error:
+        raise ArchiveError(error.code, f"cannot be read: `{path}`") from error
+    with os.fdopen(handle, "rb") as file:
+        while chunk := file.read(_CHUNK):
+            yield chunk
+
+
+class Package(Struct, frozen=True, kw_only=True):
     """A skill as one archive."""
 
     facts: SkillFacts
@@ -121,3 +209,79 @@ def _stored(data: memoryview) -> Iterator[bytes]:
         yield struct.pack("<BHH", is_last, len(block), len(block) ^ 0xFFFF)
         yield bytes(block)
     yield struct.pack("<LL", zlib.crc32(data), len(data) & 0xFFFFFFFF)
+
+
+class PackageStore:
+    """The packages of one state directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def put(self, members: Iterable[ArchiveMember], tree_digest: str) -> None:
+        """Keep the files of a version; what is here already is not written again."""
+        members = tuple(members)
+        file = self._file(tree_digest, _signature(members))
+        if not file.exists():
+            file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            with write_atomically(file, durable=True) as out:
+                out.write(write_archive(members))
+        self._prune()
+
+    def get(self, tree_digest: str, *, signature: str = "") -> tuple[ArchiveMember, ...] | None:
+        """Return the files of a version, or None where they are not here or are others.
+
+        Args:
+            signature: SHA-256 of its `skill.sig`; empty for an unsigned one, or else any.
+        """
+        for file in self._files(tree_digest, signature):
+            try:
+                with open(file, "rb") as stored:
+                    members = read_archive(stored.read(ARCHIVE_MAX + 1))
+                if tree_digest_of(members) != tree_digest:
+                    continue
+                if signature and _signature(members) != signature:
+                    continue
+                os.utime(file)
+            except (OSError, ArchiveError):
+                continue
+            return members
+        return None
+
+    def tree(self, tree_digest: str) -> Tree | None:
+        """Return the tree with a digest as it was packed, or None where it is not here."""
+        members = self.get(tree_digest)
+        return None if members is None else member_tree(members)
+
+    def _files(self, tree_digest: str, signature: str) -> Iterator[Path]:
+        """Yield where the files of a version may be."""
+        if signature:
+            yield self._file(tree_digest, signature)
+        # Packages of older versions have no signature in their names, and may be signed.
+        plain = self._file(tree_digest)
+        yield plain
+        if not signature:
+            name = glob.escape(plain.name.removesuffix(_SUFFIX))
+            yield from sorted(self._directory.glob(f"{name}-*{_SUFFIX}"))
+
+    def _file(self, tree_digest: str, signature: str = "") -> Path:
+        # Both are checked wherever they are read.
+        name = tree_digest.rpartition(":")[2]
+        signed = f"-{signature}" if signature else ""
+        return self._directory / f"{name}{signed}{_SUFFIX}"
+
+    def _prune(self) -> None:
+        found = [entry for entry in os.scandir(self._directory) if entry.name.endswith(_SUFFIX)]
+        if len(found) <= PACKAGES_MAX:
+            return
+        found.sort(key=lambda entry: entry.stat().st_mtime)
+        for entry in found[: len(found) - PACKAGES_MAX]:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(entry.path)
+
+
+def _signature(members: Iterable[ArchiveMember]) -> str:
+    """Return the SHA-256 of the signature among the files of a skill, empty without one."""
+    for member in members:
+        if member.path == SIGNATURE_FILE:
+            return hashlib.sha256(b"".join(member.read())).hexdigest()
+    return ""

@@ -12,7 +12,9 @@ import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from skillhouse.floor import DecodeError, dataclass, shaped, structs
+from msgspec import Struct
+
+from skillhouse.floor import DecodeError, shaped, structs
 from skillhouse.floor.documents import json_value
 from skillhouse.registry.lock import LockedSignature
 from skillhouse.skill import validate_name
@@ -35,8 +37,7 @@ _SHA256 = re.compile(r"sha256:[0-9a-f]{64}")
 _TREE = re.compile(r"skilltree1:[0-9a-f]{64}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RepositoryDocument:
+class RepositoryDocument(Struct, frozen=True, kw_only=True):
     """`registry.json`: what a repository is."""
 
     api: int
@@ -45,8 +46,7 @@ class RepositoryDocument:
     """What certificates call it: `skill://NAME/publisher/HANDLE`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Release:
+class Release(Struct, frozen=True, kw_only=True):
     """One version of a skill, which never changes but in its state."""
 
     version: str
@@ -68,8 +68,7 @@ class Release:
     """Or application/zip."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SkillReleases:
+class SkillReleases(Struct, frozen=True, kw_only=True):
     """A skill with its versions, newest first: `GET /skills/{name}`, and its file in the index."""
 
     name: str

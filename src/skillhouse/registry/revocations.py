@@ -10,11 +10,12 @@ from typing import Any
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
+from msgspec import Struct
 
-from skillhouse.floor import DecodeError, dataclass, shaped
-from skillhouse.floor.structs import replace
-from skillhouse.registry.certificate_chain import CertificateChain, parse_chain
+from skillhouse.floor import DecodeError, shaped
+from skillhouse.floor.structs import field_names, replace
 from skillhouse.registry.certificates import (
+    CertificateChain,
     Role,
     check_role,
     check_root,
@@ -23,16 +24,17 @@ from skillhouse.registry.certificates import (
     elliptic_key,
     fingerprint,
     is_issued_by,
+    parse_chain,
 )
 from skillhouse.registry.signature_bundle import (
     SignatureBundle,
+    SignedStatement,
     check_signature,
     read_bundle,
     sign_payload,
     strict_json,
     write_bundle,
 )
-from skillhouse.registry.signed_statement import SignedStatement
 from skillhouse.registry.trust import PublisherError
 
 LIST_TYPE = "application/vnd.skillhouse.revocations+json"
@@ -47,8 +49,7 @@ CLOCK_SKEW = timedelta(minutes=10)
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Revocation:
+class Revocation(Struct, frozen=True, kw_only=True):
     """One thing that is taken back; exactly one of its first three fields is set."""
 
     certificate: str = ""
@@ -68,8 +69,7 @@ class Revocation:
         return self.certificate or self.tree_digest or self.release
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RevocationList:
+class RevocationList(Struct, frozen=True, kw_only=True):
     """Everything that one issuer takes back."""
 
     number: int
@@ -82,8 +82,7 @@ class RevocationList:
         return datetime.strptime(text, _TIME).replace(tzinfo=UTC)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IssuedList:
+class IssuedList(Struct, frozen=True, kw_only=True):
     """A revocation list whose signature was checked."""
 
     content: RevocationList
@@ -134,7 +133,7 @@ def sign_list(
         "issued_at": content.issued_at,
         "expires_at": content.expires_at,
         "entries": [
-            {name: text for name in Revocation.__dataclass_fields__ if (text := getattr(one, name))}
+            {name: text for name in field_names(Revocation) if (text := getattr(one, name))}
             for one in content.entries
         ],
     }
@@ -191,7 +190,7 @@ def _content(value: Any) -> RevocationList:
     if value["version"] != LIST_VERSION:
         raise ValueError(f"expected version {LIST_VERSION}, got {str(value['version'])[:20]}")
     content = shaped(value, RevocationList)
-    known = set(Revocation.__dataclass_fields__)
+    known = set(field_names(Revocation))
     if any(set(entry) - known for entry in value["entries"]):
         # An entry that we do not understand may be the one that matters.
         raise ValueError("an entry has an unknown key: use a newer skillhouse")

@@ -1,40 +1,54 @@
-"""Signs the files of a skill, and checks such a signature step by step."""
+"""Signs the files of a skill, and checks such a signature step by step.
+
+When it was made, a timestamp authority confirms (RFC 3161).
+"""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
+from msgspec import Struct
+from rfc3161_client import (
+    HashAlgorithm,
+    TimestampRequestBuilder,
+    TimeStampResponse,
+    VerificationError,
+    VerifierBuilder,
+    decode_timestamp_response,
+)
 
-from skillhouse.floor import Tree, dataclass
-from skillhouse.registry.certificate_chain import (
+from skillhouse.floor import Tree
+from skillhouse.registry.certificates import (
     CHAIN_MAX,
     CertificateChain,
     check_chain,
+    elliptic_key,
+    fingerprint,
     parse_chain,
 )
-from skillhouse.registry.certificates import elliptic_key, fingerprint
 from skillhouse.registry.changes import compare_trees
 from skillhouse.registry.revocations import CLOCK_SKEW, IssuedList, check_revocations, time_text
 from skillhouse.registry.signature_bundle import (
+    PAYLOAD_TYPE,
     SignatureBundle,
+    SignedStatement,
     check_signature,
     read_bundle,
-    sign_payload,
-)
-from skillhouse.registry.signed_statement import (
-    PAYLOAD_TYPE,
-    SignedStatement,
     read_statement,
+    sign_payload,
     write_statement,
 )
-from skillhouse.registry.timestamps import ConfirmedTime, confirmed_time
 from skillhouse.registry.trust import Publisher, PublisherError, SkillIdentity
 
+TIMESTAMP_MAX = 32 * 1_024
+"""Bytes of a response: with its certificates one has about 5 KiB."""
+REQUEST_TYPE = "application/timestamp-query"
+RESPONSE_TYPE = "application/timestamp-reply"
 STEPS = (
     "size bundle timestamp certificate chain validity algorithm purpose signature statement "
     "identity files revocation"
@@ -42,8 +56,68 @@ STEPS = (
 """The steps of verification, in their order; a refusal names one of them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrustAnchors:
+def timestamp_request(signature: bytes) -> bytes:
+    """Return a request for a timestamp over a signature (RFC 3161, section 2.4.1)."""
+    builder = TimestampRequestBuilder().data(signature).hash_algorithm(HashAlgorithm.SHA256)
+    return builder.cert_request(cert_request=True).build().as_bytes()
+
+
+class ConfirmedTime(Struct, frozen=True, kw_only=True):
+    """When a signature existed, at the latest."""
+
+    moment: datetime | None
+    """None where no timestamp is accepted."""
+    problems: tuple[str, ...] = ()
+    """Why timestamps are not."""
+
+
+def confirmed_time(
+    timestamps: Sequence[bytes], signature: bytes, roots: Sequence[x509.Certificate]
+) -> ConfirmedTime:
+    """Return the earliest time that a trusted authority confirms for a signature.
+
+    A timestamp that is not accepted confirms nothing, so that certificates are judged at the
+    present moment: leaving it out would do the same.
+    """
+    moments: list[datetime] = []
+    problems: list[str] = []
+    for one in timestamps:
+        try:
+            moments.append(check_timestamp(one, signature, roots))
+        except PublisherError as error:
+            problems.append(str(error))
+    return ConfirmedTime(moment=min(moments, default=None), problems=tuple(problems))
+
+
+def check_timestamp(data: bytes, signature: bytes, roots: Sequence[x509.Certificate]) -> datetime:
+    """Return the time that a response confirms; PublisherError `timestamp` if it confirms none."""
+    response = read_timestamp(data, signature)
+    if not roots:
+        message = "no timestamp authority is trusted here; see `keys trust --for timestamps`"
+        raise PublisherError("timestamp", message)
+    verifier = VerifierBuilder(roots=list(roots)).build()
+    try:
+        verifier.verify_message(response, signature)
+    except (VerificationError, ValueError) as error:
+        raise PublisherError("timestamp", f"is not accepted: {str(error)[:160]}") from error
+    return response.tst_info.gen_time.astimezone(UTC)
+
+
+def read_timestamp(data: bytes, signature: bytes) -> TimeStampResponse:
+    """Return a response of an authority about a signature; PublisherError `timestamp` otherwise."""
+    if len(data) > TIMESTAMP_MAX:
+        raise PublisherError("timestamp", f"expected at most {TIMESTAMP_MAX} bytes")
+    try:
+        response = decode_timestamp_response(data)
+        _ = response.tst_info.gen_time
+    except ValueError as error:
+        raise PublisherError("timestamp", f"cannot be read: {str(error)[:160]}") from error
+    if response.tst_info.message_imprint.message != hashlib.sha256(signature).digest():
+        raise PublisherError("timestamp", "is about another signature")
+    return response
+
+
+class TrustAnchors(Struct, frozen=True, kw_only=True):
     """What signatures are checked against on this machine."""
 
     roots: tuple[x509.Certificate, ...] = ()

@@ -8,16 +8,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from skillhouse.floor import (
-    SIGNATURE_FILE,
-    PathError,
-    Tree,
-    dataclass,
-    needs_extra,
-    read_beneath,
-    read_tree,
-)
-from skillhouse.registry.members import directory_members
+from msgspec import Struct
+
+from skillhouse.floor import SIGNATURE_FILE, PathError, Tree, needs_extra, read_beneath, read_tree
+from skillhouse.registry.package import directory_members
 from skillhouse.registry.trust import (
     SIGNATURE_MAX,
     TRUSTED_DIRECTORY,
@@ -110,8 +104,7 @@ def _utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SignedSkill:
+class SignedSkill(Struct, frozen=True, kw_only=True):
     """A skill whose signature was accepted."""
 
     publisher: Publisher

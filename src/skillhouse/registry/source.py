@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import unquote, urlsplit
 
-from skillhouse.floor import PathError, SkillhouseError, dataclass
+from msgspec import Struct
+
+from skillhouse.floor import PathError, SkillhouseError
 from skillhouse.skill import package_path, validate_name
 
 GITHUB = "https://github.com"
@@ -41,8 +43,7 @@ class MissingPathError(SourceError):
     """A source has no directory, or no skill, at a path."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class Source(Struct, frozen=True, kw_only=True):
     """Where a skill comes from."""
 
     kind: Kind

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from skillhouse.floor import SkillhouseError, dataclass
+from msgspec import Struct
+
+from skillhouse.floor import SkillhouseError
 
 KEYS_DIRECTORY = "publishers/keys"
 """Where the keys of publishers are in the directory of the state."""
@@ -20,8 +22,7 @@ class PublisherError(SkillhouseError):
         self.step = step
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Publisher:
+class Publisher(Struct, frozen=True, kw_only=True):
     """Who signed a skill."""
 
     handle: str
@@ -39,8 +40,7 @@ class Publisher:
     warnings: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SkillIdentity:
+class SkillIdentity(Struct, frozen=True, kw_only=True):
     """Which skill a signature is about."""
 
     name: str

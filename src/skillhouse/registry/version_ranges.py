@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from msgspec import Struct
 from semantic_version import NpmSpec, Version
 
-from skillhouse.floor import SkillhouseError, dataclass, nearest
+from skillhouse.floor import SkillhouseError, nearest
 from skillhouse.registry.releases import Release, SkillReleases
 
 LATEST = "latest"
@@ -25,8 +26,7 @@ class VersionError(SkillhouseError):
         self.code = code
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
+class Choice(Struct, frozen=True, kw_only=True):
     """The version that was chosen for what was asked."""
 
     release: Release

@@ -1,4 +1,7 @@
-"""Syncs a source into the cache: fetched beside it, checked, then swapped in at once."""
+"""Syncs a source into the cache: fetched beside it, checked, then swapped in at once.
+
+The digests of what was synced are kept, and the cache is compared with them when it is used.
+"""
 
 from __future__ import annotations
 
@@ -11,18 +14,18 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 
 import anyio
+from msgspec import Struct
 
 from skillhouse.floor import (
     SkillhouseError,
+    TreeError,
     as_error,
-    dataclass,
     decode,
     encode,
     make_private,
     tree_digest,
 )
 from skillhouse.floor.lock import try_lock
-from skillhouse.remote.cache_digests import DIGESTS, cache_fault, read_digests
 from skillhouse.remote.source import (
     Artifact,
     RemoteError,
@@ -33,9 +36,37 @@ from skillhouse.remote.source import (
 )
 from skillhouse.skill import ARCHIVE_MAX, FILE_MAX, SKILL_FILE, unpack
 
+DIGESTS = "digests"
+"""The file beside the skills of one sync with the tree digest of each, swapped in with them."""
 SKILLS = "skills"
 VERSIONS = "versions"
 CURRENT = "current"
+
+
+def read_digests(synced: Path) -> Mapping[str, str]:
+    """Return the digests of one sync, by the name of the skill's directory; none if unreadable."""
+    try:
+        return decode((synced / DIGESTS).read_bytes(), dict[str, str])
+    except (OSError, SkillhouseError):
+        return {}
+
+
+def cache_fault(root: str, file: str) -> str:
+    """Return why a cached skill is not what was synced; empty where it is.
+
+    Args:
+        root: The directory `skills` of a sync, by its real path.
+        file: A file below one of its skills.
+    """
+    name = os.path.relpath(file, root).split("/", 1)[0]
+    expected = read_digests(Path(root).parent).get(name)
+    if expected is None:
+        return "it is not known which files were synced"
+    try:
+        digest = tree_digest(Path(root, name))
+    except (TreeError, OSError) as error:
+        return f"its files cannot be compared with those that were synced: {error}"
+    return "" if digest == expected else "its files are not those that were synced"
 
 
 def cache_place(cache: Path, source: RemoteSource) -> Path:
@@ -65,8 +96,7 @@ NAME_SHOWN = 80
 """Characters of a file's name in a message."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fetched:
+class Fetched(Struct, frozen=True):
     status: int
     url: str
     """Where it came from, after redirects."""
@@ -78,8 +108,7 @@ Fetch = Callable[[str, int], Awaitable[Fetched]]
 or a larger one. Checking where an address leads is its part, not ours."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SyncReport:
+class SyncReport(Struct, frozen=True, kw_only=True):
     source: RemoteSource
     added: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()

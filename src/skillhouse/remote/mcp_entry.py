@@ -1,7 +1,7 @@
 """What an MCP server says of its skills, checked before anything of it is used (SEP-2640).
 
 A server is a stranger: its names become no paths, its addresses stay its own, and what it cannot
-be held to (a skill without digests) is not taken.
+be held to (a skill without digests) is not taken. The bytes of its files have to match its entries.
 """
 
 from __future__ import annotations
@@ -9,13 +9,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import field
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from skillhouse.floor import ConfigError, PathError, canonical_json, checked_parts, dataclass
+from msgspec import Struct, field
+
+from skillhouse.floor import ConfigError, PathError, canonical_json, checked_parts, digest, encode
 from skillhouse.floor.regex import regex
 from skillhouse.remote.source import RemoteError
 from skillhouse.skill import (
@@ -50,8 +51,7 @@ _OLD_BOOLEANS = {"yes": True, "on": True, "no": False, "off": False}
 """What YAML 1.1 makes of these words; servers written in Python say so."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class McpServer:
+class McpServer(Struct, frozen=True, kw_only=True):
     """A server that a person has named; only they can say what it is called here."""
 
     label: str
@@ -82,8 +82,7 @@ class McpServer:
             raise ConfigError(f"expected https://host/path, got `{self.url}`", key="url")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class McpFile:
+class McpFile(Struct, frozen=True, kw_only=True):
     uri: str
     relative: str
     """Where it goes below the skill's directory."""
@@ -91,8 +90,7 @@ class McpFile:
     size: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class McpSkill:
+class McpSkill(Struct, frozen=True, kw_only=True):
     """One skill of one server; the pair of label and address is what it is known by."""
 
     label: str
@@ -273,3 +271,67 @@ def _is_same(written: Any, listed: Any) -> bool:
     if isinstance(meaning, bool) or isinstance(listed, dict | list):
         return False
     return bool(meaning == listed)
+
+
+class VerificationError(RemoteError):
+    """A file is not what its skill's entry says; nothing of it was used or kept."""
+
+
+def read_all(label: str, values: Sequence[object], problems: list[str]) -> dict[str, McpSkill]:
+    """Return the usable entries by address; a bad one costs no other."""
+    by_address: dict[str, McpSkill] = {}
+    twice: set[str] = set()
+    for value in values:
+        try:
+            skill = _entry(label, value)
+        except RemoteError as error:
+            problems.append(str(error))
+            continue
+        if skill.uri in by_address and by_address[skill.uri] != skill:
+            twice.add(skill.uri)
+        by_address[skill.uri] = skill
+    for uri in sorted(twice):
+        problems.append(f"`{uri}` passed over: listed twice, and not alike")
+        del by_address[uri]
+    return by_address
+
+
+def _entry(label: str, value: object) -> McpSkill:
+    """Return an entry that can be used and stored.
+
+    Raises:
+        RemoteError: it is not as SEP-2640 asks, or holds what is no text, no number or too deep.
+    """
+    try:
+        skill = read_entry(label, value)
+        encode(dict(skill.frontmatter))
+    except (ValueError, OverflowError, RecursionError) as error:
+        raise RemoteError(f"an entry of `{label}` passed over: {error}") from error
+    return skill
+
+
+def read_answer(label: str, uri: str, value: object) -> McpSkill:
+    """Return the entry of the skill that a server was asked about; RemoteError for another."""
+    skill = _entry(label, value)
+    if skill.uri != uri:
+        raise RemoteError(f"`{label}` answered about `{skill.uri}` when asked about `{uri}`")
+    return skill
+
+
+def verify_file(entry: McpSkill, file: McpFile, data: bytes) -> None:
+    """Refuse bytes that are not what the entry says (SEP-2640, "Verification on Read")."""
+    again = f"; refresh `{entry.label}`, then the skill needs approval again"
+    if len(data) != file.size:
+        raise VerificationError(
+            f"expected {file.size} bytes of `{file.uri}`, got {len(data)}{again}"
+        )
+    if digest(data) != file.digest:
+        raise VerificationError(
+            f"expected {file.digest} of `{file.uri}`, got {digest(data)}{again}"
+        )
+    if file.relative == SKILL_FILE:
+        difference = frontmatter_difference(data, entry)
+        if difference:
+            raise VerificationError(
+                f"the frontmatter of `{file.uri}` is not that of its entry: {difference}"
+            )

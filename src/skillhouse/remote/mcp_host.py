@@ -14,12 +14,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from skillhouse.floor import (
     ConfigError,
     DecodeError,
     PathError,
     UnknownSkillError,
-    dataclass,
     decode,
     digest,
     encode,
@@ -30,13 +31,16 @@ from skillhouse.floor import (
     write_atomically,
 )
 from skillhouse.floor.structs import asdict
-from skillhouse.remote.mcp_checks import VerificationError, read_all, read_answer, verify_file
 from skillhouse.remote.mcp_entry import (
     McpFile,
     McpServer,
     McpSkill,
+    VerificationError,
+    read_all,
+    read_answer,
     read_entry,
     shown_names,
+    verify_file,
 )
 from skillhouse.remote.mcp_source import Dial, connected
 from skillhouse.remote.source import RemoteError
@@ -150,8 +154,7 @@ _POLICY = ParsePolicy(yaml_repair=False, bad_name="free", name_mismatch="free")
 """The directory of a cached skill is named after hashes; its name was checked in the entry."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class McpReport:
+class McpReport(Struct, frozen=True, kw_only=True):
     label: str
     added: tuple[str, ...] = ()
     """Addresses of skills that were not there before."""

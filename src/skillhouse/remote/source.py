@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote, unquote, urljoin, urlsplit
 
-from skillhouse.floor import (
-    ConfigError,
-    DecodeError,
-    PathError,
-    SkillhouseError,
-    checked_parts,
-    dataclass,
-)
+from msgspec import Struct, field
+
+from skillhouse.floor import ConfigError, DecodeError, PathError, SkillhouseError, checked_parts
 from skillhouse.floor.documents import json_value
 from skillhouse.floor.regex import regex
 from skillhouse.skill import DEPTH_MAX, PATH_MAX, SKILL_FILE, clash, is_safe_name, validate_name
@@ -36,8 +30,7 @@ class RemoteError(SkillhouseError):
     """A source or one of its skills cannot be used; what was there before is still there."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RemoteSource:
+class RemoteSource(Struct, frozen=True, kw_only=True):
     """A server whose skills are synced."""
 
     url: str
@@ -64,8 +57,7 @@ class RemoteSource:
         return tuple(dict.fromkeys(found))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Artifact:
+class Artifact(Struct, frozen=True, kw_only=True):
     """One file of a remote skill, or an archive of all."""
 
     url: str
@@ -75,8 +67,7 @@ class Artifact:
     """`sha256:` and 64 hex digits over the bytes; empty where the format has none."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RemoteSkill:
+class RemoteSkill(Struct, frozen=True, kw_only=True):
     """One skill of a source, before anything of it is fetched."""
 
     name: str
@@ -85,8 +76,7 @@ class RemoteSkill:
     """Anything that changes when the skill does; empty where the format has nothing such."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RemoteListing:
+class RemoteListing(Struct, frozen=True, kw_only=True):
     """What one source offers."""
 
     skills: tuple[RemoteSkill, ...]
@@ -203,8 +193,7 @@ def _resolved(name: str, url: str, target: str) -> str:
     return address
 
 
-@dataclass(frozen=True, slots=True)
-class _Format:
+class _Format(Struct, frozen=True):
     """Where an index of a kind is, and what reads it."""
 
     places: tuple[str, ...]

@@ -7,9 +7,13 @@ if TYPE_CHECKING:
     from skillhouse.retrieval.confidence import Fit as Fit
     from skillhouse.retrieval.confidence import fit_of as fit_of
     from skillhouse.retrieval.confidence import is_weak as is_weak
-    from skillhouse.retrieval.head_index import HeadIndex as HeadIndex
     from skillhouse.retrieval.hits import Hit as Hit
+    from skillhouse.retrieval.hits import Searcher as Searcher
+    from skillhouse.retrieval.hits import SearchResult as SearchResult
+    from skillhouse.retrieval.hits import reason as reason
+    from skillhouse.retrieval.hits import skills_of as skills_of
     from skillhouse.retrieval.index import Document as Document
+    from skillhouse.retrieval.index import HeadIndex as HeadIndex
     from skillhouse.retrieval.index import Progress as Progress
     from skillhouse.retrieval.index import SearchIndex as SearchIndex
     from skillhouse.retrieval.index import search as search
@@ -19,10 +23,6 @@ if TYPE_CHECKING:
     from skillhouse.retrieval.query import surely_meant as surely_meant
     from skillhouse.retrieval.query import words_in as words_in
     from skillhouse.retrieval.rank import FIELDS as FIELDS
-    from skillhouse.retrieval.search_result import Searcher as Searcher
-    from skillhouse.retrieval.search_result import SearchResult as SearchResult
-    from skillhouse.retrieval.search_result import reason as reason
-    from skillhouse.retrieval.search_result import skills_of as skills_of
     from skillhouse.retrieval.semantic import Embedder as Embedder
     from skillhouse.retrieval.semantic import EncoderError as EncoderError
     from skillhouse.retrieval.semantic import Encoders as Encoders

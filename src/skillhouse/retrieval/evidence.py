@@ -7,9 +7,8 @@ from itertools import pairwise
 from operator import add, mul
 from typing import NamedTuple
 
-from skillhouse.retrieval.bm25f import FIELD_BITS, K1, WEIGHTS
 from skillhouse.retrieval.rank import FIELDS, Concept, Found, Places, Ranking
-from skillhouse.retrieval.segment import stem_hash
+from skillhouse.retrieval.segment import FIELD_BITS, K1, WEIGHTS, stem_hash
 
 FEATURES = (
     "bm25f",

@@ -11,8 +11,7 @@ from itertools import chain, repeat
 from operator import add, mul
 from typing import NamedTuple
 
-from skillhouse.retrieval.bm25f import LENGTH_BITS, field_norm
-from skillhouse.retrieval.segment import BEST_POSTINGS, Postings, Segment
+from skillhouse.retrieval.segment import BEST_POSTINGS, LENGTH_BITS, Postings, Segment, field_norm
 
 FIELDS = ("name", "description", "body")
 """The searched fields of a row, in the order of `FIELD_BITS`."""

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from skillhouse.floor import dataclass
+from msgspec import Struct
+
 from skillhouse.retrieval.evidence import Evidence
 
 ENCODED_CHARS = 600
@@ -18,8 +19,7 @@ def encoded(name: str, description: str) -> str:
     return f"{name.replace('-', ' ')}. {description[:ENCODED_CHARS]}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MeaningState:
+class MeaningState(Struct, frozen=True, kw_only=True):
     """How far search by meaning is."""
 
     encoders: tuple[str, ...]

@@ -361,6 +361,8 @@ def read_profile(path: Path) -> Profile:
         raise ConfigError(f"cannot read the profile: {error.strerror}", path=path) from error
     except DecodeError as error:
         raise ConfigError(str(error), path=path) from error
+    # It is for the table of clients: what is known of the program besides its skills.
+    table.pop("program", None)
     for keys, key, known in _unknown(table, Profile, ()):
         close = nearest(key, known)
         raise ConfigError(

@@ -52,11 +52,10 @@ if TYPE_CHECKING:
     from skillhouse.tools.command import ExecTool as ExecTool
     from skillhouse.tools.command_network import NamedRequest as NamedRequest
     from skillhouse.tools.command_requests import shown_variables as shown_variables
-    from skillhouse.tools.excerpt import RESULT_MAX as RESULT_MAX
     from skillhouse.tools.files import EditTool as EditTool
     from skillhouse.tools.files import ListTool as ListTool
+    from skillhouse.tools.files import ReadTool as ReadTool
     from skillhouse.tools.files import WriteTool as WriteTool
-    from skillhouse.tools.forecast_cache import ForecastCache as ForecastCache
     from skillhouse.tools.function_schema import ToolDefinitionError as ToolDefinitionError
     from skillhouse.tools.function_tool import check_own_tools as check_own_tools
     from skillhouse.tools.gate import Gate as Gate
@@ -68,19 +67,9 @@ if TYPE_CHECKING:
     from skillhouse.tools.invoke import Way as Way
     from skillhouse.tools.memory import MemorySearchTool as MemorySearchTool
     from skillhouse.tools.memory import MemoryWriteTool as MemoryWriteTool
-    from skillhouse.tools.messages import list_room as list_room
-    from skillhouse.tools.messages import render as render
-    from skillhouse.tools.offer import ALL as ALL
-    from skillhouse.tools.offer import BUILTIN_TOOLS as BUILTIN_TOOLS
-    from skillhouse.tools.offer import READ as READ
-    from skillhouse.tools.offer import SKILL_RESOURCE as SKILL_RESOURCE
-    from skillhouse.tools.offer import SKILLS as SKILLS
-    from skillhouse.tools.offer import ProfileTool as ProfileTool
-    from skillhouse.tools.offer import ToolOffer as ToolOffer
-    from skillhouse.tools.offer import check_tool_lists as check_tool_lists
-    from skillhouse.tools.read_tool import ReadTool as ReadTool
     from skillhouse.tools.remote_skills import SkillResourceTool as SkillResourceTool
     from skillhouse.tools.remote_skills import acts as acts
+    from skillhouse.tools.result_files import RESULT_MAX as RESULT_MAX
     from skillhouse.tools.result_files import ResultFiles as ResultFiles
     from skillhouse.tools.seen_skills import SeenSkills as SeenSkills
     from skillhouse.tools.sign import SignTool as SignTool
@@ -90,25 +79,36 @@ if TYPE_CHECKING:
     from skillhouse.tools.skill_code import Runner as Runner
     from skillhouse.tools.skill_code import SkillCodeTool as SkillCodeTool
     from skillhouse.tools.skill_code import cell_of as cell_of
-    from skillhouse.tools.skill_search import bounded as bounded
-    from skillhouse.tools.skill_search import found_values as found_values
     from skillhouse.tools.skill_text import caution_of as caution_of
+    from skillhouse.tools.skill_text import list_room as list_room
     from skillhouse.tools.skill_text import one_line as one_line
+    from skillhouse.tools.skill_text import render as render
     from skillhouse.tools.skill_text import render_content as render_content
     from skillhouse.tools.skill_text import result_data as result_data
     from skillhouse.tools.skills import SkillTool as SkillTool
     from skillhouse.tools.skills import VisibleSkills as VisibleSkills
+    from skillhouse.tools.skills import bounded as bounded
+    from skillhouse.tools.skills import found_values as found_values
     from skillhouse.tools.telemetry import CallTelemetry as CallTelemetry
     from skillhouse.tools.tier_gate import Background as Background
     from skillhouse.tools.tier_gate import Portal as Portal
     from skillhouse.tools.tier_gate import TierGate as TierGate
+    from skillhouse.tools.tool import ForecastCache as ForecastCache
     from skillhouse.tools.tool import RemoteSkillProvider as RemoteSkillProvider
     from skillhouse.tools.tool import Session as Session
     from skillhouse.tools.tool import Sessions as Sessions
     from skillhouse.tools.tool import SkillCheck as SkillCheck
     from skillhouse.tools.tool import Tool as Tool
+    from skillhouse.tools.tool_set import ALL as ALL
+    from skillhouse.tools.tool_set import BUILTIN_TOOLS as BUILTIN_TOOLS
+    from skillhouse.tools.tool_set import READ as READ
+    from skillhouse.tools.tool_set import SKILL_RESOURCE as SKILL_RESOURCE
+    from skillhouse.tools.tool_set import SKILLS as SKILLS
+    from skillhouse.tools.tool_set import ProfileTool as ProfileTool
     from skillhouse.tools.tool_set import ToolMaker as ToolMaker
     from skillhouse.tools.tool_set import ToolNames as ToolNames
+    from skillhouse.tools.tool_set import ToolOffer as ToolOffer
+    from skillhouse.tools.tool_set import check_tool_lists as check_tool_lists
     from skillhouse.tools.web import FetchTool as FetchTool
     from skillhouse.tools.web import WebSearchTool as WebSearchTool
     from skillhouse.tools.workspace import Workspace as Workspace

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
+from msgspec import Struct
+
 from skillhouse import skill as skill_package
-from skillhouse.floor import DecodeError, Digest, dataclass, digest, shaped
+from skillhouse.floor import DecodeError, Digest, digest, shaped
 from skillhouse.floor.structs import asdict, replace
 
 if TYPE_CHECKING:
@@ -33,8 +35,7 @@ def tokens_of(text: str) -> int:
     return (len(text.encode("utf-8", "surrogatepass")) + 3) // 4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Activation:
+class Activation(Struct, frozen=True, kw_only=True):
     """One skill that a conversation was given."""
 
     skill: str
@@ -64,16 +65,14 @@ class Activation:
     """Whether it was read back from a transcript, which is not trusted."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeftOut:
+class LeftOut(Struct, frozen=True, kw_only=True):
     """A skill that is not attached again, and why."""
 
     name: str
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attachment:
+class Attachment(Struct, frozen=True, kw_only=True):
     """Skills' texts as one message that no call of the model asked for."""
 
     text: str = ""
@@ -196,8 +195,7 @@ class Activations:
         self.last = Attachment()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Data:
+class _Data(Struct, frozen=True, kw_only=True):
     """The activations as a transcript keeps them."""
 
     version: int

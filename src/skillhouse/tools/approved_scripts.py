@@ -15,10 +15,10 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import field
+
+from msgspec import Struct, field
 
 from skillhouse.approval import Approval, ApprovedScript, ScriptStore
-from skillhouse.floor import dataclass
 from skillhouse.floor.structs import replace
 from skillhouse.permission import (
     Breadth,
@@ -34,10 +34,10 @@ from skillhouse.permission import (
 )
 from skillhouse.tools.call import SCRIPT, PermissionRequest, RefusedError
 from skillhouse.tools.command_inputs import SEALED_BYTES_MAX, files_that_run
-from skillhouse.tools.line_writes import changed_by
-from skillhouse.tools.script_imports import (
+from skillhouse.tools.script_dependencies import (
     NOT_BOUND,
     bytes_of,
+    changed_by,
     files_beside,
     is_in_place_of_standard,
     names_beside,
@@ -57,8 +57,7 @@ _INSTALL_TASKS = (
 """Tasks of package.json that an install runs (docs.npmjs.com/cli, "Life Cycle Operation Order")."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScriptRuns:
+class ScriptRuns(Struct, frozen=True, kw_only=True):
     """The scripts that the commands of one plan run."""
 
     needs: tuple[PermissionRequest, ...] = ()
@@ -81,8 +80,7 @@ class ScriptRuns:
     facts: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScriptPlaces:
+class ScriptPlaces(Struct, frozen=True, kw_only=True):
     """Where scripts are, and what is known of them."""
 
     root: str
@@ -241,8 +239,7 @@ def keeping(
     return keep if new else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Found:
+class _Found(Struct, frozen=True, kw_only=True):
     """The file that a command runs as a script."""
 
     paths: tuple[str, ...]
@@ -257,8 +254,7 @@ class _Found:
     is_of_skill: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Bound:
+class _Bound(Struct, frozen=True, kw_only=True):
     """A script that a command runs, or code in its words, and what that loads."""
 
     name: str

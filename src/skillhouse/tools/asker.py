@@ -1,14 +1,20 @@
-"""Asks a person about exactly one call, and consumes the approval."""
+"""Asks a person about exactly one call, and consumes the approval.
+
+A standing approval that a question offers allows no more than the question shows.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import TYPE_CHECKING
 
+from skillhouse import permission
 from skillhouse.approval import (
+    NEVER_LASTING,
     Approval,
     ApprovalBroker,
     ApprovalError,
@@ -16,11 +22,13 @@ from skillhouse.approval import (
     ApprovalRequest,
     ApprovalState,
     Asked,
+    Pattern,
     canonical,
     content_digest,
 )
 from skillhouse.floor import StateError
 from skillhouse.floor.call_clock import clock_stopped
+from skillhouse.floor.secret_names import is_secret
 from skillhouse.floor.structs import replace
 from skillhouse.floor.threads import in_thread
 from skillhouse.permission import Effect
@@ -28,6 +36,7 @@ from skillhouse.tiers import TierOutcome
 from skillhouse.tools.call import (
     HIDDEN_TEXT,
     PERSISTENCE,
+    UNBOUND,
     Output,
     PermissionRequest,
     RefusedError,
@@ -36,7 +45,6 @@ from skillhouse.tools.call import (
 )
 from skillhouse.tools.call_context import CallContext, CallState, Forecast, Refusal
 from skillhouse.tools.consequences import LABEL as WILL_NOT_WORK
-from skillhouse.tools.grant_patterns import lasting_action, standing_pattern, standing_patterns
 from skillhouse.tools.telemetry import approval_span
 from skillhouse.tools.tool import Session, Tool
 
@@ -54,6 +62,52 @@ Judge = Callable[[Tool, CallContext, Session], CallContext]
 """Plans a call and decides it again."""
 Begin = Callable[[Tool, CallState], ToolResult | None]
 """Records that a call is about to run, or returns the refusal."""
+
+
+def standing_patterns(
+    needs: Sequence[PermissionRequest], workspace_root: str
+) -> tuple[Pattern, ...]:
+    """Return what a standing approval would allow; nothing if it cannot cover the whole call."""
+    patterns: list[Pattern] = []
+    for need in needs:
+        pattern = standing_pattern(need, workspace_root)
+        lasts = need.may_last and need.effective_level != "sign"
+        if not pattern or not lasts or need.skill_digest == UNBOUND:
+            return ()
+        patterns.append(
+            Pattern(action=lasting_action(need), pattern=pattern, skill_digest=need.skill_digest)
+        )
+    return tuple(dict.fromkeys(patterns))
+
+
+def lasting_action(need: PermissionRequest) -> str:
+    """Return the action of the rule that would answer a request from then on.
+
+    What is remarked of a command's words is not, once a rule names all of them.
+    """
+    return "exec" if need.is_remark and need.argv else need.permission.action
+
+
+def standing_pattern(need: PermissionRequest, workspace_root: str) -> str:
+    """Return the pattern of a standing approval, or "" where there is none.
+
+    A file that is written below a directory of the workspace is covered with the files next to
+    it, and any other file alone: the top of the workspace is never covered, and what is read has
+    no others with it, since there may be secrets among them.
+    """
+    action, resource = lasting_action(need), need.permission.resource
+    if not resource or action in NEVER_LASTING or "*" in resource or "?" in resource:
+        return ""
+    if action == "exec":
+        return permission.standing_rule(need.argv)
+    if action != "write":
+        return resource
+    directory, _, name = resource.rpartition("/")
+    if not (name and directory.startswith(f"{workspace_root}/")):
+        return resource
+    if is_secret(os.path.relpath(resource, workspace_root)) or os.path.isdir(resource):
+        return resource
+    return f"{directory}/"
 
 
 class Asker:

@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from skillhouse.floor import DEPENDENCIES, dataclass
+from msgspec import Struct
+
+from skillhouse.floor import DEPENDENCIES
 from skillhouse.floor.crash_cleanup import is_placeholder
 from skillhouse.floor.structs import replace
 from skillhouse.permission import CommandPlan, Effect, Permission, read_command, unwrapped
@@ -26,8 +28,7 @@ ENTRIES_MAX = 20_000
 NOT_KEPT = "it goes on in the background, where the files that it loads later may be other ones"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BackgroundForm:
+class BackgroundForm(Struct, frozen=True, kw_only=True):
     """A call of `exec` with `background`."""
 
     writable: tuple[Path, ...] = ()

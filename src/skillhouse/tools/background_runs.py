@@ -1,7 +1,8 @@
 """Commands that go on in the background, until they end or are ended.
 
 They run on the thread of a `Skillhouse`, so that they outlive the call and the event loop that
-started them, and end with it: a sandboxed process ends with the thread that started it.
+started them, and end with it: a sandboxed process ends with the thread that started it. Other
+processes of the same state ask about them over a Unix socket in a directory of the user's alone.
 """
 
 from __future__ import annotations
@@ -16,22 +17,39 @@ import secrets
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 import anyio
 from anyio.abc import SocketStream
+from anyio.streams.buffered import BufferedByteReceiveStream
+from msgspec import Struct, field
 
-from skillhouse.floor import dataclass, make_private
+from skillhouse.floor import make_private
 from skillhouse.floor.lock import try_lock
 from skillhouse.floor.threads import in_thread
+from skillhouse.floor.paths import unix_address
 from skillhouse.sandbox import Completed, OutputListener, SandboxError, SandboxUnavailableError
-from skillhouse.tools.background_peers import Answer, ask_all, serve
 from skillhouse.tools.call import RefusedError
 from skillhouse.tools.tier_gate import Portal, Running
 from skillhouse.tools.tool import Session
 
+SUFFIX = ".socket"
+MESSAGE_MAX = 1 << 20
+"""Bytes of a question or an answer."""
+PEER_REPLY_SECONDS = 100.0
+"""Longest wait for an answer, which may itself wait for output."""
+
+_GONE = (
+    anyio.EndOfStream,
+    anyio.IncompleteRead,
+    anyio.BrokenResourceError,
+    anyio.DelimiterNotFound,
+)
+
+
+Answer = Callable[[Mapping[str, Any]], Awaitable[Mapping[str, Any] | None]]
+"""Answers a question; None where it is about a command of another process."""
 BACKGROUND_SECONDS = 28_800
 """Time of a command in the background (issue 34: 8 hours)."""
 BACKGROUND_MAX = 4
@@ -50,6 +68,73 @@ Work = Callable[[OutputListener], Awaitable[Completed]]
 """Runs the command to its end."""
 Owner = tuple[str, str, str]
 """Agent, user and channel of the call that started a command; no other may read or end it."""
+
+
+async def serve(directory: Path, answer: Answer, pending: set[SocketStream]) -> None:
+    """Answer the other processes until cancelled; `pending` holds those that wait for it."""
+    path = directory / f"{os.getpid()}{SUFFIX}"
+    path.unlink(missing_ok=True)
+
+    async def take(stream: SocketStream) -> None:
+        pending.add(stream)
+        try:
+            async with stream:
+                received = BufferedByteReceiveStream(stream)
+                question = json.loads(await received.receive_until(b"\n", MESSAGE_MAX))
+                said = await answer(question)
+                await stream.send(json.dumps(said).encode() + b"\n")
+        except _GONE:
+            # Whoever asked needs no answer any more.
+            return
+        except Exception:
+            # The edge of the process; raised, it would end the listener.
+            logger.exception("answering about commands in the background")
+        finally:
+            pending.discard(stream)
+
+    try:
+        with unix_address(path) as address:
+            listener = await anyio.create_unix_listener(address, mode=0o600)
+        async with listener:
+            await listener.serve(take)
+    finally:
+        path.unlink(missing_ok=True)
+
+
+async def ask_all(directory: Path, question: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the answers of the other processes that have one."""
+    try:
+        names = sorted(os.listdir(directory))
+    except FileNotFoundError:
+        return []
+    found = []
+    for name in names:
+        if name.endswith(SUFFIX) and name != f"{os.getpid()}{SUFFIX}":
+            said = await _asked(directory / name, question)
+            if said is not None:
+                found.append(said)
+    return found
+
+
+async def _asked(path: Path, question: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    try:
+        with unix_address(path) as address:
+            stream = await anyio.connect_unix(address)
+    except ConnectionRefusedError:
+        # Its process was killed.
+        path.unlink(missing_ok=True)  # noqa: ASYNC240
+        return None
+    except OSError:
+        return None
+    async with stream:
+        with contextlib.suppress(TimeoutError, ValueError, *_GONE):
+            with anyio.fail_after(PEER_REPLY_SECONDS):
+                await stream.send(json.dumps(question).encode() + b"\n")
+                received = BufferedByteReceiveStream(stream)
+                line = await received.receive_until(b"\n", MESSAGE_MAX)
+                said: Mapping[str, Any] | None = json.loads(line)
+                return said
+    return None
 
 
 class BackgroundOutput:
@@ -96,8 +181,7 @@ class BackgroundOutput:
             return bytes(self._kept[max(start - self._begin, 0) : max(end - self._begin, 0)])
 
 
-@dataclass(slots=True, kw_only=True)
-class BackgroundRun:
+class BackgroundRun(Struct, kw_only=True):
     """One command in the background."""
 
     id: str

@@ -5,12 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import field
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal
 
-from skillhouse.floor import SkillhouseError, StateError, dataclass
+from msgspec import Struct, field
+
+from skillhouse.floor import SkillhouseError, StateError
 from skillhouse.floor.machine import state_advice
+from skillhouse.floor.structs import PartialStruct
 
 if TYPE_CHECKING:
     from skillhouse.approval import Approval, Level
@@ -34,8 +36,7 @@ READ_ACTIONS = frozenset({"skill", "read", "list", "search_skills"})
 """Actions that change nothing."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PermissionRequest:
+class PermissionRequest(Struct, frozen=True, kw_only=True):
     """A permission that a call needs before it may run."""
 
     permission: Permission
@@ -67,8 +68,7 @@ class PermissionRequest:
         return "read" if self.permission.action in READ_ACTIONS else "write"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EvaluatedPermission:
+class EvaluatedPermission(Struct, frozen=True, kw_only=True):
     """A permission request with its decision."""
 
     request: PermissionRequest
@@ -126,8 +126,7 @@ class RefusedError(Exception):
         self.status: Status = "denied" if denied else "error"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolCall:
+class ToolCall(Struct, frozen=True, kw_only=True):
     """What a model asked for, and on whose behalf."""
 
     name: str
@@ -150,20 +149,22 @@ class ToolCall:
     trace: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolResult:
+class ToolResult(PartialStruct, frozen=True, kw_only=True):
     """The result for the model."""
+
+    HIDDEN = frozenset(("excerpt", "most", "has_gaps"))
+    UNCOMPARED = HIDDEN
 
     content: str
     status: Status = "ok"
     data: Mapping[str, Any] | None = None
     """The same as plain values, for programs."""
     approval_id: str | None = None
-    excerpt: Excerpt = field(default="head", compare=False, repr=False)
+    excerpt: Excerpt = "head"
     """Which part of a long content is given to a model."""
-    most: int = field(default=OUTPUT_MAX, compare=False, repr=False)
+    most: int = OUTPUT_MAX
     """Characters of the content that are kept."""
-    has_gaps: bool = field(default=False, compare=False, repr=False)
+    has_gaps: bool = False
     """Whether lines of `left_out_text` are in it where something is missing."""
 
     @property
@@ -171,8 +172,7 @@ class ToolResult:
         return self.status != "ok"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Output:
+class Output(Struct, frozen=True, kw_only=True):
     """What a tool did."""
 
     text: str
@@ -193,8 +193,7 @@ class Output:
     """Id of the open question inside the call at which it ended; empty when it did not."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class Progress(Struct, frozen=True, kw_only=True):
     """How far a call is."""
 
     progress: float
@@ -210,8 +209,7 @@ ReportProgress = Callable[[float, str], None]
 """Takes how much of a call is done, of `Plan.progress_total`, and a word about it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Plan(Struct, frozen=True, kw_only=True):
     """One planned call: what it needs, and what runs exactly that."""
 
     needs: tuple[PermissionRequest, ...]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from contextlib import AsyncExitStack
-from dataclasses import field
+
+from msgspec import Struct, field
 
 from skillhouse.approval import Approval, Level
-from skillhouse.floor import dataclass
 from skillhouse.floor.structs import replace
 from skillhouse.permission import Decision, Effect, strictest
 from skillhouse.tiers import TierVerdict
@@ -28,8 +28,7 @@ ON_PAGE = frozenset({"page", "companion-app"})
 """Where a tier has calls confirmed that no chat and no terminal may decide."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallContext:
+class CallContext(Struct, frozen=True, kw_only=True):
     """One call on its way through the gate."""
 
     call: ToolCall
@@ -86,8 +85,7 @@ def escalated_to_ask(context: CallContext) -> CallContext:
     return replace(context, evaluated=tuple(evaluated))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
+class Refusal(Struct, frozen=True, kw_only=True):
     """A call that the gate refuses before a person is asked, and what it answers."""
 
     context: CallContext
@@ -95,8 +93,7 @@ class Refusal:
     status: Status
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Forecast:
+class Forecast(Struct, frozen=True, kw_only=True):
     """What the gate would answer to a call as things are now; it grants nothing."""
 
     effect: Effect
@@ -145,8 +142,7 @@ def need_alone(need: PermissionRequest) -> Plan:
     return Plan(needs=(need,), run=run)
 
 
-@dataclass(slots=True)
-class CallState:
+class CallState(Struct):
     """The state of one call, for each step and for whoever finds it cancelled."""
 
     context: CallContext

@@ -69,14 +69,6 @@ from skillhouse.tools.command_inputs import (
     sealed_copies,
 )
 from skillhouse.tools.command_network import CommandNetwork, WayOut, network_of
-from skillhouse.tools.command_output import (
-    NOT_BOUND,
-    checked_binding,
-    notes_of,
-    tested,
-    titled,
-    with_changes,
-)
 from skillhouse.tools.command_protection import (
     kept_files,
     may_change,
@@ -84,24 +76,33 @@ from skillhouse.tools.command_protection import (
     writes_of,
 )
 from skillhouse.tools.command_requests import (
+    CommandWork,
+    ExecContext,
     check_program,
     checked_argv,
+    inputs_of_work,
+    is_for_the_gate,
     needs_of,
     own_programs,
     shown_variables,
-    uncovered,
-    uncovered_need,
-)
-from skillhouse.tools.command_run import LastLook, ReadyCommand, exec_schema, limits_of
-from skillhouse.tools.command_work import (
-    CommandWork,
-    ExecContext,
-    inputs_of_work,
-    is_for_the_gate,
     tools_now,
     traits_of,
+    uncovered,
+    uncovered_need,
     work_of_plan,
     work_of_shell,
+)
+from skillhouse.tools.command_run import (
+    NOT_BOUND,
+    LastLook,
+    ReadyCommand,
+    checked_binding,
+    exec_schema,
+    limits_of,
+    notes_of,
+    tested,
+    titled,
+    with_changes,
 )
 from skillhouse.tools.consequences import consequence, refuse_outside, refuse_replaced
 from skillhouse.tools.denied_programs import DeniedPrograms, denied_to

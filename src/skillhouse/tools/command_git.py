@@ -11,11 +11,11 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
 from pathlib import Path
 
+from msgspec import Struct, field
+
 from skillhouse.approval import Approval, ApprovedScript, ScriptStore
-from skillhouse.floor import dataclass
 from skillhouse.floor.regex import regex
 from skillhouse.floor.structs import replace
 from skillhouse.permission import (
@@ -89,8 +89,7 @@ _CONFIG_OPTIONS = regex(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GitUse:
+class GitUse(Struct, frozen=True, kw_only=True):
     """What one command line has to do with git's directories."""
 
     places: GitPlaces
@@ -124,8 +123,7 @@ class GitUse:
         return with_submodules(known, below)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GitConsents:
+class GitConsents(Struct, frozen=True, kw_only=True):
     """What a person has approved of a workspace's git directories, and the rules about them."""
 
     store: ScriptStore
@@ -349,8 +347,7 @@ def _is_predictable(plan: CommandPlan | None) -> bool:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _GitCommand:
+class _GitCommand(Struct, frozen=True, kw_only=True):
     """One command of git: where it runs, its word, and what follows."""
 
     argv: tuple[str, ...]

@@ -16,9 +16,9 @@ import os
 import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
 
-from skillhouse.floor import dataclass
+from msgspec import Struct, field
+
 from skillhouse.floor.regex import regex
 from skillhouse.permission import CommandPlan, SimpleCommand, loads_code, unwrapped
 
@@ -57,8 +57,7 @@ class InputChangedError(Exception):
     """A file holds other bytes than those that were approved."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommandInputs:
+class CommandInputs(Struct, frozen=True, kw_only=True):
     """What a command depended on at one moment."""
 
     files: Mapping[str, str]
@@ -131,8 +130,7 @@ def changed_files(approved: CommandInputs, root: str) -> tuple[str, ...]:
     return tuple(changed)
 
 
-@dataclass(slots=True)
-class _InputReader:
+class _InputReader(Struct):
     """Reads the files that words name, within the bounds."""
 
     root: str
@@ -311,8 +309,7 @@ call, and an index that `git add` writes changes no command."""
 _Entry = tuple[str, int, int, int, int, int, str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkspaceSignature:
+class WorkspaceSignature(Struct, frozen=True, kw_only=True):
     """The files of a workspace at one moment."""
 
     digest: str

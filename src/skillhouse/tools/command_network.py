@@ -7,8 +7,9 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from skillhouse import net
-from skillhouse.floor import dataclass
 from skillhouse.permission import CommandVerdict, Effect, Permission, read_command
 from skillhouse.tools.call import PermissionRequest
 from skillhouse.tools.tool import Session
@@ -23,8 +24,7 @@ _SENDS = ("--data", "--form", "--json", "--post-", "--body-")
 _METHODS = {"--head": "HEAD", "--upload-file": "PUT", "--spider": "HEAD"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NamedRequest:
+class NamedRequest(Struct, frozen=True, kw_only=True):
     """What a command says it will ask for; `CONNECT` for https, whose inside is not seen."""
 
     method: str
@@ -43,8 +43,7 @@ command, for the log; the number is how many seconds it may run, and be silent. 
 proxy lets through these alone, else what the list of hosts allows."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommandNetwork:
+class CommandNetwork(Struct, frozen=True, kw_only=True):
     """What a command reaches, known before anyone is asked."""
 
     is_open: bool = False

@@ -6,7 +6,9 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from skillhouse.floor import DEPENDENCIES, FIXED, dataclass, named
+from msgspec import Struct
+
+from skillhouse.floor import DEPENDENCIES, FIXED, named
 from skillhouse.permission import (
     CommandPlan,
     Effect,
@@ -73,8 +75,7 @@ _REPORTERS = frozenset(
 _REPOSITORY_WORDS = frozenset({"clone", "init", "worktree", "submodule"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Writes:
+class Writes(Struct, frozen=True, kw_only=True):
     """What a command line writes of such files."""
 
     needs: tuple[PermissionRequest, ...] = ()
@@ -248,9 +249,15 @@ def _named_paths(program: str, arguments: Sequence[str], directory: str) -> Iter
         yield "package.json"
     if program == "dd":
         yield from (word[3:] for word in arguments if word.startswith("of="))
-    if program not in _COPYING and program != "mv":
-        return
-    targets = operands[-1:] if len(operands) > 1 else ["."] if program == "ln" else []
+    if program in _COPYING or program == "mv":
+        yield from _copied_paths(program, arguments, operands, directory)
+
+
+def _copied_paths(
+    program: str, arguments: Sequence[str], operands: Sequence[str], directory: str
+) -> Iterator[str]:
+    """Yield what a copy, a link or a move writes: its targets, and each source in one of them."""
+    targets = list(operands[-1:]) if len(operands) > 1 else ["."] if program == "ln" else []
     for at, word in enumerate(arguments):
         if word.startswith("--target-directory="):
             targets.append(word.partition("=")[2])

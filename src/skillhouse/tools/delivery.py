@@ -29,15 +29,16 @@ from skillhouse.tools.call import (
     ReportProgress,
     ToolResult,
 )
-from skillhouse.tools.excerpt import (
+from skillhouse.tools.result_files import (
     RESULT_MAX,
     KeptFile,
+    ResultFiles,
     bounded_data,
     ends_of,
     excerpt_of,
+    gets_whole,
     joined,
 )
-from skillhouse.tools.result_files import ResultFiles, gets_whole
 from skillhouse.tools.tool import Session
 
 PRESENTED_AT_ONCE = 16_384

@@ -9,8 +9,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
-from skillhouse.floor import SkillhouseError, dataclass
+from skillhouse.floor import SkillhouseError
 from skillhouse.floor.regex import regex
 from skillhouse.tools.call import ProgressHandler, ReportProgress
 
@@ -26,8 +27,7 @@ class ToolDefinitionError(SkillhouseError, TypeError):
     """A function cannot be made into a tool; the message says what to change."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parameter:
+class Parameter(Struct, frozen=True, kw_only=True):
     """One parameter that a model fills."""
 
     name: str
@@ -37,8 +37,7 @@ class Parameter:
     default: Any = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FunctionSignature:
+class FunctionSignature(Struct, frozen=True, kw_only=True):
     """What a model may give to a function."""
 
     description: str

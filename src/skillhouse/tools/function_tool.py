@@ -31,9 +31,9 @@ from skillhouse.tools.call import (
     failure_text,
 )
 from skillhouse.tools.function_schema import FunctionSignature, ToolDefinitionError, signature_of
-from skillhouse.tools.offer import ALL, SKILLS
 from skillhouse.tools.skill_text import one_line
 from skillhouse.tools.tool import Session, Tool
+from skillhouse.tools.tool_set import ALL, SKILLS
 
 __all__ = ["FunctionTool", "check_own_tools", "tool"]
 """The package cannot offer `tool`: a module of it has that name."""

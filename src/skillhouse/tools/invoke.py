@@ -6,13 +6,9 @@ import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Literal
 
-from skillhouse.floor import (
-    AmbiguousSkillError,
-    SkillError,
-    TreeError,
-    UnknownSkillError,
-    dataclass,
-)
+from msgspec import Struct
+
+from skillhouse.floor import AmbiguousSkillError, SkillError, TreeError, UnknownSkillError
 from skillhouse.floor.structs import replace
 from skillhouse.permission import Effect, Permission
 from skillhouse.skill import (
@@ -44,12 +40,12 @@ from skillhouse.tools.call import (
     ToolResult,
     object_schema,
 )
-from skillhouse.tools.messages import render
 from skillhouse.tools.remote_skills import SkillLoad, begun
 from skillhouse.tools.skill_text import (
     SKILL_TEXT_MAX,
     fitted,
     one_line,
+    render,
     with_body,
 )
 from skillhouse.tools.tool import Session, Tool
@@ -65,8 +61,7 @@ RunCommand = Callable[[Mapping[str, Any], str], Awaitable[ToolResult]]
 its arguments, and the digest of the skill whose command it is."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Menu:
+class Menu(Struct, frozen=True, kw_only=True):
     skills: SkillIndex
     profile: Profile
     need: Callable[[Skill], PermissionRequest]

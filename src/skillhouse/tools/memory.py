@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from anyio import to_thread
+from msgspec import Struct
 
-from skillhouse.floor import PathError, dataclass, file_stamp, open_directory_beneath
+from skillhouse.floor import PathError, file_stamp, open_directory_beneath
 from skillhouse.floor.regex import regex
 from skillhouse.permission import Effect, Permission
 from skillhouse.retrieval import SearchIndex
@@ -41,8 +42,7 @@ PASSAGE_CHARS = 1_000
 _HEADING = regex(r"#{1,6}\s+(.*)")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Passage:
+class Passage(Struct, frozen=True, kw_only=True):
     file: str
     first: int
     last: int
@@ -174,8 +174,7 @@ NOTE_MAX = 65_536
 Decide = Callable[[PermissionRequest, Session], str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Indexed:
+class _Indexed(Struct, frozen=True, kw_only=True):
     state: tuple[tuple[str, tuple[int, ...]], ...]
     passages: Mapping[str, Passage]
     index: SearchIndex

@@ -24,7 +24,7 @@ from skillhouse.permission import (
 )
 from skillhouse.skill import Skill
 from skillhouse.tools.call import RefusedError
-from skillhouse.tools.line_writes import may_be_made
+from skillhouse.tools.script_dependencies import may_be_made
 from skillhouse.tools.tool import Session
 from skillhouse.tools.workspace import Workspace
 

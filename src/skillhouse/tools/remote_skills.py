@@ -11,10 +11,10 @@ from skillhouse.floor.tracing import SKILL_RESOURCE_NAME
 from skillhouse.permission import Effect, Permission
 from skillhouse.skill import SKILL_FILE, Skill, SkillContent, load_listing, parse
 from skillhouse.tools.call import Output, PermissionRequest, Plan, RefusedError, object_schema
-from skillhouse.tools.offer import SKILL_RESOURCE
 from skillhouse.tools.skill_text import cautioned, check_fetched, content_here, handed
 from skillhouse.tools.telemetry import skill_attributes
 from skillhouse.tools.tool import Session, Tool
+from skillhouse.tools.tool_set import SKILL_RESOURCE
 
 SKILL_CODE = "skill_code"
 """The action of running a command while a skill of another server is in use."""

@@ -5,16 +5,16 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Mapping
-from dataclasses import field
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from msgspec import Struct, field
+
 from skillhouse.floor import (
     PathError,
     SkillhouseError,
-    dataclass,
     decode,
     encode,
     make_private,
@@ -41,8 +41,7 @@ _SYNC = regex(r"/staging-[0-9a-f]{16}/")
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SeenSkill:
+class SeenSkill(Struct, frozen=True, kw_only=True):
     """The files of a skill, as they were when it was last loaded."""
 
     digest: str

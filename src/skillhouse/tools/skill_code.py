@@ -1,26 +1,33 @@
-"""The tools that skills bring with them: their code runs in a cell, and asks through the gate."""
+"""The tools that skills bring with them: their code runs in a cell, and asks through the gate.
+
+What is kept of a call, its words, its output and where it failed, is the skill's own text, so it is
+bounded, without secrets, and shown as it is: a line that it wrote is one line, and nothing in it
+controls a terminal. It is for the audit log and the operator; a model gets the result alone.
+"""
 
 from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import field
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+from msgspec import Struct, field
+
 from skillhouse.approval import Level
-from skillhouse.audit import KnownSecrets
+from skillhouse.audit import KnownSecrets, without_secrets
 from skillhouse.cells import (
     TOOL_SECONDS,
     CellResult,
     CellSpec,
+    CodeFrame,
     HostCalls,
     RpcError,
     wrap_failure,
     wrap_result,
 )
-from skillhouse.floor import ConfigError, TreeError, dataclass, tree_digest, wire_name
+from skillhouse.floor import ConfigError, TreeError, tree_digest, wire_name
 from skillhouse.floor.structs import replace
 from skillhouse.floor.tracing import SKILL_NAME, SKILL_SOURCE
 from skillhouse.permission import Effect, Permission
@@ -37,10 +44,23 @@ from skillhouse.tools.call import (
     ToolResult,
     UnknownToolError,
 )
-from skillhouse.tools.code_report import DEBUG_SECONDS, LOG_LINES, call_detail, error_text
 from skillhouse.tools.telemetry import code_inside
 from skillhouse.tools.tool import Session, Tool
 
+LOG_LINES = 100
+"""Lines of a call's own log that are kept."""
+OUTPUT_LINES = 64
+"""Lines of a call's output that are kept, from its end."""
+LINE_MAX = 160
+"""Characters of a piece of a line; the audit log keeps up to 200 of a text whole."""
+ERROR_MAX = 2_000
+"""Characters of an exception's text."""
+EDGE = 256
+"""Characters at the beginning of a cut output that are dropped: a secret may be cut there too."""
+TAIL_FULL = 8_000
+"""Characters from which an output counts as cut (`cells.cell.TAIL_BYTES` are kept of it)."""
+DEBUG_SECONDS = 3_600.0
+"""Time of a call that a person debugs."""
 CODE_ACTION = "skill_tool"
 """The action of calling a skill's own tool; the resource is `skill:tool`."""
 DENIED_BY_GATE = -32_001
@@ -53,8 +73,73 @@ Ask = Callable[[str, Mapping[str, Any]], Awaitable[ToolResult]]
 """Calls a tool for the skill; the call is decided, asked about and recorded by itself."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CodeSkill:
+def plain_line(text: str) -> str:
+    """Return a text in one line, with what is not printable as escapes.
+
+    >>> plain_line("a\\x1b[31m\\nb\\tc")
+    'a\\\\x1b[31m b c'
+    """
+    text = " ".join(text.split())
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def error_text(
+    result: CellResult, secrets: KnownSecrets, *, frames: tuple[CodeFrame, ...] = ()
+) -> str:
+    """Return why a call failed in one line, and the frames where the operator shows them.
+
+    One line, so that a text that the skill chose cannot look like frames, or like another message.
+    """
+    text = plain_line(secrets.hide(result.error))
+    if len(text) > ERROR_MAX:
+        text = f"{text[:ERROR_MAX]} [cut: {len(text) - ERROR_MAX} more characters]"
+    return "\n".join((text, *(f"  at {frame.text()}" for frame in frames)))
+
+
+def call_detail(
+    name: str, result: CellResult, log: Iterable[str], secrets: KnownSecrets
+) -> Mapping[str, object]:
+    """Return the detail of a call's record."""
+    detail: dict[str, object] = {
+        "skill": name,
+        "kind": result.kind,
+        "milliseconds": round(result.seconds * 1_000),
+        "log": kept_lines("\n".join(log), secrets, most=LOG_LINES),
+    }
+    if result.frames:
+        detail["frames"] = [frame.text() for frame in result.frames]
+    output = result.stdout_tail
+    is_cut = len(output) >= TAIL_FULL
+    lines = kept_lines(output, secrets, most=OUTPUT_LINES, edge=EDGE if is_cut else 0)
+    if lines:
+        detail["output"] = lines
+    return detail
+
+
+def kept_lines(text: str, secrets: KnownSecrets, *, most: int, edge: int = 0) -> list[str]:
+    """Return the last lines of a text, in pieces that the log keeps whole, without secrets.
+
+    >>> kept_lines("one\\n\\x1b[2Jtwo\\n", KnownSecrets(), most=5)
+    ['one', '\\\\x1b[2Jtwo']
+    """
+    # Before the text is taken apart: a secret may reach over the end of a line or a piece.
+    text = without_secrets(text, secrets)[edge:]
+    pieces = []
+    for line in text.splitlines():
+        plain = "".join(
+            c if c.isprintable() else "    " if c == "\t" else c.encode("unicode_escape").decode()
+            for c in line
+        )
+        pieces += [plain[at : at + LINE_MAX] for at in range(0, len(plain), LINE_MAX)] or [""]
+    left_out = len(pieces) - most
+    if left_out > 0:
+        return [f"[{left_out} earlier lines are not kept]", *pieces[-most:]]
+    return ["[the beginning is not kept]", *pieces] if edge else pieces
+
+
+class CodeSkill(Struct, frozen=True, kw_only=True):
     """An executable skill as this configuration has it."""
 
     manifest: SkillManifest
@@ -306,9 +391,8 @@ class SkillCodeTool(Tool):
             raise RefusedError(f"`{self.full_name}`: {error}") from error
 
 
-@dataclass(slots=True)
-class _Host(HostCalls):
-    """What one call may ask of the core, each through the gate."""
+class _Host(Struct):
+    """What one call may ask of the core, each through the gate: the cell's `HostCalls`."""
 
     ask: Ask
     say: ReportProgress

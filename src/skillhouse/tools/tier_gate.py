@@ -13,14 +13,14 @@ import os
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import ExitStack
-from dataclasses import field
 from types import TracebackType
 from typing import Any, Protocol, TypeVar
 
 import anyio
 from anyio.from_thread import start_blocking_portal
+from msgspec import Struct, field
 
-from skillhouse.floor import StateError, dataclass
+from skillhouse.floor import StateError
 from skillhouse.permission import Effect
 from skillhouse.tiers import TierEngine, TierLevel, TierOutcome, TierVerdict
 from skillhouse.tiers.emergency_stop import OwnLine
@@ -204,8 +204,7 @@ class Running:
         self._scope.cancel()
 
 
-@dataclass(slots=True)
-class _Loop:
+class _Loop(Struct):
     """The calls of one event loop."""
 
     calls: set[Running] = field(default_factory=set)

@@ -7,18 +7,17 @@ import threading
 from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import field
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from skillhouse.floor import dataclass
+from msgspec import Struct, field
+
 from skillhouse.floor.structs import replace
 from skillhouse.permission import Decision
 from skillhouse.skill import SKILL_FILE, HiddenText, Skill, SkillIndex, linked_files
 from skillhouse.tools.activation import Activation, Activations
 from skillhouse.tools.call import PermissionRequest, Plan, ToolCall, ToolResult
-from skillhouse.tools.forecast_cache import ForecastCache
 from skillhouse.tools.seen_skills import SeenSkills, ServerListing
 
 T = TypeVar("T")
@@ -36,6 +35,23 @@ Decide = Callable[["PermissionRequest", "Session"], tuple[Decision, str]]
 """Decides a permission request of a session, with the reason."""
 SkillCheck = Callable[[Skill], PermissionRequest | None]
 """A further check before a skill is loaded (S004-89)."""
+
+
+class ForecastCache:
+    """Keeps what was seen for the forecasts of one rehearsal.
+
+    INVARIANT: a call has none: what it meets is looked at when it is made.
+    """
+
+    def __init__(self) -> None:
+        self._seen: dict[Hashable, Any] = {}
+
+    def once(self, key: Hashable, look: Callable[[], T]) -> T:
+        """Return what `look` returned the first time; `key` names all that it depends on."""
+        if key not in self._seen:
+            self._seen[key] = look()
+        found: T = self._seen[key]
+        return found
 
 
 class RemoteSkillProvider(Protocol):
@@ -71,8 +87,7 @@ class RemoteSkillProvider(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class Searches:
+class Searches(Struct):
     """What the searches of one conversation gave."""
 
     found: dict[str, str] = field(default_factory=dict)
@@ -102,8 +117,7 @@ class Searches:
         return query
 
 
-@dataclass(slots=True, kw_only=True)
-class Session:
+class Session(Struct, kw_only=True):
     """One agent's conversation: what it may see, and which skills it has loaded."""
 
     agent: str

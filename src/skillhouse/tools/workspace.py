@@ -7,12 +7,13 @@ from collections.abc import Hashable, Iterable
 from copy import copy
 from pathlib import Path, PurePosixPath
 
+from msgspec import Struct
+
 from skillhouse.floor import (
     Looks,
     PathError,
     PersistentPaths,
     confine,
-    dataclass,
     is_leftover_name,
     is_secret_file,
     open_beneath,
@@ -38,8 +39,7 @@ WRITTEN_PATH_MAX = 4_000
 """Bytes of its path below the workspace; most programs open none above 4,096 (PATH_MAX)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Place(Struct, frozen=True, kw_only=True):
     """A regular file as it was when the call was judged."""
 
     base: Path

@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Literal
 
 import anyio
+from msgspec import Struct
 
-from skillhouse.floor import dataclass, make_private
+from skillhouse.floor import make_private
 from skillhouse.floor.lock import try_lock
 from skillhouse.floor.structs import asdict, replace
 
@@ -46,8 +47,7 @@ class WorkspaceBusyError(WorkspaceLockError):
     status = "error"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Hold:
+class _Hold(Struct, frozen=True, kw_only=True):
     """A call that has a workspace, or waits for it."""
 
     workspace: str

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from skillhouse.approval import ApprovalState
-from skillhouse.floor import dataclass, structs
+from skillhouse.floor import structs
 from skillhouse.permission import Decision, Effect, matches
 
 if TYPE_CHECKING:
@@ -27,8 +29,7 @@ CONFIRM = "confirm"
 """No verdict yet: a person's answer, or a standing approval, is the verdict."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WriteGate:
+class WriteGate(Struct, frozen=True, kw_only=True):
     """The user allow-list and the confirmation of every call that does more than look."""
 
     enabled: bool = False

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from skillhouse.retrieval import SearchIndex
-from skillhouse.retrieval.glossary.terms import LANGS, english, others
-from skillhouse.retrieval.glossary.translate import meanings
+from skillhouse.retrieval.glossary.translate import LANGS, english, meanings, others
 
 LEAST_WORDS = 600
 """Words of each language, so that a column that is lost is seen."""

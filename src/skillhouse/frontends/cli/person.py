@@ -16,122 +16,14 @@ from typing import TYPE_CHECKING, Protocol, TextIO
 import anyio
 
 from skillhouse.approval import LASTING, OWNER, Answer, Reply, allowed_answers
-from skillhouse.floor import SkillhouseError, dataclass
+from skillhouse.clients import coding_agents
+from skillhouse.floor import SkillhouseError
 from skillhouse.frontends.cli.question import forget_typed, is_terminal
 from skillhouse.frontends.cli.terminal import Terminal
 from skillhouse.frontends.presentation.text import one_line, question_lines
 
 if TYPE_CHECKING:
     from skillhouse.approval import ApprovalBroker, ApprovalRequest
-
-
-@dataclass(frozen=True, slots=True)
-class CodingAgent:
-    """One agent; looked up on 2026-11-22."""
-
-    name: str
-    variables: tuple[str, ...]
-    """Set, and neither empty nor `0` nor `false`, in the commands that it runs."""
-    programs: tuple[str, ...]
-    """What its process is called."""
-    source: str
-
-
-CODING_AGENTS = (
-    CodingAgent(
-        "Claude Code",
-        ("CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT"),
-        ("claude",),
-        "https://code.claude.com/docs/en/env-vars; anthropics/claude-code issue 24838",
-    ),
-    CodingAgent(
-        "Codex",
-        ("CODEX_SANDBOX", "CODEX_SANDBOX_NETWORK_DISABLED", "CODEX_THREAD_ID", "CODEX_CI"),
-        ("codex",),
-        "openai/codex codex-rs/core/src/spawn.rs, pull 10096; aws/aws-cdk-cli pull 1855",
-    ),
-    CodingAgent(
-        "Gemini CLI",
-        ("GEMINI_CLI",),
-        ("gemini",),
-        "https://google-gemini.github.io/gemini-cli/docs/tools/shell.html#environment-variables",
-    ),
-    CodingAgent(
-        "opencode",
-        ("OPENCODE",),
-        ("opencode",),
-        "anomalyco/opencode packages/opencode/src/index.ts",
-    ),
-    CodingAgent(
-        "Cursor's agent",
-        ("CURSOR_AGENT",),
-        ("cursor-agent",),
-        "https://cursor.com/docs/agent/tools/terminal",
-    ),
-    CodingAgent(
-        "GitHub Copilot",
-        ("COPILOT_CLI",),
-        ("copilot",),
-        "github/copilot-cli changelog.md; microsoft/vscode pull 327433 (AI_AGENT)",
-    ),
-    CodingAgent(
-        "Goose",
-        ("GOOSE_TERMINAL",),
-        ("goose", "goosed"),
-        "aaif-goose/goose pull 7017",
-    ),
-    CodingAgent(
-        "Cline",
-        ("CLINE_ACTIVE",),
-        (),
-        "https://github.com/cline/cline/discussions/5366",
-    ),
-    CodingAgent(
-        "Augment",
-        ("AUGMENT_AGENT",),
-        ("auggie",),
-        "https://docs.augmentcode.com/cli/reference#shell-environment",
-    ),
-    CodingAgent(
-        "Qwen Code",
-        ("QWEN_CODE",),
-        ("qwen",),
-        "QwenLM/qwen-code; aws/aws-cdk-cli pull 1855",
-    ),
-    CodingAgent(
-        "Antigravity",
-        ("ANTIGRAVITY_AGENT",),
-        (),
-        "vercel/vercel packages/detect-agent, pull 15413",
-    ),
-    CodingAgent(
-        "Crush",
-        ("CRUSH",),
-        ("crush",),
-        "charmbracelet/crush internal/shell/shell.go",
-    ),
-    CodingAgent(
-        # It sets no variable of its own in what it runs.
-        "Mistral Vibe",
-        (),
-        ("vibe", "vibe-acp"),
-        "mistralai/mistral-vibe pyproject.toml, vibe/core/tools/builtins/bash.py",
-    ),
-    CodingAgent(
-        # It sets no variable of its own in what it runs.
-        "Deep Agents",
-        (),
-        ("dcode", "deepagents-code"),
-        "langchain-ai/deepagents libs/code/pyproject.toml",
-    ),
-    CodingAgent(
-        # Amp, Crush, Goose, opencode, Claude Code and VS Code set one of these, whoever comes next.
-        "a coding agent",
-        ("AI_AGENT", "AGENT"),
-        ("amp", "aider"),
-        "https://github.com/agentsmd/agents.md/issues/136; vercel/vercel packages/detect-agent",
-    ),
-)
 
 
 PROC = Path("/proc")
@@ -169,13 +61,14 @@ def coding_agent(environment: Mapping[str, str]) -> str:
 
     The processes that it comes from are looked at too: `env -i` and `script` hide nothing.
     """
+    agents = coding_agents()
     for variables, programs in ((environment, ()), *_ancestors()):
-        for agent in CODING_AGENTS:
+        for agent in agents:
             for name in agent.variables:
                 if variables.get(name, "").lower() not in _OFF:
-                    return f"{agent.name} runs this (the variable {name} is set)"
+                    return f"{agent.called} runs this (the variable {name} is set)"
             if agent.programs and any(program in agent.programs for program in programs):
-                return f"{agent.name} runs this"
+                return f"{agent.called} runs this"
     return ""
 
 

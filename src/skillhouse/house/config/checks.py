@@ -202,7 +202,7 @@ _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 NET_KEYS = frozenset(found.name for found in fields(NetSettings))
 SECRET_KEYS = frozenset(found.name for found in fields(SecretSettings))
-REMOTE_KEYS = frozenset(found.name for found in fields(RemoteSource))
+REMOTE_KEYS = frozenset(field_names(RemoteSource))
 
 
 def tables_of(table: Mapping[str, Any]) -> tuple[tuple[str, frozenset[str], Any], ...]:

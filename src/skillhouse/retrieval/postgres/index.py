@@ -9,6 +9,7 @@ were read here.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -109,6 +110,19 @@ class PostgresIndex:
             found = [(number, skill) for number in numbers for skill in texts.rows[number]] + near
             body_of = texts.bodies(connection, [number for number, _ in found])
         words = {stem: word_of.get(stem, stem) for stem in weights}
+        judged = SearchIndex.from_documents(self._documents(query, found, body_of, words))
+        if votes is not None:
+            votes = votes.of_rows([self._row_of[text] for text in judged.encoded])
+        return judged.search(query, limit=limit, collapse=collapse, votes=votes, of=len(self))
+
+    def _documents(
+        self,
+        query: str,
+        found: Iterable[tuple[int, Skill]],
+        body_of: Mapping[int, str],
+        words: Mapping[str, str],
+    ) -> Collection[Document]:
+        """Return what is judged: the candidates with the words that count, and what is named."""
         candidates: dict[tuple[str, str], Document] = {}
         for number, skill in found:
             # Other words only make a body longer: stemming them all takes most of the time.
@@ -117,10 +131,7 @@ class PostgresIndex:
         for skill in self._named.get(name_key(query), []):
             texts_of = (skill.id, skill.name, skill.description, "")
             candidates.setdefault((skill.id, skill.file), texts_of)
-        judged = SearchIndex.from_documents(candidates.values())
-        if votes is not None:
-            votes = votes.of_rows([self._row_of[text] for text in judged.encoded])
-        return judged.search(query, limit=limit, collapse=collapse, votes=votes, of=len(self))
+        return candidates.values()
 
     def __len__(self) -> int:
         return len(self._skills)

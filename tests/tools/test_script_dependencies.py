@@ -1,4 +1,4 @@
-"""Tests of tools/script_imports.py."""
+"""Tests of tools/script_dependencies.py."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from skillhouse.tools.script_imports import FILES_MAX, files_beside, is_in_place_of_standard
+from skillhouse.tools.script_dependencies import FILES_MAX, files_beside, is_in_place_of_standard
 
 
 def beside(root: Path, script: str, *argv: str) -> list[str]:

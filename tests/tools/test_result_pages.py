@@ -1,4 +1,4 @@
-"""Tests of tools/excerpt.py: where a result is cut, what is said of it, and pages of a text."""
+"""Where a result is cut, what is said of it, and pages of a text (tools/result_files.py)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillhouse.tools import OUTPUT_MAX, RESULT_MAX
-from skillhouse.tools.excerpt import (
+from skillhouse.tools.result_files import (
     KeptFile,
     Page,
     bounded,
@@ -22,7 +22,7 @@ from skillhouse.tools.excerpt import (
 )
 
 KEPT = KeptFile(path="/state/results/1/a.txt", size=7)
-NEXT = re.compile(
+NEXT_PART = re.compile(
     r"\n?\[cut: \d+ lines in all; read on with `offset` (\d+)(?: and `column` (\d+))?\]$"
 )
 LINES = st.text(alphabet="ab\n\r\u2028é😀", max_size=5_000)
@@ -46,7 +46,7 @@ def test_the_pages_of_a_text_are_the_whole_text(text: str, most: int) -> None:
     while True:
         given_part = page_of(lines, page, most)
         assert len(given_part) <= most
-        cut = NEXT.search(given_part)
+        cut = NEXT_PART.search(given_part)
         if cut is None:
             parts.append(given_part)
             break
