@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from skillhouse import remote
 from skillhouse import skill as skill_package
@@ -27,7 +27,14 @@ MCP_DIRECTORY = "mcp"
 program may clear or fill."""
 
 
-def mcp_host_of(config: Config, network: Callable[[], Network]) -> remote.McpHost | None:
+class NetworkInUse(Protocol):
+    """What gives the network that holds now: connections outlive a reload of it."""
+
+    @property
+    def network(self) -> Network: ...
+
+
+def mcp_host_of(config: Config, in_use: NetworkInUse) -> remote.McpHost | None:
     """Return what knows the configured servers; None where there are none, and nothing is loaded.
 
     Raises:
@@ -36,7 +43,7 @@ def mcp_host_of(config: Config, network: Callable[[], Network]) -> remote.McpHos
     if not config.mcp_servers:
         return None
     cache = remote.McpCache(config.state_directory / MCP_DIRECTORY)
-    return remote.McpHost(mcp_servers_of(config), cache, dial=mcp_dial(network))
+    return remote.McpHost(mcp_servers_of(config), cache, dial=mcp_dial(in_use))
 
 
 def mcp_servers_of(config: Config) -> list[remote.McpServer]:
@@ -57,11 +64,12 @@ def mcp_servers_of(config: Config) -> list[remote.McpServer]:
     ]
 
 
-def mcp_dial(network: Callable[[], Network]) -> remote.Dial:
+def mcp_dial(in_use: NetworkInUse) -> remote.Dial:
     """Return what connects to a server under the policy of the network."""
 
     def dial(server: remote.McpServer) -> AbstractAsyncContextManager[remote.Peer]:
-        return remote.connected(server, policy=network().policy, route=network().route)
+        network = in_use.network
+        return remote.connected(server, policy=network.policy, route=network.route)
 
     return dial
 

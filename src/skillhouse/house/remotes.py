@@ -19,7 +19,7 @@ from skillhouse.house.house_snapshot import SCOPE, check_outside
 from skillhouse.house.mcp_skills import MCP_DIRECTORY
 
 if TYPE_CHECKING:
-    from skillhouse.discovery import Root
+    from skillhouse.house.house_snapshot import SnapshotInUse
     from skillhouse.house.network import Network
     from skillhouse.skill import Profile
 
@@ -61,19 +61,17 @@ class Remotes:
 
     def __init__(
         self,
+        house: SnapshotInUse,
         config: Config,
         profile: Profile,
         network: Network,
         audit: AuditLog,
-        roots: Callable[[], Iterable[Root]],
-        refresh: Callable[[], bool],
     ) -> None:
+        self._house = house
         self._config = config
         self._profile = profile
         self._network = network
         self._audit = audit
-        self._roots = roots
-        self._refresh = refresh
 
     def states(self) -> tuple[RemoteState, ...]:
         """Return the configured servers and their stored skills, without network access."""
@@ -109,9 +107,10 @@ class Remotes:
             AuditError: the log cannot be written; nothing more was fetched.
         """
         sources = self.chosen(url)
-        check_outside(self._config.remote_directory, (r for r in self._roots() if r.scope != SCOPE))
+        others = (root for root in self._house.snapshot.roots if root.scope != SCOPE)
+        check_outside(self._config.remote_directory, others)
         done = [await self._sync_one(source, progress) for source in sources]
-        self._refresh()
+        self._house.refresh()
         return tuple(done)
 
     async def _sync_one(
