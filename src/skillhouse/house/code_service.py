@@ -18,7 +18,10 @@ from skillhouse.floor.threads import in_thread
 from skillhouse.house.agent_view import AgentView
 from skillhouse.house.code_manifests import (
     Found,
+    Lacking,
+    Reloads,
     clash,
+    failed_load,
     is_of,
     least_levels,
     levels_of_unknown_tools,
@@ -28,7 +31,6 @@ from skillhouse.house.code_manifests import (
 from skillhouse.house.config import Config
 from skillhouse.house.config.config_files import safe_path
 from skillhouse.house.policy import Policy, RulesInUse
-from skillhouse.house.reloads import Lacking, Reloads, failed_load
 from skillhouse.house.sandbox_provider import SandboxProvider
 from skillhouse.house.trusted_text import PROJECT
 from skillhouse.permission import Effect, Permission

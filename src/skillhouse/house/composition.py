@@ -11,8 +11,8 @@ from skillhouse import tools as toolbox
 from skillhouse.floor import dataclass
 from skillhouse.house.config.config_files import profile_of, project_of
 from skillhouse.house.lazy import Lazy
-from skillhouse.house.mcp_skills import mcp_host_of
 from skillhouse.house.policy import Policy
+from skillhouse.house.remote_skills import mcp_host_of
 
 if TYPE_CHECKING:
     from skillhouse import approval, remote

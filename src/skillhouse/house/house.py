@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 from skillhouse import tools as toolbox
 from skillhouse.floor import StateError, structs
 from skillhouse.house.config import Locations
-from skillhouse.house.config.config_source import configured
+from skillhouse.house.config.config_files import configured
 from skillhouse.house.config.overrides import overridden
 from skillhouse.house.config_reload import ConfigReload
 from skillhouse.house.find_skills import find_in
 from skillhouse.house.house_snapshot import watch
-from skillhouse.house.mcp_skills import load_for_person
+from skillhouse.house.remote_skills import load_for_person
 from skillhouse.house.services import Services
 from skillhouse.house.trust import ProjectTrust
 

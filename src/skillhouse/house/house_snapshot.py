@@ -27,8 +27,8 @@ from skillhouse.house.config.config_files import project_of
 from skillhouse.house.exported_copies import with_explained_duplicates
 from skillhouse.house.find_skills import SearchPlace, why_absent
 from skillhouse.house.lazy import Lazy
-from skillhouse.house.mcp_skills import with_skills_of
-from skillhouse.house.project_skills import read_project, roots_of_clients
+from skillhouse.house.project import read_project, roots_of_clients
+from skillhouse.house.remote_skills import with_skills_of
 from skillhouse.house.trusted_text import (
     PROJECT,
     code_text,
@@ -46,12 +46,11 @@ if TYPE_CHECKING:
     from skillhouse.house.code_manifests import Found
     from skillhouse.house.composition import Composition
     from skillhouse.house.config import Config
-    from skillhouse.house.learned_choices import LearnedChoices
-    from skillhouse.house.project_skills import ProfileRoots, ProjectSkills
+    from skillhouse.house.project import ProfileRoots, ProjectSkills
     from skillhouse.house.settings import SettingsStore, SkillSettings
     from skillhouse.house.trust import Tools, TrustedTargets, TrustStore
     from skillhouse.house.trusted_text import ShownSkills, TrustedTexts
-    from skillhouse.house.usage import RecentSkills, TouchedFiles
+    from skillhouse.house.usage import LearnedChoices, RecentSkills, TouchedFiles
     from skillhouse.skill import Profile
 
 logger = logging.getLogger(__name__)

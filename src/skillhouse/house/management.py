@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
+import sys
+import threading
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -27,12 +30,11 @@ from skillhouse.floor import (
     read_beneath,
 )
 from skillhouse.house.config import Config
-from skillhouse.house.config.config_files import project_of
-from skillhouse.house.desktop import open_on_desktop
+from skillhouse.house.config.config_files import project_of, safe_path
 from skillhouse.house.find_skills import find_in
 from skillhouse.house.house_snapshot import SnapshotInUse
 from skillhouse.house.installed_check import INSTALLS
-from skillhouse.house.mcp_skills import load_known
+from skillhouse.house.remote_skills import load_known
 from skillhouse.house.settings import SettingsStore, SkillSettings
 from skillhouse.house.trash import DeletedSkill, Trash, check_deletable, check_unread
 from skillhouse.skill import (
@@ -44,6 +46,32 @@ from skillhouse.skill import (
     revealed,
     skill_text,
 )
+
+_OPENERS = {"darwin": "open", "win32": "explorer"}
+
+
+def open_on_desktop(target: str | Path, *, project: Path) -> None:
+    """Open a target without waiting for its program, which is never one of the project.
+
+    Raises:
+        SkillError: there is no desktop here.
+    """
+    wanted = _OPENERS.get(sys.platform, "xdg-open")
+    opener = shutil.which(wanted, path=safe_path(os.environ, project))
+    if opener is None:
+        # An address may hold a token, so the message names the place alone.
+        message = "no file manager or browser found; open it yourself"
+        raise SkillError("no-file-manager", project, message)
+    process = subprocess.Popen(
+        [opener, os.fspath(target)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    # A server goes on for weeks, and each program that ended would stay in the table of processes.
+    threading.Thread(target=process.wait, name="desktop", daemon=True).start()
+
 
 FileKind = Literal["markdown", "script", "template", "other"]
 

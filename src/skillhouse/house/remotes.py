@@ -16,7 +16,7 @@ from skillhouse.floor import ConfigError, MissingExtraError, as_error, dataclass
 from skillhouse.floor.threads import in_thread
 from skillhouse.house.config import Config, McpServerSettings
 from skillhouse.house.house_snapshot import SCOPE, check_outside
-from skillhouse.house.mcp_skills import MCP_DIRECTORY
+from skillhouse.house.remote_skills import MCP_DIRECTORY
 
 if TYPE_CHECKING:
     from skillhouse.house.house_snapshot import SnapshotInUse

@@ -25,16 +25,15 @@ from skillhouse.floor import (
 )
 from skillhouse.floor.lock import once
 from skillhouse.floor.structs import replace
-from skillhouse.house.cached_skills import refuse_unsynced
 from skillhouse.house.composition import Composition, compose
 from skillhouse.house.config.config_files import project_of
 from skillhouse.house.config_reload import Adopted, ConfigNews
 from skillhouse.house.house_snapshot import HouseSnapshot
 from skillhouse.house.lazy import Lazy
-from skillhouse.house.learned_choices import LearnedChoices
+from skillhouse.house.remote_skills import refuse_unsynced
 from skillhouse.house.settings import SettingsStore
 from skillhouse.house.trust import TrustStore
-from skillhouse.house.usage import RecentSkills, TouchedFiles
+from skillhouse.house.usage import LearnedChoices, RecentSkills, TouchedFiles
 
 if TYPE_CHECKING:
     from pathlib import Path

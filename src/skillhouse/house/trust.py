@@ -1,6 +1,6 @@
 """Which projects a person trusts, bound to their real path and to their skills' digests.
 
-The work trees of one git repository (`worktrees.py`) share what was trusted in one of them: where a
+The work trees of one git repository (`project.py`) share what was trusted in one of them: where a
 work tree has no trust of its own, that in the others counts, for the same bytes at the same path.
 """
 
@@ -18,7 +18,7 @@ from skillhouse.approval import OWNER
 from skillhouse.floor import SkillError, StateError, as_error, dataclass
 from skillhouse.floor.structs import replace
 from skillhouse.house.linked_skills import LinkedSkills
-from skillhouse.house.project_skills import ClientReading, ProjectSkills
+from skillhouse.house.project import ClientReading, ProjectSkills, same_repository
 from skillhouse.house.trusted_text import (
     TrustedText,
     TrustedTexts,
@@ -27,7 +27,6 @@ from skillhouse.house.trusted_text import (
     texts_of,
     written,
 )
-from skillhouse.house.worktrees import same_repository
 from skillhouse.skill import Skill, SkillLinks, followed_digest, load, skill_links
 from skillhouse.store import STATE, STATE_FILE, commit_stamp, pooled
 

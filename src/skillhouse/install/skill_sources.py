@@ -17,8 +17,8 @@ from skillhouse.floor import dataclass, digest, nearest
 from skillhouse.floor.structs import replace
 from skillhouse.house.config import Config
 from skillhouse.house.config.config_files import safe_path
-from skillhouse.house.mcp_skills import mcp_dial, mcp_servers_of
 from skillhouse.house.network import Network
+from skillhouse.house.remote_skills import mcp_dial, mcp_servers_of
 from skillhouse.install.repositories import Repositories, RepositoryOffer, locked_place
 from skillhouse.registry import Candidate, Source, SourceError
 from skillhouse.skill import (

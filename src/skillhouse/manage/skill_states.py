@@ -21,7 +21,7 @@ from skillhouse.skill import MENDS, Skill, SkillIndex
 if TYPE_CHECKING:
     from skillhouse.house.agent_view import AgentView
     from skillhouse.house.house import Skillhouse
-    from skillhouse.house.installed_marks import InstalledMark
+    from skillhouse.house.installed_check import InstalledMark
 
 CODE_LOOKS_MAX = 1_000
 """Directories of a root that are looked at for a manifest where skills' code is off."""

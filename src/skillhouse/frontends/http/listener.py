@@ -13,7 +13,7 @@ from skillhouse.floor import SkillError
 from skillhouse.frontends.http.app import SECRET_BYTES, make_app
 from skillhouse.frontends.http.tcp_server import HOST, bound, make_server
 from skillhouse.house import Skillhouse
-from skillhouse.house.desktop import open_on_desktop
+from skillhouse.house.management import open_on_desktop
 
 logger = logging.getLogger(__name__)
 

@@ -35,7 +35,7 @@ from skillhouse.frontends.presentation.json_values import (
 from skillhouse.frontends.presentation.service_log import AuditNews
 from skillhouse.frontends.presentation.skill_answers import or_unread
 from skillhouse.house import AbsentSkill, AgentView, Explanation, Skillhouse, explain_loading
-from skillhouse.house.cached_skills import check_for_person
+from skillhouse.house.remote_skills import check_for_person
 from skillhouse.manage import (
     CodeFacts,
     changed_skills,

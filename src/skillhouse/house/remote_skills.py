@@ -1,4 +1,4 @@
-"""The skills of MCP servers among those of this machine."""
+"""The skills of other servers among those of this machine: synced ones and those of MCP servers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from skillhouse import remote
 from skillhouse import skill as skill_package
 from skillhouse import tools as toolbox
-from skillhouse.house.cached_skills import check_for_person
+from skillhouse.floor import SkillError
 from skillhouse.house.config.config_files import safe_path
 from skillhouse.skill import SkillContent, SkillIndex
 
@@ -21,6 +21,46 @@ if TYPE_CHECKING:
     from skillhouse.house.network import Network
     from skillhouse.skill import Skill
     from skillhouse.tools import RemoteSkillProvider
+
+
+SYNC = "`skillhouse remote sync` fetches them again"
+
+
+def cached_fault(remote_directory: Path, skill: Skill) -> str:
+    """Return why a skill of the cache is not what was synced; empty for any other skill."""
+    if skill.scope != "remote":
+        return ""
+    real = os.path.realpath(remote_directory)
+    if not skill.root.startswith(real.rstrip("/") + "/"):
+        # One of an MCP server: its files are held against the server's listing at each load.
+        return ""
+    return remote.cache_fault(skill.root, skill.file)
+
+
+def refuse_unsynced(remote_directory: Path, skill: Skill) -> None:
+    """Raise RefusedError for a skill of the cache whose files are others."""
+    fault = cached_fault(remote_directory, skill)
+    if fault:
+        message = f"skill `{skill.name}` is not loaded: {fault}; {SYNC}"
+        raise toolbox.RefusedError(message, denied=True)
+
+
+def check_for_person(
+    remote_directory: Path, skill: Skill, installed: Callable[[Path, str], str] | None
+) -> None:
+    """Raise SkillError for a skill whose files are not those that were synced or installed.
+
+    `installed` gives the fault of an installed one; None asks nothing about it.
+    """
+    fault = cached_fault(remote_directory, skill)
+    if fault:
+        raise SkillError("unverified", skill.location, f"{fault}; {SYNC}")
+    fault = installed(skill.directory, skill.scope) if installed is not None else ""
+    if fault:
+        name = skill.directory.name
+        more = f"`skillhouse verify {name}` shows more, `load {name} --anyway` prints it"
+        raise SkillError("unverified", skill.location, f"not loaded: {fault}; {more}")
+
 
 MCP_DIRECTORY = "mcp"
 """Where their files lie, below the state directory: no root of skills, and no cache that another
