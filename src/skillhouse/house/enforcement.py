@@ -152,7 +152,7 @@ class EnforcementServices:
         self.agreed = toolbox.RedeemedApprovals()
         self.audit_log = AuditLog(
             self._state / AUDIT_FILE,
-            secrets=lambda: self.secret_values,
+            secrets=self._secrets,
             checkpoints=config.audit_checkpoints,
         )
         self.also_secret: tuple[str, ...] = ()
@@ -398,6 +398,9 @@ class EnforcementServices:
     @property
     def secret_values(self) -> tuple[str, ...]:
         """The values that no record, log line or transcript may hold, as they are now."""
+        return self._secrets()
+
+    def _secrets(self) -> tuple[str, ...]:
         known = (*self._settings.secret_values(), *self.also_secret, *self._former_secrets)
         return (*known, *self._device_secrets.all())
 

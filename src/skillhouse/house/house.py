@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from skillhouse import tools as toolbox
 from skillhouse.floor import StateError, structs
+from skillhouse.floor.lock import once
 from skillhouse.house.config import Locations
 from skillhouse.house.config.config_files import configured
 from skillhouse.house.config.overrides import overridden
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from skillhouse.house.policy import Policy
     from skillhouse.house.remotes import Remotes
     from skillhouse.house.services import Caller, CallerFields
-    from skillhouse.retrieval import Encoders, Hit
+    from skillhouse.retrieval import Hit
     from skillhouse.skill import SkillContent, SkillIndex
 
 
@@ -97,9 +98,14 @@ class Skillhouse:
         return self.services.project
 
     @property
-    def encoders(self) -> Encoders | None:
-        """What finds skills by meaning; MissingExtraError where it is configured, and missing."""
-        return self.services.composition.encoders.get()
+    def is_project_trusted(self) -> bool:
+        """Whether a person trusts the project; otherwise its skills are not read."""
+        return self.services.trust_store.is_trusted(self.project)
+
+    @property
+    def runs_code(self) -> bool:
+        """Whether skills' own code is on."""
+        return self.services.runs_code
 
     @property
     def policy(self) -> Policy:
@@ -204,7 +210,7 @@ class Skillhouse:
             ConfigError: no agent has that name.
         """
         await self.config_reload.check_in_thread()
-        if self.services.runs_code:
+        if self.runs_code:
             await self.services.skill_code.reload_if_signalled(self.refresh)
         snapshot = self._current(is_checked=True)
         known = self.services.caller(caller, fields)
@@ -322,6 +328,10 @@ class Skillhouse:
 
         return Conversation(self.services, self.view, self.services.caller(caller, fields))
 
+    async def release_loop(self) -> None:
+        """Close what is bound to the running event loop; call it before that loop ends."""
+        await self.services.release_loop()
+
     def close(self) -> None:
         """End the thread of `call_sync`, skills' code and the signer's process; close the log."""
         self.services.close_portal()
@@ -346,28 +356,21 @@ class Skillhouse:
         check = None if anyway else self.services.installed_check.fault
         return load_for_person(self.services.mcp_host, skill, self.config.remote_directory, check)
 
-    @property
+    @once
     def remotes(self) -> Remotes:
+        """The configured servers of skills."""
         from skillhouse.house.remotes import Remotes
 
-        return Remotes(
-            self, self.config, self.policy.profile, self.services.network, self.audit_log
-        )
+        return Remotes(self, self.audit_log)
 
-    @property
+    @once
     def management(self) -> Management:
         """Adds, removes and switches skills for a person."""
         from skillhouse.house.management import Management
 
-        return Management(
-            self,
-            self.config,
-            profile=self.policy.profile,
-            settings=self.services.settings_store,
-            audit=self.audit_log,
-        )
+        return Management(self, settings=self.services.settings_store, audit=self.audit_log)
 
-    @property
+    @once
     def project_trust(self) -> ProjectTrust:
         """The trust in the project of the start directory."""
         services = self.services

@@ -29,7 +29,6 @@ from skillhouse.floor import (
     isolated,
     read_beneath,
 )
-from skillhouse.house.config import Config
 from skillhouse.house.config.config_files import project_of, safe_path
 from skillhouse.house.find_skills import find_in
 from skillhouse.house.house_snapshot import SnapshotInUse
@@ -158,20 +157,23 @@ class Management:
     def __init__(
         self,
         house: SnapshotInUse,
-        config: Config,
         *,
-        profile: Profile,
         settings: SettingsStore,
         audit: AuditLog,
     ) -> None:
         """Take the source of the skills, and of the settings that a change of them goes to."""
         self._house = house
-        self._profile = profile
+        # No reload changes the directories of state and of the start.
+        config = house.snapshot.composition.config
         self._project = project_of(config.places.start)
         self._settings = settings
         self._audit = audit
         self.trash = Trash(config.state_directory / "trash")
         self._installs = config.state_directory / INSTALLS
+
+    @property
+    def _profile(self) -> Profile:
+        return self._house.snapshot.composition.profile
 
     @property
     def settings(self) -> SkillSettings:

@@ -402,7 +402,7 @@ def export_source(house: Skillhouse) -> ExportSource:
 
     return ExportSource(
         places=house.config.places,
-        project=house.services.project,
+        project=house.project,
         state_directory=house.config.state_directory,
         audit=house.audit_log,
         index=lambda: house.index,

@@ -20,8 +20,6 @@ from skillhouse.house.remote_skills import MCP_DIRECTORY
 
 if TYPE_CHECKING:
     from skillhouse.house.house_snapshot import SnapshotInUse
-    from skillhouse.house.network import Network
-    from skillhouse.skill import Profile
 
 _LOGGED_MAX = 50
 """Problems of one sync that the log keeps."""
@@ -59,23 +57,19 @@ class Synced:
 class Remotes:
     """The configured servers."""
 
-    def __init__(
-        self,
-        house: SnapshotInUse,
-        config: Config,
-        profile: Profile,
-        network: Network,
-        audit: AuditLog,
-    ) -> None:
+    def __init__(self, house: SnapshotInUse, audit: AuditLog) -> None:
+        """Take the house, whose configuration in use says which they are."""
         self._house = house
-        self._config = config
-        self._profile = profile
-        self._network = network
         self._audit = audit
+
+    @property
+    def _config(self) -> Config:
+        return self._house.snapshot.composition.config
 
     def states(self) -> tuple[RemoteState, ...]:
         """Return the configured servers and their stored skills, without network access."""
-        is_read = any(scope.name == SCOPE for scope in self._profile.scopes)
+        scopes = self._house.snapshot.composition.profile.scopes
+        is_read = any(scope.name == SCOPE for scope in scopes)
         return tuple(self._state(source, is_read=is_read) for source in self._config.remotes)
 
     def chosen(self, url: str) -> tuple[remote.RemoteSource, ...]:
@@ -122,7 +116,8 @@ class Remotes:
         found = Synced(source=source, error="stopped")
         progress(f"syncing {source.url}")
         try:
-            fetch = self._network.fetch_for(source, lambda url: progress(f"  fetching {url}"))
+            network = self._house.snapshot.composition.network.get()
+            fetch = network.fetch_for(source, lambda url: progress(f"  fetching {url}"))
             report = await remote.sync(source, self._config.remote_directory, fetch)
             found = Synced(source=source, report=report)
         except Exception as error:  # noqa: BLE001 - the edge of one server of many.

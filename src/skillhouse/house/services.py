@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from skillhouse.house.network import Network
     from skillhouse.house.policy import Policy
     from skillhouse.house.sandbox_provider import SandboxProvider
+    from skillhouse.retrieval import Encoders
     from skillhouse.sandbox import SandboxLevel, SandboxStatus
     from skillhouse.skill import Skill
 
@@ -187,6 +188,11 @@ class Services:
     @network.setter
     def network(self, network: Network) -> None:
         self.composition.network.put(network)
+
+    @property
+    def encoders(self) -> Encoders | None:
+        """What finds skills by meaning; MissingExtraError where the configured one is missing."""
+        return self.composition.encoders.get()
 
     @property
     def gates(self) -> GateFactory:

@@ -58,6 +58,6 @@ def listen(
 def open_page(address: str, house: Skillhouse) -> None:
     """Open an address in the browser; where there is none, the printed one is enough."""
     try:
-        open_on_desktop(address, project=house.services.project)
+        open_on_desktop(address, project=house.project)
     except SkillError as error:
         logger.warning("%s", error)

@@ -155,7 +155,7 @@ class StatusReader:
         scan = self.scan()
         with self._lock:
             return Status(
-                project=self._house.services.project,
+                project=self._house.project,
                 profile=self._house.policy.profile.name,
                 scan=scan,
                 changed=tuple(islice(changed_skills(self._house), CHANGED_MAX)),
@@ -279,7 +279,7 @@ def _scan(house: Skillhouse) -> SkillScan:
             for one in index.shadowed
         ),
         roots=_roots(house, index),
-        is_trusted=house.services.trust_store.is_trusted(house.services.project),
+        is_trusted=house.is_project_trusted,
         catalog=catalog,
         code=offered_code(house),
         catalog_notes=tuple(catalog_notes(catalog, view)),
