@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 from _measure import markdown_table
 from _relevance import Query, judge, load, parsed
-from skillhouse.house.learned_choices import LearnedChoice, lifted, request_words, shares
+from skillhouse.house.usage import LearnedChoice, lifted, request_words, shares
 from skillhouse.retrieval import Hit, SearchIndex, query_terms
 
 FIRST, DEPTH = 5, 20

@@ -24,7 +24,7 @@ import anyio
 
 from _measure import markdown_table
 from skillhouse.house import Locations, SkillCodeSettings, Skillhouse, configured
-from skillhouse.house.reloads import RELOADS_FILE
+from skillhouse.house.code_manifests import RELOADS_FILE
 from skillhouse.manage.code_reload import at_once, reload_code
 from skillhouse.sandbox import SandboxStatus, detect
 

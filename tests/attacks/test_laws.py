@@ -40,7 +40,6 @@ from skillhouse.skill import SkillIndex
 from skillhouse.tools import (
     EvaluatedPermission,
     ExecTool,
-    Gate,
     PermissionRequest,
     Session,
     ToolCall,
@@ -48,6 +47,7 @@ from skillhouse.tools import (
     WriteGate,
 )
 from tests.audit.logs import small_log
+from tests.tools.gates import gate_to
 from tests.tools.houses import no_background
 
 pytestmark = [pytest.mark.slow, pytest.mark.heavy]
@@ -359,8 +359,8 @@ def asked_and_run(
             )
 
         anyio.run(tool(planned).plan({"command": line}, session).run)
-        gate = Gate(
-            [tool(recorder)],
+        gate = gate_to(
+            tool(recorder),
             decide=lambda need, _: (Decision(effect=Effect.ASK, layer="default"), need.why),
             approvals=ApprovalBroker(Path(base, "state"), channels=[person]),
             audit=AuditLog(Path(base, "audit.jsonl")),

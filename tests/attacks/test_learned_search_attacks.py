@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from skillhouse.house import SearchSettings, Skillhouse, configured
-from skillhouse.house.learned_choices import CHOICES_A_DAY, LearnedChoices
+from skillhouse.house.usage import CHOICES_A_DAY, LearnedChoices
 from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.tools.tool import CHOSEN_MAX
 from tests.house.places import make_places, write_skill

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from skillhouse.house.worktrees import same_repository
+from skillhouse.house.project import same_repository
 from tests.harness import Need
 from tests.house.places import write_skill
 from tests.house.worktrees import (

@@ -1,4 +1,4 @@
-"""Tests of house/installed_marks.py: files are read where their marks differ, and only there."""
+"""Tests of house/installed_check.py: files are read where their marks differ, and only there."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from skillhouse.floor import tree_digest
-from skillhouse.house.installed_marks import MARKS_FILE, InstalledMarks, MarkState
+from skillhouse.house.installed_check import MARKS_FILE, InstalledMarks, MarkState
 from skillhouse.registry import LockEntry
 
 LATER = 4_000_000_000_000_000_000

@@ -1,4 +1,4 @@
-"""Tests of house/learned_choices.py: what was loaded after a search comes earlier next time."""
+"""Tests of house/usage.py: what was loaded after a search comes earlier next time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from skillhouse.floor import structs
 from skillhouse.house import Caller, SearchSettings, Skillhouse, configured
-from skillhouse.house.learned_choices import (
+from skillhouse.house.usage import (
     CHOICES_A_DAY,
     CHOICES_MAX,
     LIFT_MAX,

@@ -1,4 +1,4 @@
-"""Tests of house/project_skills.py: one trust is for every client that works in the project."""
+"""Tests of house/project.py: one trust is for every client that works in the project."""
 
 from __future__ import annotations
 

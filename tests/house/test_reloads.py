@@ -1,4 +1,4 @@
-"""Tests of house/code/reloads.py and loading.py: a reload reaches every process of a house."""
+"""Tests of house/code_manifests.py and manage/code_reload.py: a reload reaches every process of a house."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from skillhouse.cells import Executor
 from skillhouse.floor import encode, tree_digest
 from skillhouse.house import SkillCodeSettings, Skillhouse, configured
-from skillhouse.house.reloads import RELOADS_FILE, Lacking, Reloads
+from skillhouse.house.code_manifests import RELOADS_FILE, Lacking, Reloads
 from skillhouse.manage.code_reload import load_code, reload_code
 from skillhouse.sandbox import SandboxStatus
 from skillhouse.tools import SkillCodeTool, UnknownToolError

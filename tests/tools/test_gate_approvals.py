@@ -24,7 +24,6 @@ from skillhouse.floor import structs
 from skillhouse.house import Skillhouse, configured
 from skillhouse.permission import Decision, Effect, Layer, Permission, Rule
 from skillhouse.tools import (
-    Gate,
     Output,
     PermissionRequest,
     Plan,
@@ -36,6 +35,7 @@ from skillhouse.tools import (
 from skillhouse.tools.call import object_schema
 from skillhouse.tools.command_inputs import CommandInputs
 from tests.house.places import make_places, write_skill
+from tests.tools.gates import gate_to
 from tests.tools.houses import Person, house_at
 
 WRITE = ("write", {"path": "notes/a.txt", "content": "x"})
@@ -220,8 +220,8 @@ class Transfer(Tool):
 
 def caller_of(house: Skillhouse, tool: Transfer) -> Callable[..., ToolResult]:
     """Return a way to call a tool of the test's own, with the house's approvals and log."""
-    gate = Gate(
-        [tool],
+    gate = gate_to(
+        tool,
         decide=lambda need, _: (Decision(effect=need.default, layer="default"), need.why),
         approvals=house.approvals,
         audit=house.audit_log,

@@ -22,7 +22,6 @@ from skillhouse.sandbox import Completed, Limits, SandboxProfile
 from skillhouse.skill import SkillIndex
 from skillhouse.tools import (
     ExecTool,
-    Gate,
     PermissionRequest,
     Progress,
     Session,
@@ -30,6 +29,7 @@ from skillhouse.tools import (
     ToolResult,
     Workspace,
 )
+from tests.tools.gates import gate_to
 from tests.tools.houses import no_background
 
 pytestmark = [pytest.mark.slow, pytest.mark.heavy]
@@ -113,8 +113,8 @@ class Desk:
             background=no_background(self.base),
         )
         log = AuditLog(self.base / "audit.jsonl")
-        gate = Gate(
-            [tool], decide=decided, approvals=self.broker, audit=log, workspace_root=str(self.place)
+        gate = gate_to(
+            tool, decide=decided, approvals=self.broker, audit=log, workspace_root=str(self.place)
         )
         approval_id, listener = more.pop("approval_id", ""), more.pop("listener", None)
         arguments = {"command": command, **({"params": list(params)} if params else {}), **more}

@@ -50,6 +50,7 @@ from skillhouse.tools import (
 )
 from skillhouse.tools.asker import standing_patterns
 from tests.signer.places import ALICE, ETH, MALLORY, TOKEN, Bench, payment, process, token_call
+from tests.tools.gates import gate_to
 from tests.tools.houses import Person
 
 pytestmark = pytest.mark.slow
@@ -285,13 +286,13 @@ def gate_of(desk: Desk, base: Path, channel: Any, *rules: Rule) -> Gate:
     def decided(need: PermissionRequest, _: Session) -> tuple[Decision, str]:
         return decide(layers, need.permission, default=need.default), need.why
 
-    return Gate(
-        [desk.tool],
+    return gate_to(
+        desk.tool,
         decide=decided,
         approvals=ApprovalBroker(base, channels=[channel]),
         audit=AuditLog(base / "audit.jsonl"),
         workspace_root=str(base),
-        agreed=desk.agreed,
+        redeemed=desk.agreed,
     )
 
 

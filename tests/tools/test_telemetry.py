@@ -74,8 +74,8 @@ class FixedLauncher:
 class FixedCells(SandboxProvider):
     """Cells of a house that has such a launcher."""
 
-    def __init__(self, launcher: FixedLauncher) -> None:
-        super().__init__(Path("/nowhere"))
+    def __init__(self, house: Skillhouse, launcher: FixedLauncher) -> None:
+        super().__init__(Path("/nowhere"), house)
         self._fixed = launcher
 
     async def launcher(self) -> FixedLauncher:
@@ -105,7 +105,7 @@ def house_at(
         layers=(Layer(name="user", rules=RULES),),
         net=NetSettings(hosts=hosts, private=("127.0.0.1/32",)),
     )
-    house.services.sandbox = FixedCells(FixedLauncher(*answers))
+    house.services.sandbox = FixedCells(house, FixedLauncher(*answers))
     return house
 
 
@@ -263,7 +263,7 @@ async def test_a_cancelled_call_is_told_as_such(tmp_path: Path, heard: Listener)
             raise AssertionError
 
     house = house_at(tmp_path)
-    house.services.sandbox = FixedCells(Waiting())
+    house.services.sandbox = FixedCells(house, Waiting())
     with anyio.move_on_after(0.05):
         await house.call("exec", {"command": "true"})
     house.close()

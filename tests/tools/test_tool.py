@@ -31,6 +31,7 @@ from skillhouse.tools import (
 from skillhouse.tools.call import object_schema
 from skillhouse.tools.protection import NoFiles
 from skillhouse.tools.tool import SESSIONS_MAX
+from tests.tools.gates import gate_to
 from tests.tools.houses import house_at
 
 
@@ -52,8 +53,8 @@ class Least(Tool):
 
 
 def gate_of(house: Skillhouse, tool: Any) -> Gate:
-    return Gate(
-        [tool],
+    return gate_to(
+        tool,
         decide=lambda *_: pytest.fail("nothing is decided"),
         approvals=house.approvals,
         audit=house.audit_log,

@@ -26,7 +26,6 @@ from skillhouse.permission import Decision, Effect, Layer, Rule, decide
 from skillhouse.skill import SkillIndex, parse, validate
 from skillhouse.tools import (
     FetchTool,
-    Gate,
     PermissionRequest,
     Session,
     ToolCall,
@@ -35,6 +34,7 @@ from skillhouse.tools import (
 )
 from skillhouse.tools.web import NO_PROVIDER
 from tests.net.servers import LOOPBACK, fixed, ok, redirect, serving
+from tests.tools.gates import gate_to
 from tests.tools.houses import Person
 
 pytestmark = pytest.mark.slow
@@ -70,8 +70,9 @@ class Door:
         self.log = AuditLog(base / "audit.jsonl", secrets=lambda: values)
         self._layers = (Layer(name="user", rules=rules),)
         web = Net(policy=policy, route=route, provider=provider)
-        self._gate = Gate(
-            [FetchTool(web), WebSearchTool(web)],
+        self._gate = gate_to(
+            FetchTool(web),
+            WebSearchTool(web),
             decide=self._decide,
             approvals=ApprovalBroker(base, channels=[self.person]),
             audit=self.log,

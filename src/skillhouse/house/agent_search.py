@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 from skillhouse import retrieval
 from skillhouse.approval import OWNER
 from skillhouse.floor import SkillhouseError, structs
-from skillhouse.house.learned_choices import lifted
+from skillhouse.house.usage import lifted
 from skillhouse.skill import SkillIndex
 
 if TYPE_CHECKING:
-    from skillhouse.house.learned_choices import LearnedChoices
+    from skillhouse.house.usage import LearnedChoices
     from skillhouse.retrieval import (
         Encoders,
         MeaningState,

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from skillhouse.discovery import Catalog
     from skillhouse.floor import Diagnostic
     from skillhouse.house.config import Config
-    from skillhouse.house.learned_choices import LearnedChoices
+    from skillhouse.house.usage import LearnedChoices
     from skillhouse.retrieval import Encoders
     from skillhouse.skill import Extensions, Profile, ToolRule
 

@@ -14,23 +14,23 @@ from skillhouse import tools as toolbox
 from skillhouse.discovery import Root
 from skillhouse.floor import Diagnostic, TreeError, WireNameError, WireNames, git_root, tree_digest
 from skillhouse.floor.faults import fault_finding, isolated
-from skillhouse.floor.lock import once
 from skillhouse.floor.threads import in_thread
 from skillhouse.house.agent_view import AgentView
 from skillhouse.house.code_manifests import (
     Found,
+    Lacking,
+    Reloads,
     clash,
+    failed_load,
     is_of,
     least_levels,
     levels_of_unknown_tools,
     may_start_early,
-    why_absent,
     without_missing,
 )
 from skillhouse.house.config import Config
 from skillhouse.house.config.config_files import safe_path
-from skillhouse.house.policy import Policy
-from skillhouse.house.reloads import Lacking, Reloads, failed_load
+from skillhouse.house.policy import Policy, RulesInUse
 from skillhouse.house.sandbox_provider import SandboxProvider
 from skillhouse.house.trusted_text import PROJECT
 from skillhouse.permission import Effect, Permission
@@ -45,33 +45,37 @@ Call = Callable[..., Awaitable[toolbox.ToolResult]]
 class SkillCode:
     """Skills' own code: one executor, and each skill's packages installed once."""
 
-    def __init__(
-        self, config: Config, profile: Profile, policy: Policy, cells: SandboxProvider, call: Call
-    ) -> None:
-        self._config = config
-        self._profile = profile
-        self._policy = policy
-        self._cells = cells
+    def __init__(self, rules: RulesInUse, sandboxes: SandboxProvider, call: Call) -> None:
+        """`rules` gives the configuration and rules in use, also after a reload: cells and packages
+        stay, and a variable or package of the new one is for the calls that begin then."""
+        self._in_use = rules
+        self._sandboxes = sandboxes
         self._call = call
+        self._here: tuple[tuple[str, ...], cells.InProcessRunner] | None = None
         self._packages: dict[Path, Path | None] = {}
         self._leases = ExitStack()
         self._executor: toolbox.Runner | None = None
         self._looked_at: set[str] = set()
         self.is_debugged = False
         """Set before the first call where a person debugs one: `skillhouse call --debug`."""
-        self.reloads = Reloads(config.state_directory)
+        self.reloads = Reloads(self._config.state_directory)
         """The reload signal and findings that all processes share."""
         self.steps: list[tuple[Path, str]] = []
         """What was done with each skill's directory since the last look began (S002-52)."""
         self.problems: list[Diagnostic] = []
         """What keeps skills' tools from being offered, as of the last look."""
 
-    def adopt(self, config: Config, policy: Policy) -> None:
-        """Follow another configuration; cells and packages stay, and calls go on."""
-        if config.skill_code.in_process != self._config.skill_code.in_process:
-            vars(self).pop("_here", None)
-        # A variable and a package of the new configuration is for the calls that begin now.
-        self._policy, self._profile, self._config = policy, policy.profile, config
+    @property
+    def _policy(self) -> Policy:
+        return self._in_use.policy
+
+    @property
+    def _config(self) -> Config:
+        return self._in_use.policy.config
+
+    @property
+    def _profile(self) -> Profile:
+        return self._in_use.policy.profile
 
     @property
     def is_enabled(self) -> bool:
@@ -87,11 +91,14 @@ class SkillCode:
     def _package_store(self) -> Path:
         return (self._config.cache_directory or self._config.places.cache()) / "packages"
 
-    @once
-    def _here(self) -> cells.InProcessRunner:
-        return cells.InProcessRunner(trusted=self._config.skill_code.in_process)
+    def _in_process(self) -> cells.InProcessRunner:
+        """Return what runs, in this process, the code that the configuration in use names."""
+        named = self._config.skill_code.in_process
+        if self._here is None or self._here[0] != named:
+            self._here = (named, cells.InProcessRunner(trusted=named))
+        return self._here[1]
 
-    def found(self, roots: Sequence[Root], is_trusted: bool) -> Found:  # noqa: FBT001 a fact of the look
+    def found(self, roots: Sequence[Root], *, is_trusted: bool) -> Found:
         """Return the manifests below the roots, strongest first; no code is run."""
         if not self.is_enabled:
             return ()
@@ -144,10 +151,6 @@ class SkillCode:
                 in_force.setdefault(result.manifest.name, (scope, result, result.manifest))
         return list(in_force.values())
 
-    def why_absent(self, name: str, found: Found) -> str:
-        """Return why no tool has this name although its skill is there; "" where it is not."""
-        return why_absent(name, found)
-
     def take_step(self, directory: Path, step: str) -> None:
         logger.debug("%s: %s", directory, step)
         self.steps.append((directory, step))
@@ -165,7 +168,7 @@ class SkillCode:
     async def runner(self, digest: str, language: cells.Language) -> toolbox.Runner:
         """Return what runs the code of that digest; SandboxUnavailableError if nothing can."""
         if digest in self._config.skill_code.in_process:
-            return self._here
+            return self._in_process()
         return await self.executor(language)
 
     async def look_at_exports(self, skill: toolbox.CodeSkill, spec: cells.CellSpec) -> None:
@@ -206,7 +209,7 @@ class SkillCode:
                 environment = self._config.places.environment
                 self._executor = ContainerExecutor(settings, environment)
             return self._executor
-        status = await self._cells.status(language)
+        status = await self._sandboxes.status(language)
         # After the wait: two first calls at once must not make two, of which `close` knows one.
         if self._executor is None:
             state = self._config.state_directory / "cells"
@@ -225,7 +228,7 @@ class SkillCode:
         if settings.executor or settings.in_process or not may_start_early(tool, found):
             return
         try:
-            if await self._cells.status_if_kept("python") is not None:
+            if await self._sandboxes.status_if_kept("python") is not None:
                 executor = await self.executor("python")
                 if isinstance(executor, cells.Executor):
                     await executor.start_early()
@@ -272,7 +275,7 @@ class SkillCode:
     async def reload(self, skill: str | None = None) -> None:
         """Start new calls with the current code; running calls finish with the old."""
         self._packages.clear()
-        await self._here.reload(skill)
+        await self._in_process().reload(skill)
         if self._config.skill_code.executor:
             # A remote executor outlives this process.
             await self.executor()

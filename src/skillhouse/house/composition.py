@@ -1,140 +1,163 @@
-"""What follows from one configuration; a reload replaces it as a whole."""
+"""What follows from one configuration; a reload composes another and replaces it as a whole."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from skillhouse import tools as toolbox
-from skillhouse.floor.lock import once
+from skillhouse.floor import dataclass
 from skillhouse.house.config.config_files import profile_of, project_of
-from skillhouse.house.mcp_skills import mcp_host_of
+from skillhouse.house.lazy import Lazy
 from skillhouse.house.policy import Policy
+from skillhouse.house.remote_skills import mcp_host_of
 
 if TYPE_CHECKING:
-    from skillhouse import remote
-    from skillhouse.approval import Grant
+    from skillhouse import approval, remote
     from skillhouse.house.config import Config
-    from skillhouse.house.enforcement import EnforcementServices
-    from skillhouse.house.gates import GateFactory
+    from skillhouse.house.enforcement import EnforcementSettings
+    from skillhouse.house.gates import GateFactory, LastingServices
     from skillhouse.house.installed_check import InstalledCheck
     from skillhouse.house.network import Network
-    from skillhouse.house.sandbox_provider import SandboxProvider
-    from skillhouse.house.trust import TrustStore
     from skillhouse.retrieval import Encoders
-    from skillhouse.skill import Profile
-    from skillhouse.tools import BackgroundRuns, ResultFiles, Tool
+    from skillhouse.skill import Profile, Skill
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Composition:
     """What follows from one configuration: policy, network, servers of skills, checks and gates.
 
     INVARIANT: nothing in it changes. A call keeps the one that it began with, so that no call is
-    decided by half of each of two configurations.
+    decided by half of each of two configurations. What is `Lazy` is made when a call needs it, and
+    is that of the composition before wherever it follows from the same settings.
     """
 
-    def __init__(
-        self,
-        config: Config,
-        *,
-        trust: TrustStore,
-        session_grants: Callable[[str], tuple[Grant, ...]],
-        enforcement: Callable[[], EnforcementServices],
-        sandbox: Callable[[], SandboxProvider],
-        results: Callable[[], ResultFiles],
-        background: Callable[[], BackgroundRuns],
-        own_tools: Sequence[Tool],
-        newest: Callable[[], Composition],
-        before: Composition | None = None,
-    ) -> None:
-        """Build it; `newest` gives the one in use, and connections of `before` are kept.
-
-        Raises:
-            ConfigError: the profile or a server of the configuration cannot be used.
-        """
-        profile = profile_of(config)
-        self.config = config
-        self._enforcement = enforcement
-        self._sandbox = sandbox
-        self._results = results
-        self._background = background
-        self._own_tools = own_tools
-        self._newest = newest
-        self._network_before: Network | None = None
-        _check_tools(config, profile, own_tools)
-        self.mcp_host: remote.McpHost | None
-        if before is not None and before.config.mcp_servers == config.mcp_servers:
-            self.mcp_host = before.mcp_host
-        else:
-            self.mcp_host = mcp_host_of(config, lambda: newest().network)
-        if before is not None and _network_settings(before.config) == _network_settings(config):
-            self._network_before = vars(before).get("network")
-        self._check_before: InstalledCheck | None = None
-        if before is not None and before.config.registry == config.registry:
-            self._check_before = vars(before).get("installed_check")
-        self._encoders_before = before
-        self.policy = Policy(
-            config,
-            profile,
-            trust,
-            project_of(config.places.start),
-            session_grants,
-            self.mcp_host,
-        )
+    config: Config
+    policy: Policy
+    mcp_host: remote.McpHost | None
+    """Knows the configured MCP servers; its connections outlive a reload that leaves them."""
+    network: Lazy[Network]
+    installed_check: Lazy[InstalledCheck]
+    """Compares installed skills with the locks of this user and this project."""
+    encoders: Lazy[Encoders | None]
+    """What finds skills by meaning; MissingExtraError where the configured one is not installed."""
+    enforcement: Lazy[EnforcementSettings]
+    gates: Lazy[GateFactory]
 
     @property
     def profile(self) -> Profile:
         return self.policy.profile
 
-    @once
-    def network(self) -> Network:
-        from skillhouse.house.network import Network  # noqa: PLC0415 - only calls need it.
-
-        return self._network_before or Network(self.config)
-
-    @once
-    def installed_check(self) -> InstalledCheck:
-        """Compares installed skills with the locks of this user and this project."""
-        from skillhouse.house.installed_check import InstalledCheck, install_locks  # noqa: PLC0415
-
-        config = self.config
-        return self._check_before or InstalledCheck(
-            config.state_directory,
-            install_locks(config),
-            require_signature=config.registry.require_signature,
-            cache=config.cache_directory,
-        )
-
-    @once
-    def encoders(self) -> Encoders | None:
-        """The encoders of search; MissingExtraError: one that is configured is not installed."""
-        before, self._encoders_before = self._encoders_before, None
-        if before is not None and _encoder_settings(before) == _encoder_settings(self):
-            return before.encoders
-        from skillhouse.retrieval import encoders_of  # noqa: PLC0415 - likewise.
-
-        search = self.config.search
-        return encoders_of(search.encoder, Path(search.weights) if search.weights else None)
-
-    @once
-    def gates(self) -> GateFactory:
-        from skillhouse.house.gates import GateFactory  # noqa: PLC0415 - likewise.
-
-        return GateFactory(
-            self.config,
-            self.policy,
-            self._enforcement(),
-            self.network,
-            self._sandbox(),
-            self._results(),
-            background=self._background,
-            newest=lambda: (self._newest().policy, self._newest().config.write_gate),
-            own_tools=self._own_tools,
-        )
+    def fault(self, skill: Skill) -> str:
+        """Return why a skill may not be loaded as it is now; empty if it may."""
+        return self.installed_check.get().fault(skill.directory, skill.scope)
 
 
-def _check_tools(config: Config, profile: Profile, own: Sequence[Tool]) -> None:
+def compose(
+    config: Config,
+    services: LastingServices,
+    *,
+    channel: approval.Channel | None = None,
+    before: Composition | None = None,
+) -> Composition:
+    """Return what follows from a configuration; nothing of it is in use yet.
+
+    Args:
+        config: Every setting.
+        services: What outlives a reload.
+        channel: Asks a person, besides the configured ones.
+        before: The composition in use, of which is kept what its settings leave as it is.
+
+    Raises:
+        ConfigError: the profile, a server or a list of tools of the configuration cannot be used,
+            or the name of a tool of the program is taken.
+    """
+    profile = profile_of(config)
+    _check_tools(config, profile, services.own_tools)
+    was = None if before is None else before.config
+    if before is not None and before.config.mcp_servers == config.mcp_servers:
+        mcp_host = before.mcp_host
+    else:
+        mcp_host = mcp_host_of(config, services)
+    policy = Policy(
+        config,
+        profile,
+        services.trust_store,
+        project_of(config.places.start),
+        services.session_grants,
+        mcp_host,
+    )
+    network = Lazy(partial(_network, config))
+    check = Lazy(partial(_installed_check, config))
+    encoders = Lazy(partial(_encoders, config))
+    settings = None
+    if before is not None and was is not None:
+        if _network_settings(was) == _network_settings(config):
+            network = before.network
+        if was.registry == config.registry:
+            check = before.installed_check
+        if _encoder_settings(was) == _encoder_settings(config):
+            encoders = before.encoders
+        settings = before.enforcement.get() if before.enforcement.made else None
+    return Composition(
+        config=config,
+        policy=policy,
+        mcp_host=mcp_host,
+        network=network,
+        installed_check=check,
+        encoders=encoders,
+        enforcement=Lazy(partial(_enforcement_settings, config, network, channel, settings)),
+        gates=Lazy(partial(_gates, policy, network, services)),
+    )
+
+
+# Only calls need what these import.
+
+
+def _network(config: Config) -> Network:
+    from skillhouse.house.network import Network  # noqa: PLC0415
+
+    return Network(config)
+
+
+def _installed_check(config: Config) -> InstalledCheck:
+    from skillhouse.house.installed_check import InstalledCheck, install_locks  # noqa: PLC0415
+
+    return InstalledCheck(
+        config.state_directory,
+        install_locks(config),
+        require_signature=config.registry.require_signature,
+        cache=config.cache_directory,
+    )
+
+
+def _encoders(config: Config) -> Encoders | None:
+    from skillhouse.retrieval import encoders_of  # noqa: PLC0415
+
+    search = config.search
+    return encoders_of(search.encoder, Path(search.weights) if search.weights else None)
+
+
+def _enforcement_settings(
+    config: Config,
+    network: Lazy[Network],
+    channel: approval.Channel | None,
+    before: EnforcementSettings | None,
+) -> EnforcementSettings:
+    from skillhouse.house.enforcement import EnforcementSettings  # noqa: PLC0415
+
+    return EnforcementSettings(config, network, channel, before)
+
+
+def _gates(policy: Policy, network: Lazy[Network], services: LastingServices) -> GateFactory:
+    from skillhouse.house.gates import GateFactory  # noqa: PLC0415
+
+    return GateFactory(policy, network.get(), services)
+
+
+def _check_tools(config: Config, profile: Profile, own: Sequence[toolbox.Tool]) -> None:
     """Raise ConfigError where a program's own tool has a name that is taken, or a list of tools
     one that is unknown."""
     lists = config.all_tool_lists()
@@ -146,9 +169,8 @@ def _check_tools(config: Config, profile: Profile, own: Sequence[Tool]) -> None:
         toolbox.check_tool_lists(lists, (*known, *(tool.name for tool in own)))
 
 
-def _encoder_settings(composition: Composition) -> tuple[object, ...]:
-    search = composition.config.search
-    return search.encoder, search.weights
+def _encoder_settings(config: Config) -> tuple[object, ...]:
+    return config.search.encoder, config.search.weights
 
 
 def _network_settings(config: Config) -> tuple[object, ...]:

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 from skillhouse.floor import ConfigError, SkillhouseError, dataclass, digest, read_regular
 from skillhouse.floor.structs import replace
-from skillhouse.house.config.config_files import managed_layers
-from skillhouse.house.config.config_lines import CONFIG_FILE_MAX, located
-from skillhouse.house.config.config_source import (
+from skillhouse.house.config.config_files import (
     configured,
     is_gone_or_empty,
     is_recent,
     is_trusted,
+    managed_layers,
     stamp,
 )
+from skillhouse.house.config.config_lines import CONFIG_FILE_MAX, located
 from skillhouse.permission import Rule
 from skillhouse.store import STATE_FILE, commit_stamp
 

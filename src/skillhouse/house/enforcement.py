@@ -7,25 +7,29 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from skillhouse import approval, permission, sandbox, signer
 from skillhouse import tools as toolbox
-from skillhouse.audit import AuditDraft, AuditError, AuditLog, is_secret_name
+from skillhouse.audit import AuditDraft, AuditError, AuditLog, KnownSecrets, is_secret_name
 from skillhouse.floor import ConfigError, SteadyClock, digest, read_regular
 from skillhouse.floor.lock import once
 from skillhouse.floor.regex import regex
 from skillhouse.floor.structs import replace
 from skillhouse.house.access_tokens import Access, AccessTokens
 from skillhouse.house.config.config_files import approvals_of, profile_of
+from skillhouse.house.lazy import Lazy
+from skillhouse.house.network import Network
 from skillhouse.house.own_files import AUDIT_FILE
 from skillhouse.store import STATE_FILE
 from skillhouse.tiers import StopNotice, StopReport, TierEngine, TierPolicy, load_tier_policy
 from skillhouse.tiers.emergency_stop import CALLS
 from skillhouse.tiers.tier_file import POLICY_FILE_MAX
 from skillhouse.tiers.tier_values import COMPANION_APP, INLINE, PAGE
+from skillhouse.tools.tier_gate import Running
 
 if TYPE_CHECKING:
     from skillhouse.house.config import Config
@@ -36,75 +40,175 @@ POLICY_SEEN_FILE = "policy.seen"
 logger = logging.getLogger(__name__)
 
 
-class EnforcementServices:
-    """One for each `Skillhouse`; each part is made when it is first needed."""
+class EnforcementSettings:
+    """What one configuration says to the enforcement; a reload makes another.
+
+    INVARIANT: nothing in it changes but what is made late.
+    """
 
     def __init__(
         self,
         config: Config,
+        network: Lazy[Network],
+        channel: approval.Channel | None = None,
+        before: EnforcementSettings | None = None,
+    ) -> None:
+        """`channel` asks a person besides those of the configuration. The signer's process of
+        `before` goes on where its settings are the same, and its tier policy where the file that
+        replaces it has a fault."""
+        self.config = config
+        self._network = network
+        self._channel = channel
+        self.approvals = approvals_of(config)
+        self.hidden = Lazy(partial(hidden_values, config))
+        self.signer = Lazy(partial(_signer, config))
+        self.tier_policy = Lazy(partial(_read_tier_policy, config))
+        self.tier_fault = ""
+        """Why the tier policy from before stays in use; empty if it does not."""
+        if before is not None and before.config.signer == config.signer:
+            self.signer = before.signer
+        if before is not None and before.tier_policy.made:
+            fault = self.tier_policy.get().fault
+            if fault and not before.tier_policy.get().fault:
+                self.tier_policy, self.tier_fault = before.tier_policy, fault
+        self.wants_companion = Lazy(self._wants_companion)
+
+    def channels(self) -> tuple[approval.Channel, ...]:
+        """Return what asks a person; ConfigError where one of them cannot be used."""
+        return tuple(self._network.get().channels(self._channel))
+
+    def secret_values(self) -> tuple[str, ...]:
+        """Return the values of the network and of the configuration that no log may hold."""
+        return (*self._network.get().secret_values, *self.hidden.get())
+
+    @property
+    def has_tier_policy(self) -> bool:
+        """Whether calls have tiers: only if a policy file exists, even an unusable one."""
+        file = self.config.places.policy_file
+        return file.exists() or file.is_symlink()
+
+    def _wants_companion(self) -> bool:
+        """Whether any entry needs a paired device; listing devices takes time."""
+        policy = self.tier_policy.get()
+        entries = [policy.defaults, *policy.tools.values(), *(p for _, p in policy.wildcards)]
+        entries += [policy.fallback] if policy.fallback else []
+        return any(entry.confirmation_channel == COMPANION_APP for entry in entries)
+
+
+def _signer(config: Config) -> signer.SignerProcess:
+    return signer.SignerProcess(
+        config.state_directory / signer.KEYSTORE_FILE,
+        config.state_directory / STATE_FILE,
+        environment=config.places.environment,
+        password=signer.PasswordSource.parse(config.signer.password),
+    )
+
+
+def _read_tier_policy(config: Config) -> TierPolicy:
+    """Return the tier policy; an unusable file allows only reads."""
+    policy = load_tier_policy(
+        config.places.policy_file,
+        assignees=config.assignees,
+        # A paired device counts as the page does, and the page can always be opened.
+        tier1_channel=PAGE,
+    )
+    return replace(policy, published=profile_of(config).tool_names)
+
+
+class SettingsInUse(Protocol):
+    """What gives the settings that hold now."""
+
+    @property
+    def enforcement_settings(self) -> EnforcementSettings: ...
+
+
+class _Fixed:
+    """Settings that no file replaces."""
+
+    def __init__(self, config: Config) -> None:
+        self.enforcement_settings = EnforcementSettings(config, Lazy(partial(Network, config)))
+
+
+class EnforcementServices:
+    """One for each `Skillhouse`, which outlives every reload: log, questions, keys and stop.
+
+    The approvals, the tiers and their gate are made at first use, and end with `close`; what a
+    configuration says to them is read in `EnforcementSettings` when it is needed, and given to
+    those that are made by `follow`.
+    """
+
+    def __init__(
+        self,
+        in_use: SettingsInUse,
         *,
-        channels: Callable[[], Iterable[approval.Channel]] = tuple,
-        secrets: Callable[[], Iterable[str]] = tuple,
         background: Callable[[], toolbox.Background | None] = lambda: None,
     ) -> None:
-        self._config = config
-        self._channels = channels
-        self._secrets = secrets
+        """`background` gives the cells that a stop ends, where there are any."""
+        config = in_use.enforcement_settings.config
+        self._in_use = in_use
         self._background = background
         self._state = config.state_directory
         self.clock = SteadyClock()
         self.agreed = toolbox.RedeemedApprovals()
         self.audit_log = AuditLog(
             self._state / AUDIT_FILE,
-            secrets=lambda: self.secret_values,
+            secrets=self._secrets,
             checkpoints=config.audit_checkpoints,
         )
         self.also_secret: tuple[str, ...] = ()
         """Values that only a frontend knows, such as the key of a chat's model."""
         self._former_secrets: tuple[str, ...] = ()
+        self._approvals = Lazy(self._make_approvals)
+        self._tiers = Lazy(self._make_tiers)
+        self._tier_gate = Lazy(self._make_tier_gate)
+
+    @classmethod
+    def of(cls, config: Config) -> Self:
+        """Return those of a configuration alone, for a stop where no house can be opened."""
+        return cls(_Fixed(config))
+
+    @property
+    def _settings(self) -> EnforcementSettings:
+        return self._in_use.enforcement_settings
 
     def remember_secrets(self) -> None:
         """Go on hiding the values of this configuration: a result may still bring them back."""
-        known = (*self._former_secrets, *self._configured_secrets, *self._secrets())
+        known = (*self._former_secrets, *self._settings.secret_values())
         self._former_secrets = tuple(dict.fromkeys(known))
 
-    def adopt(self, config: Config, channels: Sequence[approval.Channel]) -> str:
-        """Follow another configuration; open questions, the log and the state stay.
-
-        Returns why the tier policy from before stays in use; empty if it does not.
-        """
-        before, self._config = self._config, config
-        vars(self).pop("_configured_secrets", None)
-        if "approvals" in vars(self) and approvals_of(before) != approvals_of(config):
-            self.approvals.configure(approvals_of(config), channels)
-        if "signer" in vars(self) and before.signer != config.signer:
+    def follow(self, before: EnforcementSettings, channels: Sequence[approval.Channel]) -> None:
+        """Give the settings in use to what is made already; open questions and the log stay."""
+        now = self._settings
+        if self._approvals.made and before.approvals != now.approvals:
+            self.approvals.configure(now.approvals, channels)
+        if before.signer is not now.signer and before.signer.made:
             # A call that signs just now is asked again.
-            vars(self).pop("signer").close()
-        return self._adopt_policy()
-
-    def _adopt_policy(self) -> str:
-        found = self._read_policy()
-        if found.fault and not self.policy.fault:
-            return found.fault
-        vars(self)["policy"] = found
-        vars(self).pop("_wants_companion", None)
-        if "tiers" in vars(self):
-            self.tiers.policy = found
-        if "tier_gate" in vars(self):
+            before.signer.get().close()
+        if now.tier_fault:
+            return
+        if self._tiers.made:
+            self.tiers.policy = self.policy
+        if self._tier_gate.made:
             self.tier_gate.has_policy = self.has_policy
             self._note_policy()
-        return ""
 
-    @once
+    @property
     def approvals(self) -> approval.ApprovalBroker:
         """The approval requests; each process has a broker of its own on the same state."""
+        return self._approvals.get()
+
+    def _make_approvals(self) -> approval.ApprovalBroker:
         return approval.ApprovalBroker(
             self._state,
-            narrows=lambda *words: permission.narrows(*words),  # noqa: PLW0108 loaded late
-            channels=tuple(self._channels()),
-            settings=approvals_of(self._config),
+            narrows=_narrows,
+            channels=self._settings.channels(),
+            settings=self._settings.approvals,
             clock=self.clock,
         )
+
+    def session_grants(self, key: str) -> tuple[approval.Grant, ...]:
+        """Return the approvals for the rest of a conversation."""
+        return self.approvals.session_grants(key)
 
     @once
     def devices(self) -> approval.Devices:
@@ -129,35 +233,28 @@ class EnforcementServices:
         """The keys that sign without an approval."""
         return signer.SessionKeys(self._state / STATE_FILE)
 
-    @once
+    @property
     def policy(self) -> TierPolicy:
         """The tier policy; an unusable file allows only reads."""
-        return self._read_policy()
-
-    def _read_policy(self) -> TierPolicy:
-        policy = load_tier_policy(
-            self._config.places.policy_file,
-            assignees=self._config.assignees,
-            # A paired device counts as the page does, and the page can always be opened.
-            tier1_channel=PAGE,
-        )
-        return replace(policy, published=profile_of(self._config).tool_names)
+        return self._settings.tier_policy.get()
 
     @property
     def has_policy(self) -> bool:
         """Whether calls have tiers: only if a policy file exists, even an unusable one."""
-        file = self._config.places.policy_file
-        return file.exists() or file.is_symlink()
+        return self._settings.has_tier_policy
 
-    @once
+    @property
     def tiers(self) -> TierEngine:
         """The tiers, with the side effects of stop and resume."""
+        return self._tiers.get()
+
+    def _make_tiers(self) -> TierEngine:
         withdrawing: list[tuple[str, Callable[[StopNotice], object]]] = [
             ("end the session keys", self._revoke),
-            ("withdraw open questions", lambda _: self.approvals.withdraw_all()),
+            ("withdraw open questions", self._withdraw),
         ]
-        stop = ("write to the log", lambda notice: self._record("stop", notice))
-        resume = ("write to the log", lambda notice: self._record("resume", notice))
+        stop = ("write to the log", partial(self._record, "stop"))
+        resume = ("write to the log", partial(self._record, "resume"))
         # Withdrawn before a resume too: on a full disk the stop could not.
         return TierEngine(
             self.policy,
@@ -166,8 +263,11 @@ class EnforcementServices:
             on_resume=[*withdrawing, resume],
         )
 
-    @once
+    @property
     def tier_gate(self) -> toolbox.TierGate:
+        return self._tier_gate.get()
+
+    def _make_tier_gate(self) -> toolbox.TierGate:
         self._note_policy()
         return toolbox.TierGate(
             self.tiers,
@@ -175,6 +275,10 @@ class EnforcementServices:
             reachable=self._reachable,
             background=self._background,
         )
+
+    def running(self) -> Running:
+        """Return what a stop ends, for one call or command."""
+        return self.tier_gate.running()
 
     def stop(self, by: str, reason: str) -> StopReport:
         """Stop everything in every process of this state; kill commands of those that are silent.
@@ -253,30 +357,22 @@ class EnforcementServices:
     def tools(self) -> dict[str, toolbox.ToolMaker]:
         """Return what makes the tool `sign`, if there is a keystore."""
         keystore = self._state / signer.KEYSTORE_FILE
-        if not keystore.exists():
-            return {}
-        return {
-            "sign": lambda: toolbox.SignTool(
-                self.signer, keystore, self.session_keys, approval=self.agreed.take
-            )
-        }
+        return {"sign": partial(self._sign_tool, keystore)} if keystore.exists() else {}
 
-    @once
+    def _sign_tool(self, keystore: Path) -> toolbox.Tool:
+        return toolbox.SignTool(self.signer, keystore, self.session_keys, approval=self.agreed.take)
+
+    @property
     def signer(self) -> signer.SignerProcess:
-        return signer.SignerProcess(
-            self._state / signer.KEYSTORE_FILE,
-            self._state / STATE_FILE,
-            environment=self._config.places.environment,
-            password=signer.PasswordSource.parse(self._config.signer.password),
-        )
+        return self._settings.signer.get()
 
     def close(self) -> None:
         """End the signer's process; close the log."""
-        if "signer" in self.__dict__:
+        if self._settings.signer.made:
             self.signer.close()
-        if "tier_gate" in self.__dict__:
+        if self._tier_gate.made:
             self.tier_gate.close()
-        if "approvals" in self.__dict__:
+        if self._approvals.made:
             self.approvals.connections.close()
         self.audit_log.close()
 
@@ -284,7 +380,7 @@ class EnforcementServices:
         """Record a changed or removed tier policy."""
         seen = self._state / POLICY_SEEN_FILE
         try:
-            file = self._config.places.policy_file
+            file = self._settings.config.places.policy_file
             now = digest(read_regular(file, POLICY_FILE_MAX)) if self.has_policy else ""
         except (OSError, ConfigError):
             now = "unreadable"
@@ -302,28 +398,22 @@ class EnforcementServices:
     @property
     def secret_values(self) -> tuple[str, ...]:
         """The values that no record, log line or transcript may hold, as they are now."""
-        known = (*self._secrets(), *self._configured_secrets, *self.also_secret)
-        known += self._former_secrets
+        return self._secrets()
+
+    def _secrets(self) -> tuple[str, ...]:
+        known = (*self._settings.secret_values(), *self.also_secret, *self._former_secrets)
         return (*known, *self._device_secrets.all())
 
-    @once
-    def _configured_secrets(self) -> tuple[str, ...]:
-        return hidden_values(self._config)
+    def hide(self, text: str) -> str:
+        """Return a text without these values."""
+        return KnownSecrets(self.secret_values).hide(text)
 
     def _reachable(self) -> frozenset[str]:
         """Return the channels that can reach a person: chat or inbox, page, paired device."""
         found = {INLINE, PAGE}
-        if self._wants_companion and self.devices.all():
+        if self._settings.wants_companion.get() and self.devices.all():
             found.add(COMPANION_APP)
         return frozenset(found)
-
-    @once
-    def _wants_companion(self) -> bool:
-        """Whether any entry needs a paired device; listing devices takes time."""
-        policy = self.policy
-        entries = [policy.defaults, *policy.tools.values(), *(p for _, p in policy.wildcards)]
-        entries += [policy.fallback] if policy.fallback else []
-        return any(entry.confirmation_channel == COMPANION_APP for entry in entries)
 
     def _token_event(self, what: str, access: Access) -> None:
         """Record a new or revoked token; what cannot be recorded is not made."""
@@ -336,6 +426,9 @@ class EnforcementServices:
     def _revoke(self, notice: StopNotice) -> None:
         # Whatever the policy's action: docs/decisions/0111-tier-policy.md.
         self.session_keys.revoke_all(f"emergency stop: {notice.reason}")
+
+    def _withdraw(self, _: StopNotice) -> None:
+        self.approvals.withdraw_all()
 
     def _record(self, what: str, notice: StopNotice) -> None:
         self.audit_log.append(
@@ -350,6 +443,11 @@ class EnforcementServices:
             ),
             durable=True,
         )
+
+
+def _narrows(*words: str) -> bool:
+    # Asked of an answer alone: what judges commands is not loaded before.
+    return permission.narrows(*words)
 
 
 TOKEN_BYTES = 4_096

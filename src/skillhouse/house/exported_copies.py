@@ -12,7 +12,7 @@ from pathlib import Path
 from skillhouse import clients
 from skillhouse.floor import Diagnostic, Severity, git_root
 from skillhouse.floor.structs import replace
-from skillhouse.house.worktrees import same_repository
+from skillhouse.house.project import same_repository
 from skillhouse.skill import MENDS, Skill, SkillIndex
 from skillhouse.store import STATE_FILE
 

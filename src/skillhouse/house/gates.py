@@ -6,81 +6,109 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 
 from skillhouse import approval
 from skillhouse import tools as toolbox
 from skillhouse.floor import ConfigError, PersistentPaths
 from skillhouse.house.agent_view import AgentView
-from skillhouse.house.config import Config
 from skillhouse.house.enforcement import EnforcementServices
 from skillhouse.house.network import EgressReport, Network
 from skillhouse.house.own_files import ConfiguredFiles
 from skillhouse.house.person_tools import tool_finder
 from skillhouse.house.policy import Policy
 from skillhouse.house.sandbox_provider import SandboxProvider
+from skillhouse.house.trust import TrustStore
+from skillhouse.net import NetPolicy
 from skillhouse.permission import Decision, Effect, Layer, Permission
 from skillhouse.sandbox import Limits
 from skillhouse.skill import SkillIndex, ToolRule
 
 
+class LastingServices(Protocol):
+    """What outlives a reload, for what follows from one configuration; each made at first use."""
+
+    @property
+    def policy(self) -> Policy:
+        """The rules in use, which may be later ones than those of a call that runs."""
+
+    @property
+    def network(self) -> Network:
+        """The network in use."""
+
+    @property
+    def trust_store(self) -> TrustStore: ...
+
+    @property
+    def enforcement(self) -> EnforcementServices: ...
+
+    @property
+    def sandbox(self) -> SandboxProvider: ...
+
+    @property
+    def results(self) -> toolbox.ResultFiles: ...
+
+    @property
+    def background(self) -> toolbox.BackgroundRuns: ...
+
+    @property
+    def own_tools(self) -> Sequence[toolbox.Tool]:
+        """The tools of the program, which every agent has."""
+
+    def session_grants(self, key: str) -> tuple[approval.Grant, ...]:
+        """Return the approvals for the rest of a conversation."""
+
+
 class GateFactory:
     """Makes gates that share one policy, one audit log and one set of approvals."""
 
-    def __init__(
-        self,
-        config: Config,
-        policy: Policy,
-        enforcement: EnforcementServices,
-        network: Network,
-        sandbox: SandboxProvider,
-        results: toolbox.ResultFiles,
-        *,
-        background: Callable[[], toolbox.BackgroundRuns],
-        newest: Callable[[], tuple[Policy, toolbox.WriteGate]],
-        own_tools: Sequence[toolbox.Tool] = (),
-    ) -> None:
-        """`newest` gives the rules in use, which may be later ones than `policy`; `own_tools` are
-        those of the program, which every agent has."""
-        self._background = background
-        self._newest = newest
-        self._config = config
+    def __init__(self, policy: Policy, network: Network, services: LastingServices) -> None:
         self._policy = policy
-        self._enforcement = enforcement
+        self._config = policy.config
         self._network = network
-        self._sandbox = sandbox
-        self._results = results
-        self._own_tools = own_tools
+        self._services = services
+        enforcement = services.enforcement
+        self._audit = enforcement.audit_log
+        self._sandbox = services.sandbox
+        self._results = services.results
+        self._judge = toolbox.PermissionJudge(self._decide, policy.place, policy.config.write_gate)
+        self._recorder = toolbox.Recorder(self._audit, policy.place, policy.rules_digest)
+        self._asker = toolbox.Asker(
+            enforcement.approvals, self._recorder, policy.place, enforcement.agreed
+        )
 
     def for_agent(
         self,
         view: AgentView,
         code: Iterable[toolbox.Tool] = (),
-        absent: Callable[[str], str] = lambda _: "",
+        why_absent: Callable[[str], str] = lambda _: "",
     ) -> toolbox.Gate:
         """Return the gate to the agent's tools, and to those that skills bring (`code`).
 
-        `absent` says why a tool of a skill is not there.
+        `why_absent` says why a tool of a skill is not there.
 
         INVARIANT: no two have one name: see `check_own_tools` and `SkillCode.tools`.
         """
-        enforcement = self._enforcement
-        return self._gate(
-            [*self._own_tools, *code],
-            makers={**self._tools(view), **enforcement.tools()},
-            conceal=self._network.conceal,
-            results=self._results,
-            offer=view.offer,
-            names=toolbox.ToolNames(
-                published=view.profile.tool_names, bare=view.profile.bare_tool_names
-            ),
-            absent=absent,
-            tiers=enforcement.tier_gate,
+        tools = toolbox.ToolSet(
+            [*self._services.own_tools, *code],
+            {**self._tools(view), **self._services.enforcement.tools()},
+            view.offer,
+            toolbox.ToolNames(published=view.profile.tool_names, bare=view.profile.bare_tool_names),
+            why_absent,
+        )
+        return toolbox.Gate(
+            tools,
+            judge=self._judge,
+            asker=self._asker,
+            recorder=self._recorder,
+            tiers=self._services.enforcement.tier_gate,
             workspace=toolbox.WorkspaceLock(
                 self._config.state_directory / "workspaces", self._config.places.start
             ),
-            agreed=enforcement.agreed,
-            telling=self._telemetry(),
+            telemetry=self._telemetry(),
+            delivery=toolbox.Delivery(
+                self._network.conceal, self._results, has_read=tools.shows_read
+            ),
         )
 
     def for_person(self, view: AgentView, run_command: toolbox.RunCommand) -> toolbox.Gate:
@@ -95,29 +123,22 @@ class GateFactory:
 
     def for_host(self, view: AgentView) -> toolbox.Gate:
         """Return the gate by which a host program reads the files of the agent's skills."""
-        return self._gate([toolbox.SkillFileTool(view.profile.extensions)])
+        return toolbox.Gate(
+            toolbox.ToolSet([toolbox.SkillFileTool(view.profile.extensions)]),
+            judge=self._judge,
+            asker=self._asker,
+            recorder=self._recorder,
+        )
 
     def _hidden_gate(self, tool: toolbox.Tool) -> toolbox.Gate:
         """Return a gate to one tool that no model is offered."""
-        enforcement = self._enforcement
-        return self._gate(
-            [tool],
-            tiers=enforcement.tier_gate,
-            agreed=enforcement.agreed,
-            telling=self._telemetry(),
-        )
-
-    def _gate(self, tools: Sequence[toolbox.Tool], **more: Any) -> toolbox.Gate:
-        """Return a gate to some tools, with what every gate has."""
         return toolbox.Gate(
-            tools,
-            decide=self._decide,
-            approvals=self._enforcement.approvals,
-            audit=self._enforcement.audit_log,
-            workspace_root=self._policy.place,
-            rules=self._policy.rules_digest,
-            write_gate=self._config.write_gate,
-            **more,
+            toolbox.ToolSet([tool]),
+            judge=self._judge,
+            asker=self._asker,
+            recorder=self._recorder,
+            tiers=self._services.enforcement.tier_gate,
+            telemetry=self._telemetry(),
         )
 
     def _tools(self, view: AgentView) -> dict[str, toolbox.ToolMaker]:
@@ -144,7 +165,7 @@ class GateFactory:
                 self._sandbox.launcher,
                 layers=self._layers,
                 grants=self._network_grant,
-                net_policy=lambda: self._network.policy,
+                net_policy=self._net_policy,
                 way_out=self._way_out,
                 environment={
                     name: environment[name]
@@ -152,25 +173,24 @@ class GateFactory:
                     if name in environment
                 },
                 decide=self._decide,
-                scripts=self._enforcement.approvals.scripts,
+                scripts=self._services.enforcement.approvals.scripts,
                 has_namespaces=self._sandbox.expects_namespaces,
                 limits=Limits(**self._config.sandbox_limits.values()),
-                background=self._background(),
+                background=self._services.background,
                 tools=tool_finder(self._config),
                 listed=view.profile.listed_commands,
             )
 
+        conceal, services = self._network.conceal, self._services
         makers: dict[str, toolbox.ToolMaker] = {
             **self._skill_tools(view),
-            "read": lambda: toolbox.ReadTool(workspace(), self._results, self._network.conceal),
+            "read": lambda: toolbox.ReadTool(workspace(), self._results, conceal),
             "list": lambda: toolbox.ListTool(workspace()),
             "write": lambda: toolbox.WriteTool(workspace()),
             "edit": lambda: toolbox.EditTool(workspace()),
             "exec": command_tool,
-            "exec_output": lambda: toolbox.ExecOutputTool(
-                self._background(), self._network.conceal
-            ),
-            "exec_stop": lambda: toolbox.ExecStopTool(self._background(), self._network.conceal),
+            "exec_output": lambda: toolbox.ExecOutputTool(services.background, conceal),
+            "exec_stop": lambda: toolbox.ExecStopTool(services.background, conceal),
             "fetch": lambda: toolbox.FetchTool(self._network),
             "web_search": lambda: toolbox.WebSearchTool(self._network),
         }
@@ -217,6 +237,9 @@ class GateFactory:
             makers[toolbox.SKILL_RESOURCE] = toolbox.SkillResourceTool
         return makers
 
+    def _net_policy(self) -> NetPolicy:
+        return self._network.policy
+
     def _way_out(
         self,
         session: toolbox.Session,
@@ -224,29 +247,28 @@ class GateFactory:
         named: tuple[toolbox.NamedRequest, ...],
         seconds: float,
     ) -> AbstractAsyncContextManager[Path]:
-        audit = self._enforcement.audit_log
-        report = EgressReport(command, session, self._decide, audit, named)
+        report = EgressReport(command, session, self._decide, self._audit, named)
         return self._network.way_out(report, named, idle_seconds=seconds)
 
     def _telemetry(self) -> toolbox.CallTelemetry:
-        audit = self._enforcement.audit_log
-        return toolbox.CallTelemetry.by(self._config.places.environment, audit.preview)
+        environment = self._config.places.environment
+        return toolbox.CallTelemetry.by(environment, self._audit.preview)
 
     def _decide(
         self, request: toolbox.PermissionRequest, session: toolbox.Session
     ) -> tuple[Decision, str]:
         found = _explained(self._policy, request, session)
-        policy, write_gate = self._newest()
-        if policy is self._policy:
+        newest = self._services.policy
+        if newest is self._policy:
             return found
         # INVARIANT: a call ends under the rules that it began with, and under newer ones where
         # those are stricter: a question that waits is decided again at the moment of use.
         fault = "the configuration has changed meanwhile"
         try:
-            newer = _explained(policy, request, session)
+            newer = _explained(newest, request, session)
         except ConfigError as error:
             return Decision(effect=Effect.DENY, layer="reload"), f"{error}; {fault}"
-        judged = write_gate.apply(
+        judged = newest.config.write_gate.apply(
             toolbox.EvaluatedPermission(request=request, decision=newer[0], reason=newer[1]),
             session.user,
             self._policy.place,
@@ -257,7 +279,7 @@ class GateFactory:
 
     def _layers(self, agent: str) -> tuple[Layer, ...]:
         """Return the layers of the gate, and those of newer rules, whose denials count."""
-        own, newest = self._policy.layers(agent), self._newest()[0]
+        own, newest = self._policy.layers(agent), self._services.policy
         if newest is self._policy:
             return own
         try:

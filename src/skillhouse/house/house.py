@@ -11,23 +11,24 @@ from skillhouse import tools as toolbox
 from skillhouse.floor import StateError, structs
 from skillhouse.floor.lock import once
 from skillhouse.house.config import Locations
-from skillhouse.house.config.config_source import configured
+from skillhouse.house.config.config_files import configured
 from skillhouse.house.config.overrides import overridden
 from skillhouse.house.config_reload import ConfigReload
 from skillhouse.house.find_skills import find_in
-from skillhouse.house.house_snapshot import snapshot_of, watch
-from skillhouse.house.mcp_skills import load_for_person
+from skillhouse.house.house_snapshot import watch
+from skillhouse.house.remote_skills import load_for_person
 from skillhouse.house.services import Services
 from skillhouse.house.trust import ProjectTrust
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from skillhouse import approval
     from skillhouse.audit import AuditLog
     from skillhouse.discovery import Catalog
     from skillhouse.house.agent_view import AgentView, Invocable
     from skillhouse.house.config import Config
     from skillhouse.house.config.overrides import ConfigFields
-    from skillhouse.house.config_reload import Adopted
     from skillhouse.house.conversation import Conversation
     from skillhouse.house.house_snapshot import Difference, HouseSnapshot
     from skillhouse.house.management import Management
@@ -71,16 +72,40 @@ class Skillhouse:
         """
         if config is None:
             config = configured(Locations.here())
-        self.config = overridden(config, overrides)
+        config = overridden(config, overrides)
         self.services = Services(
-            self.config, channel=channel, checks=checks, call=self.call, tools=tools
+            config, channel=channel, checks=checks, call=self.call, tools=tools
         )
         """The parts that it is composed of, for frontends and tests."""
-        self._snapshot = snapshot_of(self.services, self.services.composition)
         self._trust_stamp = self.services.trust_store.stamp()
-        self.config_reload = ConfigReload(self.config, overrides, self._adopt)
+        self.config_reload = ConfigReload(config, overrides, self.services.reload)
         """Follows the configuration files: each call sees them as they are then."""
         self.config_reload.subscribe(self.services.note_reload)
+
+    @property
+    def config(self) -> Config:
+        """The configuration in use; a changed file replaces it as a whole."""
+        return self.services.config
+
+    @property
+    def config_files(self) -> tuple[Path, ...]:
+        """The files that the configuration in use is read from, whether they exist or not."""
+        return self.config_reload.files
+
+    @property
+    def project(self) -> Path:
+        """The git root of the start directory, or the start directory outside git."""
+        return self.services.project
+
+    @property
+    def is_project_trusted(self) -> bool:
+        """Whether a person trusts the project; otherwise its skills are not read."""
+        return self.services.trust_store.is_trusted(self.project)
+
+    @property
+    def runs_code(self) -> bool:
+        """Whether skills' own code is on."""
+        return self.services.runs_code
 
     @property
     def policy(self) -> Policy:
@@ -100,12 +125,12 @@ class Skillhouse:
     @property
     def snapshot(self) -> HouseSnapshot:
         """The result of the last scan: roots, skills, settings and each agent's view."""
-        return self._snapshot
+        return self.services.snapshot
 
     @property
     def index(self) -> SkillIndex:
         """The skills of this directory; an untrusted project's skills are not read."""
-        return self._snapshot.index
+        return self.snapshot.index
 
     def view(self, agent: str = "default") -> AgentView:
         """Return what an agent sees. Raises ConfigError: no agent has that name."""
@@ -185,7 +210,7 @@ class Skillhouse:
             ConfigError: no agent has that name.
         """
         await self.config_reload.check_in_thread()
-        if self.services.runs_code:
+        if self.runs_code:
             await self.services.skill_code.reload_if_signalled(self.refresh)
         snapshot = self._current(is_checked=True)
         known = self.services.caller(caller, fields)
@@ -303,10 +328,14 @@ class Skillhouse:
 
         return Conversation(self.services, self.view, self.services.caller(caller, fields))
 
+    async def release_loop(self) -> None:
+        """Close what is bound to the running event loop; call it before that loop ends."""
+        await self.services.release_loop()
+
     def close(self) -> None:
         """End the thread of `call_sync`, skills' code and the signer's process; close the log."""
         self.services.close_portal()
-        self._snapshot.close()
+        self.snapshot.close()
         self.services.close()
 
     def __enter__(self) -> Self:
@@ -323,53 +352,30 @@ class Skillhouse:
             SkillError: the file cannot be used any more, or, without `anyway`, it is an installed
                 one that was edited or whose signature is refused.
         """
-        skill = find_in(self._snapshot.place, reference, by_link=True)
+        skill = find_in(self.snapshot.place, reference, by_link=True)
         check = None if anyway else self.services.installed_check.fault
         return load_for_person(self.services.mcp_host, skill, self.config.remote_directory, check)
 
     @once
     def remotes(self) -> Remotes:
+        """The configured servers of skills."""
         from skillhouse.house.remotes import Remotes
 
-        return Remotes(
-            self.config,
-            self.policy.profile,
-            self.services.network,
-            self.audit_log,
-            lambda: self._snapshot.roots,
-            self.refresh,
-        )
+        return Remotes(self, self.audit_log)
 
     @once
     def management(self) -> Management:
         """Adds, removes and switches skills for a person."""
-        from skillhouse.house.installed_check import INSTALLS
         from skillhouse.house.management import Management
 
-        return Management(
-            place=lambda: self._snapshot.place,
-            refresh=self.refresh,
-            profile=self.policy.profile,
-            project=self.services.project,
-            settings=self.services.settings_store,
-            audit=self.audit_log,
-            trash=self.config.state_directory / "trash",
-            installs=self.config.state_directory / INSTALLS,
-        )
+        return Management(self, settings=self.services.settings_store, audit=self.audit_log)
 
     @once
     def project_trust(self) -> ProjectTrust:
         """The trust in the project of the start directory."""
-        return ProjectTrust(
-            self.services.trust_store,
-            self.services.project,
-            lambda: self._snapshot.project_skills(),  # noqa: PLW0108 the snapshot of that moment
-            lambda: self._snapshot.project_code(),  # noqa: PLW0108 likewise
-            self.services.enforcement,
-            self.refresh,
-            self.policy.linked,
-            lambda: self._snapshot.linked_changes(),  # noqa: PLW0108 the snapshot of that moment
-        )
+        services = self.services
+        log, linked = services.enforcement, self.policy.linked
+        return ProjectTrust(self, services.trust_store, services.project, log, linked)
 
     def refresh(self) -> bool:
         """Scan again; whether the result differs.
@@ -377,11 +383,11 @@ class Skillhouse:
         Agents' views are replaced together if anything changed; the next search reads new bodies.
         """
         self.config_reload.check()
-        now = snapshot_of(self.services, self.services.composition)
-        if self._snapshot.was_used and now.is_like(self._snapshot):
-            self._snapshot.follow(now)
+        before, now = self.snapshot, self.services.scan()
+        if before.was_used and now.is_like(before):
+            before.follow(now)
             return False
-        self._snapshot = now
+        self.services.snapshot = now
         return True
 
     def watch(
@@ -397,8 +403,7 @@ class Skillhouse:
         Raises:
             MissingExtraError: the extra `watch` is not installed.
         """
-        files = lambda: self.config_reload.files  # noqa: E731 - of the newest configuration
-        watch(lambda: self._snapshot, self.refresh, announce, files=files, stop=stop, poll=poll)
+        watch(self, announce, stop=stop, poll=poll)
 
     def _current(self, *, is_checked: bool = False) -> HouseSnapshot:
         """Return the snapshot in use, a new one for a profile without a cache."""
@@ -410,23 +415,11 @@ class Skillhouse:
             # A state that cannot be read trusts nothing more, and the gate refuses every effect.
             with suppress(StateError):
                 self.refresh()
-        return self._snapshot
+        return self.snapshot
 
     def _trust_may_have_changed(self) -> bool:
         """Whether another process may have trusted what waits for it here."""
-        if not (self._snapshot.was_used and self._snapshot.shown.waiting):
+        if not (self.snapshot.was_used and self.snapshot.shown.waiting):
             return False
         before, self._trust_stamp = self._trust_stamp, self.services.trust_store.stamp()
         return before != self._trust_stamp
-
-    def _adopt(self, config: Config) -> Adopted:
-        """Put another configuration into use, all of it or nothing; see `ConfigReload`."""
-        composition = self.services.composed(config)
-        snapshot = snapshot_of(self.services, composition)
-        # Read now, as it raises ConfigError for a root that cannot be.
-        _ = snapshot.roots
-        adopted = self.services.adopt(composition)
-        self.config, self._snapshot = config, snapshot
-        for made in ("remotes", "management"):
-            vars(self).pop(made, None)
-        return adopted

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from skillhouse import discovery, remote
 from skillhouse import skill as skill_package
@@ -25,8 +26,9 @@ from skillhouse.house.agent_view import AgentView
 from skillhouse.house.config.config_files import project_of
 from skillhouse.house.exported_copies import with_explained_duplicates
 from skillhouse.house.find_skills import SearchPlace, why_absent
-from skillhouse.house.mcp_skills import with_skills_of
-from skillhouse.house.project_skills import read_project, roots_of_clients
+from skillhouse.house.lazy import Lazy
+from skillhouse.house.project import read_project, roots_of_clients
+from skillhouse.house.remote_skills import with_skills_of
 from skillhouse.house.trusted_text import (
     PROJECT,
     code_text,
@@ -44,15 +46,11 @@ if TYPE_CHECKING:
     from skillhouse.house.code_manifests import Found
     from skillhouse.house.composition import Composition
     from skillhouse.house.config import Config
-    from skillhouse.house.learned_choices import LearnedChoices
-    from skillhouse.house.policy import Policy
-    from skillhouse.house.project_skills import ProfileRoots, ProjectSkills
-    from skillhouse.house.services import Services
+    from skillhouse.house.project import ProfileRoots, ProjectSkills
     from skillhouse.house.settings import SettingsStore, SkillSettings
     from skillhouse.house.trust import Tools, TrustedTargets, TrustStore
     from skillhouse.house.trusted_text import ShownSkills, TrustedTexts
-    from skillhouse.house.usage import RecentSkills, TouchedFiles
-    from skillhouse.retrieval import Encoders
+    from skillhouse.house.usage import LearnedChoices, RecentSkills, TouchedFiles
     from skillhouse.skill import Profile
 
 logger = logging.getLogger(__name__)
@@ -94,43 +92,55 @@ class SnapshotTrust:
         return self._store.texts(self._project, skills, tools)
 
 
+class SnapshotServices(Protocol):
+    """What outlives a snapshot, and finds and makes the tools of skills' own code."""
+
+    @property
+    def settings_store(self) -> SettingsStore: ...
+
+    @property
+    def trust_store(self) -> TrustStore: ...
+
+    @property
+    def project(self) -> Path: ...
+
+    @property
+    def touched(self) -> TouchedFiles:
+        """The files that were worked on, which skills may be listed by."""
+
+    @property
+    def recent(self) -> RecentSkills: ...
+
+    @property
+    def learned(self) -> LearnedChoices: ...
+
+    def found_code(self, roots: Sequence[Root], *, is_trusted: bool) -> Found:
+        """Return the manifests of skills' own code below the roots."""
+
+    def code_tools(self, found: Found, view: AgentView) -> tuple[toolbox.Tool, ...]:
+        """Return an agent's tools of these skills."""
+
+    def why_tool_absent(self, found: Found, name: str) -> str:
+        """Return why no tool has this name although its skill is there; "" where it is not."""
+
+
 class HouseSnapshot:
     """The skills of one moment: listing, searching and loading all use it."""
 
-    def __init__(
-        self,
-        config: Config,
-        policy: Policy,
-        settings: SettingsStore,
-        trust: SnapshotTrust,
-        open_gate: Callable[[AgentView, Found], toolbox.Gate],
-        find_code: Callable[[Sequence[Root], bool], Found],
-        worked: TouchedFiles,
-        recent: RecentSkills,
-        learned: LearnedChoices | None,
-        fault: Callable[[Skill], str],
-        encoders: Callable[[], Encoders | None],
-    ) -> None:
-        """Store the dependencies; everything is read when it is first asked for.
+    def __init__(self, composition: Composition, services: SnapshotServices) -> None:
+        """Take a composition; everything is read when it is first asked for.
 
-        `open_gate` makes the gate of a view with the tools that skills bring, which `find_code`
-        finds below the roots, knowing whether the project is trusted. `worked` and `recent` outlive
-        a snapshot, which keeps its first order: a client takes another list for a change.
-        `learned` has what was loaded after searches, where that counts. `fault`
-        says why a skill may not be loaded as it is now, `encoders` what finds skills by meaning.
+        The touched and the recent files of `services` outlive a snapshot, which keeps its first
+        order: a client takes another list for a change.
         """
-        self._config = config
-        self._profile = policy.profile
-        self._policy = policy
-        self._settings = settings
-        self._trust = trust
-        self._open_gate = open_gate
-        self._find_code = find_code
-        self._worked = worked
-        self._recent = recent
-        self._learned = learned
-        self._fault = fault
-        self._encoders = encoders
+        self.composition = composition
+        """What follows from the configuration that these skills are seen by."""
+        self._services = services
+        self._config = composition.config
+        self._policy = composition.policy
+        self._profile = composition.policy.profile
+        self._trust = SnapshotTrust(services.trust_store, services.project)
+        self._index = Lazy(self._find)
         self._views: dict[str, AgentView] = {}
         self._gates: dict[str, toolbox.Gate] = {}
         self._signatures: dict[str, Signature] | None = None
@@ -152,9 +162,12 @@ class HouseSnapshot:
         )
         return with_remotes(self._config, self._profile, found)
 
-    @once
+    @property
     def index(self) -> SkillIndex:
         """The skills of these roots; an untrusted project's skills are not read."""
+        return self._index.get()
+
+    def _find(self) -> SkillIndex:
         found = discover(
             self.roots,
             profile=self._profile,
@@ -274,28 +287,28 @@ class HouseSnapshot:
     @once
     def code(self) -> Found:
         """The manifests of skills that have their own tools."""
-        return self._find_code(self.roots, self._trust.is_trusted)
+        return self._services.found_code(self.roots, is_trusted=self._trust.is_trusted)
 
     @once
     def settings(self) -> SkillSettings:
-        return self._settings.read()
+        return self._services.settings_store.read()
 
     @once
     def recent(self) -> Mapping[str, int]:
         """The ranks of skills that were loaded lately, by file."""
-        return self._recent.ranks()
+        return self._services.recent.ranks()
 
     @property
     def was_used(self) -> bool:
         """Whether the index was read."""
-        return "index" in self.__dict__
+        return self._index.made
 
     def view(self, agent: str) -> AgentView:
         """Return what an agent sees. Raises ConfigError: no agent has that name."""
         if agent not in self._views:
             # INVARIANT: nothing that a view holds leads to its snapshot. A circle would keep each
             # scan in memory until the collector looks through everything.
-            worked, place = self._worked, self.place
+            services, composition = self._services, self.composition
             self._views[agent] = AgentView(
                 agent,
                 self.shown.index,
@@ -303,12 +316,12 @@ class HouseSnapshot:
                 self._config,
                 self._policy,
                 roots=tuple(root.path for root in self.roots),
-                worked=lambda: worked.of(agent),
+                worked=partial(services.touched.of, agent),
                 recent=self.recent,
-                learned=self._learned,
-                why_absent=lambda name: why_absent(place, name),
-                fault=self._fault,
-                encoders=self._encoders,
+                learned=services.learned if self._config.search.learn else None,
+                why_absent=partial(why_absent, self.place),
+                fault=composition.fault,
+                encoders=composition.encoders.get,
                 waiting=self.shown.waiting,
             )
             if self._signatures is not None:
@@ -317,7 +330,10 @@ class HouseSnapshot:
 
     def gate(self, agent: str) -> toolbox.Gate:
         if agent not in self._gates:
-            self._gates[agent] = self._open_gate(self.view(agent), self.shown_code)
+            view, code, services = self.view(agent), self.shown_code, self._services
+            self._gates[agent] = self.composition.gates.get().for_agent(
+                view, services.code_tools(code, view), partial(services.why_tool_absent, code)
+            )
         return self._gates[agent]
 
     def note(self, call: toolbox.ToolCall, result: toolbox.ToolResult) -> None:
@@ -326,7 +342,7 @@ class HouseSnapshot:
             return
         view = self.view(call.agent)
         before = view.listed.skills
-        if self._worked.add(call, result) and view.listed.skills != before:
+        if self._services.touched.add(call, result) and view.listed.skills != before:
             # The list is in a tool's description.
             self._gates.pop(call.agent, None)
 
@@ -377,66 +393,50 @@ class HouseSnapshot:
         }
 
 
-def snapshot_of(services: Services, composition: Composition) -> HouseSnapshot:
-    """Return a snapshot of the skills as they are now; it is read when it is first asked for."""
-    return HouseSnapshot(
-        composition.config,
-        composition.policy,
-        services.settings_store,
-        SnapshotTrust(services.trust_store, services.project),
-        lambda view, code: composition.gates.for_agent(
-            view,
-            services.code_tools(code, view),
-            lambda name: services.skill_code.why_absent(name, code),
-        ),
-        lambda roots, is_trusted: services.found_code(roots, is_trusted=is_trusted),
-        services.touched,
-        services.recent,
-        services.learned if composition.config.search.learn else None,
-        lambda skill: services.installed_check.fault(skill.directory, skill.scope),
-        lambda: composition.encoders,
-    )
+class SnapshotInUse(Protocol):
+    """What gives the last scan, and scans again."""
+
+    @property
+    def snapshot(self) -> HouseSnapshot: ...
+
+    @property
+    def config_files(self) -> tuple[Path, ...]:
+        """The files of the configuration in use, which are not below the roots."""
+
+    def refresh(self) -> bool:
+        """Scan again; whether the result differs."""
 
 
 def watch(
-    snapshot: Callable[[], HouseSnapshot],
-    refresh: Callable[[], bool],
+    house: SnapshotInUse,
     announce: Callable[[Difference], None],
     *,
-    files: Callable[[], Sequence[Path]],
     stop: threading.Event,
     poll: bool,
 ) -> None:
-    """Refresh after each change of a file until `stop` is set; see `Skillhouse.watch`.
-
-    `files` are those of the configuration, which are not below the roots.
-    """
+    """Refresh after each change of a file until `stop` is set; see `Skillhouse.watch`."""
     while not stop.is_set():
-        roots, known = snapshot().roots, tuple(files())
+        roots, known = house.snapshot.roots, house.config_files
         changes = discovery.watch(roots, files=known, stop=stop, poll=poll)
         # What changed after the last scan and before this watch began is reported by neither.
-        _announce_changes(snapshot, refresh, announce)
-        if snapshot().roots != roots:
+        _announce_changes(house, announce)
+        if house.snapshot.roots != roots:
             continue
         for _ in changes:
-            _announce_changes(snapshot, refresh, announce)
-            if snapshot().roots != roots or tuple(files()) != known:
+            _announce_changes(house, announce)
+            if house.snapshot.roots != roots or house.config_files != known:
                 break
 
 
-def _announce_changes(
-    snapshot: Callable[[], HouseSnapshot],
-    refresh: Callable[[], bool],
-    announce: Callable[[Difference], None],
-) -> None:
-    before = snapshot()
+def _announce_changes(house: SnapshotInUse, announce: Callable[[Difference], None]) -> None:
+    before = house.snapshot
     try:
-        is_different = refresh()
+        is_different = house.refresh()
     except (SkillhouseError, OSError, ValueError, RecursionError):
         # A file that is half written now is whole at the next change.
         logger.exception("looking for changes")
         return
-    now = snapshot()
+    now = house.snapshot
     if is_different or now is not before:
         announce(now.since(before))
 

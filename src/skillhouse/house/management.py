@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Literal
@@ -26,9 +29,11 @@ from skillhouse.floor import (
     isolated,
     read_beneath,
 )
-from skillhouse.house.desktop import open_on_desktop
-from skillhouse.house.find_skills import SearchPlace, find_in
-from skillhouse.house.mcp_skills import load_known
+from skillhouse.house.config.config_files import project_of, safe_path
+from skillhouse.house.find_skills import find_in
+from skillhouse.house.house_snapshot import SnapshotInUse
+from skillhouse.house.installed_check import INSTALLS
+from skillhouse.house.remote_skills import load_known
 from skillhouse.house.settings import SettingsStore, SkillSettings
 from skillhouse.house.trash import DeletedSkill, Trash, check_deletable, check_unread
 from skillhouse.skill import (
@@ -40,6 +45,32 @@ from skillhouse.skill import (
     revealed,
     skill_text,
 )
+
+_OPENERS = {"darwin": "open", "win32": "explorer"}
+
+
+def open_on_desktop(target: str | Path, *, project: Path) -> None:
+    """Open a target without waiting for its program, which is never one of the project.
+
+    Raises:
+        SkillError: there is no desktop here.
+    """
+    wanted = _OPENERS.get(sys.platform, "xdg-open")
+    opener = shutil.which(wanted, path=safe_path(os.environ, project))
+    if opener is None:
+        # An address may hold a token, so the message names the place alone.
+        message = "no file manager or browser found; open it yourself"
+        raise SkillError("no-file-manager", project, message)
+    process = subprocess.Popen(
+        [opener, os.fspath(target)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    # A server goes on for weeks, and each program that ended would stay in the table of processes.
+    threading.Thread(target=process.wait, name="desktop", daemon=True).start()
+
 
 FileKind = Literal["markdown", "script", "template", "other"]
 
@@ -125,28 +156,24 @@ class Management:
 
     def __init__(
         self,
+        house: SnapshotInUse,
         *,
-        place: Callable[[], SearchPlace],
-        refresh: Callable[[], bool],
-        profile: Profile,
-        project: Path,
         settings: SettingsStore,
         audit: AuditLog,
-        trash: Path,
-        installs: Path,
     ) -> None:
-        """Take the source of the skills and of the settings; `refresh` scans again.
-
-        `project` is where this project's own skills are made.
-        """
-        self._place = place
-        self._refresh = refresh
-        self._profile = profile
-        self._project = project
+        """Take the source of the skills, and of the settings that a change of them goes to."""
+        self._house = house
+        # No reload changes the directories of state and of the start.
+        config = house.snapshot.composition.config
+        self._project = project_of(config.places.start)
         self._settings = settings
         self._audit = audit
-        self.trash = Trash(trash)
-        self._installs = installs
+        self.trash = Trash(config.state_directory / "trash")
+        self._installs = config.state_directory / INSTALLS
+
+    @property
+    def _profile(self) -> Profile:
+        return self._house.snapshot.composition.profile
 
     @property
     def settings(self) -> SkillSettings:
@@ -184,7 +211,7 @@ class Management:
 
     def refresh(self) -> tuple[SkillDefinition, ...]:
         """Scan again and return every skill."""
-        self._refresh()
+        self._house.refresh()
         return self.get_all()
 
     def read_file(self, reference: str, relative: str) -> str:
@@ -264,7 +291,7 @@ class Management:
             except BaseException:
                 shutil.rmtree(directory)
                 raise
-        self._refresh()
+        self._house.refresh()
         # Found by itself: the index does not have an untrusted project's skills.
         made = discover([Root(root.path, scope)], profile=self._profile)
         # A root may be a link, as `~/.agents` of dotfiles is: what is found has its real path.
@@ -302,14 +329,14 @@ class Management:
             enabled = self.settings.skills.get(skill.id, True)
             self.trash.put(directory, skill.id, enabled=enabled)
             self._settings.forget(skill.id)
-        self._refresh()
+        self._house.refresh()
         return directory
 
     def discard(self, directory: Path, skill_id: str) -> None:
         """Move the directory of a skill that the caller has checked to the trash."""
         with recorded(self._audit, "delete", {"id": skill_id, "path": str(directory)}):
             self.trash.put(directory, skill_id, enabled=True)
-        self._refresh()
+        self._house.refresh()
 
     def undelete(self, reference: str = "") -> DeletedSkill:
         """Put a deleted skill back, the latest without a reference, disabled if it was.
@@ -331,7 +358,7 @@ class Management:
                 registry.Installs(self._installs).put_back(Path(found.lock), name, entry, put)
             else:
                 put()
-        self._refresh()
+        self._house.refresh()
         return found
 
     def empty_trash(self, chosen: Sequence[DeletedSkill]) -> None:
@@ -345,14 +372,14 @@ class Management:
         skill = self._find(reference)
         with recorded(self._audit, "enable" if enabled else "disable", {"id": skill.id}):
             self._settings.set_skill(skill.id, enabled=enabled)
-        self._refresh()
+        self._house.refresh()
         return define(skill, self.settings, self._profile)
 
     def set_all_enabled(self, *, enabled: bool) -> None:
         """Switch skills as a whole on or off (S004-83)."""
         with recorded(self._audit, "enable" if enabled else "disable", {"id": "*"}):
             self._settings.set_all(enabled=enabled)
-        self._refresh()
+        self._house.refresh()
 
     def said(self, error: SkillhouseError) -> str:
         """Return an error in the profile's published words, or else in ours."""
@@ -366,13 +393,13 @@ class Management:
         return self._profile.messages.get(key) or str(error)
 
     def _index(self) -> SkillIndex:
-        return self._place().known
+        return self._house.snapshot.place.known
 
     def _roots(self) -> Sequence[Root]:
-        return self._place().roots
+        return self._house.snapshot.place.roots
 
     def _find(self, reference: str) -> Skill:
-        return find_in(self._place(), reference)
+        return find_in(self._house.snapshot.place, reference)
 
     def _own(self, reference: str, scopes: Sequence[str]) -> tuple[Skill, tuple[Skill, ...]]:
         """Return a skill, and all among which it was found."""

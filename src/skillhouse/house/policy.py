@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from skillhouse import skill as skill_package
 from skillhouse import tools as toolbox
@@ -83,7 +83,7 @@ class Policy:
         """
         self._clock = clock or SteadyClock()
         self.remote_skills = remote_skills
-        self._config = config
+        self.config = config
         self.profile = profile
         self._trust = trust
         self._project = project
@@ -103,12 +103,12 @@ class Policy:
     @property
     def shared_layers(self) -> tuple[Layer, ...]:
         """The layers that apply to all agents and to people: managed, user, project."""
-        return self._config.layers
+        return self.config.layers
 
     def rules_digest(self) -> str:
         """Return the beginning of the digest of the configured rules: no grant changes it."""
         if not self._rules_digest:
-            rules = (self._config.layers, self._config.agents, self._config.skill_rules)
+            rules = (self.config.layers, self.config.agents, self.config.skill_rules)
             self._rules_digest = digest(encode(rules)).removeprefix("sha256:")[:DIGEST_SHOWN]
         return self._rules_digest
 
@@ -120,9 +120,9 @@ class Policy:
         Raises:
             ConfigError: no agent has that name.
         """
-        own = self._config.agents.get(agent)
+        own = self.config.agents.get(agent)
         if own is None:
-            close = nearest(agent, self._config.agents)
+            close = nearest(agent, self.config.agents)
             raise ConfigError(
                 f"unknown agent `{agent}`", key=agent, suggestion=close[0] if close else ""
             )
@@ -138,12 +138,12 @@ class Policy:
         ]
         skills = Layer(
             name="agent",
-            rules=self._config.skill_rules.get(agent, ()),
+            rules=self.config.skill_rules.get(agent, ()),
             match=self.profile.rules.match,
             dialect=self._dialect,
         )
         layers = (skills, own, *_layers_of_grants(current))
-        return (*self._config.layers, *(layer for layer in layers if layer.rules))
+        return (*self.config.layers, *(layer for layer in layers if layer.rules))
 
     def explain(
         self,
@@ -236,7 +236,7 @@ class Policy:
 
     def _is_asked_about(self, skill: Skill) -> bool:
         """Whether any agent's rule asks about the skill: an approval is then bound to its bytes."""
-        layers = (*self._config.layers, *self._config.agents.values())
+        layers = (*self.config.layers, *self.config.agents.values())
         return any(
             rule.effect is Effect.ASK
             and matches(rule.action, "skill")
@@ -245,7 +245,7 @@ class Policy:
             for rule in layer.rules
         ) or any(
             rule.effect is Effect.ASK and matches_in(self._dialect, rule.pattern, skill.name)
-            for rules in self._config.skill_rules.values()
+            for rules in self.config.skill_rules.values()
             for rule in rules
         )
 
@@ -293,6 +293,13 @@ class Policy:
             return ""
         state = self._trust.report(self._project, [skill]).skills[0].state
         return "" if state == "trusted" else f"it {_UNTRUSTED[state]}"
+
+
+class RulesInUse(Protocol):
+    """What gives the rules that hold now, with the configuration that they follow from."""
+
+    @property
+    def policy(self) -> Policy: ...
 
 
 _UNTRUSTED = {

@@ -11,9 +11,9 @@ from skillhouse.clients import ExportSource
 from skillhouse.discovery import Catalog
 from skillhouse.floor import PROTECTED_NAMES, PersistentPaths, dataclass, isolated, structs
 from skillhouse.house.house import Skillhouse
-from skillhouse.house.mcp_skills import load_known
 from skillhouse.house.person_tools import tool_finder
 from skillhouse.house.policy import Explanation
+from skillhouse.house.remote_skills import load_known
 from skillhouse.house.services import Caller
 from skillhouse.permission import (
     CommandReading,
@@ -402,7 +402,7 @@ def export_source(house: Skillhouse) -> ExportSource:
 
     return ExportSource(
         places=house.config.places,
-        project=house.services.project,
+        project=house.project,
         state_directory=house.config.state_directory,
         audit=house.audit_log,
         index=lambda: house.index,

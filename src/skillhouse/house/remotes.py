@@ -16,12 +16,10 @@ from skillhouse.floor import ConfigError, MissingExtraError, as_error, dataclass
 from skillhouse.floor.threads import in_thread
 from skillhouse.house.config import Config, McpServerSettings
 from skillhouse.house.house_snapshot import SCOPE, check_outside
-from skillhouse.house.mcp_skills import MCP_DIRECTORY
+from skillhouse.house.remote_skills import MCP_DIRECTORY
 
 if TYPE_CHECKING:
-    from skillhouse.discovery import Root
-    from skillhouse.house.network import Network
-    from skillhouse.skill import Profile
+    from skillhouse.house.house_snapshot import SnapshotInUse
 
 _LOGGED_MAX = 50
 """Problems of one sync that the log keeps."""
@@ -59,25 +57,19 @@ class Synced:
 class Remotes:
     """The configured servers."""
 
-    def __init__(
-        self,
-        config: Config,
-        profile: Profile,
-        network: Network,
-        audit: AuditLog,
-        roots: Callable[[], Iterable[Root]],
-        refresh: Callable[[], bool],
-    ) -> None:
-        self._config = config
-        self._profile = profile
-        self._network = network
+    def __init__(self, house: SnapshotInUse, audit: AuditLog) -> None:
+        """Take the house, whose configuration in use says which they are."""
+        self._house = house
         self._audit = audit
-        self._roots = roots
-        self._refresh = refresh
+
+    @property
+    def _config(self) -> Config:
+        return self._house.snapshot.composition.config
 
     def states(self) -> tuple[RemoteState, ...]:
         """Return the configured servers and their stored skills, without network access."""
-        is_read = any(scope.name == SCOPE for scope in self._profile.scopes)
+        scopes = self._house.snapshot.composition.profile.scopes
+        is_read = any(scope.name == SCOPE for scope in scopes)
         return tuple(self._state(source, is_read=is_read) for source in self._config.remotes)
 
     def chosen(self, url: str) -> tuple[remote.RemoteSource, ...]:
@@ -109,9 +101,10 @@ class Remotes:
             AuditError: the log cannot be written; nothing more was fetched.
         """
         sources = self.chosen(url)
-        check_outside(self._config.remote_directory, (r for r in self._roots() if r.scope != SCOPE))
+        others = (root for root in self._house.snapshot.roots if root.scope != SCOPE)
+        check_outside(self._config.remote_directory, others)
         done = [await self._sync_one(source, progress) for source in sources]
-        self._refresh()
+        self._house.refresh()
         return tuple(done)
 
     async def _sync_one(
@@ -123,7 +116,8 @@ class Remotes:
         found = Synced(source=source, error="stopped")
         progress(f"syncing {source.url}")
         try:
-            fetch = self._network.fetch_for(source, lambda url: progress(f"  fetching {url}"))
+            network = self._house.snapshot.composition.network.get()
+            fetch = network.fetch_for(source, lambda url: progress(f"  fetching {url}"))
             report = await remote.sync(source, self._config.remote_directory, fetch)
             found = Synced(source=source, report=report)
         except Exception as error:  # noqa: BLE001 - the edge of one server of many.

@@ -3,31 +3,33 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import get_args
 
 import anyio
 
 from skillhouse import cells, sandbox
+from skillhouse.house.config import Config
+from skillhouse.house.policy import RulesInUse
 
 LOOK_SECONDS = 0.02
 """How often it is looked whether another call's self-test, which takes half a second, is over."""
 
 
+def least_level(config: Config) -> sandbox.SandboxLevel:
+    """Return the weakest level of the sandbox that a configuration accepts."""
+    levels = sandbox.SandboxLevel
+    return levels.RLIMITS if config.sandbox == "bubblewrap" else levels.LANDLOCK
+
+
 class SandboxProvider:
     """Gives the launcher of commands, and the tested level for each language of skills' code."""
 
-    def __init__(
-        self,
-        state: Path,
-        *,
-        least: Callable[[], sandbox.SandboxLevel] = lambda: sandbox.SandboxLevel.LANDLOCK,
-    ) -> None:
-        """Make one; `least` returns the weakest level that the configuration in use accepts."""
+    def __init__(self, state: Path, rules: RulesInUse) -> None:
+        """Make one for a directory of state, and for the configuration of the rules in use."""
+        self._rules = rules
         self._state = state
         self._kept = sandbox.KeptTests(state)
-        self._least = least
         self._tested_least: sandbox.SandboxLevel | None = None
         """What the configuration accepted when `tested` was found."""
         self.tested: sandbox.SandboxStatus | None = None
@@ -62,7 +64,7 @@ class SandboxProvider:
         if self.tested is not None or not self._testing.acquire(blocking=False):
             return self._known(language)
         try:
-            least = self._least()
+            least = least_level(self._rules.policy.config)
             sandbox.watch_for_crashes().mark(self._state)
             found = await cells.kept_test(self._kept, language, least=least)
             if found is not None:
@@ -73,7 +75,7 @@ class SandboxProvider:
 
     def _known(self, language: cells.Language | None) -> sandbox.SandboxStatus | None:
         """Return the level as far as it is tested and the configuration accepts it, else None."""
-        tested, least = self.tested, self._least()
+        tested, least = self.tested, least_level(self._rules.policy.config)
         if tested is None:
             return None
         is_refused = least is not sandbox.SandboxLevel.LANDLOCK
@@ -85,12 +87,12 @@ class SandboxProvider:
     def _is_outdated(self) -> bool:
         """Whether no level was found, and the configuration accepts others than it did then."""
         is_none = self.tested is not None and self.tested.level is sandbox.SandboxLevel.NONE
-        return is_none and self._tested_least is not self._least()
+        return is_none and self._tested_least is not least_level(self._rules.policy.config)
 
     async def _test(self, language: cells.Language | None) -> None:
         if self._is_outdated():
             self.tested, self._languages = None, set()
-        least = self._least()
+        least = least_level(self._rules.policy.config)
         sandbox.watch_for_crashes().mark(self._state)
         found = await cells.needed_test(self._kept, language, before=self.tested, least=least)
         self._note(found, language, least)
@@ -108,7 +110,7 @@ class SandboxProvider:
 
     def adopt(self, status: sandbox.SandboxStatus) -> None:
         """Use a level that was tested by whoever calls this, for commands and each language."""
-        self.tested, self._tested_least = status, self._least()
+        self.tested, self._tested_least = status, least_level(self._rules.policy.config)
         self._languages |= {None, *get_args(cells.Language)}
 
     async def launcher(self) -> sandbox.Launcher:

@@ -11,6 +11,7 @@ import logging
 import os
 import threading
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from skillhouse import approval, sandbox, store
@@ -24,14 +25,15 @@ from skillhouse.floor import (
 )
 from skillhouse.floor.lock import once
 from skillhouse.floor.structs import replace
-from skillhouse.house.cached_skills import refuse_unsynced
-from skillhouse.house.composition import Composition
+from skillhouse.house.composition import Composition, compose
 from skillhouse.house.config.config_files import project_of
 from skillhouse.house.config_reload import Adopted, ConfigNews
-from skillhouse.house.learned_choices import LearnedChoices
+from skillhouse.house.house_snapshot import HouseSnapshot
+from skillhouse.house.lazy import Lazy
+from skillhouse.house.remote_skills import refuse_unsynced
 from skillhouse.house.settings import SettingsStore
 from skillhouse.house.trust import TrustStore
-from skillhouse.house.usage import RecentSkills, TouchedFiles
+from skillhouse.house.usage import LearnedChoices, RecentSkills, TouchedFiles
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,12 +44,13 @@ if TYPE_CHECKING:
     from skillhouse.house.code_manifests import Found
     from skillhouse.house.code_service import Call, SkillCode
     from skillhouse.house.config import Config
-    from skillhouse.house.enforcement import EnforcementServices
+    from skillhouse.house.enforcement import EnforcementServices, EnforcementSettings
     from skillhouse.house.gates import GateFactory
     from skillhouse.house.installed_check import InstalledCheck
     from skillhouse.house.network import Network
     from skillhouse.house.policy import Policy
     from skillhouse.house.sandbox_provider import SandboxProvider
+    from skillhouse.retrieval import Encoders
     from skillhouse.sandbox import SandboxLevel, SandboxStatus
     from skillhouse.skill import Skill
 
@@ -140,23 +143,31 @@ class Services:
         self._channel = channel
         self._checks = tuple(checks)
         self._call = call
-        self._own_tools = tuple(tools)
+        self.own_tools = tuple(tools)
+        self.project = project_of(config.places.start)
+        """The git root of the start directory, or the start directory outside git."""
         self.trust_store = TrustStore(config.state_directory)
         self.settings_store = SettingsStore(config.state_directory)
-        self.composition = self.composed(config)
-        """What follows from the configuration in use."""
         self.touched = TouchedFiles(config.places.start, self.project)
         self.recent = RecentSkills(config.cache_directory)
         self.learned = LearnedChoices(config.state_directory)
         self.connection = approval.new_connection()
         """The connection of callers that name none of their own."""
+        self._enforcement = Lazy(self._make_enforcement)
+        self._skill_code = Lazy(self._make_skill_code)
+        self._results = Lazy(self._make_results)
+        self._background = Lazy(self._make_background)
         self._portal: toolbox.Portal | None = None
         self._portal_lock = threading.Lock()
+        composition = compose(config, self, channel=channel)
+        self.snapshot = HouseSnapshot(composition, self)
+        """INVARIANT: the one reference that a reload or another scan exchanges: what a call takes
+        from it, rules as well as skills, is of one moment."""
 
     @property
-    def project(self) -> Path:
-        """The git root of the start directory, or the start directory outside git."""
-        return project_of(self.config.places.start)
+    def composition(self) -> Composition:
+        """What follows from the configuration in use."""
+        return self.snapshot.composition
 
     @property
     def config(self) -> Config:
@@ -172,59 +183,58 @@ class Services:
 
     @property
     def network(self) -> Network:
-        return self.composition.network
+        return self.composition.network.get()
 
     @network.setter
     def network(self, network: Network) -> None:
-        vars(self.composition)["network"] = network
+        self.composition.network.put(network)
+
+    @property
+    def encoders(self) -> Encoders | None:
+        """What finds skills by meaning; MissingExtraError where the configured one is missing."""
+        return self.composition.encoders.get()
 
     @property
     def gates(self) -> GateFactory:
-        return self.composition.gates
+        return self.composition.gates.get()
 
     @property
     def installed_check(self) -> InstalledCheck:
-        return self.composition.installed_check
+        return self.composition.installed_check.get()
 
-    def composed(self, config: Config) -> Composition:
-        """Return what follows from a configuration; nothing of it is in use yet.
+    @property
+    def enforcement_settings(self) -> EnforcementSettings:
+        return self.composition.enforcement.get()
 
-        Raises:
-            ConfigError: the profile or a server of the configuration cannot be used.
-        """
-        return Composition(
-            config,
-            trust=self.trust_store,
-            session_grants=lambda key: self.enforcement.approvals.session_grants(key),  # noqa: PLW0108 opened late
-            enforcement=lambda: self.enforcement,
-            sandbox=lambda: self.sandbox,
-            results=lambda: self.results,
-            background=lambda: self.background,
-            own_tools=self._own_tools,
-            newest=lambda: self.composition,
-            before=vars(self).get("composition"),
-        )
+    def scan(self) -> HouseSnapshot:
+        """Return a snapshot of the skills as they are now; it is read when it is first asked."""
+        return HouseSnapshot(self.composition, self)
 
-    def adopt(self, composition: Composition) -> Adopted:
-        """Put another composition into use; calls that run keep theirs.
+    def reload(self, config: Config) -> Adopted:
+        """Put another configuration into use, all of it or nothing; calls that run keep theirs.
 
         Raises:
-            ConfigError: its network or its channels cannot be used; then nothing has changed.
+            ConfigError: the profile, a server, a root, its network or its channels cannot be used;
+                then nothing has changed.
         """
-        config, has_begun = composition.config, "enforcement" in vars(self)
-        if config.net != self.config.net:
-            _ = composition.network.policy
-        channels = composition.network.channels(self._channel) if has_begun else ()
-        if has_begun:
-            self.enforcement.remember_secrets()
-        self.composition = composition
-        if self._has_code:
-            self.skill_code.adopt(config, composition.policy)
-        if not has_begun:
+        before = self.composition
+        now = compose(config, self, channel=self._channel, before=before)
+        snapshot = HouseSnapshot(now, self)
+        # Read here, as it raises ConfigError for a root that cannot be.
+        _ = snapshot.roots
+        if config.net != before.config.net:
+            _ = now.network.get().policy
+        if not self._enforcement.made:
+            self.snapshot = snapshot
             return Adopted()
-        before = self.enforcement.policy
-        fault = self.enforcement.adopt(config, channels)
-        return Adopted(tiers_changed=self.enforcement.policy != before, fault=fault)
+        settings = now.enforcement.get()
+        channels = settings.channels()
+        self.enforcement.remember_secrets()
+        self.snapshot = snapshot
+        earlier = before.enforcement.get()
+        self.enforcement.follow(earlier, channels)
+        is_changed = settings.tier_policy.get() != earlier.tier_policy.get()
+        return Adopted(tiers_changed=is_changed, fault=settings.tier_fault)
 
     def note_reload(self, news: ConfigNews) -> None:
         """Record what became of a changed configuration; without a log calls fail by themselves."""
@@ -242,52 +252,61 @@ class Services:
         except (SkillhouseError, OSError):
             logger.exception("a reload of the configuration is not in the audit log")
 
-    @once
+    @property
     def enforcement(self) -> EnforcementServices:
+        return self._enforcement.get()
+
+    def _make_enforcement(self) -> EnforcementServices:
         from skillhouse.house.enforcement import EnforcementServices
 
-        return EnforcementServices(
-            self.config,
-            channels=lambda: self.network.channels(self._channel),
-            secrets=lambda: self.network.secret_values,
-            background=lambda: self.skill_code.background if self._has_code else None,
-        )
+        return EnforcementServices(self, background=self._cells_to_stop)
+
+    def _cells_to_stop(self) -> toolbox.Background | None:
+        return self.skill_code.background if self._skill_code.made else None
+
+    def session_grants(self, key: str) -> tuple[approval.Grant, ...]:
+        """Return the approvals for the rest of a conversation."""
+        return self.enforcement.approvals.session_grants(key)
 
     @once
     def sandbox(self) -> SandboxProvider:
         from skillhouse.house.sandbox_provider import SandboxProvider
 
-        state = self.config.state_directory / SANDBOX_STATE
-        return SandboxProvider(state, least=lambda: self.least_sandbox)
+        return SandboxProvider(self.config.state_directory / SANDBOX_STATE, self)
 
     @property
     def least_sandbox(self) -> SandboxLevel:
         """The weakest level of the sandbox that the configuration accepts."""
-        levels = sandbox.SandboxLevel
-        return levels.RLIMITS if self.config.sandbox == "bubblewrap" else levels.LANDLOCK
+        from skillhouse.house.sandbox_provider import least_level
 
-    @once
-    def skill_code(self) -> SkillCode:
-        from skillhouse.house.code_service import SkillCode
-
-        profile = self.policy.profile
-        return SkillCode(self.config, profile, self.policy, self.sandbox, self._call)
+        return least_level(self.config)
 
     @property
-    def _has_code(self) -> bool:
-        """Whether anything has used `skill_code`, which loads what runs skills' own code."""
-        return "skill_code" in vars(self)
+    def skill_code(self) -> SkillCode:
+        """Skills' own code; once anything has used it, what runs code is loaded."""
+        return self._skill_code.get()
+
+    def _make_skill_code(self) -> SkillCode:
+        from skillhouse.house.code_service import SkillCode
+
+        return SkillCode(self, self.sandbox, self._call)
 
     def found_code(self, roots: Sequence[Root], *, is_trusted: bool) -> Found:
         """Return the manifests of skills' own code below the roots; none where code is off."""
-        is_needed = self.runs_code or self._has_code
-        return self.skill_code.found(roots, is_trusted) if is_needed else ()
+        is_needed = self.runs_code or self._skill_code.made
+        return self.skill_code.found(roots, is_trusted=is_trusted) if is_needed else ()
 
     def code_tools(self, found: Found, view: AgentView) -> tuple[toolbox.Tool, ...]:
         """Return an agent's tools of these skills; where there are none, what runs them is not
         even loaded."""
-        is_needed = found or self._has_code
+        is_needed = found or self._skill_code.made
         return self.skill_code.tools(found, view) if is_needed else ()
+
+    def why_tool_absent(self, found: Found, name: str) -> str:
+        """Return why no tool has this name although its skill is there; "" where it is not."""
+        from skillhouse.house.code_manifests import why_absent
+
+        return why_absent(name, found)
 
     @property
     def runs_code(self) -> bool:
@@ -295,36 +314,39 @@ class Services:
         configured = self.config.skill_code.enabled
         return self.policy.profile.runs_code if configured is None else configured
 
-    @once
+    @property
     def results(self) -> toolbox.ResultFiles:
         """The files of long results; those of processes that were killed are removed."""
-        from skillhouse.audit import KnownSecrets
+        return self._results.get()
 
-        results = toolbox.ResultFiles(
-            self.config.state_directory,
-            hide=lambda text: KnownSecrets(self.enforcement.secret_values).hide(text),
-        )
+    def _make_results(self) -> toolbox.ResultFiles:
+        results = toolbox.ResultFiles(self.config.state_directory, hide=self.enforcement.hide)
         results.sweep()
         self.enforcement.approvals.connections.on_end(results.end_connection)
         return results
 
-    @once
+    @property
     def background(self) -> toolbox.BackgroundRuns:
         """The commands in the background, which end with this."""
+        return self._background.get()
+
+    def _make_background(self) -> toolbox.BackgroundRuns:
         runs = toolbox.BackgroundRuns(
             self.config.state_directory / BACKGROUND_DIRECTORY,
             portal=self.portal,
-            running=lambda: self.enforcement.tier_gate.running(),  # noqa: PLW0108 made late
-            record=lambda run: self.enforcement.note_background(run),  # noqa: PLW0108 likewise
+            running=self.enforcement.running,
+            record=self.enforcement.note_background,
         )
-        conceal = lambda text: self.network.conceal(text)  # noqa: E731, PLW0108 the newest
-        runs.answer_by(toolbox.BackgroundAnswers(runs, conceal).answer)
+        runs.answer_by(toolbox.BackgroundAnswers(runs, self._conceal).answer)
         return runs
+
+    def _conceal(self, text: str) -> str:
+        return self.network.conceal(text)
 
     @property
     def has_background(self) -> bool:
         """Whether a command goes on in the background."""
-        return "background" in vars(self) and self.background.is_busy
+        return self._background.made and self.background.is_busy
 
     def caller(self, caller: Caller | None, fields: CallerFields | None = None) -> Caller:
         """Return the caller, given in one form, with client and connection; TypeError for both."""
@@ -340,16 +362,21 @@ class Services:
     @once
     def sessions(self) -> toolbox.Sessions:
         """The conversations, each with the skills that it loaded."""
-        skill_need = lambda skill: self.policy.skill_need(skill)  # noqa: E731, PLW0108 the newest
         return toolbox.Sessions(
-            skill_need,
+            self._skill_need,
             self._checks,
-            lambda: self.mcp_host,
+            self._remote_skills,
             self._note_activation,
             seen=toolbox.SeenSkills(self.config.state_directory / SEEN_DIRECTORY),
             verify=self._verify,
             verify_code=self._verify_code,
         )
+
+    def _skill_need(self, skill: Skill) -> toolbox.PermissionRequest:
+        return self.policy.skill_need(skill)
+
+    def _remote_skills(self) -> remote.McpHost | None:
+        return self.mcp_host
 
     def _note_activation(self, activation: toolbox.Activation, session: toolbox.Session) -> None:
         self.recent.note(activation.file)
@@ -369,8 +396,7 @@ class Services:
 
     def expected_sandbox(self) -> SandboxStatus:
         """Return the sandbox that this machine should offer, without a self-test."""
-        least = self.least_sandbox
-        return self.portal().call(lambda: sandbox.detect(least=least))
+        return self.portal().call(partial(sandbox.detect, least=self.least_sandbox))
 
     def portal(self) -> toolbox.Portal:
         """Return the thread that runs calls from synchronous code, until `close_portal`."""
@@ -383,21 +409,21 @@ class Services:
         with self._portal_lock:
             portal, self._portal = self._portal, None
         if portal is not None:
-            if "background" in vars(self):
+            if self._background.made:
                 portal.call(self.background.close)
             portal.call(self.release_loop)
             portal.close()
 
     async def release_loop(self) -> None:
         """Close what is bound to the running event loop; call it before that loop ends."""
-        if self._has_code:
+        if self._skill_code.made:
             await self.skill_code.close()
 
     def close(self) -> None:
         """End the signer's process; close the state and the log; remove the long results."""
-        if "results" in vars(self):
+        if self._results.made:
             self.results.close()
-        if "enforcement" in vars(self):
+        if self._enforcement.made:
             self.enforcement.close()
         store.close_pooled(self.config.state_directory / store.STATE_FILE)
 

@@ -1,6 +1,6 @@
 """Which projects a person trusts, bound to their real path and to their skills' digests.
 
-The work trees of one git repository (`worktrees.py`) share what was trusted in one of them: where a
+The work trees of one git repository (`project.py`) share what was trusted in one of them: where a
 work tree has no trust of its own, that in the others counts, for the same bytes at the same path.
 """
 
@@ -18,7 +18,7 @@ from skillhouse.approval import OWNER
 from skillhouse.floor import SkillError, StateError, as_error, dataclass
 from skillhouse.floor.structs import replace
 from skillhouse.house.linked_skills import LinkedSkills
-from skillhouse.house.project_skills import ClientReading, ProjectSkills
+from skillhouse.house.project import ClientReading, ProjectSkills, same_repository
 from skillhouse.house.trusted_text import (
     TrustedText,
     TrustedTexts,
@@ -27,7 +27,6 @@ from skillhouse.house.trusted_text import (
     texts_of,
     written,
 )
-from skillhouse.house.worktrees import same_repository
 from skillhouse.skill import Skill, SkillLinks, followed_digest, load, skill_links
 from skillhouse.store import STATE, STATE_FILE, commit_stamp, pooled
 
@@ -317,6 +316,27 @@ class TrustStore:
         return found
 
 
+class ProjectScan(Protocol):
+    """What one scan finds in the project, whether it is trusted or not."""
+
+    def project_skills(self) -> ProjectSkills: ...
+
+    def project_code(self) -> Tools:
+        """Return what models are shown of the project's tools, and its code's digests."""
+
+    def linked_changes(self) -> tuple[Skill, ...]:
+        """Return the skills that a person linked and that changed since, as they are now."""
+
+
+class ProjectInUse(Protocol):
+    """What gives the last scan, and scans again."""
+
+    @property
+    def snapshot(self) -> ProjectScan: ...
+
+    def refresh(self) -> bool: ...
+
+
 class EventRecorder(Protocol):
     """Records events; `noted` does not fail when the audit log does."""
 
@@ -333,37 +353,31 @@ class ProjectTrust:
 
     def __init__(
         self,
+        house: ProjectInUse,
         store: TrustStore,
         project: Path,
-        skills: Callable[[], ProjectSkills],
-        tools: Callable[[], Tools],
         log: EventRecorder,
-        refresh: Callable[[], bool],
         linked: LinkedSkills,
-        changes: Callable[[], tuple[Skill, ...]],
     ) -> None:
-        """Bind the store to a project, whose real path is trusted; `skills` and `tools` read its
-        skills and what they say of their tools.
+        """Bind the store to a project, whose real path is trusted.
 
-        `changes` reads the skills that a person linked and that changed since, which `linked` has
-        as they were: they are shown and taken with the project's.
+        The skills that a person linked and that changed since, which `linked` has as they were, are
+        shown and taken with the project's.
         """
+        self._house = house
         self._store = store
         self._project = project
-        self._skills = skills
-        self._tools = tools
         self._log = log
-        self._refresh = refresh
         self._linked = linked
-        self._changes = changes
 
     def report(self) -> TrustReport:
         """Return the state of each of the project's skills, and changed linked ones; reads them."""
-        report = self._store.report(self._project, self._skills(), tools=self._tools())
+        scan = self._house.snapshot
+        report = self._store.report(self._project, scan.project_skills(), tools=scan.project_code())
         return self._with_changes(report)
 
     def _with_changes(self, report: TrustReport) -> TrustReport:
-        changed = tuple(_changed(skill) for skill in self._changes())
+        changed = tuple(_changed(skill) for skill in self._house.snapshot.linked_changes())
         return replace(report, skills=report.skills + changed)
 
     def trust(self, shown: TrustReport | None = None) -> TrustReport:
@@ -372,7 +386,9 @@ class ProjectTrust:
         Raises:
             SkillError: they are not as in `shown` any more.
         """
-        skills, changed, tools = self._skills(), self._changes(), self._tools()
+        scan = self._house.snapshot
+        skills, changed = scan.project_skills(), scan.linked_changes()
+        tools = scan.project_code()
         if shown is not None:
             _check_shown((_changed(skill) for skill in changed), shown, self._project)
             own = (one for one in shown.skills if one.skill.scope == "project")
@@ -391,7 +407,7 @@ class ProjectTrust:
             what = _recorded(Path(skill.directory), [_changed(skill)])
             self._log.event("trust", user=OWNER, arguments=what)
         self._linked.accept(changed)
-        self._refresh()
+        self._house.refresh()
         taken = tuple(replace(_changed(skill), state="trusted") for skill in changed)
         return replace(report, skills=report.skills + taken)
 
@@ -401,8 +417,9 @@ class ProjectTrust:
         Returns False, and trusts nothing, where the project has something else that no person has
         trusted it for: that would be read with it.
         """
-        self._refresh()
-        found, tools = self._skills(), self._tools()
+        self._house.refresh()
+        scan = self._house.snapshot
+        found, tools = scan.project_skills(), scan.project_code()
         place = os.path.realpath(directory)
         skills = [one for one in found.skills if os.path.realpath(one.directory) == place]
         own = {at: texts for at, texts in tools.items() if at == place}
@@ -414,7 +431,7 @@ class ProjectTrust:
         what = _recorded(self._project, shown.skills)
         self._log.event("trust", user=OWNER, reason=str(directory), arguments=what)
         self._store.trust(self._project, of, datetime.now(UTC), shown=shown, tools=own)
-        self._refresh()
+        self._house.refresh()
         return True
 
     def revoke(self) -> bool:
@@ -422,7 +439,7 @@ class ProjectTrust:
         for project in self._store.shared(self._project) or (str(self._project),):
             self._log.noted("trust-revoked", user=OWNER, arguments={"path": project})
         revoked = self._store.revoke(self._project)
-        self._refresh()
+        self._house.refresh()
         return revoked
 
 

@@ -1,7 +1,12 @@
-"""What agents used lately, which changes what lists hold and how they begin: skills and files.
+"""What agents used, which changes what lists hold and the order of lists and searches.
 
-The skills that were loaded change an order and nothing else, so they are kept in the cache: a file
-of one line for each, which several processes add to. What is lost or damaged costs the order alone.
+- The skills that were loaded lately change an order and nothing else, so they are kept in the
+  cache: a file of one line for each, which several processes add to. What is lost or damaged costs
+  the order alone.
+- The files that an agent worked on bring skills into a list, where the profile has such skills.
+- What agents loaded after a search lifts the same skills when a similar request comes. Off unless
+  `[search] learn` is on. It is kept in the state, for each user by itself, and `skillhouse search
+  --forget-learned` removes it (decision record 0323).
 """
 
 from __future__ import annotations
@@ -9,16 +14,23 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Mapping
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from skillhouse.floor import make_private
+from skillhouse import retrieval
+from skillhouse.floor import SkillhouseError, dataclass, make_private, structs
 from skillhouse.skill import relative_file
+from skillhouse.store import STATE, STATE_FILE, pooled
 
 if TYPE_CHECKING:
     from skillhouse import tools as toolbox
+    from skillhouse.retrieval import Hit
+    from skillhouse.tools import Activation, Session
+
 
 RECENT_FILE = "recent-skills.jsonl"
 READ_BYTES = 65_536
@@ -130,3 +142,165 @@ class TouchedFiles:
         if len(files) > FILES_MAX:
             del files[next(iter(files))]
         return True
+
+
+LIFT_MAX = 0.2
+"""Share of its score by which a skill is lifted at most. All four numbers: decision record 0323."""
+SIMILAR_LEAST = 0.34
+"""Share of the words of two requests in common from which they are similar (Jaccard)."""
+CHOICES_LEAST = 1.0
+"""Choices that lift nothing: one may be an error."""
+HALF_LIFE_DAYS = 30.0
+CHOICES_MAX = 500
+"""Choices of a user that are kept, the newest."""
+CHOICES_A_DAY = 3
+"""Choices of one skill that count in a day."""
+WORDS_MAX, WORD_CHARS_MAX = 16, 24
+_DAY_MS = 86_400_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearnedChoice:
+    """A skill that an agent loaded after a search."""
+
+    file: str
+    """Its SKILL.md."""
+    words: tuple[str, ...]
+    """Stems of the request, sorted; what may be a secret or a number is left out."""
+    at_ms: int
+
+
+class LearnedChoices:
+    """The choices of each user in the state database; any thread may use it."""
+
+    def __init__(self, state_directory: Path, *, clock: Callable[[], float] = time.time) -> None:
+        """`clock` returns seconds since 1970."""
+        self._path = state_directory / STATE_FILE
+        self._clock = clock
+
+    def note_load(self, activation: Activation, session: Session) -> None:
+        """Remember a skill that the model of a session loaded, if its search found it."""
+        query = session.searches.choose(activation.file) if activation.by == "model" else ""
+        if query:
+            self.note(session.user, query, activation.file)
+
+    def note(self, user: str, query: str, file: str) -> None:
+        """Remember that a skill was loaded after a search; a load never fails for it."""
+        words = request_words(query)
+        if not words:
+            return
+        now = int(self._clock() * 1000)
+        try:
+            with pooled(self._path, STATE) as store, store.transaction() as connection:
+                count = (
+                    "SELECT count(*) FROM search_choice "
+                    "WHERE user_name = ? AND file = ? AND at_ms > ?"
+                )
+                (today,) = connection.execute(count, (user, file, now - _DAY_MS)).fetchone()
+                if today >= CHOICES_A_DAY:
+                    return
+                connection.execute(
+                    "INSERT INTO search_choice (user_name, file, words, at_ms) VALUES (?, ?, ?, ?)",
+                    (user, file, json.dumps(words), now),
+                )
+                connection.execute(
+                    "DELETE FROM search_choice WHERE user_name = ? AND seq NOT IN (SELECT seq "
+                    "FROM search_choice WHERE user_name = ? ORDER BY seq DESC LIMIT ?)",
+                    (user, user, CHOICES_MAX),
+                )
+        except SkillhouseError:
+            logger.debug("what was loaded after a search is not kept", exc_info=True)
+
+    def choices(self, user: str) -> tuple[LearnedChoice, ...]:
+        """Return the choices of a user, newest first. Raises StateError."""
+        if not self._path.exists():
+            return ()
+        query = "SELECT file, words, at_ms FROM search_choice WHERE user_name = ? ORDER BY seq DESC"
+        with pooled(self._path, STATE) as store:
+            rows = store.rows(query, (user,))
+        return tuple(
+            LearnedChoice(file=file, words=tuple(json.loads(words)), at_ms=at_ms)
+            for file, words, at_ms in rows
+        )
+
+    def forget(self, user: str) -> int:
+        """Remove the choices of a user and return how many there were. Raises StateError."""
+        if not self._path.exists():
+            return 0
+        with pooled(self._path, STATE) as store, store.transaction() as connection:
+            query = "DELETE FROM search_choice WHERE user_name = ?"
+            return connection.execute(query, (user,)).rowcount
+
+    def shares(self, user: str, query: str, among: Iterable[str]) -> Mapping[str, float]:
+        """Return how often each skill was chosen for similar requests, 0 to 1, by its file.
+
+        What is not `among` these files counts for nothing: it may be hidden from who searches.
+        """
+        try:
+            choices = self.choices(user)
+            files = frozenset(among if choices else ())
+            choices = tuple(choice for choice in choices if choice.file in files)
+        except (SkillhouseError, ValueError, TypeError):
+            logger.debug("what was loaded after searches cannot be read", exc_info=True)
+            return {}
+        return shares(choices, request_words(query), now_ms=self._clock() * 1000)
+
+
+def request_words(query: str) -> tuple[str, ...]:
+    """Return the words by which requests are compared: stems without numbers and long tokens.
+
+    >>> request_words("Merging the PDFs of AKIA77EXAMPLE, 2024")
+    ('merg', 'pdf')
+    """
+    stems = retrieval.stems_of(retrieval.query_terms(query))
+    words = {
+        stem
+        for parts in stems.values()
+        for stem in parts
+        if stem.isalpha() and len(stem) <= WORD_CHARS_MAX
+    }
+    return tuple(sorted(words)[:WORDS_MAX])
+
+
+def shares(
+    choices: Sequence[LearnedChoice], words: Sequence[str], *, now_ms: float
+) -> Mapping[str, float]:
+    """Return how much of what was chosen for similar requests each skill is, by its file.
+
+    An older choice counts less, and the first one nothing.
+
+    >>> one = LearnedChoice(file="a", words=("merg", "pdf"), at_ms=0)
+    >>> shares([one], ["merg", "pdf"], now_ms=0), shares([one] * 3, ["merg", "pdf"], now_ms=0)
+    ({}, {'a': 0.5})
+    """
+    wanted = frozenset(words)
+    counts: dict[str, float] = defaultdict(float)
+    for choice in choices:
+        known = frozenset(choice.words)
+        similar = len(wanted & known) / max(len(wanted | known), 1)
+        if similar >= SIMILAR_LEAST:
+            # A clock that was set back makes no choice count more.
+            age_days = max(now_ms - choice.at_ms, 0.0) / _DAY_MS
+            counts[choice.file] += similar * 0.5 ** (age_days / HALF_LIFE_DAYS)
+    total = sum(counts.values())
+    return {
+        file: (count - CHOICES_LEAST) / (total + 1.0)
+        for file, count in counts.items()
+        if count > CHOICES_LEAST
+    }
+
+
+def lifted(hits: Sequence[Hit], shares_of: Sequence[float]) -> list[Hit]:
+    """Return hits in the order of their lifted scores; exact ones stay first.
+
+    INVARIANT: only hits are lifted, each by `LIFT_MAX` of its own score at most, and its confidence
+    stays: what does not match is not found, and a weak match is still called one.
+    """
+    pairs = zip(hits, shares_of, strict=True)
+    found = [
+        structs.replace(hit, score=hit.score * (1.0 + LIFT_MAX * share), learned=share)
+        if share > 0.0 and not hit.exact
+        else hit
+        for hit, share in pairs
+    ]
+    return sorted(found, key=lambda hit: (not hit.exact, -hit.score))

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from skillhouse.install.lock_import import restored as restored
     from skillhouse.install.publisher import PreparedPackage as PreparedPackage
     from skillhouse.install.publisher import Publishing as Publishing
+    from skillhouse.install.repositories import HttpAccess as HttpAccess
     from skillhouse.install.repositories import Repositories as Repositories
     from skillhouse.install.repositories import RepositoryOffer as RepositoryOffer
     from skillhouse.install.repositories import read_token as read_token
-    from skillhouse.install.repository_http import HttpAccess as HttpAccess
-    from skillhouse.install.repository_http import repository_at as repository_at
+    from skillhouse.install.repositories import repository_at as repository_at
     from skillhouse.install.skill_sources import OpenSource as OpenSource
     from skillhouse.install.skill_sources import SkillSources as SkillSources
 else:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from skillhouse import registry
 from skillhouse.audit.log import recorded
-from skillhouse.floor import SkillError, UnknownSkillError, structs
+from skillhouse.floor import SkillError, TreeError, UnknownSkillError, matching_tree, structs
 from skillhouse.house.house import Skillhouse
 from skillhouse.house.installed_check import (
     INSTALLS,
@@ -188,3 +188,29 @@ class InstalledSkills:
             changed = structs.replace(entry, accepted=accepted)
             self.installs.amend(place, name, changed)
         return changed
+
+
+def keep_edits(store: PackageStore, target: Path, expected: tuple[str, ...]) -> str:
+    """Keep the files of a directory if they are others than expected; return their digest.
+
+    Empty for files that are as expected, and for what is no tree, which nothing replaces.
+    """
+    if not target.is_dir() or target.is_symlink():
+        return ""
+    try:
+        if matching_tree(target, expected, store.tree).digest in expected:
+            return ""
+        tree, members = registry.directory_members(target)
+    except TreeError:
+        return ""
+    store.put(members, tree.digest)
+    return tree.digest
+
+
+def with_edits(store: PackageStore, target: Path, entry: LockEntry) -> LockEntry:
+    """Return a lock's entry under which a rollback gives the edits that are at `target` now."""
+    edits = keep_edits(store, target, (entry.tree_digest,))
+    if not edits:
+        return entry
+    before = structs.replace(entry, accepted=edits, previous=None)
+    return structs.replace(entry, accepted="", previous=registry.entry_value(before))

@@ -25,8 +25,7 @@ from skillhouse.install.install_policy import (
 )
 from skillhouse.install.install_report import InstallReport, skill_effects
 from skillhouse.install.install_steps import InstallError, install_step
-from skillhouse.install.installed_skills import InstalledSkills
-from skillhouse.install.local_edits import keep_edits, with_edits
+from skillhouse.install.installed_skills import InstalledSkills, keep_edits, with_edits
 from skillhouse.install.opened_sources import OpenedSources, chosen_by_path
 from skillhouse.install.repositories import RepositoryOffer, locked_place
 from skillhouse.install.skill_sources import OpenSource, Progress, Report, SkillSources, no_progress

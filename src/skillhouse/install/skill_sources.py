@@ -17,8 +17,8 @@ from skillhouse.floor import dataclass, digest, nearest
 from skillhouse.floor.structs import replace
 from skillhouse.house.config import Config
 from skillhouse.house.config.config_files import safe_path
-from skillhouse.house.mcp_skills import mcp_dial, mcp_servers_of
 from skillhouse.house.network import Network
+from skillhouse.house.remote_skills import mcp_dial, mcp_servers_of
 from skillhouse.install.repositories import Repositories, RepositoryOffer, locked_place
 from skillhouse.registry import Candidate, Source, SourceError
 from skillhouse.skill import (
@@ -83,7 +83,7 @@ class SkillSources:
         progress: Progress = no_progress,
     ) -> None:
         self._config = config
-        self._network = network
+        self.network = network
         self._report = report
         self._progress = progress
         self.repositories = Repositories(
@@ -193,7 +193,7 @@ class SkillSources:
 
     @contextmanager
     def _download(self, source: Source, expected: str, *, is_typed: bool) -> Iterator[OpenSource]:
-        fetch = self._network.download_for(
+        fetch = self.network.download_for(
             source.location,
             self._fetching,
             is_typed=is_typed,
@@ -229,7 +229,7 @@ class SkillSources:
     @contextmanager
     def _well_known(self, source: Source, *, is_typed: bool) -> Iterator[OpenSource]:
         server = remote.RemoteSource(url=source.location)
-        get = self._network.download_for(
+        get = self.network.download_for(
             source.location, self._fetching, is_typed=is_typed, progress=self._bytes
         )
         listing = anyio.run(remote.fetch_listing, server, get)
@@ -255,7 +255,7 @@ class SkillSources:
     @contextmanager
     def _mcp(self, source: Source) -> Iterator[OpenSource]:
         server = self._mcp_server(source.location)
-        dial = mcp_dial(lambda: self._network)
+        dial = mcp_dial(self)
         self._fetching(f"{source.repository}/{source.path}".rstrip("/"))
         # One connection for all that is asked; what is asked next depends on a person.
         with start_blocking_portal() as portal, ExitStack() as stack:

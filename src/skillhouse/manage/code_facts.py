@@ -76,7 +76,7 @@ def facts_at(house: Skillhouse, directory: Path, scope: str) -> CodeFacts | None
 
 def offered_code(house: Skillhouse) -> tuple[CodeFacts, ...]:
     """Return the facts of all skills with code here, strongest root first; none where it is off."""
-    if not house.services.runs_code:
+    if not house.runs_code:
         return ()
     every = (_facts(house, result, scope) for scope, result in house.snapshot.code)
     return tuple(one for one in every if one is not None)
@@ -87,7 +87,7 @@ def listed_code(house: Skillhouse) -> tuple[CodeFacts, ...]:
 
     Those with one are listed as skills anyway, and a look at each of thousands takes time.
     """
-    if house.services.runs_code:
+    if house.runs_code:
         return offered_code(house)
     known = {os.path.dirname(s.file) for s in (*house.index.skills, *house.index.shadowed)}
     is_trusted: bool | None = None
@@ -97,7 +97,7 @@ def listed_code(house: Skillhouse) -> tuple[CodeFacts, ...]:
             continue
         for place in manifest_places(os.path.realpath(root.path), known):
             if root.scope == "project" and is_trusted is None:
-                is_trusted = house.services.trust_store.is_trusted(house.services.project)
+                is_trusted = house.is_project_trusted
             if root.scope != "project" or is_trusted:
                 found.append(_facts(house, skill_package.read_manifest(Path(place)), root.scope))
     return tuple(one for one in found if one is not None)
@@ -114,7 +114,7 @@ def facts_named(house: Skillhouse, name: str) -> CodeFacts:
     Raises:
         UnknownSkillError: there is none; it names the nearest.
     """
-    is_trusted = house.services.trust_store.is_trusted(house.services.project)
+    is_trusted = house.is_project_trusted
     roots = [one for one in house.snapshot.roots if one.scope != "project" or is_trusted]
     found = _facts_below(house, [(root.path, root.scope) for root in roots])
     named = [one for one in found if one.name == name]

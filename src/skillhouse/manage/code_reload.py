@@ -11,8 +11,8 @@ import anyio
 from skillhouse.approval import OWNER
 from skillhouse.floor import as_error, dataclass, tree_digest
 from skillhouse.floor.threads import in_thread
+from skillhouse.house.code_manifests import Lacking, failed_load
 from skillhouse.house.house import Skillhouse
-from skillhouse.house.reloads import Lacking, failed_load
 from skillhouse.permission import Effect
 from skillhouse.sandbox import SandboxError, SandboxUnavailableError
 from skillhouse.tools import CodeSkill, SkillCodeTool, cell_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,12 @@ from skillhouse.floor.regex import regex
 from skillhouse.floor.structs import replace
 from skillhouse.house.config import Settings, load_config
 from skillhouse.house.config.config_lines import CONFIG_FILE_MAX
-from skillhouse.house.config.rule_tables import try_examples, with_each_pattern
-from skillhouse.house.config.starting_policies import policy_text, starting_rules
+from skillhouse.house.config.rule_tables import (
+    policy_text,
+    starting_rules,
+    try_examples,
+    with_each_pattern,
+)
 from skillhouse.permission import Effect, Rule
 
 _HEADER = "[[rules]]"
@@ -229,3 +233,42 @@ def _table(text: str) -> dict[str, Any]:
 def _toml(text: str) -> str:
     # A JSON text is a TOML basic string, but for one character.
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def without_rule(places: Locations, index: int) -> str:
+    """Return the text of the user's file without one of its rules; nothing is written.
+
+    Args:
+        places: Whose file.
+        index: Place of the rule in the layer `user`, from 0.
+
+    Raises:
+        ConfigError: the file cannot be read, has no such rule, or writes it so that no lines are
+            its own (several patterns in one table, rules in one line).
+    """
+    path = places.user_file
+    before = user_text(places)
+    rules = rules_of(before)
+    if not 0 <= index < len(rules):
+        raise ConfigError(f"no rule {index + 1} of {len(rules)}", path=path, key="rules")
+    wanted = (*rules[:index], *rules[index + 1 :])
+    for candidate in _candidates(before):
+        # INVARIANT: what is written says just what was there but for the one rule.
+        if _says(candidate, before, wanted):
+            return candidate
+    message = "the rule has no lines of its own; take it out of the file by hand"
+    raise ConfigError(message, path=path, key="rules")
+
+
+def _candidates(text: str) -> Iterator[str]:
+    """Yield the text without each of its `[[rules]]` tables."""
+    lines = text.splitlines(keepends=True)
+    for start, end in rule_spans(lines):
+        yield "".join((*lines[:start], *lines[end:]))
+
+
+def _says(text: str, before: str, rules: Sequence[Rule]) -> bool:
+    try:
+        return rules_of(text) == tuple(rules) and rest_of(text) == rest_of(before)
+    except (DecodeError, ConfigError):
+        return False

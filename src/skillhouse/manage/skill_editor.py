@@ -105,7 +105,7 @@ class OwnRoots:
     """The roots whose skills are a person's own, by their real paths."""
 
     def __init__(self, house: Skillhouse) -> None:
-        self._project = house.services.project
+        self._project = house.project
         self._roots = [
             (os.path.realpath(root.path), root.scope)
             for root in house.snapshot.roots
@@ -137,7 +137,7 @@ def update_skill(house: Skillhouse, reference: str, text: str, *, expected: str)
     """
     source = skill_source(house, reference)
     if not source.is_broken:
-        _check_own(find_skill(house, reference), house.services.project)
+        _check_own(find_skill(house, reference), house.project)
     findings = read_draft(text, directory=source.directory.name).diagnostics
     if any(found.severity is Severity.ERROR for found in findings):
         raise FrontmatterError(findings)

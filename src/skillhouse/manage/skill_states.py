@@ -21,7 +21,7 @@ from skillhouse.skill import MENDS, Skill, SkillIndex
 if TYPE_CHECKING:
     from skillhouse.house.agent_view import AgentView
     from skillhouse.house.house import Skillhouse
-    from skillhouse.house.installed_marks import InstalledMark
+    from skillhouse.house.installed_check import InstalledMark
 
 CODE_LOOKS_MAX = 1_000
 """Directories of a root that are looked at for a manifest where skills' code is off."""
@@ -84,13 +84,12 @@ def installed_marks(house: Skillhouse) -> tuple[InstalledMark, ...]:
     Raises:
         StateError: a lock cannot be used.
     """
-    services, places = house.services, house.config.places
-    directories = (places.user_file.parent, services.project)
+    directories = (house.config.places.user_file.parent, house.project)
     if not any(os.path.lexists(directory / LOCK_FILE) for directory in directories):
         # What reads them takes a while to load.
         return ()
-    is_trusted = services.trust_store.is_trusted(services.project)
-    return services.installed_check.marks.of(("project", "user") if is_trusted else ("user",))
+    scopes = ("project", "user") if house.is_project_trusted else ("user",)
+    return house.services.installed_check.marks.of(scopes)
 
 
 def _wrong_mark(house: Skillhouse, skill: Skill) -> InstalledMark | None:

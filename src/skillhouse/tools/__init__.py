@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from skillhouse.tools.activation import Attachment as Attachment
     from skillhouse.tools.activation import LeftOut as LeftOut
     from skillhouse.tools.activation import tokens_of as tokens_of
+    from skillhouse.tools.asker import Asker as Asker
     from skillhouse.tools.asset_tools import SKILL_FILE_TOOL as SKILL_FILE_TOOL
     from skillhouse.tools.asset_tools import SkillFileTool as SkillFileTool
     from skillhouse.tools.asset_tools import tool_about_skills as tool_about_skills
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from skillhouse.tools.command import ExecTool as ExecTool
     from skillhouse.tools.command_network import NamedRequest as NamedRequest
     from skillhouse.tools.command_requests import shown_variables as shown_variables
+    from skillhouse.tools.delivery import Delivery as Delivery
     from skillhouse.tools.files import EditTool as EditTool
     from skillhouse.tools.files import ListTool as ListTool
     from skillhouse.tools.files import ReadTool as ReadTool
@@ -59,6 +61,7 @@ if TYPE_CHECKING:
     from skillhouse.tools.function_schema import ToolDefinitionError as ToolDefinitionError
     from skillhouse.tools.function_tool import check_own_tools as check_own_tools
     from skillhouse.tools.gate import Gate as Gate
+    from skillhouse.tools.gate import PermissionJudge as PermissionJudge
     from skillhouse.tools.invoke import INVOKE as INVOKE
     from skillhouse.tools.invoke import AttachTool as AttachTool
     from skillhouse.tools.invoke import InvokeTool as InvokeTool
@@ -67,6 +70,7 @@ if TYPE_CHECKING:
     from skillhouse.tools.invoke import Way as Way
     from skillhouse.tools.memory import MemorySearchTool as MemorySearchTool
     from skillhouse.tools.memory import MemoryWriteTool as MemoryWriteTool
+    from skillhouse.tools.recorder import Recorder as Recorder
     from skillhouse.tools.remote_skills import SkillResourceTool as SkillResourceTool
     from skillhouse.tools.remote_skills import acts as acts
     from skillhouse.tools.result_files import RESULT_MAX as RESULT_MAX
@@ -109,6 +113,7 @@ if TYPE_CHECKING:
     from skillhouse.tools.tool_set import ToolNames as ToolNames
     from skillhouse.tools.tool_set import ToolOffer as ToolOffer
     from skillhouse.tools.tool_set import check_tool_lists as check_tool_lists
+    from skillhouse.tools.tool_set import ToolSet as ToolSet
     from skillhouse.tools.web import FetchTool as FetchTool
     from skillhouse.tools.web import WebSearchTool as WebSearchTool
     from skillhouse.tools.workspace import Workspace as Workspace

@@ -39,6 +39,7 @@ from skillhouse.tools.call import (
     UNBOUND,
     Output,
     PermissionRequest,
+    RedeemedApprovals,
     RefusedError,
     ToolResult,
     failure_text,
@@ -118,8 +119,11 @@ class Asker:
         approvals: ApprovalBroker,
         recorder: Recorder,
         workspace_root: str,
+        redeemed: RedeemedApprovals | None = None,
     ) -> None:
         self._approvals = approvals
+        self.redeemed = redeemed or RedeemedApprovals()
+        """Passes an approval that was consumed to the plan that it authorises."""
         self._recorder = recorder
         self._workspace_root = workspace_root
 

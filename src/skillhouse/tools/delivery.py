@@ -62,7 +62,7 @@ class Delivery:
     ) -> None:
         """`conceal` takes secrets out of a text; `results` keeps what is too long for a model, if
         the model has the tool `read` (`has_read`), which only a long result asks."""
-        self._conceal = conceal
+        self.conceal = conceal
         self._results = results
         self._has_read = has_read
 
@@ -73,7 +73,7 @@ class Delivery:
 
     def _delivered(self, result: ToolResult, session: Session) -> ToolResult:
         if result.excerpt == "whole" or gets_whole(session):
-            return _presented(result, self._conceal, to_code=bool(session.origin_digest))
+            return _presented(result, self.conceal, to_code=bool(session.origin_digest))
         # Of a long result, data is cut before it is looked through: a model gets little of it.
         most = min(result.most, OUTPUT_MAX)
 
@@ -83,12 +83,12 @@ class Delivery:
         presented, results = result, self._results
         is_long = len(result.content) > OUTPUT_MAX
         if results is None or not is_long:
-            presented = presented_by(self._conceal)
+            presented = presented_by(self.conceal)
             is_long = len(presented.content) > RESULT_MAX
         if results is not None and is_long:
             # INVARIANT: no file holds a secret that no record of the log may hold.
             hide = results.hide
-            presented = presented_by(lambda text: hide(self._conceal(text)))
+            presented = presented_by(lambda text: hide(self.conceal(text)))
         content, data, kept = presented.content, presented.data, None
         if len(content) > RESULT_MAX:
             content, kept = self._excerpt(presented, session)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import anyio
@@ -18,14 +17,13 @@ from skillhouse.floor.structs import replace
 from skillhouse.floor.threads import in_thread
 from skillhouse.permission import Effect
 from skillhouse.tiers import TierOutcome
-from skillhouse.tools.asker import Asker, forecast_of
+from skillhouse.tools.asker import forecast_of
 from skillhouse.tools.call import (
     EvaluatedPermission,
     Output,
     PermissionRequest,
     Plan,
     ProgressHandler,
-    RedeemedApprovals,
     RefusedError,
     Status,
     ToolCall,
@@ -56,9 +54,35 @@ from skillhouse.tools.workspace_lock import WorkspaceLock, WorkspaceLockError
 from skillhouse.tools.write_gate import WriteGate
 
 if TYPE_CHECKING:
-    from skillhouse.approval import ApprovalBroker
-    from skillhouse.audit import AuditLog
-    from skillhouse.tools.result_files import ResultFiles
+    from skillhouse.tools.asker import Asker
+    from skillhouse.tools.delivery import Delivery
+    from skillhouse.tools.recorder import Recorder
+    from skillhouse.tools.tool_set import ToolSet
+
+
+class PermissionJudge:
+    """Decides the permission requests of calls: by rules, and then by the write gate."""
+
+    def __init__(
+        self,
+        decide: Decide,
+        workspace_root: str,
+        write_gate: WriteGate = WriteGate(),  # noqa: B008 - a frozen value.
+    ) -> None:
+        self._decide = decide
+        self.workspace_root = workspace_root
+        self._write_gate = write_gate
+
+    def evaluate(
+        self, requests: Sequence[PermissionRequest], session: Session
+    ) -> tuple[EvaluatedPermission, ...]:
+        """Return each request with its decision and the reason."""
+        evaluated = []
+        for request in requests:
+            decision, reason = self._decide(request, session)
+            judged = EvaluatedPermission(request=request, decision=decision, reason=reason)
+            evaluated.append(self._write_gate.apply(judged, session.user, self.workspace_root))
+        return tuple(evaluated)
 
 
 class Gate:
@@ -66,53 +90,31 @@ class Gate:
 
     def __init__(
         self,
-        tools: Sequence[Tool],
+        tools: ToolSet,
         *,
-        makers: Mapping[str, ToolMaker] = MappingProxyType({}),
-        decide: Decide,
-        approvals: ApprovalBroker,
-        audit: AuditLog,
-        workspace_root: str,
-        rules: Callable[[], str] = lambda: "",
-        write_gate: WriteGate = WriteGate(),  # noqa: B008 - a frozen value.
+        judge: PermissionJudge,
+        asker: Asker,
+        recorder: Recorder,
         tiers: TierGate | None = None,
         workspace: WorkspaceLock | None = None,
-        agreed: RedeemedApprovals | None = None,
-        telling: CallTelemetry = CallTelemetry(),  # noqa: B008 - it never changes.
-        conceal: Callable[[str], str] | None = None,
-        results: ResultFiles | None = None,
-        offer: ToolOffer = ToolOffer(),  # noqa: B008 - a frozen value.
-        names: ToolNames = ToolNames(),  # noqa: B008 - likewise.
-        absent: Callable[[str], str] = lambda _: "",
+        telemetry: CallTelemetry = CallTelemetry(),  # noqa: B008 - it never changes.
+        delivery: Delivery | None = None,
     ) -> None:
-        """`makers` are of further tools, by name. `rules` returns the digest of the rules by which
-        `decide` decides. `workspace` keeps other calls from changing the
-        workspace; None where no tool does.
-        `offer` says which of the tools a model may call, and which of these are listed; `names`
-        are further ones that tools have.
+        """Compose it of what agrees to a call: `judge` for the rules, `asker` for a person and
+        `recorder` for the log.
 
-        `absent` says why a tool is not there, where that is known.
-        `conceal` takes secrets out of a text. None is for gates whose results no model gets as they
-        are: they are neither concealed nor escaped. `results` keeps what is too long for a model.
-        Raises TypeError for a tool that does not derive from `Tool`.
+        `workspace` keeps other calls from changing the workspace; None where no tool does.
+        `delivery` makes of a result what a model gets. None is for gates whose results no model
+        gets as they are: they are neither concealed nor escaped.
         """
-        self._offer = offer
-        self._absent = absent
-        self._tools = ToolSet(tools, makers, offer, names)
-        self._decide = decide
-        self._recorder = Recorder(audit, workspace_root, rules)
-        self._workspace_root = workspace_root
-        self._write_gate = write_gate
+        self._tools = tools
+        self._judge = judge
+        self._asker = asker
+        self._recorder = recorder
         self._tiers = tiers or TierGate()
         self._workspace = workspace
-        self._asker = Asker(approvals, self._recorder, workspace_root)
-        self._agreed = agreed or RedeemedApprovals()
-        self._telling = telling
-        # Without `self`: a gate in a circle would keep the skills of its scan in memory.
-        offered = self._tools
-        has_read = lambda: "read" in offered.shown()  # noqa: E731 - only a long result asks.
-        self._conceal = conceal or _as_it_is
-        self._delivery = Delivery(conceal, results, has_read=has_read) if conceal else None
+        self._telemetry = telemetry
+        self._delivery = delivery
 
     @once
     def tools(self) -> dict[str, Tool]:
@@ -135,7 +137,7 @@ class Gate:
             raise ToolNotOfferedError(tool.name, sorted(self.tools))
         if not call.call_id:
             call = replace(call, call_id=secrets.token_hex(8))
-        with self._telling.of(tool, call, listener) as span:
+        with self._telemetry.of(tool, call, listener) as span:
             result = span.ended(await self._handle(tool, span.call, session, span))
         if self._delivery is None:
             result = replace(result, content=bounded(result.content, result.excerpt))
@@ -217,7 +219,7 @@ class Gate:
             if wrong:
                 return Forecast(effect=Effect.DENY, status="error", reasons=(wrong,))
         planned = self._planned(tool, call, session, None, need=need)
-        return forecast_of(planned, self._workspace_root)
+        return forecast_of(planned, self._judge.workspace_root)
 
     def _planned(
         self,
@@ -253,7 +255,9 @@ class Gate:
         self, context: CallContext, session: Session, account: Account | None
     ) -> CallContext:
         """Add the decisions of rules, write gate and tiers."""
-        context = replace(context, evaluated=self._judge(context.known_plan.needs, session))
+        context = replace(
+            context, evaluated=self._judge.evaluate(context.known_plan.needs, session)
+        )
         if context.denied is not None:
             return context
         return replace(
@@ -303,8 +307,9 @@ class Gate:
     ) -> ToolResult:
         plan, approval = state.plan, state.context.approval
         try:
-            with self._agreed.giving(plan.binding, approval.id if approval else ""):
-                state.output = await _ran(tool, plan, span.listener, self._conceal)
+            with self._asker.redeemed.giving(plan.binding, approval.id if approval else ""):
+                conceal = self._delivery.conceal if self._delivery else _as_it_is
+                state.output = await _ran(tool, plan, span.listener, conceal)
             state.account.ended(state.output, signs=state.context.level == "sign")
         finally:
             reason = state.running.stopped() if state.output.failed else ""
@@ -360,30 +365,22 @@ class Gate:
             known = sorted(self.tools)
             close = next(iter(nearest(call.name, known)), "")
             several = ", ".join(f"`{one.full_name}`" for one in bare)
-            why = f"several skills have it: {several}" if bare else self._absent(call.name)
+            why = (
+                f"several skills have it: {several}" if bare else self._tools.why_absent(call.name)
+            )
             raise UnknownToolError(call.name, close, known, why=why)
         return tool, replace(call, name=tool.name, arguments=tool.canonical(call.arguments))
 
     def _is_offered(self, tool: Tool, session: Session) -> bool:
         """What a skill asks by itself is no call of the model: rules decide it, and not the list of
         what the model may call."""
-        return bool(session.origin_digest) or self._offer.includes(tool)
-
-    def _judge(
-        self, needs: Sequence[PermissionRequest], session: Session
-    ) -> tuple[EvaluatedPermission, ...]:
-        evaluated = []
-        for need in needs:
-            decision, reason = self._decide(need, session)
-            judged = EvaluatedPermission(request=need, decision=decision, reason=reason)
-            evaluated.append(self._write_gate.apply(judged, session.user, self._workspace_root))
-        return tuple(evaluated)
+        return bool(session.origin_digest) or self._tools.offer.includes(tool)
 
     def _evaluated_again(self, tool: Tool, context: CallContext, session: Session) -> CallContext:
         """Plan and decide the call again, at the moment of use."""
         plan = planned(tool, context.call, session)
         return escalated_to_ask(
-            replace(context, plan=plan, evaluated=self._judge(plan.needs, session))
+            replace(context, plan=plan, evaluated=self._judge.evaluate(plan.needs, session))
         )
 
 

@@ -17,7 +17,9 @@ from skillhouse.tools.write_gate import verdict_of
 class Recorder:
     """Writes the records of calls."""
 
-    def __init__(self, audit: AuditLog, workspace: str, rules: Callable[[], str]) -> None:
+    def __init__(
+        self, audit: AuditLog, workspace: str, rules: Callable[[], str] = lambda: ""
+    ) -> None:
         """`rules` returns the digest of the rules that decide."""
         self._audit = audit
         self._workspace = workspace

@@ -12,6 +12,7 @@ import json
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from copy import copy
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import jsonschema_rs
@@ -195,15 +196,22 @@ class ToolSet:
     def __init__(
         self,
         tools: Iterable[Tool],
-        makers: Mapping[str, ToolMaker],
-        offer: ToolOffer,
-        names: ToolNames = ToolNames(),  # noqa: B008 - a frozen value.
+        makers: Mapping[str, ToolMaker] = MappingProxyType({}),
+        offer: ToolOffer = ToolOffer(),  # noqa: B008 - a frozen value.
+        names: ToolNames = ToolNames(),  # noqa: B008 - likewise.
+        why_absent: Callable[[str], str] = lambda _: "",
     ) -> None:
-        """Raises TypeError for a tool that does not derive from `Tool`, and the error of a schema
-        that is none; those of skills are checked with their manifests."""
+        """`offer` says which of the tools a model may call, and which of these are listed; `names`
+        are further ones that tools have. `why_absent` says why a tool is not there, where that is
+        known.
+
+        Raises TypeError for a tool that does not derive from `Tool`, and the error of a schema
+        that is none; those of skills are checked with their manifests.
+        """
         tools = tuple(tools)
         self._makers = makers
-        self._offer = offer
+        self.offer = offer
+        self.why_absent = why_absent
         self._made = {_check(tool).name: tool for tool in tools}
         self._names = tuple(dict.fromkeys((*makers, *self._made)))
         # Inside, a skill's tool is `skill:tool`; a model sees the name on the wire (decision 12).
@@ -242,8 +250,12 @@ class ToolSet:
     def shown(self) -> dict[str, Tool]:
         """Return the tools that a model is shown, in their order."""
         found = (self.get(name) for name in self._names)
-        shown = (self._shown(tool) for tool in found if tool and self._offer.shows(tool))
+        shown = (self._shown(tool) for tool in found if tool and self.offer.shows(tool))
         return {tool.name: tool for tool in shown}
+
+    def shows_read(self) -> bool:
+        """Whether a model is shown a tool by which it can read the rest of a long result."""
+        return "read" in self.shown()
 
     def _shown(self, tool: Tool) -> Tool:
         """Return a tool as models see it: under the name that the design lists it by."""
@@ -263,9 +275,7 @@ class ToolSet:
         if not self._has_bare or name in self._reserved:
             return ()
         tools = self._by_full_name.items()
-        return tuple(
-            t for n, t in tools if n.rpartition(":")[2] == name and self._offer.includes(t)
-        )
+        return tuple(t for n, t in tools if n.rpartition(":")[2] == name and self.offer.includes(t))
 
     def argument_fault(self, tool: Tool, arguments: Mapping[str, Any]) -> str:
         """Return what is wrong with the arguments, for the model; "" for nothing."""

@@ -13,13 +13,13 @@ from typing import Any
 import anyio
 import pytest
 from tests.frontends.adapters.houses import FALCONS, answers, open_house, written
+from tests.tools.gates import gate_to
 
 from skillhouse.approval import OWNER, Answer
 from skillhouse.frontends.adapters.framework_bridge import FrameworkBridge, KeptResult
 from skillhouse.house import Skillhouse
 from skillhouse.permission import Decision, Effect, Permission, Rule
 from skillhouse.tools import (
-    Gate,
     Output,
     PermissionRequest,
     Plan,
@@ -286,8 +286,8 @@ class SigningHouse(Skillhouse):
     ran = 0
 
     async def call(self, name: str, arguments: Mapping[str, Any], **options: Any) -> ToolResult:
-        gate = Gate(
-            [Transfer(self)],
+        gate = gate_to(
+            Transfer(self),
             decide=lambda need, _: (Decision(effect=need.default, layer="default"), need.why),
             approvals=self.approvals,
             audit=self.audit_log,

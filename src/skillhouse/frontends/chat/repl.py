@@ -155,7 +155,7 @@ class Commands:
         lines += [f"  gone: {one_line(name)}" for name in before if name not in after]
         changed = (name for name in after if name in before and after[name] != before[name])
         lines += [f"  changed: {one_line(name)}" for name in changed]
-        if self._house.services.runs_code:
+        if self._house.runs_code:
             untried = untried_names(done.loaded)
             lines += [f"  tool: {one_line(name)}" for name in loaded_names(done.loaded)]
             lines += [f"  tool: {one_line(name)} (not loaded)" for name in untried]

@@ -278,7 +278,7 @@ async def _make_call(
     finally:
         for timer in later:
             timer.cancel()
-        await house.services.release_loop()
+        await house.release_loop()
 
 
 _INVOKE_EXAMPLES = """examples:

@@ -120,7 +120,7 @@ def _talk(
             return _one_answer(begun, options, terminal, prompt, stack)
         screen.note(start_lines(begun.asked.where, begun.session_id, begun.agent, begun.before))
         loop = stack.enter_context(Loop())
-        stack.callback(lambda: loop.run(house.services.release_loop))
+        stack.callback(lambda: loop.run(house.release_loop))
         opening = stack.enter_context(PendingBuild(begun.commands))
         lines = channel.host = TypedLines(screen, line_reader(opening))
         talk(loop, opening, screen, lines)
@@ -138,7 +138,7 @@ def _one_answer(
     commands = begun.commands()
     conversation = commands.conversation
     loop = stack.enter_context(Loop())
-    stack.callback(lambda: loop.run(begun.house.services.release_loop))
+    stack.callback(lambda: loop.run(begun.house.release_loop))
     answered = _once(loop, conversation, commands, options, prompt)
     begun.screen.idle()
     if answered is None:

@@ -154,7 +154,7 @@ def configured(options: argparse.Namespace, house: Skillhouse, terminal: Termina
     """Do what `options.action` says; 1 when a client does not have the server as it should."""
     configs = ClientConfigs(
         places=house.config.places,
-        project=house.services.project,
+        project=house.project,
         state_directory=house.config.state_directory,
         audit=house.audit_log,
     )

@@ -179,7 +179,7 @@ def _list(options: argparse.Namespace, terminal: Terminal) -> int:
 
 def _code(house: Skillhouse) -> tuple[manage.CodeFacts, ...]:
     """Return the skills with code; what knows them is loaded only where there may be some."""
-    is_here = house.services.runs_code or manage.may_hold_code(house)
+    is_here = house.runs_code or manage.may_hold_code(house)
     return manage.listed_code(house) if is_here else ()
 
 
@@ -432,7 +432,7 @@ def _print_notes(house: Skillhouse, code: Sequence[manage.CodeFacts], terminal: 
     untrusted = [found for found in house.index.diagnostics if found.code in codes]
     for found in untrusted:
         terminal.note(f"{shown(str(found.path))}: {found.message}")
-    project = house.services.project
+    project = house.project
     for place in house.services.trust_store.trusted_through(project):
         what = "is trusted as a worktree of the same repository"
         terminal.note(f"{shown(str(project))} {what}: {shown(place)}")

@@ -256,7 +256,7 @@ def _safeguards_anyhow(
         config = skillhouse.house.Config(
             places=places, state_directory=state, remote_directory=places.cache()
         )
-        safeguards = skillhouse.house.EnforcementServices(config)
+        safeguards = skillhouse.house.EnforcementServices.of(config)
         stack.callback(safeguards.close)
         return safeguards
 

@@ -67,9 +67,9 @@ def _trust(options: argparse.Namespace, terminal: Terminal) -> int:
             nothing="no project is trusted",
         )
     if options.revoke:
-        shared = house.services.trust_store.shared(house.services.project)
+        shared = house.services.trust_store.shared(house.project)
         revoked = house.project_trust.revoke()
-        project = str(house.services.project)
+        project = str(house.project)
         others = [place for place in shared if place != os.path.realpath(project)]
         text = f"{shown(project)} {'no longer trusted' if revoked else 'was not trusted'}"
         value = {"project": project, "revoked": revoked, "others": others}

@@ -88,7 +88,7 @@ async def _reloaded(
     try:
         return await reload_code(house, agent=agent, progress=progress)
     finally:
-        await house.services.release_loop()
+        await house.release_loop()
 
 
 def _reload_progress(terminal: Terminal) -> Callable[[int, int], None]:

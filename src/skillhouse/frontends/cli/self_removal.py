@@ -147,7 +147,7 @@ def _settle_one(one: _Remains, options: argparse.Namespace, terminal: Terminal) 
 def _entries(house: Skillhouse) -> Iterator[_Remains]:
     configs = ClientConfigs(
         places=house.config.places,
-        project=house.services.project,
+        project=house.project,
         state_directory=house.config.state_directory,
         audit=house.audit_log,
     )

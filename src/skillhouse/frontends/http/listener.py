@@ -13,7 +13,7 @@ from skillhouse.floor import SkillError
 from skillhouse.frontends.http.app import SECRET_BYTES, make_app
 from skillhouse.frontends.http.tcp_server import HOST, bound, make_server
 from skillhouse.house import Skillhouse
-from skillhouse.house.desktop import open_on_desktop
+from skillhouse.house.management import open_on_desktop
 
 logger = logging.getLogger(__name__)
 
@@ -58,6 +58,6 @@ def listen(
 def open_page(address: str, house: Skillhouse) -> None:
     """Open an address in the browser; where there is none, the printed one is enough."""
     try:
-        open_on_desktop(address, project=house.services.project)
+        open_on_desktop(address, project=house.project)
     except SkillError as error:
         logger.warning("%s", error)

@@ -35,7 +35,7 @@ from skillhouse.frontends.presentation.json_values import (
 from skillhouse.frontends.presentation.service_log import AuditNews
 from skillhouse.frontends.presentation.skill_answers import or_unread
 from skillhouse.house import AbsentSkill, AgentView, Explanation, Skillhouse, explain_loading
-from skillhouse.house.cached_skills import check_for_person
+from skillhouse.house.remote_skills import check_for_person
 from skillhouse.manage import (
     CodeFacts,
     changed_skills,
@@ -155,7 +155,7 @@ class StatusReader:
         scan = self.scan()
         with self._lock:
             return Status(
-                project=self._house.services.project,
+                project=self._house.project,
                 profile=self._house.policy.profile.name,
                 scan=scan,
                 changed=tuple(islice(changed_skills(self._house), CHANGED_MAX)),
@@ -279,7 +279,7 @@ def _scan(house: Skillhouse) -> SkillScan:
             for one in index.shadowed
         ),
         roots=_roots(house, index),
-        is_trusted=house.services.trust_store.is_trusted(house.services.project),
+        is_trusted=house.is_project_trusted,
         catalog=catalog,
         code=offered_code(house),
         catalog_notes=tuple(catalog_notes(catalog, view)),

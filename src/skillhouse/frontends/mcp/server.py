@@ -166,7 +166,7 @@ class SkillhouseServer:
                 tasks.cancel_scope.cancel()
                 self.connections.end()
                 with anyio.CancelScope(shield=True):
-                    await self._house.services.release_loop()
+                    await self._house.release_loop()
 
     async def _watch(self) -> None:
         while True:

@@ -186,7 +186,7 @@ def _search_notes(house: Skillhouse, view: AgentView) -> list[str]:
     """Say what search uses besides words in files, or why it cannot."""
     notes = []
     try:
-        encoders = house.services.composition.encoders
+        encoders = house.services.encoders
         if encoders is not None:
             notes.append(f"search finds skills by meaning too, with {' and '.join(encoders.names)}")
     except MissingExtraError as error:

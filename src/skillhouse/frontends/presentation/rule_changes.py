@@ -13,7 +13,7 @@ from skillhouse.house import Skillhouse
 from skillhouse.house.config import Config
 from skillhouse.house.config.config_lines import CONFIG_FILE_MAX
 from skillhouse.manage import checked_addition, rule_text
-from skillhouse.manage.rule_removal import without_rule
+from skillhouse.manage.rule_editor import without_rule
 from skillhouse.permission import Layer, Rule
 from skillhouse.tools.difference import difference
 

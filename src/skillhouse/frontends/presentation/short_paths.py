@@ -77,7 +77,7 @@ def unread_folders(house: Skillhouse) -> list[UnreadFolder]:
 
     A link to a skill that was found is no other skill.
     """
-    places, project = house.config.places, house.services.project
+    places, project = house.config.places, house.project
     index = house.index
     known = {os.path.realpath(one.file) for one in (*index.skills, *index.shadowed)}
     roots = [str(root.path) for root in house.snapshot.roots]

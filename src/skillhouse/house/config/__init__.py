@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from skillhouse.house.config.config_values import ProtectionSettings as ProtectionSettings
     from skillhouse.house.config.config_values import RegistrySettings as RegistrySettings
     from skillhouse.house.config.config_values import SandboxSettings as SandboxSettings
+    from skillhouse.house.config.config_values import SearchSettings as SearchSettings
     from skillhouse.house.config.config_values import SecretSettings as SecretSettings
     from skillhouse.house.config.config_values import Settings as Settings
     from skillhouse.house.config.config_values import SignerSettings as SignerSettings
     from skillhouse.house.config.config_values import SkillCodeSettings as SkillCodeSettings
     from skillhouse.house.config.config_values import callback_of as callback_of
     from skillhouse.house.config.repositories import RepositorySettings as RepositorySettings
-    from skillhouse.house.config.search_settings import SearchSettings as SearchSettings
 else:
     from skillhouse.lazy_exports import lazy_exports
 

@@ -14,13 +14,12 @@ from skillhouse.approval import ApprovalSettings
 from skillhouse.floor import ConfigError, DecodeError, SkillhouseError, nearest
 from skillhouse.floor.regex import regex
 from skillhouse.floor.structs import field_names
-from skillhouse.house.config.config_values import NetSettings, SecretSettings
+from skillhouse.house.config.config_values import NetSettings, SearchSettings, SecretSettings
 from skillhouse.house.config.repositories import (
     REPOSITORY_KEYS,
     RepositorySettings,
     keys_of_skills,
 )
-from skillhouse.house.config.search_settings import SearchSettings
 from skillhouse.permission import Effect, Rule, matches
 from skillhouse.remote import RemoteSource
 

@@ -7,8 +7,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from skillhouse.floor import ConfigError, Diagnostic, Severity, StateError
 from skillhouse.floor.structs import replace
-from skillhouse.house.config.config_files import load_config, profile_of, project_of
-from skillhouse.house.config.config_source import configured, is_trusted
+from skillhouse.house.config.config_files import (
+    configured,
+    is_trusted,
+    load_config,
+    profile_of,
+    project_of,
+)
 from skillhouse.tiers import load_tier_policy
 
 if TYPE_CHECKING:

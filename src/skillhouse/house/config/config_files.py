@@ -1,18 +1,21 @@
 """One configuration from its files, the environment and flags; an unknown key is an error.
 
 Strongest first: managed, flags, environment, project (only if trusted, only what cannot loosen),
-user (DESIGN, "Configuration"). The profile and the project of a place follow from it.
+user (DESIGN, "Configuration"). The profile and the project of a place follow from it. Where it was
+read from is noted with it, so that a running process sees that a file has changed.
 """
 
 from __future__ import annotations
 
 import functools
 import os
+import stat
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 from skillhouse.approval import OWNER, ApprovalSettings
 from skillhouse.floor import (
@@ -47,13 +50,14 @@ from skillhouse.house.config.config_lines import CONFIG_FILE_MAX, with_line
 from skillhouse.house.config.config_values import (
     AgentSettings,
     Config,
+    ConfigSource,
     ExtensionSettings,
     NetSettings,
     Settings,
     as_table,
     tool_lists,
 )
-from skillhouse.house.config.environment import from_environment
+from skillhouse.house.config.overrides import from_environment
 from skillhouse.house.config.repositories import (
     SkillsSettings,
     check_repositories,
@@ -61,12 +65,18 @@ from skillhouse.house.config.repositories import (
 )
 from skillhouse.house.config.rule_tables import (
     TriedExamples,
+    policy_layers,
     try_examples,
     with_each_pattern,
 )
-from skillhouse.house.config.starting_policies import policy_layers
+from skillhouse.house.trust import TrustStore
 from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.skill import Profile, load_profile
+
+if TYPE_CHECKING:
+    from skillhouse.floor import Locations
+    from skillhouse.house.config.config_values import Config, Settings, Stamp
+
 
 PROJECT_FILE = "skillhouse.toml"
 REMOTE_DIRECTORY = "remotes"
@@ -406,3 +416,86 @@ def safe_path(environment: Mapping[str, str], start: Path) -> str:
         for entry in entries
         if os.path.isabs(entry) and not Path(os.path.realpath(entry)).is_relative_to(project)
     )
+
+
+RECENT_NANOSECONDS = 50_000_000
+"""A file that was written less than this before it was read may change again under one date: the
+clock of a file system has steps of up to 10 ms."""
+MISSING = "missing"
+"""The first value of the stamp of a file that is not there."""
+PROFILES_MAX = 64
+"""Files of profiles that are looked at; more are seen by the date of their directory."""
+
+
+def configured(places: Locations, flags: Settings | None = None) -> Config:
+    """Return the configuration for `places`; a trusted project's file is included."""
+    before = stamps(places)
+    config = load_config(places, flags)
+    trusted = is_trusted(config)
+    if trusted:
+        config = load_config(places, flags, project=project_of(places.start))
+    source = ConfigSource(flags=flags, stamps=before, is_trusted=trusted, loaded=config)
+    return replace(config, source=source)
+
+
+def is_trusted(config: Config) -> bool:
+    """Whether the project of the start directory is trusted."""
+    return TrustStore(config.state_directory).is_trusted(project_of(config.places.start))
+
+
+def stamps(places: Locations) -> Mapping[Path, Stamp]:
+    """Return the stamp of each file that may decide; one written just now is taken as changing."""
+    found = {path: stamp(path) for path in _files(places)}
+    return {path: () if is_recent(known) else known for path, known in found.items()}
+
+
+def stamp(path: Path) -> Stamp:
+    """Return what changes when a file, its owner, its mode or what a link leads to is another."""
+    target = ""
+    try:
+        info = os.lstat(path)
+        if stat.S_ISLNK(info.st_mode):
+            target = os.readlink(path)
+            info = os.stat(path)
+    except FileNotFoundError:
+        return (MISSING, target)
+    except OSError as error:
+        return ("unreadable", error.errno or 0)
+    return (
+        info.st_dev,
+        info.st_ino,
+        info.st_mtime_ns,
+        info.st_ctime_ns,
+        info.st_size,
+        info.st_mode,
+        info.st_uid,
+        target,
+    )
+
+
+def is_recent(known: Stamp) -> bool:
+    """Whether a file was written, or its mode changed, a moment ago."""
+    changed = known[3] if len(known) > 3 else 0
+    return isinstance(changed, int) and abs(time.time_ns() - changed) < RECENT_NANOSECONDS
+
+
+def is_gone_or_empty(known: Stamp) -> bool:
+    """Whether there is nothing in a file, as for a moment while an editor saves it."""
+    return known[:1] == (MISSING,) or (len(known) > 4 and known[4] == 0)
+
+
+def _files(places: Locations) -> Iterator[Path]:
+    yield places.managed_file
+    yield places.user_file
+    # Whether the project is trusted or not: trust may come later.
+    yield project_of(places.start) / PROJECT_FILE
+    yield places.policy_file
+    yield places.published_file
+    yield places.profiles
+    try:
+        with os.scandir(places.profiles) as entries:
+            names = sorted(entry.name for entry in entries if entry.name.endswith(".toml"))
+    except OSError:
+        return
+    for name in names[:PROFILES_MAX]:
+        yield places.profiles / name

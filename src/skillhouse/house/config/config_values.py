@@ -13,11 +13,37 @@ from skillhouse.approval import OWNER, ApprovalSettings
 from skillhouse.floor import ConfigError, Diagnostic, Locations, dataclass, structs
 from skillhouse.floor.structs import replace
 from skillhouse.house.config.repositories import RepositorySettings, SkillsSettings
-from skillhouse.house.config.search_settings import SearchSettings
+from skillhouse.house.config.secret_places import is_place
 from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.remote import RemoteSource
 from skillhouse.skill import Extensions, Profile
 from skillhouse.tools import WriteGate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchSettings:
+    """How search works; no project says so."""
+
+    learn: bool = False
+    """Whether skills that agents load after a search come earlier for similar requests."""
+    encoder: Literal["auto", "none", "use", "granite", "use+granite"] = "auto"
+    """Which encoders find skills by meaning; "auto" is those that are installed."""
+    weights: str = ""
+    """Absolute directory with the encoders' files; "" is the installed packages."""
+
+    database: str = ""
+    """Where the address of a PostgreSQL that has the index is, env:NAME or file:PATH; never itself,
+    since it may hold a password. Empty keeps the index in files."""
+
+    def __post_init__(self) -> None:
+        """Raise ConfigError for a database that is not named by its place, or a relative path."""
+        if self.weights and not os.path.isabs(self.weights):
+            message = f"expected an absolute directory in `weights`, got `{self.weights}`"
+            raise ConfigError(message, key="weights")
+        if self.database and not is_place(self.database):
+            # What was written may hold a password, so it is not repeated.
+            raise ConfigError("expected `file:PATH` or `env:NAME` in `database`", key="database")
+
 
 ALL_TOOLS = ("all",)
 """The list that leaves no tool out."""
@@ -358,7 +384,7 @@ class Settings:
 
 
 Stamp = tuple[int | str, ...]
-"""What changes when a file is another one; see `config_source.stamp`."""
+"""What changes when a file is another one; see `config_files.stamp`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

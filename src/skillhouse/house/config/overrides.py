@@ -1,14 +1,17 @@
-"""The values of a configuration that a program sets itself, as keywords of `Skillhouse`."""
+"""The values of a configuration that replace those of its files.
+
+The variables `SKILLHOUSE_*` set some; a program sets any as keywords of `Skillhouse`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
-from skillhouse.floor import ConfigError, nearest, structs
-from skillhouse.house.config.config_values import Config
+from skillhouse.floor import ConfigError, is_utf8, nearest, structs
+from skillhouse.house.config.config_values import Config, Settings
 
 if TYPE_CHECKING:
     from skillhouse.approval import ApprovalSettings
@@ -21,15 +24,72 @@ if TYPE_CHECKING:
         ProtectionSettings,
         RegistrySettings,
         SandboxSettings,
+        SearchSettings,
         SignerSettings,
         SkillCodeSettings,
     )
     from skillhouse.house.config.repositories import RepositorySettings
-    from skillhouse.house.config.search_settings import SearchSettings
     from skillhouse.permission import Layer, Rule
     from skillhouse.remote import RemoteSource
     from skillhouse.skill import Profile
     from skillhouse.tools import WriteGate
+
+
+ENVIRONMENT_PREFIX = "SKILLHOUSE_"
+
+
+def from_environment(environment: Mapping[str, str]) -> Settings:
+    """Return what `SKILLHOUSE_*` sets; the variable with roots belongs to the profile."""
+    found: dict[str, Any] = {}
+    for variable, value in environment.items():
+        if not variable.startswith(ENVIRONMENT_PREFIX):
+            continue
+        if not is_utf8(variable + value):
+            raise ConfigError(f"expected UTF-8 in the variable `{variable}`", key=variable)
+        if variable in _OTHER_VARIABLES:
+            continue
+        key = variable.removeprefix(ENVIRONMENT_PREFIX).lower()
+        if key not in _VARIABLES:
+            known = [ENVIRONMENT_PREFIX + name.upper() for name in _VARIABLES]
+            suggestion = next(iter(nearest(variable, known)), "")
+            raise ConfigError(
+                f"unknown environment variable `{variable}`", key=variable, suggestion=suggestion
+            )
+        found[key] = _VARIABLES[key](variable, value)
+    return Settings(**found)
+
+
+def _number(variable: str, value: str) -> int:
+    try:
+        return int(value)
+    except ValueError:
+        raise ConfigError(
+            f"expected a number in `{variable}`, got {value!r}", key=variable
+        ) from None
+
+
+def _switch(variable: str, value: str) -> bool:
+    known = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
+    if value.lower() not in known:
+        raise ConfigError(f"expected true or false in `{variable}`, got {value!r}", key=variable)
+    return known[value.lower()]
+
+
+def _text(_: str, value: str) -> str:
+    return value
+
+
+_VARIABLES = {
+    "profile": _text,
+    "catalog_budget_tokens": _number,
+    "yaml_fast_path": _switch,
+    "cache": _switch,
+    "cache_directory": _text,
+    "state_directory": _text,
+}
+_OTHER_VARIABLES = frozenset(
+    {"SKILLHOUSE_SKILLS_DIR", "SKILLHOUSE_CHAT_MODEL", "SKILLHOUSE_CHAT_BASE_URL"}
+)
 
 
 class _PlainFields(TypedDict, total=False):

@@ -11,7 +11,7 @@ from skillhouse.floor import ConfigError, DecodeError, Locations, dataclass, rea
 from skillhouse.floor.documents import toml_table
 from skillhouse.house.config.config_files import PROJECT_FILE, project_of
 from skillhouse.house.config.config_lines import CONFIG_FILE_MAX
-from skillhouse.house.config.starting_policies import policy_file
+from skillhouse.house.config.rule_tables import policy_file
 from skillhouse.permission import Layer
 
 

@@ -1,22 +1,26 @@
-"""Rules as a file writes them: several patterns in one table, and the examples that are tried.
+"""Rules as a file writes them, and the policies of rules that come with the program.
 
-Trying the examples of commands costs 20 to 30 ms for a few dozen rules, so it is done once for a
-file's bytes: the cache holds an empty file named by their digest and that of the code that judges.
-Whoever could write there could only spare a file this test of its own rules.
+One table may have several patterns, and examples that are tried. Trying the examples of commands
+costs 20 to 30 ms for a few dozen rules, so it is done once for a file's bytes: the cache holds an
+empty file named by their digest and that of the code that judges. Whoever could write there could
+only spare a file this test of its own rules.
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
+import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from skillhouse import permission
-from skillhouse.floor import ConfigError
-from skillhouse.permission import Rule, matches
+from skillhouse.floor import ConfigError, shaped
+from skillhouse.house.config.config_values import Settings
+from skillhouse.permission import Layer, Rule, matches
 
 EXAMPLES_DIRECTORY = "rule-examples"
 """Below the cache directory."""
@@ -135,3 +139,51 @@ def _stamps(directory: Path) -> Iterable[tuple[str, int, int]]:
     with os.scandir(directory) as entries:
         files = [(entry.name, entry.stat()) for entry in entries if entry.is_file()]
     return sorted((name, info.st_size, info.st_mtime_ns) for name, info in files)
+
+
+POLICY_NAMES = ("careful", "developer", "locked")
+POLICY_SUMMARIES = {
+    "careful": (
+        "reading files of the workspace, and the history of git",
+        "every change, script and request",
+        "force pushes, publishing packages, applying terraform",
+    ),
+    "developer": (
+        "reading, editing, commits, builds, tests, the project's own scripts",
+        "installing, pushing, deleting branches, code in a command, other programs",
+        "force pushes, publishing packages, applying terraform",
+    ),
+    "locked": (
+        "reading files of the workspace; git status, log, diff and show",
+        "every other command",
+        "changing files, requests, interpreters, installers",
+    ),
+}
+"""What each allows, asks about and denies."""
+
+
+def policy_file(name: str) -> Path:
+    """Return the file of a policy; `name` is one of POLICY_NAMES."""
+    return Path(__file__).parent.parent / "policies" / f"{name}.toml"
+
+
+def policy_text(name: str) -> str:
+    return policy_file(name).read_text(encoding="utf-8")
+
+
+@functools.lru_cache
+def starting_rules(name: str) -> tuple[Rule, ...]:
+    """Return the rules of a policy.
+
+    >>> len(starting_rules("locked")) < len(starting_rules("developer"))
+    True
+    """
+    table = with_each_pattern(tomllib.loads(policy_text(name)), None)
+    return shaped(table, Settings).rules or ()
+
+
+def policy_layers(name: str | None) -> tuple[Layer, ...]:
+    """Return the layer of a policy that is in force, which has its name; none without one."""
+    if name is None:
+        return ()
+    return (Layer(name=name, rules=starting_rules(name), is_builtin=True),)

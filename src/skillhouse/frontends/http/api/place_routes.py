@@ -114,7 +114,7 @@ def _installed_one(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
 async def _sandbox(api: ApiServices, _: ApiRequest) -> dict[str, Any]:
     house = api.house
     status = await cells.self_test(least=house.services.least_sandbox)
-    places = PythonPlaces(os.environ, house.services.project)
+    places = PythonPlaces(os.environ, house.project)
     pythons = await in_thread(lambda: pythons_value(places))
     return {**sandbox_value(status), **pythons}
 

@@ -31,7 +31,7 @@ from skillhouse.frontends.presentation.rule_changes import addition, removal, us
 from skillhouse.house import usable_config
 from skillhouse.house.access_tokens import AccessScope
 from skillhouse.manage import checked_addition, rule_value, write_user_text
-from skillhouse.manage.rule_removal import without_rule
+from skillhouse.manage.rule_editor import without_rule
 from skillhouse.permission import ACTIONS, Effect, Rule, lint_rules
 
 if TYPE_CHECKING:

@@ -52,7 +52,7 @@ def _trust(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
 def _revoke(api: ApiServices, _: ApiRequest) -> dict[str, Any]:
     with api.fresh() as house:
         revoked = house.project_trust.revoke()
-        project = str(house.services.project)
+        project = str(house.project)
     api.reader.expire()
     return {"project": project, "revoked": revoked}
 

@@ -56,14 +56,14 @@ class SystemPage:
         with self._site.reader.using():
             config, fault = house.config, house.config_reload.fault
             profile = house.policy.profile.name
-            is_trusted = house.services.trust_store.is_trusted(house.services.project)
+            is_trusted = house.is_project_trusted
         statuses = self._tested() if request.query_params.get("sandbox") == "test" else {}
         capture = config.places.environment.get(tracing.CAPTURE_VARIABLE, "")
         return self._site.page(
             request,
             "system.html",
             scan=scan,
-            project=house.services.project,
+            project=house.project,
             profile=profile,
             state_directory=config.state_directory,
             machine=machine(),

@@ -1,4 +1,4 @@
-"""The skills of MCP servers among those of this machine."""
+"""The skills of other servers among those of this machine: synced ones and those of MCP servers."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from skillhouse import remote
 from skillhouse import skill as skill_package
 from skillhouse import tools as toolbox
-from skillhouse.house.cached_skills import check_for_person
+from skillhouse.floor import SkillError
 from skillhouse.house.config.config_files import safe_path
 from skillhouse.skill import SkillContent, SkillIndex
 
@@ -22,12 +22,59 @@ if TYPE_CHECKING:
     from skillhouse.skill import Skill
     from skillhouse.tools import RemoteSkillProvider
 
+
+SYNC = "`skillhouse remote sync` fetches them again"
+
+
+def cached_fault(remote_directory: Path, skill: Skill) -> str:
+    """Return why a skill of the cache is not what was synced; empty for any other skill."""
+    if skill.scope != "remote":
+        return ""
+    real = os.path.realpath(remote_directory)
+    if not skill.root.startswith(real.rstrip("/") + "/"):
+        # One of an MCP server: its files are held against the server's listing at each load.
+        return ""
+    return remote.cache_fault(skill.root, skill.file)
+
+
+def refuse_unsynced(remote_directory: Path, skill: Skill) -> None:
+    """Raise RefusedError for a skill of the cache whose files are others."""
+    fault = cached_fault(remote_directory, skill)
+    if fault:
+        message = f"skill `{skill.name}` is not loaded: {fault}; {SYNC}"
+        raise toolbox.RefusedError(message, denied=True)
+
+
+def check_for_person(
+    remote_directory: Path, skill: Skill, installed: Callable[[Path, str], str] | None
+) -> None:
+    """Raise SkillError for a skill whose files are not those that were synced or installed.
+
+    `installed` gives the fault of an installed one; None asks nothing about it.
+    """
+    fault = cached_fault(remote_directory, skill)
+    if fault:
+        raise SkillError("unverified", skill.location, f"{fault}; {SYNC}")
+    fault = installed(skill.directory, skill.scope) if installed is not None else ""
+    if fault:
+        name = skill.directory.name
+        more = f"`skillhouse verify {name}` shows more, `load {name} --anyway` prints it"
+        raise SkillError("unverified", skill.location, f"not loaded: {fault}; {more}")
+
+
 MCP_DIRECTORY = "mcp"
 """Where their files lie, below the state directory: no root of skills, and no cache that another
 program may clear or fill."""
 
 
-def mcp_host_of(config: Config, network: Callable[[], Network]) -> remote.McpHost | None:
+class NetworkInUse(Protocol):
+    """What gives the network that holds now: connections outlive a reload of it."""
+
+    @property
+    def network(self) -> Network: ...
+
+
+def mcp_host_of(config: Config, in_use: NetworkInUse) -> remote.McpHost | None:
     """Return what knows the configured servers; None where there are none, and nothing is loaded.
 
     Raises:
@@ -36,7 +83,7 @@ def mcp_host_of(config: Config, network: Callable[[], Network]) -> remote.McpHos
     if not config.mcp_servers:
         return None
     cache = remote.McpCache(config.state_directory / MCP_DIRECTORY)
-    return remote.McpHost(mcp_servers_of(config), cache, dial=mcp_dial(network))
+    return remote.McpHost(mcp_servers_of(config), cache, dial=mcp_dial(in_use))
 
 
 def mcp_servers_of(config: Config) -> list[remote.McpServer]:
@@ -57,11 +104,12 @@ def mcp_servers_of(config: Config) -> list[remote.McpServer]:
     ]
 
 
-def mcp_dial(network: Callable[[], Network]) -> remote.Dial:
+def mcp_dial(in_use: NetworkInUse) -> remote.Dial:
     """Return what connects to a server under the policy of the network."""
 
     def dial(server: remote.McpServer) -> AbstractAsyncContextManager[remote.Peer]:
-        return remote.connected(server, policy=network().policy, route=network().route)
+        network = in_use.network
+        return remote.connected(server, policy=network.policy, route=network.route)
 
     return dial
 
