@@ -178,7 +178,8 @@ def suggest_rules(
     counts = Counter(one for question in open_ones for one in {a.group for a in question.asked})
     repeated = [q for q in open_ones if all(counts[a.group] > 1 for a in q.asked)]
     taken = {a for question in refused for a in question.asked}
-    found = _chosen(open_ones, judge.candidates(open_ones, taken, narrow=narrow), rules_max)
+    candidates = judge.candidates(open_ones, taken, narrow=narrow)
+    found = _chosen(open_ones, candidates, rules_max)
     answered = [q for q in open_ones if _is_answered(q, found)]
     return RuleSuggestions(
         questions=len(open_ones) + here,
@@ -188,7 +189,7 @@ def suggest_rules(
         answered=len(answered),
         answered_repeated=sum(_is_answered(q, found) for q in repeated),
         rules=tuple(_suggestion(rule, found, open_ones) for rule in found),
-        once=_once_groups(repeated, found),
+        once=_once_groups(repeated, found, frozenset().union(*candidates.values())),
     )
 
 
@@ -487,18 +488,23 @@ def _covers(rule: Rule) -> str:
 
 
 def _once_groups(
-    questions: Sequence[_Question], chosen: Mapping[Rule, frozenset[_Asked]]
+    questions: Sequence[_Question],
+    chosen: Mapping[Rule, frozenset[_Asked]],
+    answerable: frozenset[_Asked],
 ) -> tuple[OnceGroup, ...]:
+    """Return what is left; `answerable` is all that some candidate answers."""
     counts: Counter[tuple[str, str]] = Counter()
     for question in questions:
         if not _is_answered(question, chosen):
             left = [a for a in question.asked if not any(a in of for of in chosen.values())]
-            for group, why in {(a.group, a.once) for a in left}:
-                counts[group, why] += 1
+            counts.update({(one.group, _why_left(one, answerable)) for one in left})
     found = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    return tuple(
-        OnceGroup(
-            group=group, count=count, why=why or "refused once, too rare, or one rule too many"
-        )
-        for (group, why), count in found
-    )
+    return tuple(OnceGroup(group=group, count=count, why=why) for (group, why), count in found)
+
+
+def _why_left(one: _Asked, answerable: frozenset[_Asked]) -> str:
+    if one.once:
+        return one.once
+    if one not in answerable:
+        return "any rule for it would cover what was refused, or lift a stricter rule of yours"
+    return "too rare for one of so few rules"

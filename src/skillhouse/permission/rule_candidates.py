@@ -15,8 +15,8 @@ from skillhouse.permission.patterns import command_pattern
 from skillhouse.permission.plan import command_resource
 from skillhouse.permission.standing_commands import standing_bond, standing_rule
 
-SHOWN_MAX = 6
-"""Sub-commands or options that are named as still asked about."""
+COMMANDS_MAX, OPTIONS_MAX = 24, 6
+"""Sub-commands, or options, that are named as still asked about."""
 
 
 def candidate_rules(argv: Sequence[str]) -> tuple[str, ...]:
@@ -94,7 +94,7 @@ def still_asked(pattern: str) -> tuple[str, ...]:
         return ()
     below = sorted(name for name, of in meaning.table.commands.items() if of.does)
     given = frozenset(option.name for option in meaning.options)
-    return tuple((below or _hazardous(meaning.table, given))[:SHOWN_MAX])
+    return tuple(below[:COMMANDS_MAX] or _hazardous(meaning.table, given)[:OPTIONS_MAX])
 
 
 def _hazardous(table: CommandTable, given: frozenset[str]) -> list[str]:
