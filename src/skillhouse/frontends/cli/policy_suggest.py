@@ -106,18 +106,20 @@ def _print(found: RuleSuggestions, house: Skillhouse, terminal: Terminal, *, day
     if not found.questions:
         terminal.note(f"no {asked[2:]} that the rules of now would not answer")
         return
-    terminal.line(
+    said = (
         f"{asked}: {found.allowed} allowed, {found.refused} refused; "
         f"{found.repeated} of the allowed ones are repeated"
     )
+    terminal.indented(said, 0)
     if not found.rules:
         terminal.note("no rule would have answered enough of them")
     else:
-        rules = counted(len(found.rules), "rule")
-        terminal.line(
-            f"{rules} at the end of {shown(str(house.config.places.user_file))} would have "
-            f"answered {found.answered} of them, {found.answered_repeated} of the repeated ones"
+        said = (
+            f"{counted(len(found.rules), 'rule')} at the end of "
+            f"{shown(str(house.config.places.user_file))} would have answered {found.answered} "
+            f"of them, {found.answered_repeated} of the repeated ones"
         )
+        terminal.indented(said, 0)
     for number, one in enumerate(found.rules, 1):
         terminal.line()
         _print_rule(number, one, terminal)
