@@ -1,4 +1,4 @@
-"""Tests of house/rule_suggestions.py: what a week of answers suggests, and what it never does."""
+"""What a week of answers suggests as rules, and what is never suggested."""
 
 from __future__ import annotations
 
