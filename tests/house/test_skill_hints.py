@@ -127,7 +127,7 @@ def test_a_client_that_lists_the_skill_loads_it_by_its_own_tool(place: Path) -> 
 
 def test_a_disabled_skill_is_not_named(place: Path) -> None:
     with house_at(place) as house:
-        house.management.disable("pdf-forms")
+        house.management.set_enabled("pdf-forms", enabled=False)
     assert hint_for(place, PDF) is None
 
 
@@ -136,7 +136,7 @@ def hinted(name: str, words: tuple[str, ...] = ("fill", "form"), load: str = "x"
 
 
 def test_a_hint_has_one_line_of_few_characters() -> None:
-    long = [hinted(f"{'a' * 60}-{at}", ("word" * 10,) * 4, f"reading /{'p' * 100}") for at in "123"]
+    long = [hinted(f"{'a' * 60}-{at}", ("word" * 10,) * 4, f"reading /{at * 100}") for at in "123"]
     found = hints._written(long)  # noqa: SLF001 - the bound of all texts.
     assert found is not None
     assert len(found.text) <= HINT_MAX

@@ -38,8 +38,8 @@ WORDS_MAX = 4
 """Words of the prompt that are said for one skill."""
 PROMPT_MAX = 2_000
 """Characters of a prompt that are searched for: what is pasted below a request says less."""
-WEIGHTS = (0.0, 0.0, 0.0)
-BOUND = 0.0
+WEIGHTS = (0.64, 0.98, 0.25)
+BOUND = 3.65
 """Of `clues`, and the sum from which there is a hint: by logistic regression on the development set
 and everyday requests, in libraries of 1,294 skills (`./x bench hints`, decision record 0452)."""
 _CAPS = (3, 4)
