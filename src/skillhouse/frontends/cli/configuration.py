@@ -175,15 +175,15 @@ def write_rule(options: argparse.Namespace, terminal: Terminal) -> int:
     """Add one rule to the user's file once the person confirms; 1 when nothing was written."""
     refuse_agents(f"policy {options.verb}")
     places = places_of(options)
-    rule = Rule(effect=Effect(options.verb), action=options.action, pattern=options.pattern)
-    text = rule_text(
-        rule.effect,
-        rule.action,
-        rule.pattern,
+    rule = Rule(
+        effect=Effect(options.verb),
+        action=options.action,
+        pattern=options.pattern,
         reason=options.reason,
-        match=options.match or _example(rule),
-        not_match=options.not_match,
+        match=tuple(options.match),
+        not_match=tuple(options.not_match),
     )
+    text = text_of(rule)
     checked_addition(places, text)
     if not options.yes:
         need_terminal("use --yes", as_json=options.json)
@@ -192,13 +192,30 @@ def write_rule(options: argparse.Namespace, terminal: Terminal) -> int:
             terminal.note("nothing was written")
             return 1
     with Skillhouse(configured(places)) as house:
-        rule = structs.replace(rule, reason=options.reason)
-        # What the file says now: the person had time to change it.
-        whole = checked_addition(places, text)
-        path = write_user_text(house.audit_log, places, whole, "rule-add", rule_value(rule))
+        path = add_rule(house, rule)
     said = f"added to {shown(str(path))}: {options.verb} {rule.action} {shown(rule.pattern)}"
     terminal.answer({"path": str(path), "rule": text}, said, as_json=options.json)
     return 0
+
+
+def text_of(rule: Rule) -> str:
+    """Return a rule as the user's file gets it, with an example where one follows from it."""
+    return rule_text(
+        rule.effect,
+        rule.action,
+        rule.pattern,
+        reason=rule.reason,
+        match=rule.match or _example(rule),
+        not_match=rule.not_match,
+    )
+
+
+def add_rule(house: Skillhouse, rule: Rule) -> Path:
+    """Add a rule to the user's file and return its path; errors of `checked_addition`."""
+    places = house.config.places
+    # What the file says now: the person had time to change it.
+    whole = checked_addition(places, text_of(rule))
+    return write_user_text(house.audit_log, places, whole, "rule-add", rule_value(rule))
 
 
 def _example(rule: Rule) -> list[str]:

@@ -16,6 +16,7 @@ from skillhouse.frontends.cli.options import (
     places_of,
 )
 from skillhouse.frontends.cli.person import refuse_agents
+from skillhouse.frontends.cli.policy_suggest import configure_suggest, suggest
 from skillhouse.frontends.cli.question import confirmed, need_terminal
 from skillhouse.frontends.cli.terminal import finding_line
 from skillhouse.frontends.presentation.json_values import (
@@ -71,6 +72,8 @@ _POLICY_EXAMPLES = """examples:
   skillhouse policy deny read "*.pem" --match id.pem --not-match id.pub
   skillhouse policy lint
   skillhouse policy lint --covers             what each rule covers beyond what it names
+  skillhouse policy suggest                   rules for what you allow again and again
+  skillhouse policy suggest --days 30 --yes 1 3
 """
 
 
@@ -87,6 +90,9 @@ def _configure_policy(parser: argparse.ArgumentParser) -> None:
     add_common(explain)
     for effect in Effect:
         configure_rule(verbs.add_parser(effect.value, help=f"add a rule that says {effect.value}"))
+    configure_suggest(
+        verbs.add_parser("suggest", help="suggest rules for what you allow again and again")
+    )
     lint = verbs.add_parser("lint", help="find rules that have no effect, or more than they seem")
     lint.add_argument(
         "--covers", action="store_true", help="say for each rule what it covers beyond its words"
@@ -188,6 +194,8 @@ def _policy(options: argparse.Namespace, terminal: Terminal) -> int:
     """Print the decision, or the findings; 1 when it is deny, or there are some."""
     if options.verb in list(Effect):
         return write_rule(options, terminal)
+    if options.verb == "suggest":
+        return suggest(options, terminal)
     if options.verb == "init":
         return _init(options, terminal)
     if options.verb == "show":

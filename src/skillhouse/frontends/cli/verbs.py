@@ -16,6 +16,7 @@ VERBS = {
     "catalog": ("browse", "print the list of skills that a model gets, or one for a request"),
     "show": ("describe", "show one skill: metadata, files, findings, permission"),
     "search": ("browse", "rank the skills for a request"),
+    "hint": ("hint", "print the hint that a coding agent would get beside a prompt"),
     "load": ("browse", "print the body of a skill"),
     "invoke": ("calls", "start a skill as a slash command does, with arguments"),
     "files": ("describe", "list the other files of a skill"),
