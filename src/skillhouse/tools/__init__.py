@@ -70,6 +70,9 @@ if TYPE_CHECKING:
     from skillhouse.tools.memory import MemoryWriteTool as MemoryWriteTool
     from skillhouse.tools.messages import list_room as list_room
     from skillhouse.tools.messages import render as render
+    from skillhouse.tools.native import NativeCall as NativeCall
+    from skillhouse.tools.native import NativePlans as NativePlans
+    from skillhouse.tools.native import NativeTool as NativeTool
     from skillhouse.tools.offer import ALL as ALL
     from skillhouse.tools.offer import BUILTIN_TOOLS as BUILTIN_TOOLS
     from skillhouse.tools.offer import READ as READ
