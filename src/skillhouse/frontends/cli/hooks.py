@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from skillhouse.floor import structs
 from skillhouse.frontends.cli.options import UsageError, Verb, add_json, add_place, house_of
 from skillhouse.frontends.cli.question import YES, ask
 from skillhouse.frontends.presentation.text import one_line, shown
+from skillhouse.house import project_of
 
 if TYPE_CHECKING:
+    from skillhouse.floor import Locations
     from skillhouse.frontends.cli.terminal import Terminal
     from skillhouse.frontends.hooks.entries import HookChange, HookEntries
-    from skillhouse.house import Skillhouse
+    from skillhouse.house import Config, Skillhouse
 
 _EXAMPLES = """examples:
   skillhouse hooks status
@@ -60,6 +63,38 @@ def entries_of(house: Skillhouse) -> HookEntries:
         state_directory=house.config.state_directory,
         audit=house.audit_log,
     )
+
+
+def hook_changes(places: Locations, config: Config) -> tuple[HookChange, ...]:
+    """Return the entries that are there or should be, for `doctor`."""
+    from skillhouse.frontends.hooks.entries import HookEntries
+
+    entries = HookEntries(
+        places=places,
+        project=project_of(places.start),
+        state_directory=config.state_directory,
+        audit=None,
+    )
+    return tuple(change for change in entries.status() if change.standing.value != "missing")
+
+
+def is_faulty(change: HookChange) -> bool:
+    """Return whether an entry is not as it should be."""
+    return change.standing.value in ("changed", "unreadable")
+
+
+def hook_lines(changes: Sequence[HookChange]) -> Iterator[str]:
+    """Yield what `doctor` says of the own tools of clients."""
+    for change in changes:
+        if is_faulty(change):
+            yield f"hooks of {change.client} ({change.where}): {change.standing.value}: " + (
+                f"{one_line(change.reason)} (`skillhouse hooks install {change.client}`)"
+            )
+        else:
+            judged = f"hooks of {change.client} ({change.where}): {change.mode}"
+            yield f"{judged}; {one_line(change.to_do)}" if change.to_do else judged
+    if not changes:
+        yield "hooks: no client asks skillhouse about its own tools (`skillhouse hooks status`)"
 
 
 def _run(options: argparse.Namespace, terminal: Terminal) -> int:
@@ -133,7 +168,7 @@ def _status(options: argparse.Namespace, entries: HookEntries, terminal: Termina
         for change in found:
             if change.standing.value != "missing" or change.where == "user":
                 _print_status(change, terminal)
-    return 1 if any(c.standing.value in ("changed", "unreadable") for c in found) else 0
+    return 1 if any(map(is_faulty, found)) else 0
 
 
 def _print_status(change: HookChange, terminal: Terminal) -> None:

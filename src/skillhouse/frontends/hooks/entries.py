@@ -13,7 +13,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any
 
-from skillhouse.audit import AuditLog
+from skillhouse.audit import AuditError, AuditLog
 from skillhouse.audit.changes import recorded
 from skillhouse.clients import jsonc
 from skillhouse.clients.config_file import ConfigFile, ConfigFileError, difference, replaced_part
@@ -109,8 +109,9 @@ class HookEntries:
     """The entries of one user; every change is in the audit log."""
 
     def __init__(
-        self, *, places: Locations, project: Path, state_directory: Path, audit: AuditLog
+        self, *, places: Locations, project: Path, state_directory: Path, audit: AuditLog | None
     ) -> None:
+        """Without `audit`, entries are only looked at."""
         self._places = places
         self._project = project
         self._state = state_directory
@@ -238,6 +239,8 @@ class HookEntries:
 
     def _written(self, edit: _Edit) -> HookChange:
         change, file = edit.change, edit.file
+        if self._audit is None:
+            raise AuditError("closed", "changes need the audit log", self._directory)
         arguments = {"client": change.client, "path": str(file.real), "mode": change.mode}
         with recorded(self._audit, f"hooks-{change.action}", arguments):
             known = self._record(change.file)
@@ -255,7 +258,7 @@ class HookEntries:
         return replace(change, done=True)
 
     def _prepare(self) -> None:
-        """Write what starts a judge: our program, and the variables that say where our files are."""
+        """Write what starts a judge: our program, and the variables that lead to our files."""
         make_private(self._directory)
         check_private(self._directory)
         words = (*own_program(self._project)[:-1], "skillhouse.frontends.hooks")
@@ -353,7 +356,7 @@ def _texts(value: Any) -> Iterator[str]:
 def _lines(client: HookClient, text: str) -> list[str]:
     """Return the lines of ours that a client's file has."""
     if client.configuration.kind == "file":
-        head, _, rest = text.partition("const LINES = ")
+        _, _, rest = text.partition("const LINES = ")
         try:
             return list(json.loads(rest.partition("\n")[0]).values()) if rest else []
         except (ValueError, AttributeError):

@@ -9,7 +9,7 @@ becomes one. Its line in the client refuses where this ends with anything but 0.
 DIRECTORY is that of the judge, VARIABLE the client's with the directory of the project.
 """
 
-import _signal
+import _signal  # type: ignore[import-not-found]
 import _socket
 import posix
 import sys
@@ -29,7 +29,7 @@ class NoJudgeError(Exception):
     """No judge of ours answers here."""
 
 
-def main(arguments):
+def main(arguments: list[str]) -> int:
     client, mode, moment, place, *more = arguments
     event = _read(0, EVENT_MAX)
     variable = posix.environ.get(more[0].encode(), b"") if more else b""
@@ -52,7 +52,7 @@ def main(arguments):
     return int(code)
 
 
-def _opened(place):
+def _opened(place: str) -> int:
     """Return the descriptor of the judge's directory: ours alone, and no link."""
     flags = posix.O_RDONLY | posix.O_DIRECTORY | posix.O_NOFOLLOW | posix.O_CLOEXEC
     handle = posix.open(place, flags)
@@ -62,8 +62,8 @@ def _opened(place):
     return handle
 
 
-def _asked(handle, data):
-    def late(number, frame):
+def _asked(handle: int, data: bytes) -> bytes:
+    def late(number: int, frame: object) -> None:
         raise NoJudgeError
 
     _signal.signal(_signal.SIGALRM, late)
@@ -88,7 +88,9 @@ def _asked(handle, data):
     return answer
 
 
-def _become(handle, place, words, directory, variable, event):
+def _become(
+    handle: int, place: str, words: list[str], directory: bytes, variable: bytes, event: bytes
+) -> None:
     """Start a judge that stays, and judge this event in this process; returns if neither can be."""
     if handle < 0:
         _write(2, b"skillhouse: the directory of its judge is not ours alone\n")
@@ -108,7 +110,7 @@ def _become(handle, place, words, directory, variable, event):
     if posix.fork() == 0:
         posix.close(given)
         _write(made, event)
-        posix._exit(0)
+        posix._exit(0)  # noqa: SLF001 - nothing else of this process is owed.
     posix.dup2(given, 0)
     posix.close(given)
     posix.close(made)
@@ -118,7 +120,7 @@ def _become(handle, place, words, directory, variable, event):
     posix.execve(program[0], [*program, b"once", place, *words, directory, variable], variables)
 
 
-def _file(handle, name):
+def _file(handle: int, name: bytes) -> bytes:
     file = posix.open(name, posix.O_RDONLY | posix.O_NOFOLLOW | posix.O_CLOEXEC, dir_fd=handle)
     try:
         return _read(file, 1024 * 1024)
@@ -126,21 +128,21 @@ def _file(handle, name):
         posix.close(file)
 
 
-def _read(handle, most):
+def _read(handle: int, most: int) -> bytes:
     parts, size = [], 0
     while part := posix.read(handle, 65536):
         parts.append(part)
         size += len(part)
         if size > most:
             _write(2, b"skillhouse: the event is too large to be judged\n")
-            posix._exit(2)
+            posix._exit(2)  # noqa: SLF001 - likewise.
     return b"".join(parts)
 
 
-def _write(handle, data):
+def _write(handle: int, data: bytes) -> None:
     while data:
         data = data[posix.write(handle, data) :]
 
 
 if __name__ == "__main__":
-    posix._exit(main(sys.argv[1:]))
+    posix._exit(main(sys.argv[1:]))  # noqa: SLF001 - likewise.

@@ -7,6 +7,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -113,12 +114,12 @@ class HookJudge:
         if request.moment == "before":
             return await self._before(client, house, request, call)
         if request.moment in ("after", "failed"):
-            opened = self._calls.take(session, call.call)
-            if opened is not None:
-                await in_thread(lambda: self._end(house, opened, call, request.moment))
+            found = self._calls.take(session, call.call)
+            if found is not None:
+                await in_thread(partial(self._end, house, found, call, request.moment))
         elif request.moment == "next":
-            for opened in self._calls.take_all(session, call.agent):
-                await in_thread(lambda one=opened: self._end(house, one, call, "next"))
+            for one in self._calls.take_all(session, call.agent):
+                await in_thread(partial(self._end, house, one, call, "next"))
         else:
             await in_thread(lambda: self._seen(house, client, call))
         return HookAnswer()
