@@ -73,7 +73,7 @@ class HookedHome:
             places=self.places,
             project=self.project,
             state_directory=self.places.state(),
-            audit=AuditLog(self.places.state()),
+            audit=AuditLog(self.places.state() / "audit.jsonl"),
         )
 
     def event(self, tool: str, given: Mapping[str, Any], **more: Any) -> dict[str, Any]:
@@ -130,7 +130,7 @@ class HookedHome:
         start = f"import sys; sys.path.insert(0, {source!r}); import runpy; "
         start += "sys.argv = ['hooks', *sys.argv[1:]]; "
         start += "runpy.run_module('skillhouse.frontends.hooks', run_name='__main__')"
-        words[0].write_text("\0".join((sys.executable, "-I", "-c", start)))
+        words[0].write_text(f"{sys.executable}\0-I\0-c\0{start}")
         words[1].write_text(f"HOME={self.places.home}")
         given = [sys.executable, "-I", "-S", str(SCRIPT), client, mode, moment]
         given += [str(self.directory), hook_client(client).project_variable]

@@ -11,6 +11,7 @@ import anyio
 import pytest
 
 from skillhouse.approval import Answer
+from skillhouse.clients.config_file import Entries, ServerEntry
 from skillhouse.house import Skillhouse
 from tests.frontends.hooks.hooked_home import HookedHome, effect_of
 from tests.house.places import write_skill
@@ -222,10 +223,6 @@ async def test_a_background_command_has_begun_and_its_end_is_not_seen(home: Hook
 
 
 async def test_our_own_server_is_not_asked_about_twice(home: HookedHome) -> None:
-    from skillhouse.audit import AuditLog
-    from skillhouse.clients.config_file import Entries, ServerEntry
-
-    del AuditLog
     entry = ServerEntry(
         file=str(home.places.home / ".claude.json"),
         client="claude-code",

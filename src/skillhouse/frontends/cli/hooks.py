@@ -87,9 +87,9 @@ def hook_lines(changes: Sequence[HookChange]) -> Iterator[str]:
     """Yield what `doctor` says of the own tools of clients."""
     for change in changes:
         if is_faulty(change):
-            yield f"hooks of {change.client} ({change.where}): {change.standing.value}: " + (
-                f"{one_line(change.reason)} (`skillhouse hooks install {change.client}`)"
-            )
+            again = f"`skillhouse hooks install {change.client}`"
+            what = f"{change.standing.value}: {one_line(change.reason)}"
+            yield f"hooks of {change.client} ({change.where}): {what} ({again})"
         else:
             judged = f"hooks of {change.client} ({change.where}): {change.mode}"
             yield f"{judged}; {one_line(change.to_do)}" if change.to_do else judged

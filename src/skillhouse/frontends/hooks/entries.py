@@ -159,14 +159,15 @@ class HookEntries:
         mode = record.mode if record is not None else _mode_of(found)
         change = replace(change, mode=mode, to_do=client.to_do)
         try:
-            wanted = self._lines(client, mode)
+            wanted = _entries(client, self._lines(client, mode))
         except ConfigError as error:
             return replace(change, standing=HookStanding.CHANGED, reason=str(error))
-        if sorted(found) == sorted(wanted.values()):
+        off = _switched_off(client, text)
+        if sorted(found) == sorted(wanted) and not off:
             return replace(change, standing=HookStanding.INSTALLED)
-        gone = len(wanted) - len({*found} & {*wanted.values()})
+        gone = len(wanted) - len({*found} & {*wanted})
         reason = f"{gone} of {len(wanted)} entries are changed or gone: install them again"
-        return replace(change, standing=HookStanding.CHANGED, reason=reason)
+        return replace(change, standing=HookStanding.CHANGED, reason=off or reason)
 
     def _installed(self, client: HookClient, where: str, mode: str) -> _Edit | HookChange:
         if mode == "sandbox":
@@ -233,7 +234,7 @@ class HookEntries:
                 theirs = _parsed(client, wanted)
                 for value in client.configuration.values:
                     _drop(theirs, value.table, value.name, ours)
-                if ours == theirs or (not ours.get("hooks") and _same(ours, theirs)):
+                if _same(ours, theirs):
                     return back, record
         return wanted, record
 
@@ -354,17 +355,50 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _lines(client: HookClient, text: str) -> list[str]:
-    """Return the lines of ours that a client's file has."""
+    """Return our entries in a client's file, each with its event."""
     if client.configuration.kind == "file":
-        _, _, rest = text.partition("const LINES = ")
-        try:
-            return list(json.loads(rest.partition("\n")[0]).values()) if rest else []
-        except (ValueError, AttributeError):
-            return [text]
+        return [text] if _SCRIPT.name in text else []
     found = _parsed(client, text).get("hooks")
-    lists = found.values() if isinstance(found, dict) else ()
-    elements = [one for each in lists if isinstance(each, list) for one in each]
-    return [text for one in elements for text in _texts(one) if _is_ours(text)]
+    lists = found.items() if isinstance(found, dict) else ()
+    return [
+        f"{event} {json.dumps(one, sort_keys=True)}"
+        for event, each in lists
+        if isinstance(each, list)
+        for one in each
+        if _is_ours(one)
+    ]
+
+
+def _entries(client: HookClient, lines: Mapping[str, str]) -> list[str]:
+    """Return our entries as they should be, as `_lines` has them."""
+    if client.configuration.kind == "file":
+        return [_with_lines(client, "", lines)]
+    return [
+        f"{event} {json.dumps(_entry(client, line), sort_keys=True)}"
+        for event, line in lines.items()
+    ]
+
+
+def _entry(client: HookClient, line: str) -> Any:
+    return json.loads(client.configuration.entry.replace('"{line}"', json.dumps(line)))
+
+
+def _switched_off(client: HookClient, text: str) -> str:
+    """Return which value keeps the client from running its hooks, or nothing."""
+    if client.configuration.kind == "file":
+        return ""
+    found = _parsed(client, text)
+    for value, is_wanted in (
+        *((one, True) for one in client.configuration.values),
+        *((one, False) for one in client.configuration.off),
+    ):
+        table = found.get(value.table) if value.table else found
+        is_so = isinstance(table, dict) and table.get(value.name) == value.value
+        if is_so != is_wanted:
+            where = f"{value.table}.{value.name}" if value.table else value.name
+            word = "is not" if is_wanted else "is"
+            return f"`{where}` {word} {json.dumps(value.value)}: no hook runs"
+    return ""
 
 
 def _mode_of(lines: Sequence[str]) -> str:
@@ -387,8 +421,7 @@ def _with_lines(client: HookClient, text: str, lines: Mapping[str, str]) -> str:
         return template.replace("{lines}", json.dumps(moments))
     _parsed(client, text)
     for event, line in lines.items():
-        entry = json.loads(shape.entry.replace('"{line}"', json.dumps(line)))
-        text = with_element(text, "hooks", event, entry)
+        text = with_element(text, "hooks", event, _entry(client, line))
     for value in shape.values:
         text = _with_value(text, value.table, value.name, value.value)
     return text if text.endswith("\n") else f"{text}\n"
@@ -421,7 +454,11 @@ def _drop(found: dict[str, Any], table: str, name: str, before: Mapping[str, Any
 
 
 def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether two files say the same but for an empty table of hooks."""
-    return {k: v for k, v in one.items() if k != "hooks" or v} == {
-        k: v for k, v in other.items() if k != "hooks" or v
-    }
+    """Whether two files say the same but for empty lists of hooks."""
+    return _bared(one) == _bared(other)
+
+
+def _bared(found: Mapping[str, Any]) -> dict[str, Any]:
+    hooks = found.get("hooks")
+    left = {k: v for k, v in hooks.items() if v} if isinstance(hooks, dict) else hooks
+    return {**{k: v for k, v in found.items() if k != "hooks"}, **({"hooks": left} if left else {})}

@@ -53,6 +53,8 @@ class HookFile:
     entry: str = "{}"
     """One entry as JSON; `{line}` is the line of the shell."""
     values: tuple[HookValue, ...] = ()
+    off: tuple[HookValue, ...] = ()
+    """Values with which no hook runs."""
     template: str = ""
 
     def path(self, places: Locations, project: Path, where: str) -> Path:
