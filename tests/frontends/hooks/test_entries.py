@@ -76,7 +76,7 @@ def test_foreign_entries_stay_as_they_are(
     path = hook_client(client).configuration.path(
         entries._places,
         tmp_path / "project",
-        "user",  # noqa: SLF001
+        "user",
     )
     path.parent.mkdir(parents=True)
     path.write_text(FOREIGN)
@@ -103,7 +103,7 @@ def test_comments_stay_where_the_client_reads_them(entries: HookEntries, tmp_pat
         path = hook_client(client).configuration.path(
             entries._places,
             tmp_path / "project",
-            "user",  # noqa: SLF001
+            "user",
         )
         path.parent.mkdir(parents=True)
         path.write_text(text)

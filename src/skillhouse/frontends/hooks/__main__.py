@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from skillhouse.floor import Locations
-from skillhouse.floor.structs import replace
-from skillhouse.frontends.hooks.hook_client import EVENT_MAX
-from skillhouse.frontends.hooks.judge import HookAnswer, HookJudge, HookRequest
+if TYPE_CHECKING:
+    from skillhouse.frontends.hooks.judge import HookJudge
+
+LOCK = "judge.lock"
 
 
 def _judge(place: str) -> HookJudge:
+    from skillhouse.floor import Locations
+    from skillhouse.floor.structs import replace
+    from skillhouse.frontends.hooks.judge import HookJudge
+
     known = Locations.here(Path("/"))
     return HookJudge(Path(place), lambda start: replace(known, start=start))
 
 
 def _once(place: str, *words: str) -> int:
+    import asyncio
+
+    from skillhouse.frontends.hooks.hook_client import EVENT_MAX
+    from skillhouse.frontends.hooks.judge import HookAnswer, HookRequest
+
     client, mode, moment, directory, project = words
     with sys.stdin.buffer as stream:
         event = stream.read(EVENT_MAX + 1)
@@ -41,14 +50,27 @@ def _once(place: str, *words: str) -> int:
 
 
 def _serve(place: str) -> int:
-    # `once`, which a call waits for, needs none of it.
-    from skillhouse.frontends.hooks.server import JudgeServer  # noqa: PLC0415
+    """Serve; 1 where another process does. Each hook that finds none in time starts one."""
+    from skillhouse.floor import check_private, make_private
+    from skillhouse.floor.lock import try_lock
+
+    make_private(Path(place))
+    check_private(Path(place))
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    held = os.open(Path(place) / LOCK, flags, 0o600)
+    if not try_lock(held):
+        return 1
+    # Not before: it takes a third of a second.
+    import asyncio
+
+    from skillhouse.frontends.hooks.server import JudgeServer
 
     judge = _judge(place)
     try:
-        return 0 if asyncio.run(JudgeServer(Path(place), judge).serve()) else 1
+        asyncio.run(JudgeServer(Path(place), judge).serve())
     finally:
         judge.close()
+    return 0
 
 
 if __name__ == "__main__":

@@ -37,14 +37,15 @@ def main(arguments: list[str]) -> int:
         directory = posix.getcwdb()
     except OSError:
         directory = b"/"
-    head = b"\0".join([client.encode(), mode.encode(), moment.encode(), directory, variable])
+    words = [client.encode(), mode.encode(), moment.encode()]
+    head = b"\0".join([*words, directory, variable])
     handle = -1
     try:
         handle = _opened(place)
         answer = _asked(handle, head + b"\0" + event)
     except (OSError, NoJudgeError):
         _signal.setitimer(_signal.ITIMER_REAL, 0)
-        _become(handle, place, [client, mode, moment], directory, variable, event)
+        _become(handle, place, words, directory, variable, event)
         return 2
     code, out, said = answer.split(b"\0", 2)
     _write(1, out)
@@ -89,7 +90,7 @@ def _asked(handle: int, data: bytes) -> bytes:
 
 
 def _become(
-    handle: int, place: str, words: list[str], directory: bytes, variable: bytes, event: bytes
+    handle: int, place: str, words: list[bytes], directory: bytes, variable: bytes, event: bytes
 ) -> None:
     """Start a judge that stays, and judge this event in this process; returns if neither can be."""
     if handle < 0:
@@ -104,7 +105,7 @@ def _become(
     null = posix.open("/dev/null", posix.O_RDWR | posix.O_CLOEXEC)
     quiet = [(posix.POSIX_SPAWN_DUP2, null, number) for number in (0, 1, 2)]
     posix.posix_spawn(
-        program[0], [*program, b"serve", place], variables, file_actions=quiet, setsid=True
+        program[0], [*program, b"serve", place.encode()], variables, file_actions=quiet, setsid=True
     )
     given, made = posix.pipe()
     if posix.fork() == 0:
@@ -117,7 +118,9 @@ def _become(
     # What is not caught ends the process, and so refuses; exec keeps the alarm.
     _signal.signal(_signal.SIGALRM, _signal.SIG_DFL)
     _signal.alarm(OWN_SECONDS)
-    posix.execve(program[0], [*program, b"once", place, *words, directory, variable], variables)
+    posix.execve(
+        program[0], [*program, b"once", place.encode(), *words, directory, variable], variables
+    )
 
 
 def _file(handle: int, name: bytes) -> bytes:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from skillhouse.approval import session_key
 from skillhouse.audit import AuditDraft, DecidedPermission
-from skillhouse.clients.config_file import Entries
 from skillhouse.floor import (
     Locations,
     SkillhouseError,
@@ -316,6 +315,9 @@ class HookJudge:
         return given
 
     def _own_servers(self, client: HookClient) -> frozenset[str]:
+        # Only calls of MCP servers' tools need it, and a hook may be a process of its own.
+        from skillhouse.clients.config_file import Entries
+
         found = Entries(self._state).files()
         return frozenset(name for _, name, of in found if of == client.name)
 

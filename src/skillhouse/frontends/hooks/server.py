@@ -11,8 +11,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from skillhouse.floor import check_private, make_private
-from skillhouse.floor.lock import try_lock
 from skillhouse.floor.unix_address import unix_address
 from skillhouse.frontends.hooks.hook_client import EVENT_MAX, SOCKET
 from skillhouse.frontends.hooks.judge import HookAnswer, HookJudge, HookRequest
@@ -44,7 +42,7 @@ def request_of(data: bytes) -> HookRequest | None:
 
 
 class JudgeServer:
-    """Serves one directory; only one process does at a time."""
+    """Serves one directory."""
 
     def __init__(
         self,
@@ -61,25 +59,8 @@ class JudgeServer:
         self._heard = clock()
         self._busy = 0
 
-    async def serve(self) -> bool:
-        """Serve until nothing came for long; False where another process serves already.
-
-        Raises:
-            StateError: others can use the directory.
-        """
-        make_private(self._directory)
-        check_private(self._directory)
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        held = os.open(self._directory / "judge.lock", flags, 0o600)
-        try:
-            if not try_lock(held):
-                return False
-            await self._served()
-            return True
-        finally:
-            os.close(held)
-
-    async def _served(self) -> None:
+    async def serve(self) -> None:
+        """Serve until nothing came for long; the caller holds the lock of the directory."""
         path = self._directory / os.fsdecode(SOCKET)
         path.unlink(missing_ok=True)
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
