@@ -59,6 +59,8 @@ class Query(Struct, frozen=True, kw_only=True):
     """Words that must all be in what was asked for, in any case."""
     judged: bool = False
     """Only calls that the write gate judged."""
+    client: str | None = None
+    """The name of a client, without its version."""
 
     def fits(self, entry: AuditEntry) -> bool:
         record = entry.record
@@ -70,6 +72,7 @@ class Query(Struct, frozen=True, kw_only=True):
             and (self.until is None or record.ts[: len(self.until)] <= self.until)
             and (self.tier is None or tier == self.tier)
             and (not self.judged or bool(record.gate_verdict))
+            and self.client in (None, record.client, record.client.partition(" ")[0])
             and (self.text is None or _has_words(record, self.text))
         )
 

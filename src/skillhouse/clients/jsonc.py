@@ -122,6 +122,15 @@ def with_entry(text: str, table: str, name: str, entry: Any) -> str:
     return _checked(changed, {**before, table: {**servers, name: entry}}, document.comments)
 
 
+def with_member(text: str, name: str, value: Any) -> str:
+    """Return the text with a new `name` at the top, set to `value`."""
+    document = parse(text)
+    if name in document.value:
+        raise NotEditableError(f"expected no `{name}`")
+    changed = _added(document, 0, name, value, _unit(document))
+    return _checked(changed, {**document.value, name: value}, document.comments)
+
+
 def without_entry(text: str, table: str, name: str, *, with_table: bool = False) -> str:
     """Return the text without `table.name`; `with_table` also removes a table that gets empty."""
     document = parse(text)

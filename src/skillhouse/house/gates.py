@@ -130,6 +130,25 @@ class GateFactory:
             recorder=self._recorder,
         )
 
+    def native_plans(self, view: AgentView) -> toolbox.NativePlans:
+        """Return what plans the calls of a coding agent's own tools as ours are planned."""
+        made = self._tools(view)
+        skills = [rule.name for rule in view.profile.tools if rule.kind == "skill"]
+        return toolbox.NativePlans(
+            self._workspace(view),
+            layers=self._layers,
+            decide=self._decide,
+            tool=cache(lambda name: made[name]()),
+            skill_tool=skills[0] if skills and skills[0] in made else "",
+            known_skills=frozenset(
+                name for skill in view.all_skills for name in (skill.name, skill.id)
+            ),
+        )
+
+    def for_client(self, tool: toolbox.NativeTool) -> toolbox.Gate:
+        """Return the gate to one tool that a coding agent runs itself."""
+        return self._hidden_gate(tool)
+
     def _hidden_gate(self, tool: toolbox.Tool) -> toolbox.Gate:
         """Return a gate to one tool that no model is offered."""
         return toolbox.Gate(
@@ -146,18 +165,7 @@ class GateFactory:
         places = self._config.places
         environment = places.environment
 
-        @cache
-        def workspace() -> toolbox.Workspace:
-            caches = self._config.cache_directory or places.cache()
-            return toolbox.Workspace(
-                places.start,
-                withheld=view.withheld,
-                for_people=view.person_directories,
-                protected=(*view.skill_directories, places.user_file.parent, caches),
-                private=(self._config.state_directory,),
-                own=ConfiguredFiles(self._config, view.all_skills),
-                paths=PersistentPaths(self._config.protection.asked),
-            )
+        workspace = cache(lambda: self._workspace(view))
 
         def command_tool() -> toolbox.Tool:
             return toolbox.ExecTool(
@@ -199,6 +207,19 @@ class GateFactory:
             makers["memory_search"] = lambda: toolbox.MemorySearchTool(workspace(), self._effect)
             makers["memory_write"] = lambda: toolbox.MemoryWriteTool(workspace())
         return makers
+
+    def _workspace(self, view: AgentView) -> toolbox.Workspace:
+        places = self._config.places
+        caches = self._config.cache_directory or places.cache()
+        return toolbox.Workspace(
+            places.start,
+            withheld=view.withheld,
+            for_people=view.person_directories,
+            protected=(*view.skill_directories, places.user_file.parent, caches),
+            private=(self._config.state_directory,),
+            own=ConfiguredFiles(self._config, view.all_skills),
+            paths=PersistentPaths(self._config.protection.asked),
+        )
 
     def _skill_tools(self, view: AgentView) -> dict[str, toolbox.ToolMaker]:
         """Return those of the profile's tools about skills, under the profile's names.

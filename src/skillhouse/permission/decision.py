@@ -26,8 +26,18 @@ ACTIONS = (
     "memory",
 )
 """The actions that calls of the main tools need."""
-TOOL_ACTIONS = ("background", "invoke", "search_skills", "skill_code", "skill_tool", "web_search")
-"""Those that the other tools need; a rule about any further action is for a program's own tool."""
+TOOL_ACTIONS = (
+    "background",
+    "invoke",
+    "mcp",
+    "search_skills",
+    "skill_code",
+    "skill_tool",
+    "tool",
+    "web_search",
+)
+"""Those that the other tools need, and with `mcp` (SERVER/TOOL) and `tool` (its name) a coding
+agent's own; a rule about any further action is for a program's own tool."""
 
 
 class Permission(Struct, frozen=True, kw_only=True):

@@ -70,6 +70,9 @@ if TYPE_CHECKING:
     from skillhouse.tools.invoke import Way as Way
     from skillhouse.tools.memory import MemorySearchTool as MemorySearchTool
     from skillhouse.tools.memory import MemoryWriteTool as MemoryWriteTool
+    from skillhouse.tools.native import NativeCall as NativeCall
+    from skillhouse.tools.native import NativePlans as NativePlans
+    from skillhouse.tools.native import NativeTool as NativeTool
     from skillhouse.tools.recorder import Recorder as Recorder
     from skillhouse.tools.remote_skills import SkillResourceTool as SkillResourceTool
     from skillhouse.tools.remote_skills import acts as acts

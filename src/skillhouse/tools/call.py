@@ -166,6 +166,10 @@ class ToolResult(PartialStruct, frozen=True, kw_only=True):
     """Characters of the content that are kept."""
     has_gaps: bool = False
     """Whether lines of `left_out_text` are in it where something is missing."""
+    intent: str = field(default="", compare=False, repr=False)
+    """Id of the record of a call that was handed over, for its outcome; empty for any other."""
+    is_asked: bool = field(default=False, compare=False, repr=False)
+    """Whether who got the call that was handed over has to ask a person first."""
 
     @property
     def is_error(self) -> bool:
@@ -191,6 +195,8 @@ class Output(Struct, frozen=True, kw_only=True):
     """Whether lines of `left_out_text` are in it where something is missing."""
     waits_for: str = ""
     """Id of the open question inside the call at which it ended; empty when it did not."""
+    is_handed_over: bool = False
+    """Whether another program does the work, and what came of it is recorded later."""
 
 
 class Progress(Struct, frozen=True, kw_only=True):

@@ -195,7 +195,8 @@ class Gate:
             state.context = planned.context
             return self._recorder.refuse(planned.context, planned.text, planned.status)
         state.context = planned
-        if planned.effect is Effect.ASK or (self._workspace and state.plan.changes_workspace):
+        is_asked = planned.effect is Effect.ASK and not (tool.asks_itself and not planned.on_page)
+        if is_asked or (self._workspace and state.plan.changes_workspace):
             return None
         return self._begin_unasked(tool, state)
 
@@ -325,19 +326,23 @@ class Gate:
         if output.waits_for:
             await in_thread(lambda: self._asker.keep(state))
         status: Status = "pending" if output.waits_for else "error" if output.failed else "ok"
+        asked = () if approval else (j for j in state.context.evaluated if _asks(j))
+        question = "; ".join(dict.fromkeys(one.reason for one in asked))
         return ToolResult(
-            content=output.text,
+            content=question or output.text,
             status=status,
             data=output.data or None,
             approval_id=output.waits_for or None,
             excerpt=output.excerpt,
             most=output.most,
             has_gaps=output.has_gaps,
+            intent=state.intent if output.is_handed_over else "",
+            is_asked=bool(question),
         )
 
     def _close(self, state: CallState) -> None:
         try:
-            if state.intent:
+            if state.intent and not state.output.is_handed_over:
                 self._recorder.outcome(
                     state.context,
                     state.intent,
@@ -382,6 +387,10 @@ class Gate:
         return escalated_to_ask(
             replace(context, plan=plan, evaluated=self._judge.evaluate(plan.needs, session))
         )
+
+
+def _asks(judged: EvaluatedPermission) -> bool:
+    return judged.decision.effect is Effect.ASK
 
 
 def _as_it_is(text: str) -> str:

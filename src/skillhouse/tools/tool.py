@@ -346,6 +346,8 @@ class Tool(ABC):
     """Its own where models see it under a name that a design gives it; records have this one."""
     category: str = ""
     """Where it comes from (S004-42)."""
+    asks_itself: bool = False
+    """Whether who gets its calls asks a person where one has to be asked."""
     listed_at_once: bool = False
     """Whether clients that defer tools should list it from the start."""
     loads_skills: bool = False

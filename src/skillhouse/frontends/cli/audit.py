@@ -94,6 +94,7 @@ def _add_filters(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--status", choices=_STATUSES, metavar="STATUS", help=", ".join(_STATUSES))
     parser.add_argument("--agent", metavar="NAME", help="only calls of this agent")
     parser.add_argument("--user", metavar="NAME", help="only calls of this user")
+    parser.add_argument("--client", metavar="NAME", help="only calls of this client")
     parser.add_argument("--tier", choices=["none", "3", "2", "1"], help="only calls of this tier")
     parser.add_argument(
         "--since", metavar="TIME", type=_moment, help="from a UTC time (2026-01-31) or 12h, 7d ago"
@@ -137,6 +138,7 @@ def _entries(options: argparse.Namespace, log: AuditLog) -> Iterator[AuditEntry]
         until=options.until,
         agent=options.agent,
         user=options.user,
+        client=options.client,
         tier=options.tier,
         judged=getattr(options, "format", "") == "write-gate",
     )

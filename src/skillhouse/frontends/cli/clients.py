@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from skillhouse.clients import client_profiles, is_installed, lens_profile
+from skillhouse.floor import structs
 from skillhouse.frontends.cli.client_fixes import fix_files
+from skillhouse.frontends.cli.hooks import hook_changes, hook_lines, is_faulty
 from skillhouse.frontends.cli.options import Verb, add_json, places_of
 from skillhouse.frontends.presentation.client_report import (
     COLUMNS,
@@ -84,12 +86,14 @@ def _doctor(options: argparse.Namespace, terminal: Terminal) -> int:
     if options.fix:
         return fix_files(lens, terminal, discard=discarding(config), as_json=options.json)
     found = examine(places, lens)
+    hooks = () if options.clients else hook_changes(places, config)
+    is_well = found.is_well and not any(is_faulty(change) for change in hooks)
     if options.brief and not options.json:
         for line in brief(lens, found.problems, more=found.further):
             terminal.line(line)
-        return 0 if found.is_well else 1
+        return 0 if is_well else 1
     if options.json:
-        value = found.value()
+        value = {**found.value(), "hooks": [structs.asdict(change) for change in hooks]}
         terminal.json_list("problems", value.pop("problems"), value)
     else:
         for line in report(lens, found.problems, machine=machine(), everything=options.all):
@@ -98,6 +102,9 @@ def _doctor(options: argparse.Namespace, terminal: Terminal) -> int:
             for line in wrapped(_others_text(places, chosen), COLUMNS):
                 terminal.line(line)
             _print_tools(found, places, terminal)
+            for line in hook_lines(hooks):
+                for part in wrapped(line, COLUMNS):
+                    terminal.line(part)
         for note in found.notes:
             for line in wrapped(f"skillhouse: {note}", COLUMNS):
                 terminal.line(line)
@@ -105,7 +112,7 @@ def _doctor(options: argparse.Namespace, terminal: Terminal) -> int:
             terminal.line()
             for line in wrapped(message, COLUMNS):
                 terminal.line(line)
-    return 0 if found.is_well else 1
+    return 0 if is_well else 1
 
 
 def _messages(found: Examination, home: str) -> list[str]:

@@ -46,6 +46,7 @@ VERBS = {
     "tools": ("calls", "list the tools that an agent has"),
     "call": ("calls", "make one gated tool call"),
     "mcp": ("serve", "run the MCP server, or register it with a coding agent"),
+    "hooks": ("hooks", "let your rules decide about the own tools of a coding agent"),
     "reload": ("reload", "read and load the code of skills again, and list what fails"),
     "approvals": ("approvals", "list and answer open permission requests"),
     "audit": ("audit", "list, show and verify recorded calls"),

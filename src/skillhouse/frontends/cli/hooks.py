@@ -1,0 +1,190 @@
+"""The verb `hooks`: our rules for the tools that coding agents have themselves."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from skillhouse.floor import structs
+from skillhouse.frontends.cli.options import UsageError, Verb, add_json, add_place, house_of
+from skillhouse.frontends.cli.question import YES, ask
+from skillhouse.frontends.presentation.text import one_line, shown
+from skillhouse.house import project_of
+
+if TYPE_CHECKING:
+    from skillhouse.floor import Locations
+    from skillhouse.frontends.cli.terminal import Terminal
+    from skillhouse.frontends.hooks.entries import HookChange, HookEntries
+    from skillhouse.house import Config, Skillhouse
+
+_EXAMPLES = """examples:
+  skillhouse hooks status
+  skillhouse hooks install claude-code                    shows the change, and asks
+  skillhouse hooks install claude-code --mode watch       records every call, refuses none
+  skillhouse hooks install codex --project --yes          for this project alone
+  skillhouse hooks remove claude-code
+
+The client then asks skillhouse about each call of its own tools. Your rules decide, and the rules
+of `[agents.CLIENT]` where your configuration has such a section. `skillhouse audit list --client
+CLIENT` shows the calls, `skillhouse stop` refuses all of them.
+"""
+
+
+def _configure(parser: argparse.ArgumentParser) -> None:
+    verbs = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    install = verbs.add_parser("install", help="write the entries of a client")
+    status = verbs.add_parser("status", help="show what is guarded in which client")
+    remove = verbs.add_parser("remove", help="take the entries of a client away")
+    for verb in (install, remove):
+        verb.add_argument("client", metavar="CLIENT")
+        verb.add_argument("--project", action="store_true", help="of this project alone")
+        verb.add_argument("--yes", action="store_true", help="do not ask")
+        verb.add_argument("--dry-run", action="store_true", help="change nothing")
+    install.add_argument(
+        "--mode",
+        choices=["watch", "enforce", "sandbox"],
+        default="enforce",
+        help="watch records only, enforce refuses what rules deny (enforce); sandbox is not built",
+    )
+    status.add_argument("clients", nargs="*", metavar="CLIENT")
+    for verb in (install, status, remove):
+        add_json(verb)
+        add_place(verb)
+
+
+def entries_of(house: Skillhouse) -> HookEntries:
+    """Return what writes and reads the entries of clients."""
+    from skillhouse.frontends.hooks.entries import HookEntries
+
+    return HookEntries(
+        places=house.config.places,
+        project=house.services.project,
+        state_directory=house.config.state_directory,
+        audit=house.audit_log,
+    )
+
+
+def hook_changes(places: Locations, config: Config) -> tuple[HookChange, ...]:
+    """Return the entries that are there or should be, for `doctor`."""
+    from skillhouse.frontends.hooks.entries import HookEntries
+
+    entries = HookEntries(
+        places=places,
+        project=project_of(places.start),
+        state_directory=config.state_directory,
+        audit=None,
+    )
+    return tuple(change for change in entries.status() if change.standing.value != "missing")
+
+
+def is_faulty(change: HookChange) -> bool:
+    """Return whether an entry is not as it should be."""
+    return change.standing.value in ("changed", "unreadable")
+
+
+def hook_lines(changes: Sequence[HookChange]) -> Iterator[str]:
+    """Yield what `doctor` says of the own tools of clients."""
+    for change in changes:
+        if is_faulty(change):
+            again = f"`skillhouse hooks install {change.client}`"
+            what = f"{change.standing.value}: {one_line(change.reason)}"
+            yield f"hooks of {change.client} ({change.where}): {what} ({again})"
+        else:
+            judged = f"hooks of {change.client} ({change.where}): {change.mode}"
+            yield f"{judged}; {one_line(change.to_do)}" if change.to_do else judged
+    if not changes:
+        yield "hooks: no client asks skillhouse about its own tools (`skillhouse hooks status`)"
+
+
+def _run(options: argparse.Namespace, terminal: Terminal) -> int:
+    """Do what `options.action` says; 1 where it is not done or an entry is not as it should be."""
+    with house_of(options) as house:
+        entries = entries_of(house)
+        if options.action == "status":
+            return _status(options, entries, terminal)
+        where = "project" if options.project else "user"
+        if options.action == "install":
+            planned = entries.install(options.client, where=where, mode=options.mode, dry_run=True)
+        else:
+            planned = entries.remove(options.client, where=where, dry_run=True)
+        if not planned.action or options.dry_run:
+            return _said(planned, options, terminal)
+        if not options.yes:
+            _print_difference(planned, terminal)
+            question = f"{planned.action} this in {shown(planned.file)}? [y/N] "
+            if ask(question, terminal, instead="use --yes") not in YES:
+                raise UsageError("nothing was changed")
+        if options.action == "install":
+            done = entries.install(options.client, where=where, mode=options.mode)
+        else:
+            done = entries.remove(options.client, where=where)
+        return _said(done, options, terminal, with_difference=options.yes)
+
+
+def _said(
+    change: HookChange,
+    options: argparse.Namespace,
+    terminal: Terminal,
+    *,
+    with_difference: bool = True,
+) -> int:
+    is_well = bool(change.action) or change.standing.value == "installed"
+    if options.json:
+        terminal.json(structs.asdict(change))
+        return 0 if is_well else 1
+    word = change.standing.value
+    if change.action:
+        ended = "installed" if change.action == "install" else "removed"
+        word = ended if change.done else f"would be {ended}"
+    mode = f" ({change.mode})" if change.mode and change.action != "remove" else ""
+    terminal.line(f"{shown(change.client)}: {word}{mode}  {shown(change.file)}")
+    if change.reason:
+        terminal.indented(one_line(change.reason), 4)
+    if change.action and with_difference:
+        _print_difference(change, terminal)
+    if change.action == "install":
+        _print_to_do(change, terminal)
+    return 0 if is_well else 1
+
+
+def _print_difference(change: HookChange, terminal: Terminal) -> None:
+    for line in change.difference:
+        terminal.line(f"  {shown(line)}")
+
+
+def _print_to_do(change: HookChange, terminal: Terminal) -> None:
+    if not change.tried:
+        terminal.note(f"{change.title} was not run with this: its documents say how it works")
+    if change.to_do:
+        terminal.note(f"you must still do this: {one_line(change.to_do)}")
+
+
+def _status(options: argparse.Namespace, entries: HookEntries, terminal: Terminal) -> int:
+    found = entries.status(options.clients)
+    if options.json:
+        terminal.json_list("clients", [structs.asdict(change) for change in found])
+    else:
+        for change in found:
+            if change.standing.value != "missing" or change.where == "user":
+                _print_status(change, terminal)
+    return 1 if any(map(is_faulty, found)) else 0
+
+
+def _print_status(change: HookChange, terminal: Terminal) -> None:
+    tried = "" if change.tried else ", not run"
+    mode = f" ({change.mode})" if change.mode else ""
+    text = f"{change.standing.value}{mode}{tried}  {shown(change.file)}"
+    terminal.rows([(shown(change.client), text)])
+    if change.reason:
+        terminal.indented(one_line(change.reason), 4)
+    if change.standing.value == "installed":
+        terminal.indented(f"judged: {', '.join(change.guarded)}", 4)
+        recorded = ", ".join((*change.recorded, "every tool that is not named"))
+        terminal.indented(f"recorded, and left to rules of action `tool`: {recorded}", 4)
+        terminal.indented("what a program does beyond its words is not judged", 4)
+        if change.to_do:
+            terminal.indented(f"you must still do this: {one_line(change.to_do)}", 4)
+
+
+VERBS = {"hooks": Verb(_EXAMPLES, _configure, _run)}

@@ -1,0 +1,32 @@
+// Written by `skillhouse hooks install opencode`; `skillhouse hooks remove opencode` takes it away.
+// Each call of a tool is judged by skillhouse before it runs.
+import { spawn } from "node:child_process"
+
+const LINES = {lines}
+
+function asked(moment, event) {
+  return new Promise((resolve) => {
+    const child = spawn("/bin/sh", ["-c", LINES[moment]], { stdio: ["pipe", "pipe", "pipe"] })
+    let said = ""
+    let why = ""
+    child.stdout.on("data", (part) => { said += part })
+    child.stderr.on("data", (part) => { why += part })
+    child.stdin.on("error", () => {})
+    child.on("error", (error) => resolve({ code: 2, said: "", why: String(error) }))
+    child.on("close", (code) => resolve({ code: code ?? 2, said, why }))
+    child.stdin.end(JSON.stringify(event))
+  })
+}
+
+export const Skillhouse = async ({ directory }) => ({
+  "tool.execute.before": async (input, output) => {
+    const event = { session: input.sessionID, directory, tool: input.tool, input: output.args, call: input.callID }
+    const { code, said, why } = await asked("before", event)
+    if (code !== 0) throw new Error(why.trim() || "skillhouse cannot judge")
+    const answer = said.trim() ? JSON.parse(said) : {}
+    if (answer.deny) throw new Error(answer.deny)
+  },
+  "tool.execute.after": async (input, output) => {
+    await asked("after", { session: input.sessionID, directory, tool: input.tool, input: input.args ?? {}, call: input.callID })
+  },
+})

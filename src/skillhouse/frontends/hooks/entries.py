@@ -1,0 +1,464 @@
+"""Writes our entries into clients' files, takes them away again, and says how they are."""
+
+from __future__ import annotations
+
+import enum
+import json
+import os
+import shlex
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import field
+from pathlib import Path
+from typing import Any
+
+from skillhouse.audit import AuditError, AuditLog
+from skillhouse.audit.changes import recorded
+from skillhouse.clients import jsonc
+from skillhouse.clients.config_file import ConfigFile, ConfigFileError, difference, replaced_part
+from skillhouse.clients.jsonc import NotEditableError
+from skillhouse.clients.jsonc_lists import with_element, without_elements
+from skillhouse.clients.program import own_program
+from skillhouse.clients.trees import remove_empty
+from skillhouse.floor import (
+    ConfigError,
+    DecodeError,
+    Locations,
+    StateError,
+    check_private,
+    dataclass,
+    decode,
+    encode,
+    make_private,
+)
+from skillhouse.floor.structs import replace
+from skillhouse.frontends.hooks.hook_client import PROGRAM, VARIABLES
+from skillhouse.frontends.hooks.hook_clients import DATA, HookClient, hook_client, hook_clients
+
+MODES = ("watch", "enforce")
+NOT_BUILT = (
+    "mode `sandbox` is not built yet: commands cannot be run in our sandbox from a hook; "
+    "use `--mode enforce`"
+)
+DIRECTORY = "hooks"
+"""Directory of the state for the judge and what it keeps."""
+CANNOT = "skillhouse cannot judge"
+_SCRIPT = Path(__file__).with_name("hook_client.py")
+_RECORDS = "installed"
+_KEPT_VARIABLES = ("HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME")
+"""Variables that say where our files are: those of the installation hold, and none of a project."""
+
+
+class HookStanding(enum.StrEnum):
+    INSTALLED = "installed"
+    CHANGED = "changed"
+    """Some entry is not as we would write it, or is gone."""
+    MISSING = "missing"
+    UNREADABLE = "unreadable"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HookRecord:
+    """What we wrote into a file of a client."""
+
+    client: str
+    where: str
+    file: str
+    mode: str
+    was: str
+    became: str
+    made_file: bool
+    made_folders: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HookChange:
+    """What an entry is, or what is done with it."""
+
+    client: str
+    title: str
+    where: str
+    file: str
+    standing: HookStanding
+    mode: str = ""
+    action: str = ""
+    """install or remove; empty where nothing is to be done."""
+    done: bool = False
+    difference: tuple[str, ...] = ()
+    reason: str = ""
+    to_do: str = ""
+    """What a person must still do."""
+    tried: str = ""
+    guarded: tuple[str, ...] = ()
+    """The client's tools that are judged by our rules."""
+    recorded: tuple[str, ...] = ()
+    """Those that are recorded alone, as are all that are not named."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Edit:
+    change: HookChange
+    file: ConfigFile
+    before: str
+    after: str
+    record: HookRecord | None = field(default=None)
+
+
+class HookEntries:
+    """The entries of one user; every change is in the audit log."""
+
+    def __init__(
+        self, *, places: Locations, project: Path, state_directory: Path, audit: AuditLog | None
+    ) -> None:
+        """Without `audit`, entries are only looked at."""
+        self._places = places
+        self._project = project
+        self._state = state_directory
+        self._directory = state_directory / DIRECTORY
+        self._audit = audit
+
+    def install(self, name: str, *, where: str, mode: str, dry_run: bool = False) -> HookChange:
+        """Write a client's entries, or with `dry_run` say what would be written.
+
+        Raises:
+            ConfigError: the client or the mode is unknown, or no client can start this program.
+            StateError: others can use our state.
+            AuditError: the log cannot be written; nothing was changed.
+        """
+        edit = self._installed(hook_client(name), where, mode)
+        if isinstance(edit, HookChange) or dry_run:
+            return edit if isinstance(edit, HookChange) else edit.change
+        self._prepare()
+        return self._written(edit)
+
+    def remove(self, name: str, *, where: str, dry_run: bool = False) -> HookChange:
+        """Take a client's entries away; errors as of `install`."""
+        edit = self._removed(hook_client(name), where)
+        if isinstance(edit, HookChange) or dry_run:
+            return edit if isinstance(edit, HookChange) else edit.change
+        return self._written(edit)
+
+    def status(self, names: Sequence[str] = ()) -> tuple[HookChange, ...]:
+        """Return how the entries of these clients are, of all when there is none."""
+        wanted = [hook_client(name) for name in names] or list(hook_clients().values())
+        return tuple(
+            self._status(client, where) for client in wanted for where in ("user", "project")
+        )
+
+    def _status(self, client: HookClient, where: str) -> HookChange:
+        change = self._change(client, where)
+        record = self._record(change.file)
+        try:
+            text = self._file(client, where).text
+            found = list(_lines(client, text))
+        except (ConfigFileError, NotEditableError) as error:
+            return replace(change, standing=HookStanding.UNREADABLE, reason=str(error))
+        if not found and record is None:
+            return change
+        mode = record.mode if record is not None else _mode_of(found)
+        change = replace(change, mode=mode, to_do=client.to_do)
+        try:
+            wanted = _entries(client, self._lines(client, mode))
+        except ConfigError as error:
+            return replace(change, standing=HookStanding.CHANGED, reason=str(error))
+        off = _switched_off(client, text)
+        if sorted(found) == sorted(wanted) and not off:
+            return replace(change, standing=HookStanding.INSTALLED)
+        gone = len(wanted) - len({*found} & {*wanted})
+        reason = f"{gone} of {len(wanted)} entries are changed or gone: install them again"
+        return replace(change, standing=HookStanding.CHANGED, reason=off or reason)
+
+    def _installed(self, client: HookClient, where: str, mode: str) -> _Edit | HookChange:
+        if mode == "sandbox":
+            raise ConfigError(NOT_BUILT, key="mode")
+        if mode not in MODES:
+            raise ConfigError(f"expected a mode of {', '.join(MODES)}, got `{mode}`", key="mode")
+        change = replace(self._status(client, where), mode=mode)
+        lines = self._lines(client, mode)
+        try:
+            file = self._file(client, where)
+            before = file.text
+            bare, known = self._bare(client, before, change.file)
+            after = _with_lines(client, bare, lines)
+        except (ConfigFileError, NotEditableError) as error:
+            reason = f"not edited: {error}"
+            return replace(change, standing=HookStanding.UNREADABLE, reason=reason)
+        if after == before and known is not None:
+            return replace(change, standing=HookStanding.INSTALLED, to_do=client.to_do)
+        was, became = replaced_part(bare, after)
+        record = HookRecord(
+            client=client.name,
+            where=where,
+            file=str(file.real),
+            mode=mode,
+            was=was,
+            became=became,
+            made_file=known.made_file if known else not file.exists,
+            made_folders=known.made_folders if known else file.missing_folders(),
+        )
+        change = replace(
+            change,
+            action="install",
+            difference=difference(before, after, change.file),
+            to_do=client.to_do,
+        )
+        return _Edit(change=change, file=file, before=before, after=after, record=record)
+
+    def _removed(self, client: HookClient, where: str) -> _Edit | HookChange:
+        change = self._status(client, where)
+        if change.standing is HookStanding.MISSING:
+            return replace(change, reason="there is no entry of ours")
+        try:
+            file = self._file(client, where)
+            before = file.text
+            after, _ = self._bare(client, before, change.file)
+        except (ConfigFileError, NotEditableError) as error:
+            return replace(change, reason=f"not edited, remove the entries yourself: {error}")
+        lines = difference(before, after, change.file)
+        change = replace(change, action="remove", difference=lines, to_do="")
+        return _Edit(change=change, file=file, before=before, after=after)
+
+    def _bare(self, client: HookClient, text: str, path: str) -> tuple[str, HookRecord | None]:
+        """Return a text without our entries: as it was before, where nothing else changed there."""
+        record = self._record(path)
+        if client.configuration.kind == "file":
+            return ("", record) if _lines(client, text) else (text, record)
+        wanted = text
+        for event in client.events:
+            wanted = without_elements(wanted, "hooks", event, _is_ours)
+        if record is not None and record.became and text.count(record.became) == 1:
+            back = text.replace(record.became, record.was)
+            with suppress(NotEditableError):
+                ours = {} if not back.strip() else _parsed(client, back)
+                theirs = _parsed(client, wanted)
+                for value in client.configuration.values:
+                    _drop(theirs, value.table, value.name, ours)
+                if _same(ours, theirs):
+                    return back, record
+        return wanted, record
+
+    def _written(self, edit: _Edit) -> HookChange:
+        change, file = edit.change, edit.file
+        if self._audit is None:
+            raise AuditError("closed", "changes need the audit log", self._directory)
+        arguments = {"client": change.client, "path": str(file.real), "mode": change.mode}
+        with recorded(self._audit, f"hooks-{change.action}", arguments):
+            known = self._record(change.file)
+            if edit.record is not None:
+                # INVARIANT: recorded first, so that entries that a crash leaves are known as ours.
+                self._keep(edit.record)
+            is_empty = not edit.after.strip() or edit.after.strip() == "{}"
+            if change.action == "remove" and is_empty and known is not None and known.made_file:
+                file.remove()
+                remove_empty(known.made_folders)
+            else:
+                file.write(edit.after, mode=0o600 if change.where == "user" else 0o644)
+            if change.action == "remove":
+                self._forget(change.file)
+        return replace(change, done=True)
+
+    def _prepare(self) -> None:
+        """Write what starts a judge: our program, and the variables that lead to our files."""
+        make_private(self._directory)
+        check_private(self._directory)
+        words = (*own_program(self._project)[:-1], "skillhouse.frontends.hooks")
+        here = self._places.environment
+        kept = {name: here[name] for name in here if name.startswith("SKILLHOUSE_")}
+        kept |= {name: here[name] for name in _KEPT_VARIABLES if name in here}
+        kept["HOME"] = str(self._places.home)
+        variables = "\0".join(f"{name}={value}" for name, value in sorted(kept.items()))
+        for name, text in ((PROGRAM, "\0".join(words)), (VARIABLES, variables)):
+            _put(self._directory / os.fsdecode(name), os.fsencode(text))
+
+    def _lines(self, client: HookClient, mode: str) -> Mapping[str, str]:
+        """Return the line of the shell for each event."""
+        program = own_program(self._project)[0]
+        otherwise = "exit 0" if mode == "watch" else f"{{ echo '{CANNOT}' >&2; exit 2; }}"
+        lines = {}
+        for event, moment in client.events.items():
+            words = [program, "-I", "-S", str(_SCRIPT), client.name, mode, moment]
+            words += [str(self._directory), client.project_variable]
+            line = shlex.join(filter(None, words))
+            # What is after a call cannot refuse it.
+            lines[event] = f"{line} || {otherwise if moment == 'before' else 'exit 0'}"
+        return lines
+
+    def _change(self, client: HookClient, where: str) -> HookChange:
+        path = client.configuration.path(self._places, self._project, where)
+        judged = sorted(name for name, tool in client.tools.items() if tool.kind != "record")
+        return HookChange(
+            client=client.name,
+            title=client.title,
+            where=where,
+            file=str(path),
+            standing=HookStanding.MISSING,
+            tried=client.tried,
+            guarded=(*judged, "tools of MCP servers") if client.mcp else tuple(judged),
+            recorded=tuple(sorted(n for n, t in client.tools.items() if t.kind == "record")),
+        )
+
+    def _file(self, client: HookClient, where: str) -> ConfigFile:
+        path = client.configuration.path(self._places, self._project, where)
+        bound = self._places.home if where == "user" else self._project
+        return ConfigFile(path, bound=bound, may_be_outside=where == "user")
+
+    def _records(self) -> dict[str, HookRecord]:
+        try:
+            data = (self._directory / _RECORDS).read_bytes()
+        except FileNotFoundError:
+            return {}
+        try:
+            return {one.file: one for one in decode(data, tuple[HookRecord, ...])}
+        except DecodeError as error:
+            raise StateError(
+                f"the records of hooks cannot be read: {error}", self._directory / _RECORDS
+            ) from None
+
+    def _record(self, path: str) -> HookRecord | None:
+        return self._records().get(os.path.realpath(path))
+
+    def _keep(self, record: HookRecord) -> None:
+        records = {**self._records(), record.file: record}
+        _put(self._directory / _RECORDS, encode(tuple(records.values())))
+
+    def _forget(self, path: str) -> None:
+        records = self._records()
+        if records.pop(os.path.realpath(path), None) is not None:
+            _put(self._directory / _RECORDS, encode(tuple(records.values())))
+
+
+def is_installed(client: HookClient) -> bool:
+    """Return whether the client's program is found here."""
+    return shutil.which(client.program) is not None
+
+
+def _put(path: Path, data: bytes) -> None:
+    made = path.with_name(f".{path.name}")
+    with open(made, "wb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(made, path)
+
+
+def _is_ours(element: Any) -> bool:
+    return any(_SCRIPT.name in text and "skillhouse" in text for text in _texts(element))
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for one in value.values() if isinstance(value, dict) else value:
+            yield from _texts(one)
+
+
+def _lines(client: HookClient, text: str) -> list[str]:
+    """Return our entries in a client's file, each with its event."""
+    if client.configuration.kind == "file":
+        return [text] if _SCRIPT.name in text else []
+    found = _parsed(client, text).get("hooks")
+    lists = found.items() if isinstance(found, dict) else ()
+    return [
+        f"{event} {json.dumps(one, sort_keys=True)}"
+        for event, each in lists
+        if isinstance(each, list)
+        for one in each
+        if _is_ours(one)
+    ]
+
+
+def _entries(client: HookClient, lines: Mapping[str, str]) -> list[str]:
+    """Return our entries as they should be, as `_lines` has them."""
+    if client.configuration.kind == "file":
+        return [_with_lines(client, "", lines)]
+    return [
+        f"{event} {json.dumps(_entry(client, line), sort_keys=True)}"
+        for event, line in lines.items()
+    ]
+
+
+def _entry(client: HookClient, line: str) -> Any:
+    return json.loads(client.configuration.entry.replace('"{line}"', json.dumps(line)))
+
+
+def _switched_off(client: HookClient, text: str) -> str:
+    """Return which value keeps the client from running its hooks, or nothing."""
+    if client.configuration.kind == "file":
+        return ""
+    found = _parsed(client, text)
+    for value, is_wanted in (
+        *((one, True) for one in client.configuration.values),
+        *((one, False) for one in client.configuration.off),
+    ):
+        table = found.get(value.table) if value.table else found
+        is_so = isinstance(table, dict) and table.get(value.name) == value.value
+        if is_so != is_wanted:
+            where = f"{value.table}.{value.name}" if value.table else value.name
+            word = "is not" if is_wanted else "is"
+            return f"`{where}` {word} {json.dumps(value.value)}: no hook runs"
+    return ""
+
+
+def _mode_of(lines: Sequence[str]) -> str:
+    return "watch" if lines and all(CANNOT not in line for line in lines) else "enforce"
+
+
+def _parsed(client: HookClient, text: str) -> dict[str, Any]:
+    document = jsonc.parse(text)
+    if document.comments and not client.configuration.comments:
+        raise NotEditableError(f"{client.title} is not known to read comments, and it has some")
+    value: dict[str, Any] = document.value
+    return value
+
+
+def _with_lines(client: HookClient, text: str, lines: Mapping[str, str]) -> str:
+    shape = client.configuration
+    if shape.kind == "file":
+        moments = {client.events[event]: line for event, line in lines.items()}
+        template = (DATA / shape.template).read_text()
+        return template.replace("{lines}", json.dumps(moments))
+    _parsed(client, text)
+    for event, line in lines.items():
+        text = with_element(text, "hooks", event, _entry(client, line))
+    for value in shape.values:
+        text = _with_value(text, value.table, value.name, value.value)
+    return text if text.endswith("\n") else f"{text}\n"
+
+
+def _with_value(text: str, table: str, name: str, value: Any) -> str:
+    found = jsonc.parse(text).value
+    inner = found.get(table, {}) if table else found
+    if isinstance(inner, dict) and inner.get(name) == value:
+        return text
+    if name in inner:
+        where = f"{table}.{name}" if table else name
+        raise NotEditableError(f"`{where}` is set to another value; set it to {json.dumps(value)}")
+    if table:
+        return jsonc.with_entry(text, table, name, value)
+    return jsonc.with_member(text, name, value)
+
+
+def _drop(found: dict[str, Any], table: str, name: str, before: Mapping[str, Any]) -> None:
+    """Take out a value that was not there before, and its table where that gets empty."""
+    if not table:
+        if name not in before:
+            found.pop(name, None)
+        return
+    inner = found.get(table)
+    if isinstance(inner, dict) and name not in (before.get(table) or {}):
+        inner.pop(name, None)
+        if not inner and table not in before:
+            del found[table]
+
+
+def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether two files say the same but for empty lists of hooks."""
+    return _bared(one) == _bared(other)
+
+
+def _bared(found: Mapping[str, Any]) -> dict[str, Any]:
+    hooks = found.get("hooks")
+    left = {k: v for k, v in hooks.items() if v} if isinstance(hooks, dict) else hooks
+    return {**{k: v for k, v in found.items() if k != "hooks"}, **({"hooks": left} if left else {})}

@@ -1,0 +1,342 @@
+"""Decides about the calls of clients' own tools, each by the gate of the place where it is made."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from skillhouse.approval import session_key
+from skillhouse.audit import AuditDraft, DecidedPermission
+from skillhouse.floor import (
+    Locations,
+    SkillhouseError,
+    dataclass,
+    make_private,
+)
+from skillhouse.floor.structs import replace
+from skillhouse.floor.threads import in_thread
+from skillhouse.frontends.hooks.hook_clients import (
+    HookCall,
+    HookClient,
+    HookEventError,
+    hook_client,
+)
+from skillhouse.frontends.hooks.open_calls import OpenCall, OpenCalls, name_of
+from skillhouse.house import Skillhouse, configured
+from skillhouse.tools import NativePlans, NativeTool, Session, ToolCall
+
+if TYPE_CHECKING:
+    from skillhouse.house import AgentView
+
+HOUSES_MAX = 20
+"""Places whose rules and skills are kept in memory."""
+CHANNEL = "hooks"
+NO_ANSWER = "not run: the client's person or the client itself refused it"
+FAST_KINDS = frozenset({"read", "search", "record"})
+"""Kinds whose record need not be on the disk before they run, as of our own reads."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HookRequest:
+    """What a hook's client sends."""
+
+    client: str
+    mode: str
+    """watch or enforce."""
+    moment: str
+    directory: str
+    """Where the hook runs."""
+    project: str
+    """The client's own directory of the project; empty where it gives none."""
+    event: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HookAnswer:
+    """What a hook's client prints, and the code that it ends with."""
+
+    code: int = 0
+    output: str = ""
+    error: str = ""
+
+    def data(self) -> bytes:
+        parts = (str(self.code), self.output, self.error)
+        return b"\0".join(part.encode("utf-8", "replace") for part in parts)
+
+
+class HookJudge:
+    """Judges the calls of all clients of one user."""
+
+    def __init__(self, directory: Path, places: Callable[[Path], Locations]) -> None:
+        """`directory` is that of the judge below the state; `places` gives those of a start."""
+        self._places = places
+        self._state = directory.parent
+        # INVARIANT: held to find or make a house; events come at the same time.
+        self._lock = threading.Lock()
+        self._calls = OpenCalls(directory / "open")
+        self._sessions = directory / "sessions"
+        self._starts: dict[str, str] = {}
+        self._houses: OrderedDict[str, Skillhouse] = OrderedDict()
+        self._plans: dict[tuple[str, str], tuple[AgentView, object, NativePlans]] = {}
+
+    async def answer(self, request: HookRequest) -> HookAnswer:
+        """Return the answer to a hook; in `watch` nothing is refused, whatever goes wrong."""
+        try:
+            return await self._answer(request)
+        except (SkillhouseError, HookEventError, OSError) as error:
+            reason = f"skillhouse cannot judge: {_line(error)}"
+            if request.mode == "watch" or request.moment != "before":
+                return HookAnswer(error=f"{reason}\n")
+            return self._refused(request, reason)
+
+    def _refused(self, request: HookRequest, reason: str) -> HookAnswer:
+        try:
+            return HookAnswer(output=hook_client(request.client).answer("deny", reason))
+        except SkillhouseError:
+            return HookAnswer(code=2, error=f"{reason}\n")
+
+    async def _answer(self, request: HookRequest) -> HookAnswer:
+        client = hook_client(request.client)
+        call = client.call(
+            request.event,
+            directory=request.directory,
+            own_servers=lambda: self._own_servers(client),
+        )
+        session = f"{client.name}\0{call.session}"
+        house = await in_thread(lambda: self._house(session, request, call))
+        if request.moment == "before":
+            return await self._before(client, house, request, call)
+        if request.moment in ("after", "failed"):
+            found = self._calls.take(session, call.call)
+            if found is not None:
+                await in_thread(partial(self._end, house, found, call, request.moment))
+        elif request.moment == "next":
+            for one in self._calls.take_all(session, call.agent):
+                await in_thread(partial(self._end, house, one, call, "next"))
+        else:
+            await in_thread(lambda: self._seen(house, client, call))
+        return HookAnswer()
+
+    async def _before(
+        self, client: HookClient, house: Skillhouse, request: HookRequest, call: HookCall
+    ) -> HookAnswer:
+        native = call.native
+        if native is None or not call.tool:
+            raise HookEventError("expected the name of the tool")
+        await house.config_reload.check_in_thread()
+        _leave_open(house)
+        agent = client.name if client.name in house.config.agents else "default"
+        view = await in_thread(lambda: house.view(agent))
+        plans = self._native_plans(house, view)
+        tool = NativeTool(
+            call.tool, lambda session: plans.plan(native, session), asks_itself=client.asks
+        )
+        tool.durable = native.kind not in FAST_KINDS
+        gate = house.services.gates.for_client(tool)
+        made = ToolCall(
+            name=call.tool,
+            arguments=call.arguments,
+            agent=agent,
+            channel=CHANNEL,
+            client=f"hooks:{client.name}",
+            connection=f"hooks:{client.name}:{call.session}",
+            client_info=f"{client.name} {call.agent_type}".strip(),
+            session_id=call.session,
+            message_id=call.turn,
+            trace=call.agent,
+        )
+        session = house.services.sessions.of(made, view.visible)
+        if request.mode == "watch":
+            return await in_thread(lambda: self._watched(client, house, tool, made, session, call))
+        result = await gate.call(made, session)
+        if result.status != "ok":
+            return HookAnswer(output=client.answer("deny", f"skillhouse: {result.content}"))
+        opened = OpenCall(
+            intent=result.intent,
+            tool=call.tool,
+            agent=agent,
+            client=made.client_info,
+            began_ms=time.time_ns() // 1_000_000,
+            is_asked=result.is_asked,
+            subagent=call.agent,
+            is_background=call.is_background,
+        )
+        self._calls.put(f"{client.name}\0{call.session}", call.call, opened)
+        if not result.is_asked:
+            return HookAnswer(output=client.answer("allow", ""))
+        return HookAnswer(output=client.answer("ask", f"skillhouse: {result.content}"))
+
+    def _watched(
+        self,
+        client: HookClient,
+        house: Skillhouse,
+        tool: NativeTool,
+        made: ToolCall,
+        session: Session,
+        call: HookCall,
+    ) -> HookAnswer:
+        """Record a call with what would have been decided, and let it go; a stop holds here too."""
+        stopped = house.services.enforcement.tier_gate.stopped()
+        if stopped is not None:
+            return HookAnswer(output=client.answer("deny", f"skillhouse: {stopped.message}"))
+        forecast = house.services.gates.for_client(tool).forecast(made, session)
+        draft = AuditDraft(
+            kind="intent",
+            tool=made.name,
+            agent=made.agent,
+            user=made.user,
+            channel=made.channel,
+            client=made.client_info,
+            workspace=house.policy.place,
+            arguments=dict(made.arguments),
+            permissions=tuple(
+                DecidedPermission(
+                    action=one.request.permission.action,
+                    resource=one.request.permission.resource,
+                    effect=one.decision.effect.value,
+                    layer=one.decision.layer,
+                    rule_index=one.decision.rule_index,
+                )
+                for one in forecast.judged
+            ),
+            rules_digest=house.policy.rules_digest(),
+            session=made.session_id or session_key(made.agent, made.user, made.channel),
+            trace=made.trace,
+            request=made.message_id,
+            detail={
+                "mode": "watch",
+                "would": forecast.effect.value,
+                "why": "; ".join(forecast.reasons)[:500],
+            },
+        )
+        opened = OpenCall(
+            intent=house.audit_log.write_read(draft),
+            tool=made.name,
+            agent=made.agent,
+            client=made.client_info,
+            began_ms=time.time_ns() // 1_000_000,
+            subagent=call.agent,
+            is_background=call.is_background,
+        )
+        self._calls.put(f"{client.name}\0{call.session}", call.call, opened)
+        return HookAnswer(output=client.answer("allow", ""))
+
+    def _native_plans(self, house: Skillhouse, view: AgentView) -> NativePlans:
+        gates, key = house.services.gates, (house.policy.place, view.agent)
+        kept = self._plans.get(key)
+        # INVARIANT: plans are of the configuration and the skills that are in use.
+        if kept is None or kept[0] is not view or kept[1] is not gates:
+            kept = self._plans[key] = (view, gates, gates.native_plans(view))
+        return kept[2]
+
+    def _end(self, house: Skillhouse, opened: OpenCall, call: HookCall, moment: str) -> None:
+        """Record what came of a call."""
+        status, reason = {
+            "after": ("ok", ""),
+            "failed": ("error", "the client says that it failed"),
+        }.get(moment, ("denied", NO_ANSWER))
+        detail: dict[str, object] = {}
+        if opened.is_asked:
+            detail["asked_by"] = "the client"
+        if opened.is_background and moment == "after":
+            detail["background"] = "it began; its end is not seen"
+        house.audit_log.write_read(
+            AuditDraft(
+                kind="outcome",
+                tool=opened.tool,
+                agent=opened.agent,
+                user="local",
+                channel=CHANNEL,
+                client=opened.client,
+                workspace=house.policy.place,
+                status=status,
+                reason=reason,
+                error=reason if status == "error" else "",
+                intent=opened.intent,
+                duration_ms=max(0, time.time_ns() // 1_000_000 - opened.began_ms),
+                session=call.session,
+                trace=opened.subagent,
+                detail=detail,
+            )
+        )
+
+    def _seen(self, house: Skillhouse, client: HookClient, call: HookCall) -> None:
+        """Record what a client reports of its own accord."""
+        house.audit_log.write_read(
+            AuditDraft(
+                kind="event",
+                tool=call.tool or "event",
+                agent=client.name,
+                user="local",
+                channel=CHANNEL,
+                client=client.name,
+                session=call.session,
+                arguments=dict(call.arguments),
+            )
+        )
+
+    def _house(self, session: str, request: HookRequest, call: HookCall) -> Skillhouse:
+        """Return the house of the place where a session began, wherever its shell is now."""
+        with self._lock:
+            given = request.project or call.directory
+            start = self._start(session, given) if call.session else os.path.realpath(given)
+            house = self._houses.get(start)
+            if house is None:
+                house = self._houses[start] = Skillhouse(configured(self._places(Path(start))))
+                if len(self._houses) > HOUSES_MAX:
+                    self._houses.popitem(last=False)[1].close()
+            self._houses.move_to_end(start)
+            return house
+
+    def _start(self, session: str, given: str) -> str:
+        known = self._starts.get(session)
+        if known is None:
+            # INVARIANT: the first event of a session says where it works. An agent that goes
+            # elsewhere takes no other rules from there.
+            known = self._kept_start(session, os.path.realpath(given))
+            self._starts[session] = known
+        return known
+
+    def _kept_start(self, session: str, given: str) -> str:
+        file = self._sessions / name_of(session)
+        make_private(self._sessions)
+        try:
+            handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        except FileExistsError:
+            return file.read_text(errors="surrogateescape") or given
+        with os.fdopen(handle, "w", errors="surrogateescape") as made:
+            made.write(given)
+        return given
+
+    def _own_servers(self, client: HookClient) -> frozenset[str]:
+        # Only calls of MCP servers' tools need it, and a hook may be a process of its own.
+        from skillhouse.clients.config_file import Entries
+
+        found = Entries(self._state).files()
+        return frozenset(name for _, name, of in found if of == client.name)
+
+    def sweep(self) -> None:
+        """Forget what is long over."""
+        self._calls.sweep()
+
+    def close(self) -> None:
+        for house in self._houses.values():
+            house.close()
+
+
+def _leave_open(house: Skillhouse) -> None:
+    """Let questions stay open: no one waits inside a hook, and the call is repeated."""
+    broker = house.approvals
+    broker.channels.clear()
+    if broker.settings.unattended != "pending":
+        broker.settings = replace(broker.settings, unattended="pending")
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())[:500] or type(error).__name__

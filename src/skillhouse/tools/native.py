@@ -1,0 +1,286 @@
+"""The calls of a coding agent's own tools: planned as ours are, decided by the gate, and handed
+over to the agent, which runs them itself.
+
+What is judged is the words of a call. A program that the agent starts outside of our sandbox can do
+more than its words say, and a file can change between the decision and the agent's own access.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from skillhouse.floor import dataclass
+from skillhouse.floor.structs import replace
+from skillhouse.permission import Effect, Layer, Permission
+from skillhouse.tools.call import Output, PermissionRequest, Plan, RefusedError
+from skillhouse.tools.consequences import LABEL as WILL_NOT_WORK
+from skillhouse.tools.files import change_facts, held_before, write_need
+from skillhouse.tools.patch_text import PatchError, patched_paths
+from skillhouse.tools.path_rules import PathRules
+from skillhouse.tools.tool import Decide, Session, Tool
+from skillhouse.tools.workspace import Workspace
+
+MCP_ACTION, TOOL_ACTION = "mcp", "tool"
+ANY: Mapping[str, Any] = {"type": "object", "properties": {}, "additionalProperties": True}
+"""The schema of a tool whose arguments its own program has checked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NativeCall:
+    """What a client's data file makes of one call: which kind it is, and where its values are."""
+
+    kind: str
+    """exec, read, search, write, edit, patch, fetch, skill, mcp, or record for any other."""
+    resource: str = ""
+    """Of `mcp` SERVER/TOOL, of `record` the name of the tool."""
+    is_ours: bool = False
+    """Whether our own server gets it, which asks by itself."""
+    directory: str
+    """Where the client works at the moment, absolute."""
+    values: Mapping[str, Any]
+    """By role: command, path, paths, content, old, new, all, edits, patch, url, name."""
+
+
+class NativeTool(Tool):
+    """One tool of a client: it is handed over, and what came of it is recorded later."""
+
+    description = "A tool of a coding agent."
+    schema = ANY
+
+    def __init__(
+        self, name: str, plan: Callable[[Session], Plan], *, asks_itself: bool = False
+    ) -> None:
+        """`asks_itself` says that the client asks its person where the answer is `ask`."""
+        self.name = name
+        self.asks_itself = asks_itself
+        self._plan = plan
+
+    def plan(self, arguments: Mapping[str, Any], session: Session) -> Plan:
+        del arguments
+        plan = self._plan(session)
+        # INVARIANT: nothing of ours runs, and what only our sandbox could not do is no fact here.
+        return replace(
+            plan,
+            run=_hand_over,
+            run_with_progress=None,
+            run_sealed=None,
+            prepare=None,
+            check_feasible=None,
+            changes_workspace=False,
+            runs_alone=False,
+            facts=tuple(fact for fact in plan.facts if fact[0] != WILL_NOT_WORK),
+        )
+
+
+async def _hand_over() -> Output:
+    return Output(text="", is_handed_over=True)
+
+
+class NativePlans:
+    """Plans the calls of one agent's client."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        *,
+        layers: Callable[[str], Sequence[Layer]],
+        decide: Decide,
+        tool: Callable[[str], Tool],
+        skill_tool: str,
+        known_skills: frozenset[str],
+    ) -> None:
+        """`tool` gives our tools by name; `skill_tool` is that which loads skills, empty where
+        there is none; `known_skills` are all that are seen here, also those that are denied."""
+        self._workspace = workspace
+        self._layers = layers
+        self._decide = decide
+        self._tool = tool
+        self._skill_tool = skill_tool
+        self._known_skills = known_skills
+        self._kinds: Mapping[str, Callable[[NativeCall, Session], Plan]] = {
+            "exec": self._exec,
+            "read": self._read,
+            "search": self._search,
+            "write": self._write,
+            "edit": self._edit,
+            "patch": self._patch,
+            "fetch": self._fetch,
+            "skill": self._skill,
+            "mcp": self._mcp,
+            "record": self._record,
+        }
+
+    def plan(self, call: NativeCall, session: Session) -> Plan:
+        """Plan a call as ours of that kind; RefusedError for one that cannot be judged."""
+        return self._kinds[call.kind](call, session)
+
+    def _exec(self, call: NativeCall, session: Session) -> Plan:
+        command = _text(call, "command")
+        root = str(self._workspace.root)
+        directory = os.path.realpath(call.directory)
+        if directory != root:
+            # The client's shell is elsewhere, and the words mean what they mean there.
+            command = f"cd {shlex.quote(directory)} && {command}"
+        return self._tool("exec").plan({"command": command}, session)
+
+    def _read(self, call: NativeCall, session: Session) -> Plan:
+        plans = []
+        for given in _paths(call):
+            path = self._absolute(given, call)
+            if os.path.isdir(path):
+                plans.append(self._searched(path, session))
+            else:
+                plans.append(self._tool("read").plan({"path": path}, session))
+        return _joined(plans)
+
+    def _search(self, call: NativeCall, session: Session) -> Plan:
+        given = call.values.get("path") or "."
+        if not isinstance(given, str):
+            raise RefusedError("cannot judge: expected a path as text")
+        path = self._absolute(given, call)
+        if os.path.isfile(path):
+            return self._tool("read").plan({"path": path}, session)
+        return self._searched(path, session)
+
+    def _searched(self, path: str, session: Session) -> Plan:
+        real = os.path.realpath(path)
+        self._workspace.check_withheld(real, path, session)
+        is_inside = self._workspace.base_of(real, session) is not None
+        rules = PathRules(self._workspace, session, self._layers(session.agent), self._decide)
+        need = PermissionRequest(
+            permission=Permission(action="read", resource=real),
+            default=Effect.ALLOW if is_inside else Effect.ASK,
+            why="it is in the workspace or a loaded skill"
+            if is_inside
+            else "it is outside the workspace and the loaded skills",
+        )
+        below = rules.refused_below(real) if is_inside else ()
+        wanted = (one for one in below if one.permission.action == "read")
+        return Plan(needs=tuple(dict.fromkeys((need, *wanted))), run=_hand_over)
+
+    def _write(self, call: NativeCall, session: Session) -> Plan:
+        content = call.values.get("content")
+        return self._change(
+            self._absolute(_text(call, "path"), call),
+            session,
+            lambda _: content if isinstance(content, str) else None,
+        )
+
+    def _edit(self, call: NativeCall, session: Session) -> Plan:
+        edits = call.values.get("edits")
+        steps = edits if isinstance(edits, list) else [call.values]
+
+        def after(before: str) -> str | None:
+            for step in steps:
+                old, new = step.get("old"), step.get("new")
+                if not isinstance(old, str) or not isinstance(new, str) or old not in before:
+                    return None
+                before = before.replace(old, new, -1 if step.get("all") else 1)
+            return before
+
+        return self._change(self._absolute(_text(call, "path"), call), session, after)
+
+    def _patch(self, call: NativeCall, session: Session) -> Plan:
+        try:
+            paths = patched_paths(_text(call, "patch"))
+        except PatchError as error:
+            raise RefusedError(f"cannot judge: {error}") from error
+        plans = [
+            self._change(self._absolute(path, call), session, lambda _: None) for path in paths
+        ]
+        return _joined(plans)
+
+    def _change(self, path: str, session: Session, after: Callable[[str], str | None]) -> Plan:
+        """Plan the change of a file; `after` gives its new text, None where only the client knows.
+
+        The client follows links, so what a path leads to has to be writable as well.
+        """
+        needs: tuple[PermissionRequest, ...] = ()
+        facts: tuple[tuple[str, str], ...] = ()
+        for name in dict.fromkeys((path, os.path.realpath(path))):
+            relative = self._workspace.writable(name, session)
+            needs += (write_need(self._workspace, relative),)
+            if name == os.path.realpath(name):
+                facts = self._difference(relative, after)
+        return Plan(needs=tuple(dict.fromkeys(needs)), run=_hand_over, facts=facts)
+
+    def _difference(
+        self, relative: str, after: Callable[[str], str | None]
+    ) -> tuple[tuple[str, str], ...]:
+        before = held_before(self._workspace, relative)
+        try:
+            text = after("" if before is None else before.decode())
+        except UnicodeDecodeError:
+            text = None
+        return (("changes", relative),) if text is None else change_facts(before, text, relative)
+
+    def _fetch(self, call: NativeCall, session: Session) -> Plan:
+        return self._tool("fetch").plan({"url": _text(call, "url")}, session)
+
+    def _skill(self, call: NativeCall, session: Session) -> Plan:
+        name = _text(call, "name").strip().removeprefix("/")
+        if name in self._known_skills and self._skill_tool:
+            tool = self._tool(self._skill_tool)
+            (parameter,) = tool.schema["properties"]
+            return tool.plan(tool.canonical({parameter: name}), session)
+        need = PermissionRequest(
+            permission=Permission(action="skill", resource=name),
+            default=Effect.ASK,
+            why="skillhouse does not see this skill, so nothing is known of it",
+        )
+        return Plan(needs=(need,), run=_hand_over)
+
+    def _mcp(self, call: NativeCall, session: Session) -> Plan:
+        del session
+        why = "no rule matches; tools of MCP servers ask by default"
+        need = PermissionRequest(
+            permission=Permission(action=MCP_ACTION, resource=call.resource),
+            default=Effect.ALLOW if call.is_ours else Effect.ASK,
+            why="our own server asks by itself" if call.is_ours else why,
+        )
+        return Plan(needs=(need,), run=_hand_over)
+
+    def _record(self, call: NativeCall, session: Session) -> Plan:
+        del session
+        need = PermissionRequest(
+            permission=Permission(action=TOOL_ACTION, resource=call.resource),
+            default=Effect.ALLOW,
+            why="no rule is about this tool, and it is only recorded",
+            level="read",
+        )
+        return Plan(needs=(need,), run=_hand_over)
+
+    def _absolute(self, given: str, call: NativeCall) -> str:
+        if not given or "\0" in given:
+            raise RefusedError("cannot judge: expected a path")
+        if given == "~" or given.startswith("~/"):
+            given = os.path.expanduser(given)
+        path = os.path.join(call.directory, given)
+        # With `..` a path means what its links lead to.
+        return os.path.realpath(path) if ".." in Path(path).parts else os.path.normpath(path)
+
+
+def _text(call: NativeCall, role: str) -> str:
+    value = call.values.get(role)
+    if not isinstance(value, str) or not value:
+        raise RefusedError(f"cannot judge: expected a text as the {role} of the call")
+    return value
+
+
+def _paths(call: NativeCall) -> Iterator[str]:
+    several = call.values.get("paths")
+    if isinstance(several, list) and several and all(isinstance(one, str) for one in several):
+        yield from several
+    else:
+        yield _text(call, "path")
+
+
+def _joined(plans: Sequence[Plan]) -> Plan:
+    """Return one plan of several, whose needs are all needed."""
+    needs = dict.fromkeys(need for plan in plans for need in plan.needs)
+    facts = tuple(fact for plan in plans for fact in plan.facts)
+    return replace(plans[0], needs=tuple(needs), facts=facts)

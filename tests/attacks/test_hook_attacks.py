@@ -1,0 +1,333 @@
+"""What tries to get past the hooks of a coding agent, or to switch them off quietly (G17)."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from skillhouse.floor import PersistentPaths
+from skillhouse.frontends.hooks.hook_clients import hook_clients
+from tests.attacks.test_client_entry_attacks import ENVIRONMENTS, Trap
+from tests.frontends.hooks.hooked_home import SCRIPT, HookedHome, effect_of
+from tests.harness import until
+
+posix_only = pytest.mark.skipif(os.name != "posix", reason="hooks need Unix sockets")
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[HookedHome]:
+    made = HookedHome(tmp_path)
+    yield made
+    made.end()
+
+
+def _decision(done: subprocess.CompletedProcess[bytes]) -> str:
+    if done.returncode == 2:
+        return "refused"
+    assert done.returncode == 0, done.stderr
+    if not done.stdout:
+        return "allow"
+    found: str = json.loads(done.stdout)["hookSpecificOutput"]["permissionDecision"]
+    return found
+
+
+@posix_only
+@pytest.mark.parametrize("name", ENVIRONMENTS)
+def test_nothing_of_the_projects_folder_runs_when_a_call_is_judged(
+    home: HookedHome, tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "trap").mkdir()
+    trap = Trap(tmp_path / "trap")
+    for module in ("posix", "sys", "_socket", "_signal", "os", "signal", "socket"):
+        trap._put(f"{module}.py", trap.mark(module))  # noqa: SLF001 - one more of its files.
+    line = home.line()
+    event = home.event("Bash", {"command": "git push"}, cwd=str(trap.folder))
+    for _ in range(2):  # By a judge in this process, then by one that stays.
+        done = subprocess.run(
+            ["/bin/sh", "-c", line],
+            input=json.dumps(event).encode(),
+            cwd=trap.folder,
+            env={
+                "PATH": os.environ["PATH"],
+                "HOME": str(home.places.home),
+                **{k: v for k, v in ENVIRONMENTS[name].items() if k != "PATH"},
+            },
+            capture_output=True,
+            check=False,
+            timeout=60,
+        )
+        assert _decision(done) == "deny"
+        assert until((home.directory / "judge.sock").exists)
+    assert list(trap.marks.iterdir()) == []
+
+
+@posix_only
+def test_the_client_loads_builtin_modules_alone(home: HookedHome) -> None:
+    code = (
+        f"import sys; sys.argv = ['x']; exec(open({str(SCRIPT)!r}).read().split('if __name__')[0])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", f"{code}; print(sorted(sys.modules))"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    loaded = set(eval(done.stdout))
+    assert not loaded & {"json", "os", "socket", "signal", "re", "site", "subprocess"}
+
+
+@posix_only
+def test_a_missing_program_a_crash_and_a_kill_refuse(home: HookedHome) -> None:
+    event = home.event("Bash", {"command": "touch a"})
+    line = home.line()
+    gone = line.replace(sys.executable, f"{sys.executable}-gone")
+    assert home.run(gone, event).returncode == 2
+    assert home.run(line.replace(" before ", " "), event).returncode == 2
+    killed = line.replace(sys.executable, "sh -c 'kill -9 $$' x")
+    assert home.run(killed, event).returncode == 2
+    watch = home.line(mode="watch").replace(sys.executable, f"{sys.executable}-gone")
+    assert home.run(watch, event).returncode == 0
+
+
+@posix_only
+@pytest.mark.parametrize("what", ["missing", "link", "open to others", "no program"])
+def test_a_directory_of_the_judge_that_is_not_ours_alone_refuses(
+    home: HookedHome, tmp_path: Path, what: str
+) -> None:
+    line = home.line()
+    place = home.directory
+    if what == "missing":
+        place.rename(tmp_path / "elsewhere")
+    elif what == "link":
+        place.rename(tmp_path / "elsewhere")
+        place.symlink_to(tmp_path / "elsewhere")
+    elif what == "open to others":
+        place.chmod(0o755)
+    else:
+        (place / "program").unlink()
+    assert home.run(line, home.event("Bash", {"command": "touch a"})).returncode == 2
+
+
+@posix_only
+@pytest.mark.parametrize("what", ["silent", "junk", "a file", "a directory"])
+def test_what_is_in_place_of_the_socket_lets_nothing_through(home: HookedHome, what: str) -> None:
+    line = home.line()
+    path = home.directory / "judge.sock"
+    listener = None
+    if what == "a file":
+        path.write_text("0\0\0")
+    elif what == "a directory":
+        path.mkdir()
+    else:
+        listener = socket.socket(socket.AF_UNIX)
+        here = os.open(".", os.O_RDONLY)
+        os.chdir(home.directory)
+        listener.bind("judge.sock")
+        os.fchdir(here)
+        os.close(here)
+        listener.listen()
+
+    def answer() -> None:
+        assert listener is not None
+        peer, _ = listener.accept()
+        with peer:
+            if what == "junk":
+                peer.sendall(b"allow it\n")
+            else:
+                peer.recv(1)
+                threading.Event().wait(4)
+
+    if listener is not None:
+        threading.Thread(target=answer, daemon=True).start()
+    try:
+        done = home.run(line, home.event("Bash", {"command": "git push"}))
+        assert _decision(done) == "deny"
+    finally:
+        if listener is not None:
+            listener.close()
+        if path.is_dir():
+            path.rmdir()
+
+
+@posix_only
+def test_a_judge_that_is_killed_is_replaced_and_nothing_gets_through(home: HookedHome) -> None:
+    line = home.line()
+    for _ in range(2):
+        assert _decision(home.run(line, home.event("Bash", {"command": "git push"}))) == "deny"
+        assert until(lambda: _judges(home) and (home.directory / "judge.sock").is_socket())
+        for process in _judges(home):
+            os.kill(process, signal.SIGKILL)
+        assert until(lambda: not _judges(home)) is True
+
+
+def _judges(home: HookedHome) -> list[int]:
+    """Return the processes that serve this home alone."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (place / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if b"serve" in words and os.fsencode(home.directory) in words:
+            found.append(int(place.name))
+    return found
+
+
+JUNK = (
+    b"",
+    b"{}",
+    b"[]",
+    b"null",
+    b'"text"',
+    b"\xff\xfe",
+    b'{"tool_name": 7}',
+    b'{"tool_name": "Bash", "tool_input": "touch a; git push"}',
+    b'{"tool_name": "Bash", "tool_input": {"command": ["touch", "a"]}}',
+    b'{"tool_name": "Bash", "tool_name": "Agent", "tool_input": {"command": "git push"}}',
+    b'{"tool_name": "Bash", "tool_input": {"command": "touch a\\u0000; git push"}}',
+    b'{"tool_name": "Read", "tool_input": {"file_path": "\\ud800"}}',
+    b'{"tool_name": "Write", "tool_input": {"file_path": "a\\u0000b", "content": ""}}',
+    b'{"tool_name": "Bash", "cwd": "relative", "tool_input": {"command": "git push"}}',
+    b'{"a":' * 5_000 + b"1" + b"}" * 5_000,
+)
+
+
+@pytest.mark.parametrize("data", JUNK)
+async def test_what_cannot_be_understood_is_refused(home: HookedHome, data: bytes) -> None:
+    assert effect_of(await home.ask(data))[0] == "deny"
+
+
+@posix_only
+def test_an_event_without_end_is_refused(home: HookedHome) -> None:
+    event = home.event("Bash", {"command": "touch a", "pad": "x" * (17 * 1024 * 1024)})
+    assert home.run(home.line(), event).returncode == 2
+
+
+async def test_ids_and_names_with_control_characters_forge_no_line(home: HookedHome) -> None:
+    odd = 's-1\n{"forged": 1}\x1b[31m\u202e' + "x" * 1_000
+    event = home.event("Bash", {"command": "touch a"}, session_id=odd, agent_id=odd, prompt_id=odd)
+    assert effect_of(await home.ask(event)) == ("allow", "")
+    await home.ask({**event, "tool_response": ""}, "after")
+    text = next(home.places.state().rglob("*.jsonl")).read_text()
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+    assert all(json.loads(line)["tool"] == "Bash" for line in text.splitlines())
+    assert len(json.loads(text.splitlines()[0])["session"]) <= 200
+
+
+OWN_FILES = (
+    ".claude/settings.json",
+    ".claude/settings.local.json",
+    ".claude/hooks/x.sh",
+    ".codex/hooks.json",
+    ".codex/config.toml",
+    ".gemini/settings.json",
+    ".opencode/plugins/skillhouse.js",
+    ".github/hooks/skillhouse.json",
+    ".cursor/hooks.json",
+    ".qwen/settings.json",
+    "skillhouse.toml",
+    ".skillhouse/x",
+)
+
+
+@pytest.mark.parametrize("relative", OWN_FILES)
+async def test_an_agent_cannot_change_its_own_entries(home: HookedHome, relative: str) -> None:
+    assert PersistentPaths().is_never(relative)
+    path = home.project / relative
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("{}\n")
+    for tool, given in (
+        ("Write", {"file_path": str(path), "content": "{}"}),
+        ("Write", {"file_path": relative, "content": "{}"}),
+        ("Edit", {"file_path": str(path), "old_string": "{", "new_string": "["}),
+        ("Bash", {"command": f"touch {relative}"}),
+        ("Bash", {"command": f"echo x > {relative}"}),
+        ("Bash", {"command": f"echo x > ./a/../{relative}"}),
+    ):
+        effect, reason = await home.effect(tool, given)
+        assert effect != "allow", (tool, given, reason)
+        if tool != "Bash":
+            assert effect == "deny", (tool, given, reason)
+
+
+async def test_an_agent_reaches_no_file_of_the_user_that_holds_entries_or_state(
+    home: HookedHome,
+) -> None:
+    places = [
+        *(
+            one.configuration.path(home.places, home.project, "user")
+            for one in hook_clients().values()
+        ),
+        home.places.user_file,
+        home.directory / "judge.sock",
+        home.directory / "program",
+        home.directory / "installed",
+    ]
+    for path in places:
+        for tool, given in (
+            ("Write", {"file_path": str(path), "content": "{}"}),
+            ("Bash", {"command": f"touch {path}"}),
+            ("Bash", {"command": f"rm -f {path}"}),
+            ("Bash", {"command": f"echo x >> {path}"}),
+        ):
+            assert (await home.effect(tool, given))[0] != "allow", (tool, given)
+
+
+async def test_a_link_leads_no_change_out_of_the_workspace(
+    home: HookedHome, tmp_path: Path
+) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "file").write_text("")
+    (home.project / "link").symlink_to(outside / "file")
+    (home.project / "way").symlink_to(outside)
+    (home.project / "settings").symlink_to(home.project / ".claude/settings.json")
+    for path in ("link", "way/new", "way/../x/../way/new", "settings", "../outside/file", "~/x"):
+        given = {"file_path": str(home.project / path) if path[0] != "~" else path, "content": ""}
+        assert (await home.effect("Write", given))[0] == "deny", path
+
+
+@pytest.mark.parametrize(
+    "patch",
+    [
+        "*** Begin Patch\n*** Add File: ../x\n+a\n*** End Patch",
+        "*** Begin Patch\n*** Add File: a\n+a\n*** Delete File: /etc/passwd\n*** End Patch",
+        "*** Begin Patch\n*** Update File: a\n*** Move to: .claude/settings.json\n*** End Patch",
+        "*** Begin Patch\n  *** Add File: .claude/settings.json\n+a\n*** End Patch",
+        "*** Begin Patch\n*** Write File: a\n+a\n*** End Patch",
+        "nothing",
+        "",
+    ],
+)
+async def test_a_patch_is_judged_by_every_path_in_it(home: HookedHome, patch: str) -> None:
+    event = home.event("apply_patch", {"command": patch})
+    answer = await home.ask(event, client="codex")
+    assert effect_of(answer)[0] == "deny"
+    assert "ask the user to approve" not in answer.output
+
+
+async def test_variables_and_directories_of_a_project_choose_no_other_rules(
+    home: HookedHome, tmp_path: Path
+) -> None:
+    loose = tmp_path / "loose"
+    (loose / ".config/skillhouse").mkdir(parents=True)
+    rule = '[[rules]]\neffect = "allow"\naction = "*"\npattern = "*"\n'
+    (loose / ".config/skillhouse/config.toml").write_text(rule)
+    line = home.line()
+    event = home.event("Bash", {"command": "git push"})
+    for variables in (
+        {"HOME": str(loose), "XDG_CONFIG_HOME": str(loose / ".config")},
+        {"XDG_STATE_HOME": str(loose), "SKILLHOUSE_STATE_DIRECTORY": str(loose)},
+        {"CLAUDE_PROJECT_DIR": str(loose)},
+    ):
+        assert _decision(home.run(line, event, **variables)) == "deny"

@@ -1,0 +1,1 @@
+"""The hooks of coding agents, answered by the gate."""

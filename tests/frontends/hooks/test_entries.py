@@ -1,0 +1,177 @@
+"""Entries in clients' files: written beside what is there, and removed without a trace."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from skillhouse.floor import ConfigError
+from skillhouse.frontends.hooks import entries as entries_module
+from skillhouse.frontends.hooks.entries import HookEntries, HookStanding
+from skillhouse.frontends.hooks.hook_clients import DATA, hook_client
+from tests.frontends.hooks.hooked_home import HookedHome
+
+CLIENTS = sorted(file.stem for file in DATA.glob("*.toml"))
+FOREIGN = """{
+    "model": "m",
+    "hooks": {
+        "PreToolUse": [
+            {"matcher": "Bash", "hooks": [{"type": "command", "command": "mine"}]}
+        ],
+        "Stop": []
+    },
+    "tools": {"x": 1}
+}
+"""
+
+
+@pytest.fixture
+def entries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HookEntries:
+    def program(project: Path) -> tuple[str, ...]:
+        del project
+        return ("/opt/a python", "-I", "-m", "skillhouse")
+
+    monkeypatch.setattr(entries_module, "own_program", program)
+    return HookedHome(tmp_path).entries()
+
+
+@pytest.mark.parametrize("where", ["user", "project"])
+@pytest.mark.parametrize("client", CLIENTS)
+def test_entries_come_and_go_without_a_trace(
+    entries: HookEntries, tmp_path: Path, client: str, where: str
+) -> None:
+    before = {file: file.is_dir() or file.read_bytes() for file in _files(tmp_path)}
+    change = entries.install(client, where=where, mode="enforce", dry_run=True)
+    assert (change.action, change.done) == ("install", False)
+    assert {file: file.is_dir() or file.read_bytes() for file in _files(tmp_path)} == before
+    assert entries.install(client, where=where, mode="enforce").done
+    (found,) = [one for one in entries.status([client]) if one.where == where]
+    assert (found.standing, found.mode) == (HookStanding.INSTALLED, "enforce")
+    text = Path(found.file).read_text()
+    assert text.count("exit 2") == sum(m == "before" for m in hook_client(client).events.values())
+    assert not entries.install(client, where=where, mode="enforce").action
+    assert entries.install(client, where=where, mode="watch").done
+    assert "exit 2" not in Path(found.file).read_text()
+    assert entries.remove(client, where=where).done
+    assert {file: file.is_dir() or file.read_bytes() for file in _files(tmp_path)} == before
+    assert entries.remove(client, where=where).reason == "there is no entry of ours"
+
+
+def _files(base: Path) -> list[Path]:
+    ours = base / "home/.local"
+    return sorted(one for one in base.rglob("*") if not one.is_relative_to(ours))
+
+
+@pytest.mark.parametrize(
+    "client", [one for one in CLIENTS if hook_client(one).configuration.kind == "json"]
+)
+def test_foreign_entries_stay_as_they_are(
+    entries: HookEntries, tmp_path: Path, client: str
+) -> None:
+    path = hook_client(client).configuration.path(
+        entries._places,
+        tmp_path / "project",
+        "user",
+    )
+    path.parent.mkdir(parents=True)
+    path.write_text(FOREIGN)
+    path.chmod(0o640)
+    entries.install(client, where="user", mode="enforce")
+    found = json.loads(path.read_text())
+    assert found["hooks"]["PreToolUse"][0] == json.loads(FOREIGN)["hooks"]["PreToolUse"][0]
+    assert path.stat().st_mode & 0o777 == 0o640
+    entries.remove(client, where="user")
+    assert path.read_text() == FOREIGN
+    # What came since stays, and only ours goes.
+    entries.install(client, where="user", mode="enforce")
+    path.write_text(path.read_text().replace('"model": "m"', '"model": "other"'))
+    entries.remove(client, where="user")
+    left = json.loads(path.read_text())
+    assert left["model"] == "other"
+    assert left["hooks"]["PreToolUse"] == json.loads(FOREIGN)["hooks"]["PreToolUse"]
+    assert "hook_client.py" not in path.read_text()
+
+
+def test_comments_stay_where_the_client_reads_them(entries: HookEntries, tmp_path: Path) -> None:
+    text = '{\n  // first\n  "model": "m", /* second */\n}\n'
+    for client, is_read in (("gemini-cli", True), ("claude-code", False)):
+        path = hook_client(client).configuration.path(
+            entries._places,
+            tmp_path / "project",
+            "user",
+        )
+        path.parent.mkdir(parents=True)
+        path.write_text(text)
+        change = entries.install(client, where="user", mode="enforce")
+        assert change.done == is_read
+        if not is_read:
+            assert "not known to read comments" in change.reason
+        entries.remove(client, where="user")
+        assert path.read_text() == text
+
+
+def test_an_entry_that_was_changed_or_taken_away_is_found(
+    entries: HookEntries, tmp_path: Path
+) -> None:
+    entries.install("claude-code", where="user", mode="enforce")
+    path = tmp_path / "home/.claude/settings.json"
+    text = path.read_text()
+    for changed in (
+        text.replace("exit 2", "exit 0"),
+        text.replace('"PreToolUse"', '"PreToolUsed"'),
+        "{}",
+        '{"hooks": {}}',
+        text.replace('"matcher": "*"', '"matcher": "None"', 1),
+        text.replace('"timeout": 30', '"timeout": 1', 1),
+    ):
+        path.write_text(changed)
+        found = entries.status(["claude-code"])[0]
+        assert found.standing is HookStanding.CHANGED
+        assert "changed or gone" in found.reason
+    path.write_text(text.replace("{", '{"disableAllHooks": true,', 1))
+    found = entries.status(["claude-code"])[0]
+    assert (found.standing, found.reason) == (
+        HookStanding.CHANGED,
+        "`disableAllHooks` is true: no hook runs",
+    )
+    path.write_text("{")
+    assert entries.status(["claude-code"])[0].standing is HookStanding.UNREADABLE
+    path.unlink()
+    assert entries.status(["claude-code"])[0].standing is HookStanding.CHANGED
+    assert entries.install("claude-code", where="user", mode="enforce").done
+    assert entries.status(["claude-code"])[0].standing is HookStanding.INSTALLED
+
+
+def test_what_is_not_built_says_so(entries: HookEntries) -> None:
+    with pytest.raises(ConfigError, match="`sandbox` is not built yet"):
+        entries.install("claude-code", where="user", mode="sandbox")
+    with pytest.raises(ConfigError, match="expected a mode"):
+        entries.install("claude-code", where="user", mode="other")
+
+
+def test_a_value_that_says_otherwise_is_not_overwritten(
+    entries: HookEntries, tmp_path: Path
+) -> None:
+    path = tmp_path / "home/.gemini/settings.json"
+    path.parent.mkdir()
+    path.write_text('{"tools": {"enableHooks": false}}')
+    change = entries.install("gemini-cli", where="user", mode="enforce")
+    assert "`tools.enableHooks` is set to another value" in change.reason
+    assert path.read_text() == '{"tools": {"enableHooks": false}}'
+
+
+def test_the_plugin_is_a_program_that_node_reads(
+    entries: HookEntries, tmp_path: Path, need: Callable[[object, str], None]
+) -> None:
+    need(shutil.which("node"), "node")
+    entries.install("opencode", where="user", mode="enforce")
+    path = tmp_path / "home/.config/opencode/plugins/skillhouse.js"
+    module = tmp_path / "plugin.mjs"
+    module.write_text(path.read_text())
+    done = subprocess.run(["node", "--check", str(module)], capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,240 @@
+"""The gate's decisions about the calls of a coding agent's own tools."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import anyio
+import pytest
+
+from skillhouse.approval import Answer
+from skillhouse.clients.config_file import Entries, ServerEntry
+from skillhouse.house import Skillhouse
+from tests.frontends.hooks.hooked_home import HookedHome, effect_of
+from tests.house.places import write_skill
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[HookedHome]:
+    made = HookedHome(tmp_path)
+    yield made
+    made.end()
+
+
+ASKS = "no rule matches; commands ask by default"
+
+
+async def test_each_kind_of_call_is_decided_as_ours_is(home: HookedHome) -> None:
+    (home.project / "notes.txt").write_text("one\n")
+    (home.project / "key.pem").write_text("k")
+    (home.project / ".env").write_text("KEY=1\n")
+    inside = str(home.project / "notes.txt")
+    cases = [
+        ("Bash", {"command": "touch a"}, "allow", ""),
+        ("Bash", {"command": "git push origin"}, "deny", "a person pushes"),
+        ("Bash", {"command": "npm test"}, "ask", ASKS),
+        ("Bash", {"command": "rm -rf /"}, "deny", "no rule allows this"),
+        ("Bash", {"command": 7}, "deny", "cannot judge: expected a text as the command"),
+        ("Bash", {}, "deny", "cannot judge"),
+        ("Read", {"file_path": inside}, "allow", ""),
+        ("Read", {"file_path": str(home.project / ".env")}, "ask", "one of secrets"),
+        ("Read", {"file_path": "/etc/hostname"}, "ask", "outside the workspace"),
+        ("Grep", {"pattern": "x"}, "allow", ""),
+        ("Glob", {"pattern": "*", "path": "/etc"}, "ask", "outside the workspace"),
+        ("Write", {"file_path": inside, "content": "x"}, "ask", "writing asks by default"),
+        ("Write", {"file_path": "/etc/x", "content": "x"}, "deny", "outside the workspace"),
+        ("Edit", {"file_path": inside, "old_string": "one", "new_string": "two"}, "ask", "writing"),
+        ("NotebookEdit", {"notebook_path": "a.ipynb", "new_source": "1"}, "ask", "writing"),
+        ("WebFetch", {"url": "https://example.org", "prompt": "p"}, "ask", "hosts ask by default"),
+        ("WebFetch", {"url": "file:///etc/passwd", "prompt": "p"}, "deny", ""),
+        ("mcp__shop__buy_it", {"x": 1}, "deny", "mcp shop/buy*"),
+        ("mcp__shop__look", {}, "ask", "tools of MCP servers ask by default"),
+        ("Skill", {"skill": "unheard"}, "ask", "does not see this skill"),
+        ("Agent", {"prompt": "look"}, "allow", ""),
+        ("WebSearch", {"query": "x"}, "deny", "tool WebSearch"),
+        ("SomethingNew", {"x": 1}, "allow", ""),
+    ]
+    for tool, given, effect, reason in cases:
+        found = await home.effect(tool, given)
+        assert found[0] == effect, (tool, given, found)
+        assert reason in found[1], (tool, found)
+
+
+async def test_a_call_is_recorded_before_and_after(home: HookedHome) -> None:
+    event = home.event("Bash", {"command": "touch a"})
+    assert effect_of(await home.ask(event)) == ("allow", "")
+    await home.ask({**event, "tool_response": {"stdout": ""}}, "after")
+    failing = home.event("Bash", {"command": "touch b"})
+    await home.ask(failing)
+    await home.ask({**failing, "error": "1"}, "failed")
+    refused = home.event("Bash", {"command": "git push"})
+    await home.ask(refused)
+    assert home.records() == [
+        ("Bash", "intent", ""),
+        ("Bash", "outcome", "ok"),
+        ("Bash", "intent", ""),
+        ("Bash", "outcome", "error"),
+        ("Bash", "refusal", "denied"),
+    ]
+
+
+async def test_a_question_that_the_clients_person_refuses_ends_as_not_run(home: HookedHome) -> None:
+    event = home.event("Bash", {"command": "npm test"})
+    assert effect_of(await home.ask(event))[0] == "ask"
+    other = home.event("Bash", {"command": "touch a"}, agent_id="sub-1")
+    await home.ask(other)
+    await home.ask({"session_id": "s-1", "cwd": str(home.project)}, "next")
+    assert home.records() == [
+        ("Bash", "intent", ""),
+        ("Bash", "intent", ""),
+        ("Bash", "outcome", "denied"),
+    ]
+    await home.ask({**other, "tool_response": ""}, "after")
+    assert home.records()[-1] == ("Bash", "outcome", "ok")
+
+
+async def test_where_ask_is_not_safe_the_repeat_of_the_same_call_goes_through_after_a_yes(
+    home: HookedHome,
+) -> None:
+    event = home.event("Bash", {"command": "npm test"}, turn_id="t")
+    said = json.loads((await home.ask(event, client="codex")).output)["hookSpecificOutput"]
+    assert said["permissionDecision"] == "deny"
+    assert "ask the user to approve" in said["permissionDecisionReason"]
+    with Skillhouse(home.judge._houses[str(home.project)].config) as person:  # noqa: SLF001
+        (question,) = person.approvals.pending()
+        assert question.request.title == "exec: npm test"
+        person.approvals.answer(
+            question.id,
+            Answer.ONCE,
+            by="local",
+            channel="terminal",
+            nonce=question.request.nonce,
+        )
+    changed = home.event("Bash", {"command": "npm test -- --all"})
+    assert "permissionDecision" in (await home.ask(changed, client="codex")).output
+    again = {**event, "tool_use_id": "another"}
+    assert (await home.ask(again, client="codex")).output == ""
+    third = {**event, "tool_use_id": "third"}
+    assert "deny" in (await home.ask(third, client="codex")).output
+
+
+async def test_arguments_that_change_nothing_make_no_other_call(home: HookedHome) -> None:
+    (home.project / "a").write_text("1")
+    for words in ("first", "second"):
+        event = home.event("run_shell_command", {"command": "npm test", "description": words})
+        await home.ask(event, client="gemini-cli")
+    (house,) = home.judge._houses.values()  # noqa: SLF001
+    assert len(house.approvals.pending()) == 1
+
+
+async def test_watch_refuses_nothing_and_says_what_would_be(home: HookedHome) -> None:
+    event = home.event("Bash", {"command": "git push"})
+    assert (await home.ask(event, mode="watch")).output == ""
+    await home.ask({**event, "tool_response": ""}, "after", mode="watch")
+    assert (await home.ask(b"junk", mode="watch")).code == 0
+    log = next(home.places.state().rglob("*.jsonl")).read_text()
+    assert '"would":"deny"' in log
+    assert home.records() == [("Bash", "intent", ""), ("Bash", "outcome", "ok")]
+
+
+@pytest.mark.parametrize("mode", ["watch", "enforce"])
+async def test_after_a_stop_each_call_is_refused(home: HookedHome, mode: str) -> None:
+    await home.ask(home.event("Read", {"file_path": "x"}))
+    (house,) = home.judge._houses.values()  # noqa: SLF001
+    house.services.enforcement.stop("local", "owls")
+    for tool, given in (("Bash", {"command": "touch a"}), ("Agent", {}), ("mcp__a__b", {})):
+        effect, reason = effect_of(await home.ask(home.event(tool, given), mode=mode))
+        assert effect == "deny"
+        assert "stopped" in reason
+
+
+async def test_a_session_keeps_the_place_where_it_began(home: HookedHome, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    (other / ".git").mkdir(parents=True)
+    assert (await home.effect("Bash", {"command": "touch a"}))[0] == "allow"
+    effect, reason = await home.effect("Bash", {"command": "touch a"}, cwd=str(other))
+    assert effect != "allow"
+    assert "outside of the workspace" in reason
+    assert (await home.effect("Write", {"file_path": str(other / "x"), "content": ""}))[0] == "deny"
+    home.judge = type(home.judge)(home.directory, home.judge._places)  # noqa: SLF001
+    assert (await home.effect("Bash", {"command": "touch a"}, cwd=str(other)))[0] != "allow"
+
+
+async def test_below_the_workspace_words_mean_what_they_mean_there(home: HookedHome) -> None:
+    (home.project / "sub").mkdir()
+    below = str(home.project / "sub")
+    assert (await home.effect("Bash", {"command": "touch a"}, cwd=below))[0] == "allow"
+    assert (await home.effect("Bash", {"command": "touch ../../a"}, cwd=below))[0] == "deny"
+
+
+async def test_a_skill_that_rules_deny_is_not_loaded_natively(tmp_path: Path) -> None:
+    rules = '[[rules]]\neffect = "deny"\naction = "skill"\npattern = "owls"\n'
+    home = HookedHome(tmp_path, rules=rules)
+    write_skill(home.places.home / ".agents/skills/owls")
+    write_skill(home.places.home / ".agents/skills/bats")
+    assert (await home.effect("Skill", {"skill": "owls"}))[0] == "deny"
+    assert (await home.effect("Skill", {"skill": "bats"}))[0] == "allow"
+    home.end()
+
+
+async def test_the_clients_own_section_has_its_rules(tmp_path: Path) -> None:
+    rules = """
+[[agents.claude-code.rules]]
+effect = "deny"
+action = "exec"
+pattern = "touch *"
+"""
+    home = HookedHome(tmp_path, rules=rules)
+    assert (await home.effect("Bash", {"command": "touch a"}))[0] == "deny"
+    event = home.event("Bash", {"command": "touch a"})
+    assert "not approved yet" in (await home.ask(event, client="codex")).output
+    home.end()
+
+
+async def test_parallel_calls_are_decided_each_by_itself(home: HookedHome) -> None:
+    found: dict[str, str] = {}
+
+    async def ask(command: str) -> None:
+        found[command] = (await home.effect("Bash", {"command": command}))[0]
+
+    async with anyio.create_task_group() as tasks:
+        for command in ("touch a", "git push", "touch b", "npm test"):
+            tasks.start_soon(ask, command)
+    assert found == {"touch a": "allow", "git push": "deny", "touch b": "allow", "npm test": "ask"}
+
+
+async def test_changed_rules_hold_for_the_next_call(home: HookedHome) -> None:
+    assert (await home.effect("Bash", {"command": "touch a"}))[0] == "allow"
+    text = home.places.user_file.read_text()
+    home.places.user_file.write_text(text.replace('"allow"', '"deny"'))
+    os.utime(home.places.user_file, (1, 1))
+    assert (await home.effect("Bash", {"command": "touch a"}))[0] == "deny"
+
+
+async def test_a_background_command_has_begun_and_its_end_is_not_seen(home: HookedHome) -> None:
+    event = home.event("Bash", {"command": "touch a", "run_in_background": True})
+    await home.ask(event)
+    await home.ask({**event, "tool_response": {}}, "after")
+    log = next(home.places.state().rglob("*.jsonl")).read_text()
+    assert "its end is not seen" in log
+
+
+async def test_our_own_server_is_not_asked_about_twice(home: HookedHome) -> None:
+    entry = ServerEntry(
+        file=str(home.places.home / ".claude.json"),
+        client="claude-code",
+        name="skills",
+        text="{}",
+        made_file=True,
+        made_table=True,
+        made_folders=(),
+        was="",
+        became="",
+    )
+    await home.effect("mcp__skills__exec", {})
+    Entries(home.places.state()).put(entry)
+    assert (await home.effect("mcp__skills__exec", {}))[0] == "allow"
+    assert (await home.effect("mcp__other__exec", {}))[0] == "ask"
