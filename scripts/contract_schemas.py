@@ -77,7 +77,8 @@ def _parts(schema: Mapping[str, Any], document: Mapping[str, Any]) -> Iterator[M
 
 def _kind(part: Mapping[str, Any]) -> str:
     if "enum" in part:
-        return "one of"
+        # Words to choose from are texts all the same.
+        return "string" if all(isinstance(word, str) for word in part["enum"]) else "one of"
     bounds = [f"{name} {part[name]}" for name in _BOUNDS if name in part]
     closed = ["closed"] if part.get("additionalProperties") is False else []
     return ", ".join((part.get("type", "any"), *bounds, *closed))

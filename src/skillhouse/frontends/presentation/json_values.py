@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from skillhouse import sandbox
 from skillhouse import skill as skill_package
 from skillhouse import tools as toolbox
 from skillhouse.floor import structs
@@ -18,7 +16,6 @@ from skillhouse.retrieval import Fit, fit_of, is_weak, reason
 from skillhouse.skill import tokens_of
 
 if TYPE_CHECKING:
-    from skillhouse.approval import Approval, ApprovedScript, Grant
     from skillhouse.audit import AuditEntry, Verification
     from skillhouse.discovery import Catalog
     from skillhouse.floor import Diagnostic
@@ -26,7 +23,6 @@ if TYPE_CHECKING:
     from skillhouse.manage.code_facts import CodeFacts
     from skillhouse.permission import CommandReading, MatchedRule
     from skillhouse.retrieval import Hit, MeaningState
-    from skillhouse.sandbox import Python, PythonPlaces, SandboxStatus
     from skillhouse.skill import Skill, SkillContent, SkillIndex
 
 
@@ -234,7 +230,7 @@ def rehearsal_value(rehearsal: Rehearsal) -> dict[str, Any]:
             for verdict in rehearsal.mentions
         ],
         "unjudged": [{"line": one.line, "label": one.label} for one in rehearsal.unjudged],
-        "sandbox": None if rehearsal.sandbox is None else sandbox_value(rehearsal.sandbox),
+        "sandbox": rehearsal.sandbox,
         "protected": list(rehearsal.protected),
     }
 
@@ -260,75 +256,6 @@ def listed_entry(entry: AuditEntry) -> dict[str, Any]:
 
 def verification_value(found: Verification) -> dict[str, Any]:
     return {**structs.asdict(found), "ok": not found.problems}
-
-
-def sandbox_value(status: SandboxStatus) -> dict[str, Any]:
-    return {**structs.asdict(status), "level": status.level.value}
-
-
-def interpreter_value(python: Python) -> dict[str, str]:
-    return {"program": str(python.program), "version": python.release, "why": python.why}
-
-
-def python_value(tool: toolbox.SkillCodeTool) -> dict[str, str] | None:
-    """Return the interpreter that runs a tool and why, or the problem; None but for Python."""
-    try:
-        python = tool.python()
-    except sandbox.SandboxError as error:
-        return {"problem": str(error)}
-    return None if python is None else interpreter_value(python)
-
-
-def pythons_value(places: PythonPlaces) -> dict[str, Any]:
-    """Return the interpreters that cells can run, the default first, and why not the others."""
-    found = (sandbox.default_python(), *sandbox.installed_pythons(places))
-    return {
-        "pythons": [interpreter_value(one) for one in found],
-        "unusable_pythons": list(sandbox.unusable_pythons(places)),
-    }
-
-
-def approval_value(found: Approval) -> dict[str, Any]:
-    """Return an approval request with everything it covers, but not its nonce."""
-    request = found.request
-    return {
-        "id": found.id,
-        "state": found.state.value,
-        "tool": request.tool,
-        "title": request.title,
-        "agent": request.agent,
-        "user": request.user,
-        "channel": request.channel,
-        "client": request.client,
-        "place": request.place,
-        "level": request.level,
-        "reasons": list(request.reasons),
-        "facts": [{"label": label, "value": value} for label, value in request.facts],
-        "always": list(request.always),
-        "content": json.loads(request.content),
-        "content_digest": request.content_digest,
-        "opened_ms": request.opened_ms,
-        "expires_ms": request.expires_ms,
-        "answer": found.answer or None,
-        "answered_by": found.by or None,
-        "answered_on": found.channel or None,
-        "device": {"id": found.device, "name": found.device_name} if found.device else None,
-        "message": found.message or None,
-        "closed_ms": found.closed_ms or None,
-    }
-
-
-def device_text(found: Approval | Grant) -> str:
-    """Return the paired device of an answer or a standing approval, by name and id, or nothing."""
-    return f"{found.device_name} ({found.device})" if found.device else ""
-
-
-def grant_value(grant: Grant) -> dict[str, Any]:
-    return structs.asdict(grant)
-
-
-def script_value(script: ApprovedScript) -> dict[str, Any]:
-    return structs.asdict(script)
 
 
 def catalog_report(view: AgentView) -> dict[str, Any]:

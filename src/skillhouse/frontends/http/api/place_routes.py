@@ -10,6 +10,7 @@ from skillhouse.approval import OWNER
 from skillhouse.clients import known_clients
 from skillhouse.floor import Locations
 from skillhouse.floor.threads import in_thread
+from skillhouse.frontends.answers.tools import SandboxAnswer, sandbox_answer
 from skillhouse.frontends.http.api.api_services import ApiServices
 from skillhouse.frontends.http.api.problems import ApiProblem
 from skillhouse.frontends.http.api.route_table import ApiRequest, Body, Endpoint, RouteParameter
@@ -31,7 +32,6 @@ from skillhouse.frontends.presentation.doctor_values import (
     seen_by,
 )
 from skillhouse.frontends.presentation.install_report import installed_value, state_value
-from skillhouse.frontends.presentation.json_values import pythons_value, sandbox_value
 from skillhouse.frontends.presentation.service_values import (
     loaded_names,
     reload_more,
@@ -111,12 +111,11 @@ def _installed_one(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
         return state_value(installed.state(name, entry, place))
 
 
-async def _sandbox(api: ApiServices, _: ApiRequest) -> dict[str, Any]:
+async def _sandbox(api: ApiServices, _: ApiRequest) -> SandboxAnswer:
     house = api.house
     status = await cells.self_test(least=house.services.least_sandbox)
     places = PythonPlaces(os.environ, house.services.project)
-    pythons = await in_thread(lambda: pythons_value(places))
-    return {**sandbox_value(status), **pythons}
+    return await in_thread(lambda: sandbox_answer(status, places))
 
 
 async def _reload(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
@@ -235,10 +234,15 @@ ROUTES = (
         tag="service",
         what="The level that commands run at, tested now, and the Pythons of skills' code.",
         run=_sandbox,
-        answer=record(
-            {"level": TEXT, "reasons": array(TEXT), "pythons": array({"type": "object"})}
-        ),
-        example={"level": "bubblewrap+seccomp+rlimits", "reasons": [], "pythons": []},
+        answer=ref(SandboxAnswer),
+        example={
+            "level": "bubblewrap+seccomp+rlimits",
+            "reasons": [],
+            "probes": [],
+            "hint": "",
+            "pythons": [],
+            "unusable_pythons": [],
+        },
     ),
     Endpoint(
         name="reload",

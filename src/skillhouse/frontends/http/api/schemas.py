@@ -5,6 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
+from skillhouse.approval import ApprovedScript, Grant
+from skillhouse.frontends.answers.approvals import ApprovalAnswer
+from skillhouse.frontends.answers.tools import CallResultAnswer, SandboxAnswer, ToolAnswer
+
 Schema = dict[str, Any]
 
 TEXT: Schema = {"type": "string"}
@@ -55,8 +61,53 @@ def page(name: str, items: Mapping[str, Any], **more: Mapping[str, Any]) -> Sche
     return listing(name, items, next=maybe(TEXT), **more)
 
 
-def ref(name: str) -> Schema:
-    return {"$ref": f"#/components/schemas/{name}"}
+def ref(answer: type | str) -> Schema:
+    """Return a reference to the schema of an answer.
+
+    >>> ref(ToolAnswer)
+    {'$ref': '#/components/schemas/Tool'}
+    """
+    name = answer if isinstance(answer, str) else answer.__name__
+    return {"$ref": _TEMPLATE.format(name=name.removesuffix("Answer"))}
+
+
+_TEMPLATE = "#/components/schemas/{name}"
+ANSWERS: tuple[type, ...] = (
+    ApprovalAnswer,
+    ApprovedScript,
+    CallResultAnswer,
+    Grant,
+    SandboxAnswer,
+    ToolAnswer,
+)
+"""The answers that routes name; those in them follow."""
+
+
+def components() -> dict[str, Schema]:
+    """Return the schemas of all answers, made from their types."""
+    _, found = msgspec.json.schema_components(
+        ANSWERS, schema_hook=lambda _: {}, ref_template=_TEMPLATE
+    )
+    made = {name.removesuffix("Answer"): _answered(schema) for name, schema in found.items()}
+    return dict(sorted({**COMPONENTS, **made}.items()))
+
+
+def _answered(schema: Any) -> Any:
+    """Return a schema as what we write fits it: what has a default is written too."""
+    if isinstance(schema, list):
+        return [_answered(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    found = {key: _answered(one) for key, one in schema.items() if key not in ("title", "default")}
+    if "$ref" in found:
+        found["$ref"] = found["$ref"].removesuffix("Answer")
+    members = schema.get("properties", {})
+    if members:
+        always = {*schema["required"], *(name for name in members if "default" in members[name])}
+        found |= {"required": [name for name in members if name in always]}
+        # A member may have the name of a word of JSON Schema.
+        found |= {"properties": {name: _answered(one) for name, one in members.items()}}
+    return found
 
 
 HINT = {"hint": maybe(TEXT), "mend": maybe(TEXT)}
@@ -152,45 +203,6 @@ DEFINITION = record(
         "files": array(record({"name": TEXT, "path": TEXT, "type": TEXT})),
     }
 )
-TOOL = record(
-    {
-        "name": TEXT,
-        "full_name": TEXT,
-        "skill": maybe(TEXT),
-        "level": maybe(TEXT),
-        "python": maybe({"type": "object"}),
-        "description": TEXT,
-        "parameters": {"type": "object"},
-    }
-)
-RESULT = record(
-    {
-        "status": {"enum": ["ok", "error", "denied", "pending"]},
-        "content": TEXT,
-        "data": maybe({"type": "object"}),
-        "approval_id": maybe(TEXT),
-    }
-)
-APPROVAL = record(
-    {
-        "id": TEXT,
-        "state": {"enum": ["open", "approved", "used", "denied", "expired"]},
-        "tool": TEXT,
-        "title": TEXT,
-        "agent": TEXT,
-        "user": TEXT,
-        "channel": TEXT,
-        "reasons": array(TEXT),
-        "facts": array(record({"label": TEXT, "value": TEXT})),
-        "always": array(TEXT),
-        "content": ANY,
-        "content_digest": TEXT,
-        "opened_ms": COUNT,
-        "expires_ms": COUNT,
-        "answer": maybe(TEXT),
-    }
-)
-GRANT = record({"id": TEXT, "action": TEXT, "pattern": TEXT, "place": TEXT, "user": TEXT})
 RULE = record(
     {
         "layer": TEXT,
@@ -243,22 +255,18 @@ JOB = record(
 DELETED = record({"key": TEXT, "id": TEXT, "path": TEXT, "deleted": TEXT, "enabled": FLAG})
 
 COMPONENTS: Mapping[str, Schema] = {
-    "Approval": APPROVAL,
     "AuditEntry": AUDIT_ENTRY,
     "Content": CONTENT,
     "Definition": DEFINITION,
     "DeletedSkill": DELETED,
     "Diagnostic": DIAGNOSTIC,
     "Explanation": EXPLANATION,
-    "Grant": GRANT,
     "Installed": INSTALLED,
     "Job": JOB,
     "MatchedRule": MATCHED_RULE,
     "Problem": PROBLEM,
-    "Result": RESULT,
     "Rule": RULE,
     "RuleFinding": RULE_FINDING,
     "Skill": SKILL,
-    "Tool": TOOL,
     "Verification": VERIFICATION,
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from skillhouse.frontends.answers.tools import ToolAnswer, tool_answer
 from skillhouse.frontends.http.api.api_services import PAGE_MAX, ApiServices, paged
 from skillhouse.frontends.http.api.route_table import ApiRequest, Body, Endpoint, RouteParameter
 from skillhouse.frontends.http.api.schemas import (
@@ -33,7 +34,6 @@ from skillhouse.frontends.presentation.skill_lists import (
     request_value,
     search_answer,
 )
-from skillhouse.frontends.presentation.tool_values import tool_value
 from skillhouse.house import rehearse
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ def _rehearse(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
 
 def _tools(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
     with api.fresh() as house:
-        found = [tool_value(tool) for tool in house.tools(agent=agent_of(request))]
+        found = [tool_answer(tool) for tool in house.tools(agent=agent_of(request))]
     return {"list": "tools", "total": len(found), "tools": found}
 
 
@@ -390,7 +390,7 @@ ROUTES = (
         what="The tools that an agent has, with their schemas.",
         run=_tools,
         query=(AGENT,),
-        answer=listing("tools", ref("Tool")),
+        answer=listing("tools", ref(ToolAnswer)),
         example={
             "list": "tools",
             "total": 1,
