@@ -45,11 +45,13 @@ def _members(
         yield path, kind
     if path.count(".") >= DEPTH_MAX:
         return
+    objects = [part for part in parts if part.get("type") == "object"]
+    for name in objects[0].get("required", ()) if objects else ():
+        if all(name in part.get("required", ()) for part in objects):
+            yield f"{path}.{name}!", "yes"
     for part in parts:
         for word in part.get("enum", ()):
             yield f"{path}={word}", "yes"
-        for name in part.get("required", ()):
-            yield f"{path}.{name}!", "yes"
         for name, below in part.get("properties", {}).items():
             yield from _members(below, document, f"{path}.{name}")
         if isinstance(part.get("additionalProperties"), Mapping):

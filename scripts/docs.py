@@ -3,6 +3,7 @@
 - commands: docs/reference/commands.md, the help of every verb
 - profiles: docs/reference/profiles.md, the fields of a profile and the shipped ones
 - clients: docs/reference/clients.md, the table of clients
+- client-types: src/skillhouse/frontends/api_client/api_values.py, the types of the API's client
 - contract: tests/data/contract.json, what the public contract has; what is new is added
 - recording: docs/images/first-minutes.svg, the first minutes in a terminal
 
@@ -24,7 +25,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from scripts import contract, profile_reference, recording
+from scripts import client_types, contract, profile_reference, recording
 from scripts.terminal import build, install
 
 from skillhouse.clients import known_clients
@@ -132,6 +133,9 @@ GENERATED = {
     "commands": Generated("docs/reference/commands.md", commands_page),
     "profiles": Generated("docs/reference/profiles.md", profile_reference.rendered),
     "clients": Generated("docs/reference/clients.md", clients_page),
+    "client-types": Generated(
+        "src/skillhouse/frontends/api_client/api_values.py", client_types.client_types
+    ),
     "contract": Generated("tests/data/contract.json", contract_list),
     "recording": Generated("docs/images/first-minutes.svg", first_minutes),
 }

@@ -62,7 +62,9 @@ class DeviceAnswer(JsonAnswer, frozen=True, kw_only=True):
     paired_ms: Count
 
 
-class PairedDeviceAnswer(DeviceAnswer, frozen=True, kw_only=True):
+class PairedDeviceAnswer(JsonAnswer, frozen=True, kw_only=True):
+    flat_members = ("device",)
+    device: DeviceAnswer
     secret: str
 
 

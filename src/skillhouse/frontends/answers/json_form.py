@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, TypeAlias, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias, TypeVar
 
 from msgspec import UNSET, Meta, Struct
 
@@ -16,9 +16,25 @@ EffectWord: TypeAlias = Literal["allow", "ask", "deny"]
 class JsonAnswer(Struct, frozen=True, kw_only=True):
     """What is answered; a member that may be absent has UNSET as its default."""
 
+    flat_members: ClassVar[tuple[str, ...]] = ()
+    """Those that are answers themselves, and whose members are in the place of theirs."""
+
 
 A = TypeVar("A", bound=JsonAnswer)
-CORE_VALUES = frozenset({"ApprovedScript", "Grant", "ProbeResult", "SandboxStatus"})
+CORE_VALUES = frozenset(
+    {
+        "ApprovedScript",
+        "AuditRecord",
+        "Confirmation",
+        "DecidedPermission",
+        "Grant",
+        "LogProblem",
+        "ProbeResult",
+        "SandboxStatus",
+        "TransactionEntry",
+        "Trouble",
+    }
+)
 """Classes of the core whose values are answered with all their fields. It is a list, so that no
 value with a secret is written because an answer holds it."""
 
@@ -32,14 +48,25 @@ def members(answer: object) -> dict[str, Any]:
         TypeError: it is no answer.
     """
     if isinstance(answer, JsonAnswer):
-        names = zip(answer.__struct_encode_fields__, answer.__struct_fields__, strict=True)
-        found = {encoded: getattr(answer, name) for encoded, name in names}
-        return {name: value for name, value in found.items() if value is not UNSET}
+        found: dict[str, Any] = {}
+        for encoded, name in zip(
+            answer.__struct_encode_fields__, answer.__struct_fields__, strict=True
+        ):
+            value = getattr(answer, name)
+            if value is UNSET:
+                continue
+            found |= members(value) if name in answer.flat_members else {encoded: value}
+        return found
     if isinstance(answer, Mapping):
         return dict(answer)
     if type(answer).__name__ not in CORE_VALUES:
         raise TypeError(f"{type(answer).__name__} is no answer")
     return {name: getattr(answer, name) for name in structs.field_names(answer)}
+
+
+def copied(kind: type[A], value: object, **more: Any) -> A:
+    """Return an answer with the fields of a value of the core, which have the same names."""
+    return kind(**{name: getattr(value, name) for name in structs.field_names(value)}, **more)
 
 
 def plain(value: Any) -> Any:
@@ -49,9 +76,3 @@ def plain(value: Any) -> Any:
     if isinstance(value, list | tuple | frozenset):
         return [plain(one) for one in value]
     return {key: plain(one) for key, one in members(value).items()}
-
-
-def extended(kind: type[A], answer: JsonAnswer, **more: Any) -> A:
-    """Return an answer of a kind that has more members than `answer`, whose members it has."""
-    found = {name: getattr(answer, name) for name in answer.__struct_fields__}
-    return kind(**found, **more)

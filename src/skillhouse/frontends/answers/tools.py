@@ -9,13 +9,13 @@ from msgspec import UNSET, UnsetType
 
 from skillhouse import sandbox
 from skillhouse import tools as toolbox
-from skillhouse.frontends.answers.json_form import JsonAnswer, extended, members
+from skillhouse.frontends.answers.json_form import JsonAnswer
 from skillhouse.frontends.presentation.call_values import PARTS, code_lists, detail_of
-from skillhouse.sandbox import ProbeResult, SandboxLevel
+from skillhouse.sandbox import SandboxStatus
 
 if TYPE_CHECKING:
     from skillhouse.audit import AuditEntry
-    from skillhouse.sandbox import Python, PythonPlaces, SandboxStatus
+    from skillhouse.sandbox import Python, PythonPlaces
     from skillhouse.tools import Tool, ToolResult
 
 
@@ -53,9 +53,11 @@ class ResultAnswer(JsonAnswer, frozen=True, kw_only=True):
     approval_id: str | None
 
 
-class CallResultAnswer(ResultAnswer, frozen=True, kw_only=True):
+class CallResultAnswer(JsonAnswer, frozen=True, kw_only=True):
     """What a call came to; `request` is the id that its record has."""
 
+    flat_members = ("result",)
+    result: ResultAnswer
     request: str
 
 
@@ -68,13 +70,12 @@ class CodeAnswer(JsonAnswer, frozen=True, kw_only=True):
     output: tuple[str, ...]
 
 
-class CodeCallAnswer(ResultAnswer, frozen=True, kw_only=True):
+class CodeCallAnswer(JsonAnswer, frozen=True, kw_only=True):
     """What a call came to, with what its record has of a skill's code."""
 
-    record: str | None
-    frames: tuple[str, ...]
-    log: tuple[str, ...]
-    output: tuple[str, ...]
+    flat_members = ("result", "code")
+    result: ResultAnswer
+    code: CodeAnswer
 
 
 class InterpretersAnswer(JsonAnswer, frozen=True, kw_only=True):
@@ -87,12 +88,9 @@ class InterpretersAnswer(JsonAnswer, frozen=True, kw_only=True):
 class SandboxAnswer(JsonAnswer, frozen=True, kw_only=True):
     """The level of the sandbox with its probes, and the interpreters."""
 
-    level: SandboxLevel
-    reasons: tuple[str, ...]
-    probes: tuple[ProbeResult, ...]
-    hint: str
-    pythons: tuple[InterpreterAnswer, ...]
-    unusable_pythons: tuple[str, ...]
+    flat_members = ("status", "interpreters")
+    status: SandboxStatus
+    interpreters: InterpretersAnswer
 
 
 def tool_answer(tool: Tool) -> ToolAnswer:
@@ -121,22 +119,6 @@ def code_answer(entry: AuditEntry | None) -> CodeAnswer:
     found = code_lists(detail_of(entry))
     record = None if entry is None else entry.record.id
     return CodeAnswer(record=record, **{name: tuple(found.get(name, ())) for name in PARTS})
-
-
-def code_call_answer(result: ToolResult, entry: AuditEntry | None) -> CodeCallAnswer:
-    return extended(CodeCallAnswer, result_answer(result), **members(code_answer(entry)))
-
-
-def sandbox_answer(status: SandboxStatus, places: PythonPlaces) -> SandboxAnswer:
-    found = interpreters_answer(places)
-    return SandboxAnswer(
-        level=status.level,
-        reasons=status.reasons,
-        probes=status.probes,
-        hint=status.hint,
-        pythons=found.pythons,
-        unusable_pythons=found.unusable_pythons,
-    )
 
 
 def interpreters_answer(places: PythonPlaces) -> InterpretersAnswer:

@@ -16,7 +16,7 @@ from skillhouse.frontends.answers.approvals import (
     device_answer,
     device_text,
 )
-from skillhouse.frontends.answers.json_form import extended, members
+from skillhouse.frontends.answers.json_form import members
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, house_of, positive
 from skillhouse.frontends.cli.person import note_changes, refuse_agents, show_request
 from skillhouse.frontends.cli.question import need_terminal, typed
@@ -318,7 +318,7 @@ def _change_devices(house: Skillhouse, options: argparse.Namespace, terminal: Te
         device = devices.pair(options.name, user=options.user)
         if options.json:
             shown = device_answer(device)
-            terminal.json(extended(PairedDeviceAnswer, shown, secret=device.secret))
+            terminal.json(PairedDeviceAnswer(device=shown, secret=device.secret))
         else:
             terminal.line(f"device: {device.id}")
             terminal.line(f"secret: {device.secret}")

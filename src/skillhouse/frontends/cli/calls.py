@@ -14,7 +14,12 @@ import anyio
 
 from skillhouse import tools as toolbox
 from skillhouse.floor import structs
-from skillhouse.frontends.answers.tools import code_call_answer, result_answer, tool_answer
+from skillhouse.frontends.answers.tools import (
+    CodeCallAnswer,
+    code_answer,
+    result_answer,
+    tool_answer,
+)
 from skillhouse.frontends.cli.call_arguments import parse_object, parse_words
 from skillhouse.frontends.cli.kept_process import Kept, keep_running
 from skillhouse.frontends.cli.options import (
@@ -192,7 +197,7 @@ def _print_call(
     is_shown: bool,
 ) -> int:
     if options.json:
-        terminal.json(code_call_answer(result, entry))
+        terminal.json(CodeCallAnswer(result=result_answer(result), code=code_answer(entry)))
         return 1 if result.is_error else 0
     code = _print_result(result, terminal, as_json=False)
     _print_code(detail_of(entry), terminal, names=() if is_shown else ("frames",))

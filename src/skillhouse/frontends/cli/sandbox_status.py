@@ -13,7 +13,7 @@ from skillhouse import cells
 from skillhouse.floor import Locations, git_root
 from skillhouse.floor.crash_cleanup import clean_state
 from skillhouse.floor.machine import is_unwritable
-from skillhouse.frontends.answers.tools import interpreters_answer, sandbox_answer
+from skillhouse.frontends.answers.tools import SandboxAnswer, interpreters_answer
 from skillhouse.frontends.cli.options import Verb, add_common, house_of
 from skillhouse.frontends.presentation.sandbox_levels import (
     LevelStatuses,
@@ -65,7 +65,9 @@ def _report(options: argparse.Namespace, terminal: Terminal) -> int:
         least = house.services.least_sandbox
     status = anyio.run(lambda: cells.self_test(least=least))
     if options.json:
-        terminal.json(sandbox_answer(status, _python_places()))
+        terminal.json(
+            SandboxAnswer(status=status, interpreters=interpreters_answer(_python_places()))
+        )
     else:
         _print_status(status, terminal)
         _print_pythons(terminal)

@@ -8,7 +8,8 @@ from typing import Any
 
 from skillhouse.floor import ConfigError, digest
 from skillhouse.floor.threads import in_thread
-from skillhouse.frontends.answers.json_form import extended, members
+from skillhouse.frontends.answers.json_form import members
+from skillhouse.frontends.answers.skills import DefinitionAnswer
 from skillhouse.frontends.answers.tools import CallResultAnswer, result_answer
 from skillhouse.frontends.http.api.api_services import ApiServices
 from skillhouse.frontends.http.api.problems import ApiProblem
@@ -110,9 +111,7 @@ async def _made(api: ApiServices, caller: Caller, asked: dict[str, Any]) -> Tool
 
 
 def _answered(result: ToolResult, request_id: str) -> RouteResponse:
-    return RouteResponse(
-        value=extended(CallResultAnswer, result_answer(result), request=request_id)
-    )
+    return RouteResponse(value=CallResultAnswer(result=result_answer(result), request=request_id))
 
 
 def _operations(_: ApiServices, __: ApiRequest) -> dict[str, Any]:
@@ -207,8 +206,8 @@ ROUTES = (
                 "error": TEXT,
                 "content": TEXT,
                 "path": TEXT,
-                "skill": ref("Definition"),
-                "skills": array(ref("Definition")),
+                "skill": ref(DefinitionAnswer),
+                "skills": array(ref(DefinitionAnswer)),
             },
         ),
         example={"success": True, "content": "---\nname: notes\n---\n"},

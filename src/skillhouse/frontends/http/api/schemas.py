@@ -9,7 +9,36 @@ import msgspec
 
 from skillhouse.approval import ApprovedScript, Grant
 from skillhouse.frontends.answers.approvals import ApprovalAnswer
+from skillhouse.frontends.answers.audit import (
+    AuditEntryAnswer,
+    SeriesAnswer,
+    StatsAnswer,
+    VerificationAnswer,
+)
+from skillhouse.frontends.answers.catalogs import PromptCatalogAnswer
+from skillhouse.frontends.answers.findings import DiagnosticAnswer
+from skillhouse.frontends.answers.json_form import JsonAnswer
+from skillhouse.frontends.answers.policy import (
+    ExplanationAnswer,
+    LineAnswer,
+    RuleAnswer,
+    RuleFindingAnswer,
+)
+from skillhouse.frontends.answers.rehearsal import RehearsalAnswer
+from skillhouse.frontends.answers.search import SkillHitAnswer
+from skillhouse.frontends.answers.service import NewTokenAnswer, ReloadAnswer, StopAnswer
+from skillhouse.frontends.answers.skills import (
+    ContentAnswer,
+    DefinitionAnswer,
+    DeletedSkillAnswer,
+    DraftAnswer,
+    LibrarySkillAnswer,
+    ListedSkillAnswer,
+    SourceAnswer,
+    SwitchedAnswer,
+)
 from skillhouse.frontends.answers.tools import CallResultAnswer, SandboxAnswer, ToolAnswer
+from skillhouse.frontends.answers.trust import TrustViewAnswer
 
 Schema = dict[str, Any]
 
@@ -71,14 +100,43 @@ def ref(answer: type | str) -> Schema:
     return {"$ref": _TEMPLATE.format(name=name.removesuffix("Answer"))}
 
 
+def either(*answers: type) -> Schema:
+    """Return the schema of an answer that is one of several."""
+    return {"anyOf": [ref(one) for one in answers]}
+
+
 _TEMPLATE = "#/components/schemas/{name}"
 ANSWERS: tuple[type, ...] = (
     ApprovalAnswer,
     ApprovedScript,
+    AuditEntryAnswer,
     CallResultAnswer,
+    ContentAnswer,
+    DefinitionAnswer,
+    DeletedSkillAnswer,
+    DiagnosticAnswer,
+    DraftAnswer,
+    ExplanationAnswer,
     Grant,
+    LibrarySkillAnswer,
+    LineAnswer,
+    ListedSkillAnswer,
+    NewTokenAnswer,
+    PromptCatalogAnswer,
+    RehearsalAnswer,
+    ReloadAnswer,
+    RuleAnswer,
+    RuleFindingAnswer,
     SandboxAnswer,
+    SeriesAnswer,
+    SkillHitAnswer,
+    SourceAnswer,
+    StatsAnswer,
+    StopAnswer,
+    SwitchedAnswer,
     ToolAnswer,
+    TrustViewAnswer,
+    VerificationAnswer,
 )
 """The answers that routes name; those in them follow."""
 
@@ -86,10 +144,39 @@ ANSWERS: tuple[type, ...] = (
 def components() -> dict[str, Schema]:
     """Return the schemas of all answers, made from their types."""
     _, found = msgspec.json.schema_components(
-        ANSWERS, schema_hook=lambda _: {}, ref_template=_TEMPLATE
+        ANSWERS, schema_hook=lambda _: {"title": "any"}, ref_template=_TEMPLATE
     )
-    made = {name.removesuffix("Answer"): _answered(schema) for name, schema in found.items()}
+    flat = {name: kind.flat_members for name, kind in _kinds(JsonAnswer).items()}
+    made = {name.removesuffix("Answer"): _answered(_flattened(name, found, flat)) for name in found}
     return dict(sorted({**COMPONENTS, **made}.items()))
+
+
+def _kinds(kind: type[JsonAnswer]) -> dict[str, type[JsonAnswer]]:
+    found = {kind.__name__: kind}
+    for one in kind.__subclasses__():
+        found |= _kinds(one)
+    return found
+
+
+def _flattened(
+    name: str, schemas: Mapping[str, Schema], flat: Mapping[str, tuple[str, ...]]
+) -> Schema:
+    """Return a schema with the members of its flat members in their places."""
+    schema = schemas[name]
+    if not flat.get(name):
+        return schema
+    properties: Schema = {}
+    required: list[str] = []
+    for member, value in schema["properties"].items():
+        is_required = member in schema["required"]
+        if member in flat[name]:
+            below = _flattened(value["$ref"].rpartition("/")[2], schemas, flat)
+            properties |= below["properties"]
+            required += below["required"] if is_required else []
+        else:
+            properties[member] = value
+            required += [member] if is_required else []
+    return {**schema, "properties": properties, "required": required}
 
 
 def _answered(schema: Any) -> Any:
@@ -121,110 +208,6 @@ PROBLEM = record(
         **HINT,
     }
 )
-DIAGNOSTIC = record(
-    {
-        "code": TEXT,
-        "severity": {"enum": ["error", "warning", "info"]},
-        "message": TEXT,
-        "path": maybe(TEXT),
-        "line": maybe(COUNT),
-        "field": maybe(TEXT),
-        **HINT,
-        "detail": maybe(TEXT),
-    }
-)
-SKILL = record(
-    {
-        "id": TEXT,
-        "name": TEXT,
-        "description": TEXT,
-        "scope": TEXT,
-        "location": TEXT,
-        "directory": TEXT,
-        "uri": TEXT,
-    },
-    optional={
-        "root": TEXT,
-        "clients": array(TEXT),
-        "score": NUMBER,
-        "fields": array(TEXT),
-        "shadowed_by": TEXT,
-        "listing": TEXT,
-    },
-)
-MATCHED_RULE = record(
-    {
-        "layer": TEXT,
-        "rule_index": COUNT,
-        "effect": EFFECT,
-        "action": TEXT,
-        "pattern": TEXT,
-        "reason": TEXT,
-        "is_verdict": FLAG,
-        "decided": FLAG,
-    }
-)
-EXPLANATION = record(
-    {
-        "action": TEXT,
-        "resource": TEXT,
-        "effect": EFFECT,
-        "layer": TEXT,
-        "rule_index": maybe(COUNT),
-        "reason": TEXT,
-        "rules": array(ref("MatchedRule")),
-    }
-)
-CONTENT = {
-    **record(
-        {
-            **SKILL["properties"],
-            "body": TEXT,
-            "hidden_text": maybe(TEXT),
-            "resources": array(TEXT),
-            "resources_omitted": COUNT,
-            "resources_more": FLAG,
-            "diagnostics": array(ref("Diagnostic")),
-        }
-    ),
-    "required": ["id", "name", "body", "hidden_text", "resources", "diagnostics"],
-}
-DEFINITION = record(
-    {
-        "id": TEXT,
-        "name": TEXT,
-        "description": TEXT,
-        "source": TEXT,
-        "path": TEXT,
-        "directoryPath": TEXT,
-        "enabled": FLAG,
-        "instructions": TEXT,
-        "allowedTools": array(TEXT),
-        "files": array(record({"name": TEXT, "path": TEXT, "type": TEXT})),
-    }
-)
-RULE = record(
-    {
-        "layer": TEXT,
-        "rule_index": COUNT,
-        "effect": EFFECT,
-        "action": TEXT,
-        "pattern": TEXT,
-        "reason": TEXT,
-    }
-)
-RULE_FINDING = record(
-    {"code": TEXT, "layer": TEXT, "rule_index": COUNT, "effect": EFFECT, "message": TEXT}
-)
-AUDIT_ENTRY = record(
-    {
-        "record": {"type": "object"},
-        "outcome": maybe({"type": "object"}),
-        "status": TEXT,
-        "about": TEXT,
-    }
-)
-VERIFICATION = record({"ok": FLAG, "records": COUNT, "problems": array({"type": "object"})})
 INSTALLED = record(
     {
         "name": TEXT,
@@ -252,21 +235,8 @@ JOB = record(
         "problem": maybe(ref("Problem")),
     }
 )
-DELETED = record({"key": TEXT, "id": TEXT, "path": TEXT, "deleted": TEXT, "enabled": FLAG})
-
 COMPONENTS: Mapping[str, Schema] = {
-    "AuditEntry": AUDIT_ENTRY,
-    "Content": CONTENT,
-    "Definition": DEFINITION,
-    "DeletedSkill": DELETED,
-    "Diagnostic": DIAGNOSTIC,
-    "Explanation": EXPLANATION,
     "Installed": INSTALLED,
     "Job": JOB,
-    "MatchedRule": MATCHED_RULE,
     "Problem": PROBLEM,
-    "Rule": RULE,
-    "RuleFinding": RULE_FINDING,
-    "Skill": SKILL,
-    "Verification": VERIFICATION,
 }
