@@ -31,6 +31,7 @@ from typing import Any
 
 from scripts import contract_table as table
 from scripts.contract_probes import PROBES, without_texts
+from scripts.contract_schemas import promises
 
 ROOT = Path(__file__).resolve().parents[1]
 LIST = ROOT / "tests" / "data" / "contract.json"
@@ -154,7 +155,8 @@ def _offer(described: Mapping[str, Any]) -> Any:
 
 
 def http() -> dict[str, Any]:
-    """Return the routes of `skillhouse up`, and what it answers with the token and without."""
+    """Return the routes of `skillhouse up`, what it answers with the token and without, and what
+    its OpenAPI document promises of answers."""
     found: dict[str, Any] = {"routes": probed("routes"), "answers": {}}
     with new_place() as place:
         process = subprocess.Popen(
@@ -175,6 +177,10 @@ def http() -> dict[str, Any]:
                         "with token": _answer(method, address + path, token),
                         "without": _answer(method, address + path, ""),
                     }
+                document = urllib.request.Request(address + "/api/v1/openapi.json")
+                document.add_header("authorization", f"Bearer {token}")
+                with urllib.request.urlopen(document, timeout=PATIENCE_SECONDS) as answer:
+                    found["promises"] = promises(json.load(answer))
             finally:
                 process.kill()
     return found

@@ -5,6 +5,7 @@
 - client-table, client-paths: what the program reads of clients, from their profiles
 - protected-paths: the tables of docs/reference/protected-paths.md
 - clients: docs/reference/clients.md, the table of clients
+- client-types: src/skillhouse/frontends/api_client/api_values.py, the types of the API's client
 - contract: tests/data/contract.json, what the public contract has; what is new is added
 - recording: docs/images/first-minutes.svg, the first minutes in a terminal
 
@@ -26,7 +27,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from scripts import client_lines, contract, profile_reference, recording
+from scripts import client_lines, client_types, contract, profile_reference, recording
 from scripts.terminal import build, install
 
 from skillhouse.clients import known_clients
@@ -137,6 +138,9 @@ GENERATED = {
     "profiles": Generated("docs/reference/profiles.md", profile_reference.rendered),
     "protected-paths": Generated(client_lines.PAGE, client_lines.protected_page),
     "clients": Generated("docs/reference/clients.md", clients_page),
+    "client-types": Generated(
+        "src/skillhouse/frontends/api_client/api_values.py", client_types.client_types
+    ),
     "contract": Generated("tests/data/contract.json", contract_list),
     "recording": Generated("docs/images/first-minutes.svg", first_minutes),
 }

@@ -17,9 +17,10 @@ from mcp.client import Client
 from mcp_types import Request
 from pydantic import TypeAdapter
 
+from skillhouse.frontends.answers.json_form import plain
+from skillhouse.frontends.answers.rehearsal import rehearsal_answer
+from skillhouse.frontends.answers.search import search_skills
 from skillhouse.frontends.cli.candidates import KINDS, complete
-from skillhouse.frontends.presentation.json_values import rehearsal_value
-from skillhouse.frontends.presentation.skill_lists import search_answer
 from skillhouse.house import ExtensionSettings, SkillCodeSettings, Skillhouse, rehearse
 from skillhouse.manage import SkillsManager
 from tests.frontends.mcp_inside import Inside
@@ -80,12 +81,14 @@ DOORS: dict[str, Door] = {
     "search": lambda house: [
         (hit.id, hit.name) for word in ("trusted", MARK) for hit in house.search(word, limit=50)
     ],
-    "search, for a person": lambda house: search_answer(house, "trusted", 50).values(),
+    "search, for a person": lambda house: [
+        plain(one) for one in search_skills(house, "trusted", 50).answers()
+    ],
     "menu": lambda house: house.invocable(),
     "rehearse": lambda house: {
         # The body is for the person who rehearses, and tried on no model.
         key: value
-        for key, value in rehearsal_value(rehearse(house, "trusted text")).items()
+        for key, value in plain(rehearsal_answer(rehearse(house, "trusted text"))).items()
         if key not in ("content", "mentions")
     },
     "manager": lambda house: (

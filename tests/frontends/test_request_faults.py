@@ -38,7 +38,7 @@ def test_a_request_of_the_api_is_answered_with_500_and_the_next_as_ever(
 ) -> None:
     client = client_of(make_house(tmp_path))
     with monkeypatch.context() as patched:
-        patched.setattr(skill_routes, "listed_value", fail)
+        patched.setattr(skill_routes, "listed_skill", fail)
         answer = client.get(f"{API}/skills")
     found = answer.json()
     assert (answer.status_code, found["code"]) == (500, "broken")

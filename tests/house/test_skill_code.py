@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from skillhouse.floor import ConfigError
-from skillhouse.frontends.presentation.tool_values import tool_value
+from skillhouse.frontends.answers.tools import tool_answer
 from skillhouse.house import Skillhouse, load_config
 from skillhouse.sandbox import SandboxStatus, default_python
 from skillhouse.tools import SkillCodeTool, UnknownToolError
@@ -417,5 +417,5 @@ def test_code_runs_by_the_python_that_it_asks_for(
         environment={"UV_PYTHON_INSTALL_DIR": str(tmp_path / "pythons")},
     )  # fmt: skip
     (offered,) = [one for one in house.tools() if isinstance(one, SkillCodeTool)]
-    assert tool_value(offered)["python"]["version"] == other.release
+    assert tool_answer(offered).python.version == other.release
     assert called(house, "one:tool").data == give(other.release)

@@ -12,11 +12,7 @@ import pytest
 
 from skillhouse.approval import Answer
 from skillhouse.cells import CellSpec
-from skillhouse.frontends.presentation.service_values import (
-    failures,
-    loaded_names,
-    untried_names,
-)
+from skillhouse.frontends.answers.service import failures, loaded_names, untried_names
 from skillhouse.house import Skillhouse
 from skillhouse.manage.code_reload import (
     LOADS_MAX,

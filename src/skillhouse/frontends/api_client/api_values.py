@@ -1,93 +1,21 @@
-"""The types of what the API answers; members that are not named here may be there too."""
+"""The types of what the API answers; members that are not named here may be there too.
+
+Generated from skillhouse.frontends.answers by `./x docs`; do not edit.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Generic, NotRequired, TypedDict, TypeVar
+from typing import Any, Generic, Literal, NotRequired, TypedDict, TypeVar
 
 T = TypeVar("T")
 
 
-class SkillJson(TypedDict):
-    id: str
-    name: str
-    description: str
-    scope: str
-    location: str
-    directory: str
-    uri: str
-    root: NotRequired[str]
-    clients: NotRequired[list[str]]
-    score: NotRequired[float]
+class PageJson(TypedDict, Generic[T]):
+    """One page of a list; `next` is the cursor of the following one."""
 
-
-class DefinitionJson(TypedDict):
-    """A skill after a change (S004-82)."""
-
-    id: str
-    name: str
-    description: str
-    source: str
-    path: str
-    directoryPath: str
-    enabled: bool
-    instructions: str
-    allowedTools: list[str]
-
-
-class SourceJson(TypedDict):
-    text: str
-    digest: str
-
-
-class ContentJson(SkillJson):
-    body: str
-    hidden_text: str | None
-    resources: list[str]
-
-
-class ToolJson(TypedDict):
-    name: str
-    full_name: str
-    skill: str | None
-    level: str | None
-    description: str
-    parameters: dict[str, Any]
-
-
-class CallResultJson(TypedDict):
-    status: str
-    """ok, error, denied or pending."""
-    content: str
-    data: dict[str, Any] | None
-    approval_id: str | None
-    request: str
-
-
-class DecisionJson(TypedDict):
-    action: str
-    resource: str
-    effect: str
-    layer: str
-    reason: str
-
-
-class QuestionJson(TypedDict):
-    id: str
-    state: str
-    tool: str
-    title: str
-    agent: str
-    user: str
-    content: Any
-    content_digest: str
-    always: list[str]
-    expires_ms: int
-
-
-class AuditEntryJson(TypedDict):
-    record: dict[str, Any]
-    outcome: dict[str, Any] | None
-    status: str
+    items: list[T]
+    total: int | None
+    next: str | None
 
 
 class JobJson(TypedDict):
@@ -123,9 +51,301 @@ class AgreedJson(TypedDict):
     answers: list[str]
 
 
-class PageJson(TypedDict, Generic[T]):
-    """One page of a list; `next` is the cursor of the following one."""
+class AnsweringDeviceJson(TypedDict):
+    id: str
+    name: str
 
-    items: list[T]
-    total: int | None
-    next: str | None
+
+class AuditEntryJson(TypedDict):
+    """A call as the log has it, and what it was about."""
+
+    record: dict[str, Any]
+    outcome: dict[str, Any] | None
+    status: str
+    about: str
+
+
+class CallResultJson(TypedDict):
+    """What a call came to; `request` is the id that its record has."""
+
+    status: Literal["ok", "error", "denied", "pending"]
+    content: str
+    data: dict[str, Any] | None
+    approval_id: str | None
+    request: str
+
+
+class CatalogJson(TypedDict):
+    text: str
+    tokens: int
+    included: list[str]
+    omitted: list[str]
+
+
+class ContentJson(TypedDict):
+    """A loaded skill; what people do not see of its body is there as escapes."""
+
+    id: str
+    name: str
+    description: str
+    scope: str
+    location: str
+    directory: str
+    uri: str
+    body: str
+    hidden_text: str | None
+    resources: list[str]
+    resources_omitted: int
+    resources_more: bool
+    diagnostics: list[DiagnosticJson]
+
+
+class DecisionJson(TypedDict):
+    """The decision about a permission, and the rules that match it."""
+
+    action: str
+    resource: str
+    effect: Literal["allow", "ask", "deny"]
+    layer: str
+    rule_index: int | None
+    reason: str
+    rules: list[MatchedRuleJson]
+
+
+class DefinitionFileJson(TypedDict):
+    name: str
+    path: str
+    type: str
+
+
+class DefinitionJson(TypedDict):
+    """A skill after a change (S004-82)."""
+
+    id: str
+    name: str
+    description: str
+    source: str
+    path: str
+    directoryPath: str
+    enabled: bool
+    instructions: str
+    allowedTools: list[str]
+    files: list[DefinitionFileJson]
+
+
+class DiagnosticJson(TypedDict):
+    code: str
+    severity: Literal["error", "warning", "info"]
+    message: str
+    path: str | None
+    line: int | None
+    field: str | None
+    hint: str | None
+    mend: str | None
+    detail: str | None
+
+
+class FactJson(TypedDict):
+    label: str
+    value: str
+
+
+class HitJson(TypedDict):
+    """A skill that fits a request; `shadowed_by` is the id of the one that agents see instead."""
+
+    id: str
+    name: str
+    description: str
+    scope: str
+    location: str
+    directory: str
+    uri: str
+    score: float
+    exact: bool
+    fields: list[str]
+    confidence: float
+    matches: dict[str, list[str]]
+    alike: list[str]
+    similarity: float
+    reason: str
+    learned: float
+    listing: str
+    shadowed_by: NotRequired[str]
+
+
+class LibrarySkillJson(TypedDict):
+    """A skill, or a file or place that is none, with its state and what it costs."""
+
+    id: str
+    name: str
+    description: str
+    scope: str
+    path: str
+    clients: list[str]
+    state: str
+    listing: str
+    reason: str
+    hint: str | None
+    mend: str | None
+    code: str | None
+    line: int | None
+    catalog_tokens: int
+    file_tokens: int
+    recent: int | None
+
+
+class ListedSkillJson(TypedDict):
+    """A skill with its root, the clients that read that, and how a model hears of it."""
+
+    id: str
+    name: str
+    description: str
+    scope: str
+    location: str
+    directory: str
+    uri: str
+    root: str
+    clients: list[str]
+    listing: str
+
+
+class MatchedRuleJson(TypedDict):
+    command: NotRequired[str]
+    layer: str
+    rule_index: int
+    effect: Literal["allow", "ask", "deny"]
+    action: str
+    pattern: str
+    reason: str
+    is_verdict: bool
+    decided: bool
+
+
+class MentionJson(TypedDict):
+    """What a skill's text names, and what the gate would say of it."""
+
+    kind: str
+    text: str
+    line: int
+    effect: Literal["allow", "ask", "deny"]
+    layer: str
+    reason: str
+    argv: list[str] | None
+
+
+class NamedHitJson(TypedDict):
+    id: str
+    name: str
+    score: float
+    exact: bool
+    fields: list[str]
+    confidence: float
+    matches: dict[str, list[str]]
+    alike: list[str]
+    similarity: float
+    reason: str
+    learned: float
+    listing: NotRequired[str]
+
+
+class ProbeResultJson(TypedDict):
+    """The result of one probe of the self-test."""
+
+    name: str
+    passed: bool
+    detail: str
+
+
+class QuestionJson(TypedDict):
+    """An approval request with everything it covers, but not its nonce."""
+
+    id: str
+    state: Literal["open", "approved", "used", "denied", "expired"]
+    tool: str
+    title: str
+    agent: str
+    user: str
+    channel: str
+    client: str
+    place: str
+    level: str
+    reasons: list[str]
+    facts: list[FactJson]
+    always: list[str]
+    content: Any
+    content_digest: str
+    opened_ms: int
+    expires_ms: int
+    answer: str | None
+    answered_by: str | None
+    answered_on: str | None
+    device: AnsweringDeviceJson | None
+    message: str | None
+    closed_ms: int | None
+
+
+class RehearsalJson(TypedDict):
+    request: str
+    catalog: CatalogJson
+    hidden: int
+    hits: list[NamedHitJson]
+    weak: bool
+    nothing_fits: bool
+    skill: SkillJson | None
+    decision: DecisionJson | None
+    content: ContentJson | None
+    fault: str | None
+    mentions: list[MentionJson]
+    unjudged: list[UnjudgedJson]
+    sandbox: SandboxStatusJson | None
+    protected: list[str]
+
+
+class SandboxStatusJson(TypedDict):
+    """The level that was found, and why it is no better one."""
+
+    level: str
+    reasons: list[str]
+    probes: list[ProbeResultJson]
+    hint: str
+
+
+class SkillJson(TypedDict):
+    id: str
+    name: str
+    description: str
+    scope: str
+    location: str
+    directory: str
+    uri: str
+
+
+class SourceJson(TypedDict):
+    text: str
+    digest: str
+
+
+class ToolJson(TypedDict):
+    """A tool; `skill` and `level` are null for a built-in one, `python` but for Python."""
+
+    name: str
+    full_name: str
+    skill: str | None
+    level: str | None
+    python: ToolPythonJson | None
+    description: str
+    parameters: dict[str, Any]
+
+
+class ToolPythonJson(TypedDict):
+    """The interpreter that runs a tool and why, or the problem."""
+
+    program: NotRequired[str]
+    version: NotRequired[str]
+    why: NotRequired[str]
+    problem: NotRequired[str]
+
+
+class UnjudgedJson(TypedDict):
+    line: int
+    label: str

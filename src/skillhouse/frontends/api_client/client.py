@@ -22,11 +22,14 @@ from skillhouse.frontends.api_client.api_values import (
     ContentJson,
     DecisionJson,
     DefinitionJson,
+    HitJson,
     JobJson,
+    LibrarySkillJson,
+    ListedSkillJson,
     PageJson,
     PlannedJson,
     QuestionJson,
-    SkillJson,
+    RehearsalJson,
     SourceJson,
     ToolJson,
 )
@@ -63,14 +66,14 @@ class ApiClient:
 
     async def skills(
         self, *, words: str = "", scope: str | None = None, limit: int = 50, cursor: str = ""
-    ) -> PageJson[SkillJson]:
+    ) -> PageJson[ListedSkillJson]:
         """Return one page of the skills that agents see."""
         found = await self.get(
             "/skills", q=words or None, scope=scope, limit=limit, cursor=cursor or None
         )
         return _page(found)
 
-    async def all_skills(self, *, words: str = "") -> AsyncIterator[SkillJson]:
+    async def all_skills(self, *, words: str = "") -> AsyncIterator[ListedSkillJson]:
         """Yield every skill, page by page."""
         cursor: str | None = ""
         while cursor is not None:
@@ -89,8 +92,8 @@ class ApiClient:
         found = await self.get(f"/skills/{_part(reference)}/files/{_part(file)}")
         return str(found["content"])
 
-    async def search(self, query: str, *, limit: int = 5) -> list[SkillJson]:
-        return cast("list[SkillJson]", (await self.get("/search", q=query, limit=limit))["hits"])
+    async def search(self, query: str, *, limit: int = 5) -> list[HitJson]:
+        return cast("list[HitJson]", (await self.get("/search", q=query, limit=limit))["hits"])
 
     async def create(self, name: str, description: str, instructions: str) -> DefinitionJson:
         body = {"name": name, "description": description, "instructions": instructions}
@@ -130,9 +133,9 @@ class ApiClient:
         answer = await self.send("POST", "/calls", body, headers=headers)
         return cast("CallResultJson", answer.json())
 
-    async def rehearse(self, request: str) -> dict[str, Any]:
+    async def rehearse(self, request: str) -> RehearsalJson:
         answer = await self.send("POST", "/rehearse", {"request": request})
-        return cast("dict[str, Any]", answer.json())
+        return cast("RehearsalJson", answer.json())
 
     async def explain(self, action: str, resource: str) -> DecisionJson:
         body = {"action": action, "resource": resource}
@@ -169,7 +172,7 @@ class ApiClient:
 
     async def library(
         self, *, words: str = "", state: str | None = None, limit: int = 50, cursor: str = ""
-    ) -> PageJson[dict[str, Any]]:
+    ) -> PageJson[LibrarySkillJson]:
         """Return one page of every skill here, also those that agents do not see."""
         found = await self.get(
             "/library", q=words or None, state=state, limit=limit, cursor=cursor or None

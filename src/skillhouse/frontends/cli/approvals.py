@@ -10,19 +10,20 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from skillhouse.approval import OWNER, Answer, ApprovalError, Issuer, rule_text
+from skillhouse.frontends.answers.approvals import (
+    PairedDeviceAnswer,
+    approval_answer,
+    device_answer,
+    device_text,
+)
+from skillhouse.frontends.answers.json_form import members
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, house_of, positive
 from skillhouse.frontends.cli.person import note_changes, refuse_agents, show_request
 from skillhouse.frontends.cli.question import need_terminal, typed
-from skillhouse.frontends.presentation.json_values import (
-    approval_value,
-    device_text,
-    grant_value,
-    script_value,
-)
 from skillhouse.frontends.presentation.text import counted, one_line, question_title, shown
 
 if TYPE_CHECKING:
-    from skillhouse.approval import Approval, ApprovedScript, Device, Grant
+    from skillhouse.approval import Approval, ApprovedScript, Grant
     from skillhouse.frontends.cli.terminal import Terminal
     from skillhouse.house import Skillhouse
 
@@ -108,7 +109,7 @@ def _run(options: argparse.Namespace, terminal: Terminal) -> int:
         if options.verb == "grants":
             return terminal.listing(
                 house.approvals.grant_store.all(),
-                grant_value,
+                members,
                 lambda grant: f"{grant.id}  {one_line(_words(grant))}",
                 name="grants",
                 as_json=options.json,
@@ -117,7 +118,7 @@ def _run(options: argparse.Namespace, terminal: Terminal) -> int:
         if options.verb == "scripts":
             return terminal.listing(
                 house.approvals.scripts.all(),
-                script_value,
+                members,
                 lambda script: f"{script.id}  {one_line(_script_words(script))}",
                 name="scripts",
                 as_json=options.json,
@@ -154,7 +155,7 @@ def _run(options: argparse.Namespace, terminal: Terminal) -> int:
         )
     word = "refused" if answer is Answer.NO else f"approved ({answer.value})"
     text = f"{answered.id} {word}: {one_line(answered.request.title)}"
-    terminal.answer(approval_value(answered), text, as_json=options.json)
+    terminal.answer(approval_answer(answered), text, as_json=options.json)
     return 0
 
 
@@ -192,7 +193,7 @@ def _list(house: Skillhouse, options: argparse.Namespace, terminal: Terminal) ->
 
     return terminal.listing(
         found,
-        approval_value,
+        approval_answer,
         line,
         name="approvals",
         as_json=options.json,
@@ -210,7 +211,7 @@ def _left(approval: Approval) -> str:
 
 def _show(found: Approval, terminal: Terminal, *, json: bool) -> None:
     if json:
-        terminal.json(approval_value(found))
+        terminal.json(approval_answer(found))
         return
     request = found.request
     show_request(request, terminal.line)
@@ -270,7 +271,7 @@ def _revoke(house: Skillhouse, prefix: str, terminal: Terminal, *, json: bool) -
         house.approvals.scripts.revoke(scripts[0].id)
         return terminal.listing(
             scripts,
-            script_value,
+            members,
             lambda script: f"revoked: {one_line(_script_words(script))}",
             name="scripts",
             as_json=json,
@@ -278,7 +279,7 @@ def _revoke(house: Skillhouse, prefix: str, terminal: Terminal, *, json: bool) -
     house.approvals.revoke(matching[0].id)
     return terminal.listing(
         matching,
-        grant_value,
+        members,
         lambda grant: f"revoked: {one_line(_words(grant))}",
         name="grants",
         as_json=json,
@@ -316,7 +317,8 @@ def _change_devices(house: Skillhouse, options: argparse.Namespace, terminal: Te
             return 1
         device = devices.pair(options.name, user=options.user)
         if options.json:
-            terminal.json({**_device_value(device), "secret": device.secret})
+            shown = device_answer(device)
+            terminal.json(PairedDeviceAnswer(device=shown, secret=device.secret))
         else:
             terminal.line(f"device: {device.id}")
             terminal.line(f"secret: {device.secret}")
@@ -338,21 +340,12 @@ def _change_devices(house: Skillhouse, options: argparse.Namespace, terminal: Te
         return 0
     return terminal.listing(
         devices.all(),
-        _device_value,
+        device_answer,
         lambda one: f"{one.id}  {one_line(one.name)}, answers as {one_line(one.user)}",
         name="devices",
         as_json=options.json,
         nothing="no devices",
     )
-
-
-def _device_value(device: Device) -> dict[str, object]:
-    return {
-        "id": device.id,
-        "name": device.name,
-        "user": device.user,
-        "paired_ms": device.paired_ms,
-    }
 
 
 VERBS = {"approvals": Verb(_EXAMPLES, _configure, _run, without="list")}

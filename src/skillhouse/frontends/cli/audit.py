@@ -21,8 +21,13 @@ from skillhouse.audit import (
     troubles,
     write_gate_lines,
 )
-from skillhouse.floor import structs
 from skillhouse.floor.regex import regex
+from skillhouse.frontends.answers.audit import (
+    entry_answer,
+    listed_entry,
+    stats_answer,
+    verification_answer,
+)
 from skillhouse.frontends.cli.options import (
     UsageError,
     Verb,
@@ -32,11 +37,6 @@ from skillhouse.frontends.cli.options import (
     positive,
 )
 from skillhouse.frontends.presentation.call_values import code_lists, subject_of
-from skillhouse.frontends.presentation.json_values import (
-    entry_value,
-    listed_entry,
-    verification_value,
-)
 from skillhouse.frontends.presentation.text import counted, fitted, one_line, shown
 
 if TYPE_CHECKING:
@@ -160,8 +160,7 @@ def _moment(text: str) -> str:
 
 def _stats(stats: Stats, wrong: Sequence[Trouble], terminal: Terminal, *, json: bool) -> None:
     if json:
-        found = [structs.asdict(trouble) for trouble in wrong]
-        terminal.json({**structs.asdict(stats), "troubles": found})
+        terminal.json(stats_answer(stats, wrong))
         return
     period = f", {stats.first[:19]} to {stats.last[:19]} UTC" if stats.total else ""
     terminal.line(f"{counted(stats.total, 'call')}{period}")
@@ -214,22 +213,22 @@ def _line(entry: AuditEntry, terminal: Terminal) -> str:
 
 
 def _show(entry: AuditEntry, terminal: Terminal, *, json: bool) -> None:
-    value = entry_value(entry)
+    answer = entry_answer(entry)
     if json:
-        terminal.json(value)
+        terminal.json(answer)
         return
-    for part in ("record", "outcome"):
-        if value[part] is None:
+    for part, fields in (("record", answer.record), ("outcome", answer.outcome)):
+        if fields is None:
             continue
         terminal.heading(part)
-        for key, item in value[part].items():
+        for key, item in fields.items():
             if key == "detail" and isinstance(item, dict):
                 # What a skill's code logged and printed has lines of its own, below.
                 lists = code_lists(item)
                 item = {name: one for name, one in item.items() if name not in lists}
             if item not in ("", [], {}, None):
                 terminal.pair(f"  {key}", one_line(str(item)), label_width=20)
-        for name, lines in code_lists(value[part]["detail"]).items():
+        for name, lines in code_lists(fields["detail"]).items():
             terminal.line(f"  {name}")
             for line in lines:
                 terminal.line(f"    | {shown(line)}")
@@ -240,7 +239,7 @@ def _show(entry: AuditEntry, terminal: Terminal, *, json: bool) -> None:
 def _verify(log: AuditLog, terminal: Terminal, *, json: bool) -> int:
     found = log.verify(progress=_progress(terminal))
     if json:
-        terminal.json(verification_value(found))
+        terminal.json(verification_answer(found))
     else:
         for problem in found.problems:
             name = f"{shown(problem.file)} " if problem.file else ""

@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from skillhouse import discovery
 from skillhouse import skill as skill_package
 from skillhouse.approval import OWNER
 from skillhouse.floor import nearest, structs
+from skillhouse.frontends.answers.catalogs import catalog_answer
+from skillhouse.frontends.answers.json_form import members
+from skillhouse.frontends.answers.search import (
+    FIT_TEXTS,
+    RequestAnswer,
+    fit_answer,
+    meaning_answer,
+    request_answer,
+    search_skills,
+    unlisted,
+    why_parts,
+)
+from skillhouse.frontends.answers.skills import content_answer
 from skillhouse.frontends.cli.options import (
     UsageError,
     Verb,
@@ -21,19 +34,6 @@ from skillhouse.frontends.cli.options import (
     positive,
 )
 from skillhouse.frontends.cli.progress import prepare_search
-from skillhouse.frontends.presentation.json_values import (
-    catalog_value,
-    content_value,
-    meaning_value,
-)
-from skillhouse.frontends.presentation.skill_lists import (
-    FIT_TEXTS,
-    fit_value,
-    request_value,
-    search_answer,
-    unlisted,
-    why_parts,
-)
 from skillhouse.frontends.presentation.text import counted, one_line, shown
 from skillhouse.retrieval import Fit
 
@@ -77,15 +77,15 @@ def _catalog(options: argparse.Namespace, terminal: Terminal) -> int:
             state = prepare_search(house, terminal, agent=options.agent)
         catalog = view.catalog(options.budget, style=options.style, request=options.request)
         is_asked = bool(options.request.strip())
-        fitting = request_value(view, options.request, catalog) if is_asked else None
+        fitting = request_answer(view, options.request, catalog) if is_asked else None
     if options.json:
         budget = view.budget_tokens if options.budget is None else options.budget
         style = options.style or view.profile.catalog.style
         value = {"agent": options.agent, "request": options.request, "style": style}
-        value |= {"budget_tokens": budget, **catalog_value(catalog)}
-        value["meaning"] = meaning_value(state)
+        value |= {"budget_tokens": budget, **members(catalog_answer(catalog))}
+        value["meaning"] = meaning_answer(state)
         if fitting is not None:
-            value |= fitting
+            value |= members(fitting)
         terminal.json(value)
         return 0
     if catalog.text:
@@ -103,16 +103,16 @@ def _catalog(options: argparse.Namespace, terminal: Terminal) -> int:
     return 0
 
 
-def _note_reasons(fitting: Mapping[str, Any], terminal: Terminal) -> None:
+def _note_reasons(fitting: RequestAnswer, terminal: Terminal) -> None:
     """Say why the first skills of a list for a request are the first."""
-    hits = fitting["hits"][:REASONS_SHOWN]
+    hits = fitting.hits[:REASONS_SHOWN]
     if not hits:
         terminal.note("no skill fits the request")
         return
-    if fitting["weak"]:
-        terminal.note(FIT_TEXTS[Fit.NONE if fitting["nothing_fits"] else Fit.WEAK])
+    if fitting.fit.weak:
+        terminal.note(FIT_TEXTS[Fit.NONE if fitting.fit.nothing_fits else Fit.WEAK])
     for hit in hits:
-        terminal.note(f"{shown(hit['name'])}: {shown(hit['reason'])}")
+        terminal.note(f"{shown(hit.name)}: {shown(hit.hit.reason)}")
 
 
 _SEARCH_EXAMPLES = """examples:
@@ -145,17 +145,17 @@ def _search(options: argparse.Namespace, terminal: Terminal) -> int:
     if not options.query:
         raise UsageError("expected a request; see `skillhouse search --help`")
     state = prepare_search(house, terminal)
-    found = search_answer(house, " ".join(options.query), options.limit)
+    found = search_skills(house, " ".join(options.query), options.limit)
     hits, others = found.found.hits, found.shadowed
     if found.found.fault:
         terminal.error(found.found.fault)
     if options.json:
         more = {
-            **fit_value(found.found.fit),
+            **members(fit_answer(found.found.fit)),
             "fault": found.found.fault or None,
-            "meaning": meaning_value(state),
+            "meaning": meaning_answer(state),
         }
-        terminal.json_list("hits", found.values(), more)
+        terminal.json_list("hits", found.answers(), more)
     elif not hits:
         terminal.note(f"no skill fits{_meant(house, options.query)}; `skillhouse list` shows all")
     else:
@@ -236,7 +236,7 @@ def _load(options: argparse.Namespace, terminal: Terminal) -> int:
         refuse_agents("load --anyway")
     content = house_of(options).load(options.skill, anyway=options.anyway)
     if options.json:
-        terminal.json(content_value(content))
+        terminal.json(content_answer(content))
         return 0
     terminal.document(skill_package.handed_over(content.text if options.raw else content.body))
     return 0

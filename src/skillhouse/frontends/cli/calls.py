@@ -14,6 +14,12 @@ import anyio
 
 from skillhouse import tools as toolbox
 from skillhouse.floor import structs
+from skillhouse.frontends.answers.tools import (
+    CodeCallAnswer,
+    code_answer,
+    result_answer,
+    tool_answer,
+)
 from skillhouse.frontends.cli.call_arguments import parse_object, parse_words
 from skillhouse.frontends.cli.kept_process import Kept, keep_running
 from skillhouse.frontends.cli.options import (
@@ -30,12 +36,10 @@ from skillhouse.frontends.cli.wait import WaitingChannel, add_wait
 from skillhouse.frontends.presentation.call_values import (
     PARTS,
     code_lists,
-    code_value,
     detail_of,
     recorded_call,
 )
 from skillhouse.frontends.presentation.text import counted, one_line, shown
-from skillhouse.frontends.presentation.tool_values import result_value, tool_value
 
 if TYPE_CHECKING:
     from skillhouse.audit import AuditEntry
@@ -68,7 +72,7 @@ def _tools(options: argparse.Namespace, terminal: Terminal) -> int:
     with house_of(options) as house:
         tools = house.tools(agent=options.agent)
     if options.json:
-        terminal.json_list("tools", [tool_value(tool) for tool in tools])
+        terminal.json_list("tools", [tool_answer(tool) for tool in tools])
         return 0
     brought = [tool for tool in tools if isinstance(tool, toolbox.SkillCodeTool)]
     own = [tool for tool in tools if not isinstance(tool, toolbox.SkillCodeTool)]
@@ -193,7 +197,7 @@ def _print_call(
     is_shown: bool,
 ) -> int:
     if options.json:
-        terminal.json({**result_value(result), **code_value(entry)})
+        terminal.json(CodeCallAnswer(result=result_answer(result), code=code_answer(entry)))
         return 1 if result.is_error else 0
     code = _print_result(result, terminal, as_json=False)
     _print_code(detail_of(entry), terminal, names=() if is_shown else ("frames",))
@@ -337,7 +341,7 @@ def _list_invocable(house: Skillhouse, options: argparse.Namespace, terminal: Te
 
 def _print_result(result: ToolResult, terminal: Terminal, *, as_json: bool) -> int:
     if as_json:
-        terminal.json(result_value(result))
+        terminal.json(result_answer(result))
     elif result.is_error:
         terminal.error(result.content)
     else:

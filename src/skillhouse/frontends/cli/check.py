@@ -18,6 +18,9 @@ from skillhouse.discovery import (
 )
 from skillhouse.floor import Diagnostic, Severity, fault_finding, git_root, is_utf8, isolated
 from skillhouse.floor.structs import replace
+from skillhouse.frontends.answers.findings import diagnostic_answers
+from skillhouse.frontends.answers.rehearsal import rehearsal_answer
+from skillhouse.frontends.answers.search import FIT_TEXTS, unlisted, why_parts
 from skillhouse.frontends.cli.mentions import print_mentions
 from skillhouse.frontends.cli.options import (
     UsageError,
@@ -31,11 +34,6 @@ from skillhouse.frontends.cli.progress import prepare_search
 from skillhouse.frontends.cli.terminal import finding_line
 from skillhouse.frontends.cli.validate_fix import FileFix, fix
 from skillhouse.frontends.presentation.findings import counts, folded_lines
-from skillhouse.frontends.presentation.json_values import (
-    diagnostic_values,
-    rehearsal_value,
-)
-from skillhouse.frontends.presentation.skill_lists import FIT_TEXTS, unlisted, why_parts
 from skillhouse.frontends.presentation.text import counted, shown
 from skillhouse.house import rehearse
 from skillhouse.retrieval import fit_of
@@ -101,7 +99,7 @@ def _validate(options: argparse.Namespace, terminal: Terminal) -> int:
         mends = [{"path": str(one.file), "codes": list(one.codes)} for one in fixed]
         more: dict[str, Any] = {"skills": len(directories), "tools": tools}
         more |= {"fixed": mends} if options.fix else {}
-        terminal.json_list("diagnostics", diagnostic_values(findings), more)
+        terminal.json_list("diagnostics", diagnostic_answers(findings), more)
     else:
         _print_text(fixed, findings, tools, terminal, everything=options.all)
         if directories or findings:
@@ -293,7 +291,7 @@ def _rehearse(options: argparse.Namespace, terminal: Terminal) -> int:
         prepare_search(house, terminal)
         rehearsal = rehearse(house, " ".join(options.request), limit=options.limit)
     if options.json:
-        terminal.json(rehearsal_value(rehearsal))
+        terminal.json(rehearsal_answer(rehearsal))
     else:
         _print_rehearsal(rehearsal, terminal, full=options.full)
     return 0 if rehearsal.skill is not None else 1

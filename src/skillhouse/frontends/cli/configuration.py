@@ -6,12 +6,12 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from skillhouse.floor import structs
+from skillhouse.frontends.answers.findings import diagnostic_answers
+from skillhouse.frontends.answers.policy import rule_finding
 from skillhouse.frontends.cli.options import UsageError, Verb, add_json, places_of
 from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.question import confirmed, need_terminal
 from skillhouse.frontends.cli.terminal import finding_line
-from skillhouse.frontends.presentation.json_values import diagnostic_values
-from skillhouse.frontends.presentation.policy_values import finding_value
 from skillhouse.frontends.presentation.rule_findings import finding_lines
 from skillhouse.frontends.presentation.text import counted, shown
 from skillhouse.house import Skillhouse, configured, project_of, usable_config
@@ -101,10 +101,10 @@ def _check(places: Locations, terminal: Terminal, *, as_json: bool) -> int:
     if as_json:
         more = {
             "unknown_actions": unknown,
-            "void_rules": [finding_value(found) for found in void],
+            "void_rules": [rule_finding(found) for found in void],
             "void_variables": unused,
         }
-        terminal.json_list("files", diagnostic_values(faults), more)
+        terminal.json_list("files", diagnostic_answers(faults), more)
     else:
         for message in unknown:
             terminal.line(f"rule {shown(message)} [{UNKNOWN_ACTION}]")

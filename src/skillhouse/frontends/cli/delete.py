@@ -8,6 +8,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from skillhouse.frontends.answers.skills import deleted_skill
 from skillhouse.frontends.cli.options import (
     UsageError,
     Verb,
@@ -18,7 +19,6 @@ from skillhouse.frontends.cli.options import (
 )
 from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.question import confirmed, need_terminal
-from skillhouse.frontends.presentation.library import deleted_value
 from skillhouse.frontends.presentation.short_paths import clients_of, some_of
 from skillhouse.frontends.presentation.text import counted, shown
 from skillhouse.skill import list_resources
@@ -72,7 +72,7 @@ def _delete(options: argparse.Namespace, terminal: Terminal) -> int:
     if options.list:
         return terminal.listing(
             management.trash.deleted(),
-            deleted_value,
+            deleted_skill,
             lambda found: f"{found.deleted}  {shown(found.id)}  {shown(found.path)}",
             name="deleted",
             as_json=options.json,

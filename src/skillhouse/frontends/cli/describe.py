@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import skillhouse.house
 from skillhouse import manage
 from skillhouse.floor import UnusableSkillError
+from skillhouse.frontends.answers.findings import diagnostic_answers
 from skillhouse.frontends.cli.options import Verb, add_common, add_skill, house_of
 from skillhouse.frontends.cli.terminal import finding_line
 from skillhouse.frontends.presentation.code_report import facts_rows
 from skillhouse.frontends.presentation.error_values import hint_value
-from skillhouse.frontends.presentation.json_values import diagnostic_values
 from skillhouse.frontends.presentation.skill_answers import (
     digest_of,
     files_answer,
@@ -99,7 +99,7 @@ def _show_unusable(
             "location": str(error.path),
         }
         value |= {"line": error.line, "reason": error.reason, **hint_value(error.mend)}
-        terminal.json({**value, "diagnostics": diagnostic_values(findings)})
+        terminal.json({**value, "diagnostics": diagnostic_answers(findings)})
         return 1
     terminal.heading(shown(error.reference))
     terminal.line()

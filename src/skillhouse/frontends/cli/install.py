@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from skillhouse.floor import SkillError, isolated
+from skillhouse.frontends.answers.search import FIT_TEXTS, why
 from skillhouse.frontends.cli.install_answers import (
     InstallAnswers,
     add_agreement,
@@ -25,7 +26,6 @@ from skillhouse.frontends.presentation.install_report import (
     installed_value,
     offered_value,
 )
-from skillhouse.frontends.presentation.skill_lists import FIT_TEXTS, why
 from skillhouse.frontends.presentation.text import counted, one_line, shown
 from skillhouse.install import Installer, UnsignedError, UntrustedError
 from skillhouse.install.change_plan import chosen_candidates

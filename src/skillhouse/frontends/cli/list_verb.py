@@ -12,17 +12,13 @@ from typing import TYPE_CHECKING, Any
 import skillhouse.house
 from skillhouse import discovery, manage, registry, remote
 from skillhouse.floor import ConfigError
+from skillhouse.frontends.answers.catalogs import catalog_bounds, catalog_notes
+from skillhouse.frontends.answers.findings import diagnostic_answers
+from skillhouse.frontends.answers.search import unlisted
+from skillhouse.frontends.answers.skills import code_facts, index_lists, listed_skill, skill_answer
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, house_of, positive
 from skillhouse.frontends.cli.terminal import finding_line
 from skillhouse.frontends.presentation.findings import counts, folded_lines
-from skillhouse.frontends.presentation.json_values import (
-    catalog_notes,
-    catalog_report,
-    diagnostic_values,
-    facts_value,
-    index_value,
-    skill_value,
-)
 from skillhouse.frontends.presentation.library import client_roots
 from skillhouse.frontends.presentation.short_paths import (
     clients_of,
@@ -30,7 +26,6 @@ from skillhouse.frontends.presentation.short_paths import (
     some_of,
     unread_folders,
 )
-from skillhouse.frontends.presentation.skill_lists import listed_value, unlisted
 from skillhouse.frontends.presentation.text import counted, fitted, moment, one_line, shown
 
 if TYPE_CHECKING:
@@ -169,7 +164,7 @@ def _list(options: argparse.Namespace, terminal: Terminal) -> int:
     _print_absent(house, absent, terminal)
     terminal.line(_summary(house, skills, choice))
     if choice.is_whole:
-        for note in catalog_notes(catalog_report(house.view()), house.view()):
+        for note in catalog_notes(catalog_bounds(house.view()), house.view()):
             terminal.line(note)
     if choice.is_whole and (unread := _unread(house)):
         terminal.line(unread)
@@ -451,22 +446,22 @@ def _value(
     options: argparse.Namespace,
 ) -> dict[str, Any]:
     view = house.view()
-    value = index_value(house.index)
+    value = index_lists(house.index)
     if options.findings:
-        value["diagnostics"] = diagnostic_values(_findings(house))
+        value["diagnostics"] = diagnostic_answers(_findings(house))
     wanted = options.problem
-    value["skills"] = [listed_value(skill, view, house.config.places.home) for skill in page]
+    value["skills"] = [listed_skill(skill, view, house.config.places.home) for skill in page]
     return {
         **value,
-        "hidden": [skill_value(skill) for skill in view.hidden],
+        "hidden": [skill_answer(skill) for skill in view.hidden],
         "absent": [one._asdict() for one in absent if wanted in (None, ANY, one.state, one.code)],
         "left_out": [left._asdict() for left in house.index.left_out],
-        "catalog": catalog_report(view),
+        "catalog": catalog_bounds(view),
         "unread_folders": [
             {"path": one.path, "skills": one.skills, "clients": list(one.clients)}
             for one in unread_folders(house)
         ],
-        "code": [facts_value(facts) for facts in code],
+        "code": [code_facts(facts) for facts in code],
     }
 
 

@@ -14,6 +14,8 @@ import skillhouse.house
 from skillhouse.approval import OWNER
 from skillhouse.floor import ConfigError, StateError
 from skillhouse.floor.regex import regex
+from skillhouse.frontends.answers.service import stop_answer
+from skillhouse.frontends.answers.skills import definition_answer
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, add_skill, house_of
 from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.project_trust import note_untrusted
@@ -24,8 +26,6 @@ from skillhouse.frontends.cli.templates import (
     template_files,
     template_hint,
 )
-from skillhouse.frontends.presentation.operations import definition_value
-from skillhouse.frontends.presentation.service_values import stop_value
 from skillhouse.frontends.presentation.short_paths import clients_of, some_of
 from skillhouse.frontends.presentation.text import counted, one_line, shown
 from skillhouse.skill import validate_name
@@ -88,7 +88,7 @@ def _new(options: argparse.Namespace, terminal: Terminal) -> int:
     house = house_of(options)
     made = house.management.create(name, description, body, scope=scope, files=files)
     if options.json:
-        terminal.json(definition_value(made))
+        terminal.json(definition_answer(made))
         return 0
     terminal.line(f"{shown(made.id)} is at {shown(made.path)}")
     clients = clients_of(house.management.target(scope).path, house.config.places.home)
@@ -209,7 +209,7 @@ def _stop(options: argparse.Namespace, terminal: Terminal) -> int:
             return 1 if reason else 0
         report = safeguards.stop(OWNER, options.reason.encode("utf-8", "replace").decode())
     if options.json:
-        terminal.json(stop_value(report))
+        terminal.json(stop_answer(report))
     else:
         terminal.line("everything is stopped" if report.is_new else "everything was stopped before")
         terminal.line(f"  {counted(report.ended, 'call')} ended")

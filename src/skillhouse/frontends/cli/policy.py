@@ -6,6 +6,14 @@ import argparse
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from skillhouse.frontends.answers.findings import diagnostic_answers
+from skillhouse.frontends.answers.policy import (
+    explained,
+    explanation_answer,
+    line_answer,
+    rule_answers,
+    rule_finding,
+)
 from skillhouse.frontends.cli.configuration import configure_rule, write_rule
 from skillhouse.frontends.cli.options import (
     UsageError,
@@ -19,17 +27,11 @@ from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.policy_suggest import configure_suggest, suggest
 from skillhouse.frontends.cli.question import confirmed, need_terminal
 from skillhouse.frontends.cli.terminal import finding_line
-from skillhouse.frontends.presentation.json_values import (
-    diagnostic_values,
-    explanation_value,
+from skillhouse.frontends.presentation.rule_findings import (
+    finding_lines,
+    rule_scope_answers,
+    rule_scopes,
 )
-from skillhouse.frontends.presentation.policy_values import (
-    explained,
-    finding_value,
-    line_value,
-    rule_values,
-)
-from skillhouse.frontends.presentation.rule_findings import finding_lines, rule_scopes, scope_values
 from skillhouse.frontends.presentation.text import counted, one_line, shown
 from skillhouse.house import (
     POLICY_NAMES,
@@ -219,13 +221,13 @@ def _policy(options: argparse.Namespace, terminal: Terminal) -> int:
         if options.action == "exec":
             judged = judged_line(house, resource, agent=options.agent)
             if options.json:
-                terminal.json(line_value(judged))
+                terminal.json(line_answer(judged))
             else:
                 _print_line(judged, terminal)
             return 1 if judged.effect is Effect.DENY else 0
         found = explained(house, options.action, resource, options.agent)
     if options.json:
-        terminal.json(explanation_value(found))
+        terminal.json(explanation_answer(found))
     else:
         _print_explanation(found, terminal)
     return 1 if found.decision.effect is Effect.DENY else 0
@@ -347,8 +349,8 @@ def _list_rules(usable: UsableConfig, terminal: Terminal, *, is_json: bool) -> i
     config, faults = usable
     layers = (*config.layers, *config.agents.values())
     if is_json:
-        rules = rule_values(layers)
-        more = {"files": diagnostic_values(faults)} if faults else {}
+        rules = rule_answers(layers)
+        more = {"files": diagnostic_answers(faults)} if faults else {}
         terminal.json_list("rules", rules, more)
         return 1 if faults else 0
     for fault in faults:
@@ -382,9 +384,9 @@ def _lint(usable: UsableConfig, terminal: Terminal, *, is_json: bool, is_full: b
     notes = sum(found.is_note for found in findings)
     code = 1 if len(findings) > notes or faults else 0
     if is_json:
-        more: dict[str, object] = {"covers": scope_values(layers)} if is_full else {}
-        more |= {"files": diagnostic_values(faults)} if faults else {}
-        terminal.json_list("findings", [finding_value(found) for found in findings], more)
+        more: dict[str, object] = {"covers": rule_scope_answers(layers)} if is_full else {}
+        more |= {"files": diagnostic_answers(faults)} if faults else {}
+        terminal.json_list("findings", [rule_finding(found) for found in findings], more)
         return code
     for fault in faults:
         terminal.line(finding_line(fault, terminal))

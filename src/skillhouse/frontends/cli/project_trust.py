@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from skillhouse.floor import structs
+from skillhouse.frontends.answers.json_form import members
+from skillhouse.frontends.answers.trust import TrustView, trust_view
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, house_of
 from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.question import confirmed, need_terminal
 from skillhouse.frontends.cli.terminal import finding_line
 from skillhouse.frontends.presentation.code_report import facts_rows
 from skillhouse.frontends.presentation.text import counted, one_line, shown
-from skillhouse.frontends.presentation.trust_view import trust_view
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
-    from skillhouse.frontends.presentation.trust_view import TrustView
     from skillhouse.house import Skillhouse
 
 _TRUST_EXAMPLES = """examples:
@@ -98,7 +98,7 @@ def _trust(options: argparse.Namespace, terminal: Terminal) -> int:
     if not options.show:
         view = structs.replace(view, report=house.project_trust.trust(view.report))
     if options.json:
-        shape = view.value()
+        shape = members(view.answer())
         terminal.json_list("skills", shape.pop("skills"), shape)
     else:
         _print_trust(view, terminal)

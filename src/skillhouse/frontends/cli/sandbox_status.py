@@ -13,8 +13,8 @@ from skillhouse import cells
 from skillhouse.floor import Locations, git_root
 from skillhouse.floor.crash_cleanup import clean_state
 from skillhouse.floor.machine import is_unwritable
+from skillhouse.frontends.answers.tools import SandboxAnswer, interpreters_answer
 from skillhouse.frontends.cli.options import Verb, add_common, house_of
-from skillhouse.frontends.presentation.json_values import pythons_value, sandbox_value
 from skillhouse.frontends.presentation.sandbox_levels import (
     LevelStatuses,
     probe_rows,
@@ -65,7 +65,9 @@ def _report(options: argparse.Namespace, terminal: Terminal) -> int:
         least = house.services.least_sandbox
     status = anyio.run(lambda: cells.self_test(least=least))
     if options.json:
-        terminal.json({**sandbox_value(status), **pythons_value(_python_places())})
+        terminal.json(
+            SandboxAnswer(status=status, interpreters=interpreters_answer(_python_places()))
+        )
     else:
         _print_status(status, terminal)
         _print_pythons(terminal)
@@ -96,10 +98,10 @@ def _python_places() -> PythonPlaces:
 def _print_pythons(terminal: Terminal) -> None:
     terminal.line()
     terminal.line("Python of skill code, the default first:")
-    found = pythons_value(_python_places())
-    for python in found["pythons"]:
-        terminal.line(f"  {python['version']:<9}{shown(python['program'])}  {shown(python['why'])}")
-    for reason in found["unusable_pythons"]:
+    found = interpreters_answer(_python_places())
+    for python in found.pythons:
+        terminal.line(f"  {python.version:<9}{shown(python.program)}  {shown(python.why)}")
+    for reason in found.unusable_pythons:
         terminal.line(f"  not usable: {shown(reason)}")
 
 
@@ -107,7 +109,7 @@ def _print_levels(terminal: Terminal, *, as_json: bool) -> int:
     """Test every level and print the table; 3 when none works here."""
     statuses = anyio.run(tested_levels)
     if as_json:
-        terminal.json({"levels": {str(k): sandbox_value(found) for k, found in statuses.items()}})
+        terminal.json({"levels": {str(k): found for k, found in statuses.items()}})
     else:
         _print(statuses, terminal)
     return 0 if any(found.level is not SandboxLevel.NONE for found in statuses.values()) else 3

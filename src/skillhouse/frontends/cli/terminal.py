@@ -87,8 +87,11 @@ class Terminal:
 
     def json(self, value: Any) -> None:
         """Write one JSON value to stdout, all of it ASCII so that nothing can hide in it."""
+        # What prints nothing as JSON starts without msgspec.
+        from skillhouse.frontends.answers.json_form import members
+
         self.has_json = True
-        self.write(json.dumps(value, indent=2, ensure_ascii=True) + "\n")
+        self.write(json.dumps(value, indent=2, ensure_ascii=True, default=members) + "\n")
 
     def json_list(
         self,

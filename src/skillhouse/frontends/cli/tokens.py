@@ -6,9 +6,9 @@ import argparse
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from skillhouse.frontends.answers.service import NewTokenAnswer, RevokedTokenAnswer, token_answer
 from skillhouse.frontends.cli.options import Verb, add_common, house_of, natural
 from skillhouse.frontends.cli.person import refuse_agents
-from skillhouse.frontends.presentation.service_values import access_value
 from skillhouse.frontends.presentation.text import one_line
 from skillhouse.house.access_tokens import TOKEN_DAYS, Access, AccessScope
 
@@ -68,7 +68,7 @@ def _tokens(options: argparse.Namespace, terminal: Terminal) -> int:
         if options.action == "list":
             return terminal.listing(
                 tokens.all(),
-                access_value,
+                token_answer,
                 _line,
                 name="tokens",
                 as_json=options.json,
@@ -77,7 +77,7 @@ def _tokens(options: argparse.Namespace, terminal: Terminal) -> int:
         if options.action == "revoke":
             ended = tokens.revoke(options.name)
             terminal.answer(
-                {**access_value(ended), "revoked": True},
+                RevokedTokenAnswer(access=token_answer(ended)),
                 f"revoked: {one_line(ended.name)} ({ended.id})",
                 as_json=options.json,
             )
@@ -89,7 +89,7 @@ def _tokens(options: argparse.Namespace, terminal: Terminal) -> int:
             options.name, scopes, agent=options.agent, user=options.user, days=options.days
         )
     if options.json:
-        terminal.json({**access_value(access), "token": token})
+        terminal.json(NewTokenAnswer(access=token_answer(access), token=token))
     else:
         terminal.line(token)
         terminal.note(f"{_line(access)}; the token is not shown again")

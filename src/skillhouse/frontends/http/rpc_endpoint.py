@@ -16,12 +16,8 @@ from skillhouse.cells.rpc import (
     respond,
 )
 from skillhouse.floor.threads import in_thread
+from skillhouse.frontends.answers.service import failures, loaded_names, untried_names
 from skillhouse.frontends.http.guard import access_of
-from skillhouse.frontends.presentation.service_values import (
-    failures,
-    loaded_names,
-    untried_names,
-)
 from skillhouse.house import Caller
 from skillhouse.house.access_tokens import Access, AccessScope
 from skillhouse.manage.code_reload import reload_code

@@ -22,15 +22,15 @@ from skillhouse.floor import (
     dataclass,
 )
 from skillhouse.floor.structs import asdict
-from skillhouse.frontends.presentation.json_values import (
-    catalog_notes,
-    catalog_report,
-    content_value,
-    diagnostic_values,
-    explanation_value,
-    facts_value,
-    index_value,
-    skill_value,
+from skillhouse.frontends.answers.catalogs import CatalogBoundsAnswer, catalog_bounds, catalog_notes
+from skillhouse.frontends.answers.findings import diagnostic_answers
+from skillhouse.frontends.answers.json_form import members
+from skillhouse.frontends.answers.policy import explanation_answer
+from skillhouse.frontends.answers.skills import (
+    code_facts,
+    content_answer,
+    index_lists,
+    skill_answer,
 )
 from skillhouse.frontends.presentation.service_log import AuditNews
 from skillhouse.frontends.presentation.skill_answers import or_unread
@@ -83,8 +83,8 @@ class SkillScan:
     shadowed: tuple[ShadowedLine, ...]
     roots: tuple[RootLine, ...]
     is_trusted: bool
-    catalog: dict[str, Any]
-    """The bounds of the catalogs and what they leave out, from `catalog_report`."""
+    catalog: CatalogBoundsAnswer
+    """The bounds of the catalogs and what they leave out, from `catalog_bounds`."""
     code: tuple[CodeFacts, ...]
     """The skills with tools of their own; empty where skills' code is off."""
     catalog_notes: tuple[str, ...]
@@ -268,7 +268,7 @@ def _scan(house: Skillhouse) -> SkillScan:
     by_id = {skill.id: skill for skill in reversed((*every, *shown.skills))}
     in_force = {skill.name: skill for skill in index.skills}
     view = house.view()
-    catalog = catalog_report(view)
+    catalog = catalog_bounds(view)
     return SkillScan(
         index=index,
         view=view,
@@ -329,11 +329,11 @@ def status_value(status: Status) -> dict[str, Any]:
 def skills_value(scan: SkillScan) -> dict[str, Any]:
     """Return all skills and diagnostics, as `skillhouse list --json` does."""
     return {
-        **index_value(scan.index),
-        "skills": [skill_value(skill) for skill in scan.view.visible.skills],
-        "hidden": [skill_value(skill) for skill in scan.view.hidden],
+        **index_lists(scan.index),
+        "skills": [skill_answer(skill) for skill in scan.view.visible.skills],
+        "hidden": [skill_answer(skill) for skill in scan.view.hidden],
         "catalog": scan.catalog,
-        "code": [facts_value(facts) for facts in scan.code],
+        "code": [code_facts(facts) for facts in scan.code],
     }
 
 
@@ -343,18 +343,18 @@ def detail_value(detail: SkillDetail) -> dict[str, Any]:
     nothing: dict[str, Any] = {"body": None, "resources": []}
     nothing |= {"resources_omitted": 0, "resources_more": False}
     return {
-        **skill_value(skill),
-        **(nothing if content is None else content_value(content)),
+        **members(skill_answer(skill)),
+        **(nothing if content is None else members(content_answer(content))),
         "problem": detail.problem or None,
-        "diagnostics": diagnostic_values(detail.findings),
+        "diagnostics": diagnostic_answers(detail.findings),
         "frontmatter": dict(skill.frontmatter.fields),
         "tree_digest": detail.tree_digest or None,
-        "decision": explanation_value(detail.explanation),
+        "decision": explanation_answer(detail.explanation),
         "state": detail.state.state,
         "listing": detail.mark,
         "state_reason": detail.state.text,
         "shadowed_by": None if detail.shadowed_by is None else detail.shadowed_by.id,
-        "code": facts_value(detail.code),
+        "code": code_facts(detail.code),
     }
 
 

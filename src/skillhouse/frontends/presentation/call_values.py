@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from skillhouse import audit
 from skillhouse import tools as toolbox
@@ -96,13 +96,6 @@ def code_lists(detail: Mapping[str, object]) -> dict[str, list[str]]:
     """
     found = {name: _texts(detail.get(name)) for name in PARTS}
     return {name: lines for name, lines in found.items() if lines}
-
-
-def code_value(entry: AuditEntry | None) -> dict[str, Any]:
-    """Return the same with the id of the record, for `--json`."""
-    found = code_lists(detail_of(entry))
-    record = None if entry is None else entry.record.id
-    return {"record": record, **{name: found.get(name, []) for name in PARTS}}
 
 
 def code_calls(log: AuditLog, *, most: int) -> tuple[AuditEntry, ...]:

@@ -31,14 +31,15 @@ from skillhouse.floor import (
     isolated,
     structs,
 )
-from skillhouse.frontends.presentation.client_report import lens_value
-from skillhouse.frontends.presentation.json_values import (
+from skillhouse.frontends.answers.catalogs import (
+    CatalogBoundsAnswer,
+    catalog_bounds,
     catalog_cost,
     catalog_notes,
-    catalog_report,
-    diagnostic_values,
-    facts_value,
 )
+from skillhouse.frontends.answers.findings import diagnostic_answers
+from skillhouse.frontends.answers.skills import code_facts
+from skillhouse.frontends.presentation.client_report import lens_value
 from skillhouse.frontends.presentation.text import counted, one_line
 from skillhouse.house import (
     Locations,
@@ -75,7 +76,7 @@ class Examination:
     """Of configuration files."""
     unsafe: Sequence[Change]
     """Entries of clients that start us unsafely."""
-    catalog: dict[str, Any] | None
+    catalog: CatalogBoundsAnswer | None
     watches: dict[str, Any] | None
     code: Sequence[CodeFacts]
     notes: Sequence[str]
@@ -101,13 +102,13 @@ class Examination:
             **lens_value(self.lens, self.problems),
             "audit": [structs.asdict(one) for one in self.stuck],
             "files": [structs.asdict(one) for one in self.open_files],
-            "configuration": diagnostic_values(self.faults),
+            "configuration": diagnostic_answers(self.faults),
             "entries": [
                 {"client": one.client, "name": one.name, "fault": one.fault} for one in self.unsafe
             ],
             "catalog": self.catalog,
             "watches": self.watches,
-            "code": [facts_value(facts) for facts in self.code],
+            "code": [code_facts(facts) for facts in self.code],
             "installed": [one._asdict() for one in self.changed],
             "tools": structs.asdict(self.tools),
         }
@@ -150,7 +151,7 @@ def tool_lines(tools: ToolReport, home: str) -> list[str]:
 def _own_place(
     config: Config, faults: list[Diagnostic]
 ) -> tuple[
-    dict[str, Any] | None,
+    CatalogBoundsAnswer | None,
     dict[str, Any] | None,
     tuple[CodeFacts, ...],
     list[str],
@@ -161,7 +162,7 @@ def _own_place(
     starting."""
     with isolated() as failed, Skillhouse(config) as house:
         view = house.view()
-        found, use = catalog_report(view), watch_use(house.snapshot.roots)
+        found, use = catalog_bounds(view), watch_use(house.snapshot.roots)
         notes = [catalog_cost(found, view), *catalog_notes(found, view)]
         notes += _search_notes(house, view)
         code, changed = offered_code(house), tuple(changed_skills(house))

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from skillhouse.discovery import default_roots
 from skillhouse.floor import dataclass
-from skillhouse.frontends.presentation.error_values import hint_value
-from skillhouse.frontends.presentation.short_paths import clients_of
 from skillhouse.manage import absent_skills
-from skillhouse.skill import hidden_text, revealed, tokens_of
 
 if TYPE_CHECKING:
     from skillhouse.floor import Locations
     from skillhouse.house import AbsentSkill, Skillhouse
-    from skillhouse.house.trash import DeletedSkill
-    from skillhouse.skill import ParseResult, Skill
+    from skillhouse.skill import Skill
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,63 +70,3 @@ def client_roots(places: Locations, client: str) -> tuple[str, ...]:
         start=places.start, home=places.home, environment=places.environment, profile=profile
     )
     return tuple(f"{root.path.resolve()}/" for root in roots if "\0" not in str(root.path))
-
-
-def library_value(line: LibraryLine, ranks: Mapping[str, int], home: Path) -> dict[str, Any]:
-    """Return a line for programs; `ranks` says how recently files were loaded, 0 the last one."""
-    skill, absent = line.skill, line.absent
-    return {
-        "id": skill.id if skill else (absent.id if absent else ""),
-        "name": skill.name if skill else (absent.name if absent else ""),
-        "description": skill.description if skill else "",
-        "scope": line.scope,
-        "path": line.path,
-        "clients": list(clients_of(Path(skill.root), home)) if skill else [],
-        "state": line.state,
-        "listing": line.mark,
-        "reason": absent.reason if absent else "",
-        **hint_value(absent.mend if absent else ""),
-        "code": (absent.code or None) if absent else None,
-        "line": (absent.line or None) if absent else None,
-        "catalog_tokens": tokens_of(f"{skill.name}{skill.description}") if skill else 0,
-        "file_tokens": _file_tokens(line.path),
-        "recent": ranks.get(line.path),
-    }
-
-
-def _file_tokens(path: str) -> int:
-    """Return what loading the file costs, by its size; 0 for what cannot be read."""
-    try:
-        return -(-os.stat(path).st_size // 4) if path.endswith(".md") else 0
-    except (OSError, ValueError):
-        return 0
-
-
-def deleted_value(found: DeletedSkill) -> dict[str, Any]:
-    """Return a skill of the trash for programs."""
-    return {
-        "key": found.key,
-        "id": found.id,
-        "path": found.path,
-        "deleted": found.deleted,
-        "enabled": found.enabled,
-        "real": found.real,
-    }
-
-
-def draft_value(draft: ParseResult) -> dict[str, Any] | None:
-    """Return the skill that a text would be; None where it would be none."""
-    skill = draft.skill
-    if skill is None:
-        return None
-    hidden = hidden_text(draft.text)
-    return {
-        "name": skill.name,
-        "description": skill.description,
-        "allowed_tools": list(skill.frontmatter.allowed_tools),
-        "fields": dict(skill.frontmatter.fields),
-        "body": revealed(draft.body),
-        "hidden_text": None if hidden is None else hidden.summary,
-        "catalog_tokens": tokens_of(f"{skill.name}{skill.description}"),
-        "body_tokens": tokens_of(draft.body),
-    }

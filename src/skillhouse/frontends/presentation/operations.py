@@ -7,26 +7,10 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from skillhouse.floor import ConfigError, DecodeError, SkillhouseError, dataclass, nearest, shaped
+from skillhouse.frontends.answers.skills import definition_answer
 
 if TYPE_CHECKING:
-    from skillhouse.house import Management, SkillDefinition
-
-
-def definition_value(found: SkillDefinition) -> dict[str, Any]:
-    return {
-        "id": found.id,
-        "name": found.name,
-        "description": found.description,
-        "source": found.source,
-        "path": found.path,
-        "directoryPath": found.directory_path,
-        "enabled": found.enabled,
-        "instructions": found.instructions,
-        "allowedTools": list(found.allowed_tools),
-        "files": [
-            {"name": file.name, "path": file.path, "type": file.type} for file in found.files
-        ],
-    }
+    from skillhouse.house import Management
 
 
 def answer(management: Management, operation: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -65,11 +49,11 @@ def answer(management: Management, operation: str, arguments: Mapping[str, Any])
 
 
 def _get_all(management: Management) -> dict[str, Any]:
-    return {"skills": [definition_value(found) for found in management.get_all()]}
+    return {"skills": [definition_answer(found) for found in management.get_all()]}
 
 
 def _refresh(management: Management) -> dict[str, Any]:
-    return {"skills": [definition_value(found) for found in management.refresh()]}
+    return {"skills": [definition_answer(found) for found in management.refresh()]}
 
 
 def _read_file(management: Management, skill: str, file: str) -> dict[str, Any]:
@@ -87,7 +71,7 @@ def _create(
     management: Management, name: str, description: str, instructions: str, scope: str = "user"
 ) -> dict[str, Any]:
     found = management.create(name, description, instructions, scope=scope)
-    made = {"skill": definition_value(found)}
+    made = {"skill": definition_answer(found)}
     is_listed = any(one.path == found.path for one in management.get_all())
     return made if is_listed else {**made, "notice": _UNTRUSTED}
 
@@ -97,7 +81,7 @@ def _delete(management: Management, skill: str) -> dict[str, Any]:
 
 
 def _toggle(management: Management, skill: str, enabled: bool) -> dict[str, Any]:  # noqa: FBT001 a value of the request
-    return {"skill": definition_value(management.set_enabled(skill, enabled=enabled))}
+    return {"skill": definition_answer(management.set_enabled(skill, enabled=enabled))}
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from skillhouse.audit import Query, entries_of
 from skillhouse.floor import ConfigError, SkillhouseError, dataclass, read_regular, structs
-from skillhouse.frontends.presentation.policy_values import explained
+from skillhouse.frontends.answers.policy import explained
 from skillhouse.house import Skillhouse
 from skillhouse.house.config import Config
 from skillhouse.house.config.config_lines import CONFIG_FILE_MAX

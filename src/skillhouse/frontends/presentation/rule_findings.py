@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
+from skillhouse.frontends.answers.policy import RuleScopeAnswer
 from skillhouse.frontends.presentation.text import counted, shown
 from skillhouse.permission import Layer, Rule, RuleFinding, beyond
 
@@ -36,8 +36,8 @@ def rule_scopes(layers: Sequence[Layer]) -> Iterator[tuple[str, Rule, str]]:
                 yield layer.name, rule, said
 
 
-def scope_values(layers: Sequence[Layer]) -> list[dict[str, Any]]:
+def rule_scope_answers(layers: Sequence[Layer]) -> list[RuleScopeAnswer]:
     return [
-        {"layer": name, "pattern": rule.pattern, "covers": said}
+        RuleScopeAnswer(layer=name, pattern=rule.pattern, covers=said)
         for name, rule, said in rule_scopes(layers)
     ]

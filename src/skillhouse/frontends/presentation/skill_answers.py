@@ -19,11 +19,9 @@ from skillhouse.floor import (
     dataclass,
     tree_digest,
 )
-from skillhouse.frontends.presentation.json_values import (
-    content_value,
-    explanation_value,
-    facts_value,
-)
+from skillhouse.frontends.answers.json_form import members
+from skillhouse.frontends.answers.policy import explanation_answer
+from skillhouse.frontends.answers.skills import code_facts, content_answer
 from skillhouse.frontends.presentation.short_paths import some_of, unread_folders
 from skillhouse.manage.code_facts import LOCKS
 from skillhouse.skill import (
@@ -78,18 +76,18 @@ def or_unread(house: Skillhouse, error: UnknownSkillError) -> UnknownSkillError:
 def shown_value(house: Skillhouse, found: SkillContent | CodeFacts) -> dict[str, Any]:
     """Return everything that is known of one skill, but its body."""
     if not isinstance(found, SkillContent):
-        return {"tree_digest": digest_of(found.directory), "code": facts_value(found)}
+        return {"tree_digest": digest_of(found.directory), "code": code_facts(found)}
     skill = found.skill
     state = manage.state_of(house, skill)
     explained = skillhouse.house.explain_loading(house, skill, content=found)
     code = manage.facts_at(house, skill.directory, skill.scope)
-    plain = content_value(found)
+    plain = members(content_answer(found))
     del plain["body"]
     plain["frontmatter"] = dict(skill.frontmatter.fields)
-    plain |= {"tree_digest": digest_of(skill), "code": facts_value(code)}
+    plain |= {"tree_digest": digest_of(skill), "code": code_facts(code)}
     plain |= {"state": state.state, "state_reason": state.text}
     plain["listing"] = house.view().mark(skill)
-    return {**plain, "decision": explanation_value(explained)}
+    return {**plain, "decision": explanation_answer(explained)}
 
 
 def digest_of(found: Skill | Path) -> str | None:

@@ -16,6 +16,7 @@ from jsonschema_rs import Draft202012Validator
 
 from skillhouse.cells import RpcError
 from skillhouse.cells.rpc import parse
+from skillhouse.frontends.answers.json_form import members
 from skillhouse.frontends.http.api.problems import ApiProblem, problem_of, problem_value
 from skillhouse.frontends.http.api.route_table import (
     API_PATH,
@@ -263,7 +264,8 @@ def _reply(endpoint: Endpoint, found: Any) -> RouteResponse:
 
 
 def packed(value: Any) -> bytes:
-    return json.dumps(value, ensure_ascii=True, separators=(",", ":")).encode()
+    text = json.dumps(value, ensure_ascii=True, separators=(",", ":"), default=members)
+    return text.encode()
 
 
 def etag_of(content: bytes) -> str:

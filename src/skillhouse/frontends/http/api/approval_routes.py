@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from skillhouse.approval import OWNER, Answer, Approval, ApprovalError
+from skillhouse.approval import OWNER, Answer, Approval, ApprovalError, ApprovedScript, Grant
+from skillhouse.frontends.answers.approvals import ApprovalAnswer, approval_answer
 from skillhouse.frontends.http.api.api_services import ApiServices
 from skillhouse.frontends.http.api.problems import ApiProblem
 from skillhouse.frontends.http.api.route_table import ApiRequest, Body, Endpoint, RouteParameter
 from skillhouse.frontends.http.api.schemas import TEXT, array, listing, record, ref
-from skillhouse.frontends.presentation.json_values import (
-    approval_value,
-    grant_value,
-    script_value,
-)
 from skillhouse.house.access_tokens import Access, AccessScope
 
 CHANNEL = "api"
@@ -29,7 +25,7 @@ def _list(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
     broker = api.house.approvals
     wants_all = request.query.get("all", False)
     found = broker.latest(LATEST_MAX) if wants_all else broker.pending()
-    shown = [approval_value(one) for one in found if is_visible(request.access, one.request.user)]
+    shown = [approval_answer(one) for one in found if is_visible(request.access, one.request.user)]
     return {"list": "approvals", "total": len(shown), "approvals": shown}
 
 
@@ -41,11 +37,11 @@ def _found(api: ApiServices, request: ApiRequest) -> Approval:
     return found
 
 
-def _show(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
-    return approval_value(_found(api, request))
+def _show(api: ApiServices, request: ApiRequest) -> ApprovalAnswer:
+    return approval_answer(_found(api, request))
 
 
-def _answer(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
+def _answer(api: ApiServices, request: ApiRequest) -> ApprovalAnswer:
     found, asked = _found(api, request), request.body
     # INVARIANT: the digest proves that this content was shown; another question has another.
     if asked["content_digest"] != found.request.content_digest:
@@ -60,19 +56,18 @@ def _answer(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
         message=asked.get("message", ""),
         rules=asked.get("rules", ()),
     )
-    return approval_value(answered)
+    return approval_answer(answered)
 
 
 def _grants(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
     broker = api.house.approvals
     grants = [one for one in broker.grant_store.all() if is_visible(request.access, one.user)]
-    found = [grant_value(one) for one in grants]
-    return {"list": "grants", "total": len(found), "grants": found}
+    return {"list": "grants", "total": len(grants), "grants": grants}
 
 
 def _scripts(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
     scripts = api.house.approvals.scripts.all()
-    found = [script_value(one) for one in scripts if is_visible(request.access, one.user)]
+    found = [one for one in scripts if is_visible(request.access, one.user)]
     return {"list": "scripts", "total": len(found), "scripts": found}
 
 
@@ -97,6 +92,9 @@ _EXAMPLE: dict[str, Any] = {
     "agent": "default",
     "user": "local",
     "channel": "mcp",
+    "client": "codex",
+    "place": "/home/mika/project",
+    "level": "",
     "reasons": ["no rule matches; `exec` defaults to ask"],
     "facts": [{"label": "command", "value": "git push"}],
     "always": ["exec git push"],
@@ -105,6 +103,11 @@ _EXAMPLE: dict[str, Any] = {
     "opened_ms": 1_769_860_800_000,
     "expires_ms": 1_769_864_400_000,
     "answer": None,
+    "answered_by": None,
+    "answered_on": None,
+    "device": None,
+    "message": None,
+    "closed_ms": None,
 }
 _REVOKED = record({"id": TEXT, "revoked": {"const": True}})
 _RULES = array({"type": "string", "minLength": 1, "maxLength": 8_192}) | {"maxItems": 50}
@@ -125,7 +128,7 @@ ROUTES = (
                 example=False,
             ),
         ),
-        answer=listing("approvals", ref("Approval")),
+        answer=listing("approvals", ref(ApprovalAnswer)),
         example={"list": "approvals", "total": 1, "approvals": [_EXAMPLE]},
     ),
     Endpoint(
@@ -135,7 +138,7 @@ ROUTES = (
         tag="approvals",
         what="One question with everything that an approval would cover.",
         run=_show,
-        answer=ref("Approval"),
+        answer=ref(ApprovalAnswer),
         example=_EXAMPLE,
     ),
     Endpoint(
@@ -157,7 +160,7 @@ ROUTES = (
             ),
             example={"answer": "once", "content_digest": "sha256:00"},
         ),
-        answer=ref("Approval"),
+        answer=ref(ApprovalAnswer),
         example={**_EXAMPLE, "state": "approved", "answer": "once"},
     ),
     Endpoint(
@@ -167,7 +170,7 @@ ROUTES = (
         tag="approvals",
         what="The standing approvals.",
         run=_grants,
-        answer=listing("grants", ref("Grant")),
+        answer=listing("grants", ref(Grant)),
         example={"list": "grants", "total": 0, "grants": []},
     ),
     Endpoint(
@@ -177,7 +180,7 @@ ROUTES = (
         tag="approvals",
         what="The scripts that rules may run while they are the bytes that a person approved.",
         run=_scripts,
-        answer=listing("scripts", record({"id": TEXT, "path": TEXT, "digest": TEXT})),
+        answer=listing("scripts", ref(ApprovedScript)),
         example={"list": "scripts", "total": 0, "scripts": []},
     ),
     Endpoint(

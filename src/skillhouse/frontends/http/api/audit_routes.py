@@ -23,7 +23,17 @@ from skillhouse.audit import (
     write_gate_lines,
 )
 from skillhouse.audit.series import BUCKETS_MAX
-from skillhouse.floor import structs
+from skillhouse.frontends.answers.audit import (
+    AuditEntryAnswer,
+    SeriesAnswer,
+    StatsAnswer,
+    VerificationAnswer,
+    entry_answer,
+    listed_entry,
+    series_answer,
+    stats_answer,
+    verification_answer,
+)
 from skillhouse.frontends.http.api.api_services import (
     PAGE_DEFAULT,
     ApiServices,
@@ -40,8 +50,6 @@ from skillhouse.frontends.http.api.route_table import (
     RouteResponse,
 )
 from skillhouse.frontends.http.api.schemas import (
-    COUNT,
-    FLAG,
     TEXT,
     array,
     maybe,
@@ -49,11 +57,6 @@ from skillhouse.frontends.http.api.schemas import (
     ref,
 )
 from skillhouse.frontends.http.api.skill_routes import CURSOR, LIMIT
-from skillhouse.frontends.presentation.json_values import (
-    entry_value,
-    listed_entry,
-    verification_value,
-)
 
 EXPORT_MAX = 10_000
 """Records of one export; older ones are asked for with `until`."""
@@ -122,36 +125,33 @@ def _list(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
     }
 
 
-def _show(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
+def _show(api: ApiServices, request: ApiRequest) -> AuditEntryAnswer:
     log, wanted = api.house.audit_log, request.path["record"]
     is_id = len(wanted) <= 64 and wanted.isascii() and wanted.isalnum()
     entry = find_record(log.path, wanted, key=log.key) if is_id else None
     if entry is None or not is_visible(request.access, entry.record.user):
         raise ApiProblem(404, "unknown-record", f"no record begins with `{wanted[:80]}`")
-    return entry_value(entry)
+    return entry_answer(entry)
 
 
-def _stats(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
-    found = stats_of(_entries(api, request))
-    wrong = [structs.asdict(one) for one in troubles(api.house.audit_log)]
-    return {**structs.asdict(found), "troubles": wrong}
+def _stats(api: ApiServices, request: ApiRequest) -> StatsAnswer:
+    return stats_answer(stats_of(_entries(api, request)), troubles(api.house.audit_log))
 
 
-def _series(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
+def _series(api: ApiServices, request: ApiRequest) -> SeriesAnswer:
     asked, now = request.query, datetime.fromtimestamp(api.clock(), UTC)
     try:
         until = last_moment(asked["until"]) if "until" in asked else now
         since = first_moment(asked["since"]) if "since" in asked else until - DEFAULT_SPAN
         buckets = asked.get("buckets", 60)
         entries = _entries(api, request, since=since.isoformat()[: len("2026-01-31T12:00:00")])
-        found = structs.asdict(series_of(entries, since, until, buckets=buckets))
+        return series_answer(series_of(entries, since, until, buckets=buckets))
     except (ValueError, OverflowError) as error:
         raise ApiProblem(400, "wrong-parameter", "expected `since` before `until`") from error
-    return {**found, "list": "buckets", "buckets": list(found["buckets"])}
 
 
-def _verify(api: ApiServices, _: ApiRequest) -> dict[str, Any]:
-    return verification_value(api.house.audit_log.verify())
+def _verify(api: ApiServices, _: ApiRequest) -> VerificationAnswer:
+    return verification_answer(api.house.audit_log.verify())
 
 
 def _json(api: ApiServices, request: ApiRequest) -> RouteResponse:
@@ -210,7 +210,7 @@ ROUTES = (
             {
                 "list": {"const": "records"},
                 "total": {"type": "null"},
-                "records": array(ref("AuditEntry")),
+                "records": array(ref(AuditEntryAnswer)),
                 "next": maybe(TEXT),
             }
         ),
@@ -224,7 +224,7 @@ ROUTES = (
         tag="audit",
         what="One call, from the question to its outcome.",
         run=_show,
-        answer=ref("AuditEntry"),
+        answer=ref(AuditEntryAnswer),
         example=_EXAMPLE,
     ),
     Endpoint(
@@ -235,16 +235,23 @@ ROUTES = (
         what="How many calls there were, by what they were.",
         run=_stats,
         query=_FILTERS,
-        answer=record(
-            {
-                "total": COUNT,
-                "by_status": {"type": "object"},
-                "by_tool": {"type": "object"},
-                "by_day": {"type": "object"},
-                "troubles": array({"type": "object"}),
-            }
-        ),
-        example={"total": 0, "by_status": {}, "by_tool": {}, "by_day": {}, "troubles": []},
+        answer=ref(StatsAnswer),
+        example={
+            "total": 1,
+            "first": "2026-01-31T12:00:00.000Z",
+            "last": "2026-01-31T12:00:00.000Z",
+            "by_status": {"ok": 1},
+            "by_tool": {"exec": 1},
+            "by_user": {"local": 1},
+            "by_agent": {"default": 1},
+            "by_tier": {},
+            "by_day": {"2026-01-31": 1},
+            "denied_by_tool": {},
+            "outages": 0,
+            "refused": 0,
+            "dropped": 0,
+            "troubles": [],
+        },
     ),
     Endpoint(
         name="showSeries",
@@ -262,29 +269,7 @@ ROUTES = (
                 example=24,
             ),
         ),
-        answer=record(
-            {
-                "list": {"const": "buckets"},
-                "since": TEXT,
-                "until": TEXT,
-                "width_seconds": COUNT,
-                "total": COUNT,
-                "is_cut": FLAG,
-                "buckets": array(
-                    record(
-                        {
-                            "start": TEXT,
-                            "calls": COUNT,
-                            "by_status": {"type": "object"},
-                            "by_verdict": {"type": "object"},
-                            "p50_ms": maybe(COUNT),
-                            "p95_ms": maybe(COUNT),
-                            "max_ms": COUNT,
-                        }
-                    )
-                ),
-            }
-        ),
+        answer=ref(SeriesAnswer),
         example={
             "list": "buckets",
             "since": "2026-01-31T00:00:00Z",
@@ -312,8 +297,19 @@ ROUTES = (
         tag="audit",
         what="Whether a byte of the log was changed.",
         run=_verify,
-        answer=ref("Verification"),
-        example={"ok": True, "records": 12, "problems": []},
+        answer=ref(VerificationAnswer),
+        example={
+            "records": 12,
+            "problems": [],
+            "notes": [],
+            "unknown": [],
+            "head": "00",
+            "removed": 0,
+            "summaries": 0,
+            "archives": 0,
+            "checkpoints": 0,
+            "ok": True,
+        },
     ),
     _export(
         "exportJson",

@@ -8,6 +8,9 @@ from typing import Any
 
 from skillhouse.floor import ConfigError, digest
 from skillhouse.floor.threads import in_thread
+from skillhouse.frontends.answers.json_form import members
+from skillhouse.frontends.answers.skills import DefinitionAnswer
+from skillhouse.frontends.answers.tools import CallResultAnswer, result_answer
 from skillhouse.frontends.http.api.api_services import ApiServices
 from skillhouse.frontends.http.api.problems import ApiProblem
 from skillhouse.frontends.http.api.route_table import (
@@ -19,7 +22,6 @@ from skillhouse.frontends.http.api.route_table import (
 )
 from skillhouse.frontends.http.api.schemas import FLAG, TEXT, array, listing, record, ref
 from skillhouse.frontends.presentation.operations import OPERATIONS, READS, answer, listed
-from skillhouse.frontends.presentation.tool_values import result_value
 from skillhouse.house import Caller
 from skillhouse.house.access_tokens import Access, AccessScope
 from skillhouse.skill import SKILL_FILE_MAX
@@ -83,7 +85,7 @@ async def _call(api: ApiServices, request: ApiRequest) -> RouteResponse:
     if result.status in ("pending", "denied"):
         await in_thread(lambda: keys.forget(owner, key))
     else:
-        kept = json.dumps(reply.value, ensure_ascii=True, separators=(",", ":"))
+        kept = json.dumps(reply.value, ensure_ascii=True, separators=(",", ":"), default=members)
         await in_thread(lambda: keys.end(owner, key, kept))
     return reply
 
@@ -109,7 +111,7 @@ async def _made(api: ApiServices, caller: Caller, asked: dict[str, Any]) -> Tool
 
 
 def _answered(result: ToolResult, request_id: str) -> RouteResponse:
-    return RouteResponse(value={**result_value(result), "request": request_id})
+    return RouteResponse(value=CallResultAnswer(result=result_answer(result), request=request_id))
 
 
 def _operations(_: ApiServices, __: ApiRequest) -> dict[str, Any]:
@@ -135,15 +137,6 @@ def _operation(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
     return found
 
 
-_RESULT = record(
-    {
-        "status": {"enum": ["ok", "error", "denied", "pending"]},
-        "content": TEXT,
-        "data": {"type": ["object", "null"]},
-        "approval_id": {"type": ["string", "null"]},
-        "request": TEXT,
-    }
-)
 _SHORT = {"type": "string", "minLength": 1, "maxLength": 200}
 
 ROUTES = (
@@ -170,7 +163,7 @@ ROUTES = (
             example={"tool": "skill", "arguments": {"name": "weather"}},
             max_bytes=CALL_MAX,
         ),
-        answer=_RESULT,
+        answer=ref(CallResultAnswer),
         example={
             "status": "ok",
             "content": "# Weather",
@@ -213,8 +206,8 @@ ROUTES = (
                 "error": TEXT,
                 "content": TEXT,
                 "path": TEXT,
-                "skill": ref("Definition"),
-                "skills": array(ref("Definition")),
+                "skill": ref(DefinitionAnswer),
+                "skills": array(ref(DefinitionAnswer)),
             },
         ),
         example={"success": True, "content": "---\nname: notes\n---\n"},

@@ -5,6 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from skillhouse.floor import SkillError
+from skillhouse.frontends.answers.findings import DiagnosticAnswer, diagnostic_answers
+from skillhouse.frontends.answers.skills import (
+    DefinitionAnswer,
+    DeletedSkillAnswer,
+    DraftAnswer,
+    SourceAnswer,
+    SwitchedAnswer,
+    definition_answer,
+    deleted_skill,
+    draft_answer,
+)
 from skillhouse.frontends.http.api.api_services import ApiServices
 from skillhouse.frontends.http.api.problems import ApiProblem
 from skillhouse.frontends.http.api.route_table import (
@@ -15,18 +26,13 @@ from skillhouse.frontends.http.api.route_table import (
     RouteResponse,
 )
 from skillhouse.frontends.http.api.schemas import (
-    COUNT,
     FLAG,
     TEXT,
-    array,
     listing,
     maybe,
     record,
     ref,
 )
-from skillhouse.frontends.presentation.json_values import diagnostic_values
-from skillhouse.frontends.presentation.library import deleted_value, draft_value
-from skillhouse.frontends.presentation.operations import definition_value
 from skillhouse.house.access_tokens import AccessScope
 from skillhouse.manage.skill_editor import (
     FrontmatterError,
@@ -52,7 +58,7 @@ IF_MATCH = RouteParameter(
 )
 
 
-def _create(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
+def _create(api: ApiServices, request: ApiRequest) -> DefinitionAnswer:
     asked = request.body
     with api.fresh() as house:
         made = house.management.create(
@@ -62,7 +68,7 @@ def _create(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
             scope=asked.get("scope", "user"),
         )
     api.reader.expire()
-    return definition_value(made)
+    return definition_answer(made)
 
 
 def _source(api: ApiServices, request: ApiRequest) -> RouteResponse:
@@ -70,11 +76,11 @@ def _source(api: ApiServices, request: ApiRequest) -> RouteResponse:
         found = skill_source(house, request.path["skill"])
     if not found.is_text:
         raise SkillError("not-text", found.file, "expected UTF-8 text")
-    value = {"text": found.text, "digest": found.digest}
+    value = SourceAnswer(text=found.text, digest=found.digest)
     return RouteResponse(value=value, headers={"etag": f'"{found.digest}"'})
 
 
-def _update(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
+def _update(api: ApiServices, request: ApiRequest) -> DefinitionAnswer:
     expected = request.query["if-match"].strip().strip('"')
     with api.fresh() as house:
         try:
@@ -82,37 +88,37 @@ def _update(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
                 house, request.path["skill"], request.body["text"], expected=expected
             )
         except FrontmatterError as error:
-            findings = diagnostic_values(error.findings)
+            findings = diagnostic_answers(error.findings)
             raise ApiProblem(422, error.code, str(error), diagnostics=findings) from error
         except SkillError as error:
             if error.code == "changed":
                 raise ApiProblem(412, error.code, str(error)) from error
             raise
     api.reader.expire()
-    return definition_value(found)
+    return definition_answer(found)
 
 
 def _validate(_: ApiServices, request: ApiRequest) -> dict[str, Any]:
     draft = read_draft(request.body["text"], directory=request.body["name"])
-    values = diagnostic_values(draft.diagnostics)
+    values = diagnostic_answers(draft.diagnostics)
     found = {"list": "diagnostics", "total": len(values), "diagnostics": values}
-    return {**found, "preview": draft_value(draft)}
+    return {**found, "preview": draft_answer(draft)}
 
 
-def _switch(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
+def _switch(api: ApiServices, request: ApiRequest) -> SwitchedAnswer:
     enabled: bool = request.body["enabled"]
     with api.fresh() as house:
         found = house.management.set_enabled(request.path["skill"], enabled=enabled)
     api.reader.expire()
-    return {"id": found.id, "enabled": enabled}
+    return SwitchedAnswer(id=found.id, enabled=enabled)
 
 
-def _switch_all(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
+def _switch_all(api: ApiServices, request: ApiRequest) -> SwitchedAnswer:
     enabled: bool = request.body["enabled"]
     with api.fresh() as house:
         house.management.set_all_enabled(enabled=enabled)
     api.reader.expire()
-    return {"id": "*", "enabled": enabled}
+    return SwitchedAnswer(id="*", enabled=enabled)
 
 
 def _delete(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
@@ -125,7 +131,7 @@ def _delete(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
 
 def _trash(api: ApiServices, _: ApiRequest) -> dict[str, Any]:
     with api.fresh() as house:
-        found = list(map(deleted_value, house.management.trash.deleted()))
+        found = list(map(deleted_skill, house.management.trash.deleted()))
     return {"list": "deleted", "total": len(found), "deleted": found}
 
 
@@ -158,19 +164,6 @@ _DEFINITION_EXAMPLE = {
     "allowedTools": [],
     "files": [],
 }
-_PREVIEW = record(
-    {
-        "name": TEXT,
-        "description": TEXT,
-        "allowed_tools": array(TEXT),
-        "fields": {"type": "object"},
-        "body": TEXT,
-        "hidden_text": maybe(TEXT),
-        "catalog_tokens": COUNT,
-        "body_tokens": COUNT,
-    }
-)
-_SWITCHED = record({"id": TEXT, "enabled": FLAG})
 _ON = Body(schema=record({"enabled": FLAG}, closed=True), example={"enabled": False})
 _NAME = {"type": "string", "minLength": 1, "maxLength": 200}
 _LONG = {"type": "string", "maxLength": SKILL_FILE_MAX}
@@ -199,7 +192,7 @@ ROUTES = (
             },
             max_bytes=TEXT_BODY_MAX,
         ),
-        answer=ref("Definition"),
+        answer=ref(DefinitionAnswer),
         example=_DEFINITION_EXAMPLE,
         problems=(409,),
     ),
@@ -210,7 +203,7 @@ ROUTES = (
         tag="skills",
         what="The whole SKILL.md as it is, to edit it.",
         run=_source,
-        answer=record({"text": TEXT, "digest": TEXT}),
+        answer=ref(SourceAnswer),
         example={"text": "---\nname: notes\n---\n", "digest": "sha256:00"},
     ),
     Endpoint(
@@ -227,7 +220,7 @@ ROUTES = (
             example={"text": "---\nname: notes\ndescription: Takes notes.\n---\nWrite.\n"},
             max_bytes=TEXT_BODY_MAX,
         ),
-        answer=ref("Definition"),
+        answer=ref(DefinitionAnswer),
         example=_DEFINITION_EXAMPLE,
         problems=(412, 428),
     ),
@@ -244,7 +237,7 @@ ROUTES = (
             example={"name": "notes", "text": "---\nname: notes\n---\n"},
             max_bytes=TEXT_BODY_MAX,
         ),
-        answer=listing("diagnostics", ref("Diagnostic"), preview=maybe(_PREVIEW)),
+        answer=listing("diagnostics", ref(DiagnosticAnswer), preview=maybe(ref(DraftAnswer))),
         example={
             "list": "diagnostics",
             "total": 0,
@@ -270,7 +263,7 @@ ROUTES = (
         run=_switch,
         scope=_MANAGE,
         body=_ON,
-        answer=_SWITCHED,
+        answer=ref(SwitchedAnswer),
         example={"id": "user:notes", "enabled": False},
     ),
     Endpoint(
@@ -282,7 +275,7 @@ ROUTES = (
         run=_switch_all,
         scope=_MANAGE,
         body=_ON,
-        answer=_SWITCHED,
+        answer=ref(SwitchedAnswer),
         example={"id": "*", "enabled": False},
     ),
     Endpoint(
@@ -307,7 +300,7 @@ ROUTES = (
         tag="skills",
         what="The deleted skills that can be put back, the latest first.",
         run=_trash,
-        answer=listing("deleted", ref("DeletedSkill")),
+        answer=listing("deleted", ref(DeletedSkillAnswer)),
         example={"list": "deleted", "total": 0, "deleted": []},
     ),
     Endpoint(

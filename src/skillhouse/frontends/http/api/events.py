@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from skillhouse.approval import OWNER
 from skillhouse.floor import dataclass
 from skillhouse.floor.threads import in_thread
+from skillhouse.frontends.answers.json_form import members
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Send
@@ -56,7 +57,8 @@ class EventLog:
         return len(self._wakers)
 
     def publish(self, kind: str, value: Mapping[str, Any], *, user: str = "") -> None:
-        data = json.dumps(value, ensure_ascii=True, separators=(",", ":")).encode()
+        text = json.dumps(value, ensure_ascii=True, separators=(",", ":"), default=members)
+        data = text.encode()
         if len(data) > EVENT_MAX:
             data = json.dumps({"id": value.get("id"), "is_cut": True}).encode()
         with self._lock:

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from skillhouse.frontends.answers.skills import LibrarySkillAnswer, library_skill
 from skillhouse.frontends.http.api.api_services import ApiServices, paged
 from skillhouse.frontends.http.api.place_routes import check_client
 from skillhouse.frontends.http.api.route_table import ApiRequest, Endpoint, RouteParameter
-from skillhouse.frontends.http.api.schemas import COUNT, HINT, TEXT, array, maybe, page, record
+from skillhouse.frontends.http.api.schemas import page, ref
 from skillhouse.frontends.http.api.skill_routes import CURSOR, LIMIT, SCOPE, WORDS
-from skillhouse.frontends.presentation.library import (
-    client_roots,
-    library_lines,
-    library_value,
-)
+from skillhouse.frontends.presentation.library import client_roots, library_lines
 from skillhouse.manage import STATES
 
 PROBLEM = "problem"
@@ -49,30 +46,10 @@ def _list(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
         asked,
         key=lambda one: one.path,
         name="skills",
-        value=lambda one: library_value(one, ranks, places.home),
+        value=lambda one: library_skill(one, ranks, places.home),
     )
     return {**listed, "states": states}
 
-
-_LINE = record(
-    {
-        "id": TEXT,
-        "name": TEXT,
-        "description": TEXT,
-        "scope": TEXT,
-        "path": TEXT,
-        "clients": array(TEXT),
-        "state": TEXT,
-        "listing": TEXT,
-        "reason": TEXT,
-        **HINT,
-        "code": maybe(TEXT),
-        "line": maybe(COUNT),
-        "catalog_tokens": COUNT,
-        "file_tokens": COUNT,
-        "recent": maybe(COUNT),
-    }
-)
 
 ROUTES = (
     Endpoint(
@@ -101,7 +78,7 @@ ROUTES = (
             LIMIT,
             CURSOR,
         ),
-        answer=page("skills", _LINE, states={"type": "object"}),
+        answer=page("skills", ref(LibrarySkillAnswer), states={"type": "object"}),
         example={
             "list": "skills",
             "total": 1,

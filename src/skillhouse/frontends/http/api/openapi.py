@@ -16,7 +16,7 @@ from skillhouse.frontends.http.api.route_table import (
     Endpoint,
     RouteParameter,
 )
-from skillhouse.frontends.http.api.schemas import COMPONENTS, ref
+from skillhouse.frontends.http.api.schemas import components, ref
 
 ALWAYS = (400, 401, 403, 405, 421, 500, 503)
 """Statuses of problems that every route may give."""
@@ -65,7 +65,7 @@ def openapi_document(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
         "security": [{"token": []}],
         "paths": paths,
         "components": {
-            "schemas": dict(COMPONENTS),
+            "schemas": components(),
             "securitySchemes": {
                 "token": {
                     "type": "http",

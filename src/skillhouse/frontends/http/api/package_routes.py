@@ -12,12 +12,7 @@ from skillhouse import install
 from skillhouse.frontends.http.api.api_services import ApiServices
 from skillhouse.frontends.http.api.job_routes import JOB_EXAMPLE, started
 from skillhouse.frontends.http.api.jobs import Job
-from skillhouse.frontends.http.api.package_schemas import (
-    AGREED,
-    CHANGE,
-    CHANGE_EXAMPLE,
-    SHORT,
-)
+from skillhouse.frontends.http.api.package_schemas import AGREED, CHANGE, CHANGE_EXAMPLE, SHORT
 from skillhouse.frontends.http.api.problems import ApiProblem
 from skillhouse.frontends.http.api.route_table import (
     ApiRequest,

@@ -10,11 +10,20 @@ from skillhouse.approval import OWNER
 from skillhouse.clients import known_clients
 from skillhouse.floor import Locations
 from skillhouse.floor.threads import in_thread
+from skillhouse.frontends.answers.json_form import members
+from skillhouse.frontends.answers.service import (
+    FailedToolAnswer,
+    StepAnswer,
+    StopAnswer,
+    loaded_names,
+    reload_answer,
+    stop_answer,
+)
+from skillhouse.frontends.answers.tools import SandboxAnswer, interpreters_answer
 from skillhouse.frontends.http.api.api_services import ApiServices
 from skillhouse.frontends.http.api.problems import ApiProblem
 from skillhouse.frontends.http.api.route_table import ApiRequest, Body, Endpoint, RouteParameter
 from skillhouse.frontends.http.api.schemas import (
-    COUNT,
     FLAG,
     TEXT,
     array,
@@ -31,12 +40,6 @@ from skillhouse.frontends.presentation.doctor_values import (
     seen_by,
 )
 from skillhouse.frontends.presentation.install_report import installed_value, state_value
-from skillhouse.frontends.presentation.json_values import pythons_value, sandbox_value
-from skillhouse.frontends.presentation.service_values import (
-    loaded_names,
-    reload_more,
-    stop_value,
-)
 from skillhouse.house.access_tokens import AccessScope
 from skillhouse.install import InstalledSkills
 from skillhouse.manage.code_reload import reload_code
@@ -111,12 +114,12 @@ def _installed_one(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
         return state_value(installed.state(name, entry, place))
 
 
-async def _sandbox(api: ApiServices, _: ApiRequest) -> dict[str, Any]:
+async def _sandbox(api: ApiServices, _: ApiRequest) -> SandboxAnswer:
     house = api.house
     status = await cells.self_test(least=house.services.least_sandbox)
     places = PythonPlaces(os.environ, house.project)
-    pythons = await in_thread(lambda: pythons_value(places))
-    return {**sandbox_value(status), **pythons}
+    found = await in_thread(lambda: interpreters_answer(places))
+    return SandboxAnswer(status=status, interpreters=found)
 
 
 async def _reload(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
@@ -125,7 +128,12 @@ async def _reload(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
     api.reader.expire()
     names = loaded_names(done.loaded)
     problems = house.services.skill_code.problems
-    return {"list": "loaded", "total": len(names), "loaded": names, **reload_more(done, problems)}
+    return {
+        "list": "loaded",
+        "total": len(names),
+        "loaded": names,
+        **members(reload_answer(done, problems)),
+    }
 
 
 def _stopped(api: ApiServices, _: ApiRequest) -> dict[str, Any]:
@@ -133,9 +141,9 @@ def _stopped(api: ApiServices, _: ApiRequest) -> dict[str, Any]:
     return {"stopped": bool(reason), "reason": reason}
 
 
-def _stop(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
+def _stop(api: ApiServices, request: ApiRequest) -> StopAnswer:
     reason = request.body.get("reason", "over the API")
-    return stop_value(api.house.services.enforcement.stop(request.access.user, reason))
+    return stop_answer(api.house.services.enforcement.stop(request.access.user, reason))
 
 
 def _resume(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
@@ -235,10 +243,15 @@ ROUTES = (
         tag="service",
         what="The level that commands run at, tested now, and the Pythons of skills' code.",
         run=_sandbox,
-        answer=record(
-            {"level": TEXT, "reasons": array(TEXT), "pythons": array({"type": "object"})}
-        ),
-        example={"level": "bubblewrap+seccomp+rlimits", "reasons": [], "pythons": []},
+        answer=ref(SandboxAnswer),
+        example={
+            "level": "bubblewrap+seccomp+rlimits",
+            "reasons": [],
+            "probes": [],
+            "hint": "",
+            "pythons": [],
+            "unusable_pythons": [],
+        },
     ),
     Endpoint(
         name="reload",
@@ -248,7 +261,13 @@ ROUTES = (
         what="Reads and loads the code of skills again, in every process of this state.",
         run=_reload,
         scope=_MANAGE,
-        answer=listing("loaded", TEXT, failed=array({"type": "object"})),
+        answer=listing(
+            "loaded",
+            TEXT,
+            not_tried=array(TEXT),
+            failed=array(ref(FailedToolAnswer)),
+            steps=array(ref(StepAnswer)),
+        ),
         example={
             "list": "loaded",
             "total": 0,
@@ -284,7 +303,7 @@ ROUTES = (
             ),
             example={"reason": "the bot pays an unknown address"},
         ),
-        answer=record({"new": FLAG, "ended": COUNT, "done": array(TEXT)}),
+        answer=ref(StopAnswer),
         example={"new": True, "ended": 0, "silent": [], "killed": 0, "done": [], "failed": []},
     ),
     Endpoint(

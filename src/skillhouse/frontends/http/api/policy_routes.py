@@ -6,6 +6,18 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from skillhouse.floor import structs
+from skillhouse.frontends.answers.findings import DiagnosticAnswer, diagnostic_answers
+from skillhouse.frontends.answers.policy import (
+    DecisionAnswer,
+    ExplanationAnswer,
+    LineAnswer,
+    RuleAnswer,
+    RuleFindingAnswer,
+    decision_answer,
+    rule_answers,
+    rule_finding,
+    trial_decisions,
+)
 from skillhouse.frontends.http.api.api_app import etag_of, packed
 from skillhouse.frontends.http.api.api_services import ApiServices
 from skillhouse.frontends.http.api.change_routes import IF_MATCH
@@ -16,16 +28,10 @@ from skillhouse.frontends.http.api.schemas import (
     EFFECT,
     TEXT,
     array,
+    either,
     listing,
     record,
     ref,
-)
-from skillhouse.frontends.presentation.json_values import diagnostic_values
-from skillhouse.frontends.presentation.policy_values import (
-    decision_value,
-    finding_value,
-    rule_values,
-    trial_value,
 )
 from skillhouse.frontends.presentation.rule_changes import addition, removal, user_rules, written
 from skillhouse.house import usable_config
@@ -69,17 +75,17 @@ def _agent(request: ApiRequest) -> str:
     return request.body.get("agent", own) if request.access.is_owner else own
 
 
-def _explain(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
+def _explain(api: ApiServices, request: ApiRequest) -> DecisionAnswer:
     asked = request.body
     with api.fresh() as house:
-        return decision_value(house, asked["action"], asked["resource"], _agent(request))
+        return decision_answer(house, asked["action"], asked["resource"], _agent(request))
 
 
-def _try(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
+def _try(api: ApiServices, request: ApiRequest) -> dict[str, DecisionAnswer]:
     asked = request.body
     rules = [_rule_of(one) for one in asked["rules"]]
     with api.fresh() as house:
-        return trial_value(house, rules, asked["action"], asked["resource"], _agent(request))
+        return trial_decisions(house, rules, asked["action"], asked["resource"], _agent(request))
 
 
 def _rule_of(asked: Mapping[str, Any]) -> Rule:
@@ -90,9 +96,9 @@ def _rule_of(asked: Mapping[str, Any]) -> Rule:
 def listed_rules(usable: UsableConfig) -> dict[str, Any]:
     """Return the answer of `GET /policy/rules`, whose tag a change names as `If-Match`."""
     config, faults = usable
-    found = rule_values((*config.layers, *config.agents.values()))
+    found = rule_answers((*config.layers, *config.agents.values()))
     value = {"list": "rules", "total": len(found), "rules": found}
-    return {**value, "files": diagnostic_values(faults)}
+    return {**value, "files": diagnostic_answers(faults)}
 
 
 def rules_tag(usable: UsableConfig) -> str:
@@ -114,9 +120,9 @@ def _check_tag(house: Skillhouse, request: ApiRequest) -> None:
 def _lint(api: ApiServices, _: ApiRequest) -> dict[str, Any]:
     with api.fresh() as house:
         config, faults = usable_config(house.config.places)
-    found = [finding_value(one) for one in lint_rules((*config.layers, *config.agents.values()))]
+    found = [rule_finding(one) for one in lint_rules((*config.layers, *config.agents.values()))]
     value = {"list": "findings", "total": len(found), "findings": found}
-    return {**value, "files": diagnostic_values(faults)}
+    return {**value, "files": diagnostic_answers(faults)}
 
 
 def _add(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
@@ -155,10 +161,7 @@ def _remove(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
     return {"path": str(places.user_file), "text": whole}
 
 
-_EXPLANATION = record(
-    {"action": TEXT, "resource": TEXT, "effect": EFFECT, "layer": TEXT, "reason": TEXT},
-    optional={"rules": array({"type": "object"}), "commands": array({"type": "object"})},
-)
+_DECISION = either(ExplanationAnswer, LineAnswer)
 _EXPLAINED: dict[str, Any] = {
     "action": "exec",
     "resource": "git status",
@@ -192,7 +195,7 @@ ROUTES = (
             schema=record(_ASKED, optional={"agent": _AGENT}, closed=True),
             example={"action": "exec", "resource": "git status"},
         ),
-        answer=_EXPLANATION,
+        answer=_DECISION,
         example=_EXPLAINED,
     ),
     Endpoint(
@@ -215,7 +218,7 @@ ROUTES = (
                 "rules": [{"effect": "allow", "action": "exec", "pattern": "git status"}],
             },
         ),
-        answer=record({"before": _EXPLANATION, "after": _EXPLANATION}),
+        answer=record({"before": _DECISION, "after": _DECISION}),
         example={"before": _EXPLAINED, "after": {**_EXPLAINED, "effect": "allow"}},
     ),
     Endpoint(
@@ -225,7 +228,7 @@ ROUTES = (
         tag="policy",
         what="Every rule of every layer, the farthest layer first.",
         run=_rules,
-        answer=listing("rules", ref("Rule"), files=array(ref("Diagnostic"))),
+        answer=listing("rules", ref(RuleAnswer), files=array(ref(DiagnosticAnswer))),
         example={"list": "rules", "total": 0, "rules": [], "files": []},
     ),
     Endpoint(
@@ -266,7 +269,7 @@ ROUTES = (
         tag="policy",
         what="Rules that have no effect, or more than they seem.",
         run=_lint,
-        answer=listing("findings", ref("RuleFinding"), files=array(ref("Diagnostic"))),
+        answer=listing("findings", ref(RuleFindingAnswer), files=array(ref(DiagnosticAnswer))),
         example={"list": "findings", "total": 0, "findings": [], "files": []},
     ),
 )

@@ -5,6 +5,41 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
+from skillhouse.approval import ApprovedScript, Grant
+from skillhouse.frontends.answers.approvals import ApprovalAnswer
+from skillhouse.frontends.answers.audit import (
+    AuditEntryAnswer,
+    SeriesAnswer,
+    StatsAnswer,
+    VerificationAnswer,
+)
+from skillhouse.frontends.answers.catalogs import PromptCatalogAnswer
+from skillhouse.frontends.answers.findings import DiagnosticAnswer
+from skillhouse.frontends.answers.json_form import JsonAnswer
+from skillhouse.frontends.answers.policy import (
+    ExplanationAnswer,
+    LineAnswer,
+    RuleAnswer,
+    RuleFindingAnswer,
+)
+from skillhouse.frontends.answers.rehearsal import RehearsalAnswer
+from skillhouse.frontends.answers.search import SkillHitAnswer
+from skillhouse.frontends.answers.service import NewTokenAnswer, ReloadAnswer, StopAnswer
+from skillhouse.frontends.answers.skills import (
+    ContentAnswer,
+    DefinitionAnswer,
+    DeletedSkillAnswer,
+    DraftAnswer,
+    LibrarySkillAnswer,
+    ListedSkillAnswer,
+    SourceAnswer,
+    SwitchedAnswer,
+)
+from skillhouse.frontends.answers.tools import CallResultAnswer, SandboxAnswer, ToolAnswer
+from skillhouse.frontends.answers.trust import TrustViewAnswer
+
 Schema = dict[str, Any]
 
 TEXT: Schema = {"type": "string"}
@@ -55,8 +90,111 @@ def page(name: str, items: Mapping[str, Any], **more: Mapping[str, Any]) -> Sche
     return listing(name, items, next=maybe(TEXT), **more)
 
 
-def ref(name: str) -> Schema:
-    return {"$ref": f"#/components/schemas/{name}"}
+def ref(answer: type | str) -> Schema:
+    """Return a reference to the schema of an answer.
+
+    >>> ref(ToolAnswer)
+    {'$ref': '#/components/schemas/Tool'}
+    """
+    name = answer if isinstance(answer, str) else answer.__name__
+    return {"$ref": _TEMPLATE.format(name=name.removesuffix("Answer"))}
+
+
+def either(*answers: type) -> Schema:
+    """Return the schema of an answer that is one of several."""
+    return {"anyOf": [ref(one) for one in answers]}
+
+
+_TEMPLATE = "#/components/schemas/{name}"
+ANSWERS: tuple[type, ...] = (
+    ApprovalAnswer,
+    ApprovedScript,
+    AuditEntryAnswer,
+    CallResultAnswer,
+    ContentAnswer,
+    DefinitionAnswer,
+    DeletedSkillAnswer,
+    DiagnosticAnswer,
+    DraftAnswer,
+    ExplanationAnswer,
+    Grant,
+    LibrarySkillAnswer,
+    LineAnswer,
+    ListedSkillAnswer,
+    NewTokenAnswer,
+    PromptCatalogAnswer,
+    RehearsalAnswer,
+    ReloadAnswer,
+    RuleAnswer,
+    RuleFindingAnswer,
+    SandboxAnswer,
+    SeriesAnswer,
+    SkillHitAnswer,
+    SourceAnswer,
+    StatsAnswer,
+    StopAnswer,
+    SwitchedAnswer,
+    ToolAnswer,
+    TrustViewAnswer,
+    VerificationAnswer,
+)
+"""The answers that routes name; those in them follow."""
+
+
+def components() -> dict[str, Schema]:
+    """Return the schemas of all answers, made from their types."""
+    _, found = msgspec.json.schema_components(
+        ANSWERS, schema_hook=lambda _: {"title": "any"}, ref_template=_TEMPLATE
+    )
+    flat = {name: kind.flat_members for name, kind in _kinds(JsonAnswer).items()}
+    made = {name.removesuffix("Answer"): _answered(_flattened(name, found, flat)) for name in found}
+    return dict(sorted({**COMPONENTS, **made}.items()))
+
+
+def _kinds(kind: type[JsonAnswer]) -> dict[str, type[JsonAnswer]]:
+    found = {kind.__name__: kind}
+    for one in kind.__subclasses__():
+        found |= _kinds(one)
+    return found
+
+
+def _flattened(
+    name: str, schemas: Mapping[str, Schema], flat: Mapping[str, tuple[str, ...]]
+) -> Schema:
+    """Return a schema with the members of its flat members in their places."""
+    schema = schemas[name]
+    if not flat.get(name):
+        return schema
+    properties: Schema = {}
+    required: list[str] = []
+    for member, value in schema["properties"].items():
+        is_required = member in schema["required"]
+        if member in flat[name]:
+            below = _flattened(value["$ref"].rpartition("/")[2], schemas, flat)
+            properties |= below["properties"]
+            required += below["required"] if is_required else []
+        else:
+            properties[member] = value
+            required += [member] if is_required else []
+    return {**schema, "properties": properties, "required": required}
+
+
+def _answered(schema: Any) -> Any:
+    """Return a schema as what we write fits it: what has a default is written too."""
+    if isinstance(schema, list):
+        return [_answered(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    found = {key: _answered(one) for key, one in schema.items() if key not in ("title", "default")}
+    if "$ref" in found:
+        found["$ref"] = found["$ref"].removesuffix("Answer")
+    members = schema.get("properties", {})
+    if members:
+        always = {*schema["required"], *(name for name in members if "default" in members[name])}
+        found |= {"required": [name for name in members if name in always]}
+        # A member may have the name of a word of JSON Schema.
+        found |= {"properties": {name: _answered(one) for name, one in members.items()}}
+    return found
 
 
 HINT = {"hint": maybe(TEXT), "mend": maybe(TEXT)}
@@ -70,149 +208,6 @@ PROBLEM = record(
         **HINT,
     }
 )
-DIAGNOSTIC = record(
-    {
-        "code": TEXT,
-        "severity": {"enum": ["error", "warning", "info"]},
-        "message": TEXT,
-        "path": maybe(TEXT),
-        "line": maybe(COUNT),
-        "field": maybe(TEXT),
-        **HINT,
-        "detail": maybe(TEXT),
-    }
-)
-SKILL = record(
-    {
-        "id": TEXT,
-        "name": TEXT,
-        "description": TEXT,
-        "scope": TEXT,
-        "location": TEXT,
-        "directory": TEXT,
-        "uri": TEXT,
-    },
-    optional={
-        "root": TEXT,
-        "clients": array(TEXT),
-        "score": NUMBER,
-        "fields": array(TEXT),
-        "shadowed_by": TEXT,
-        "listing": TEXT,
-    },
-)
-MATCHED_RULE = record(
-    {
-        "layer": TEXT,
-        "rule_index": COUNT,
-        "effect": EFFECT,
-        "action": TEXT,
-        "pattern": TEXT,
-        "reason": TEXT,
-        "is_verdict": FLAG,
-        "decided": FLAG,
-    }
-)
-EXPLANATION = record(
-    {
-        "action": TEXT,
-        "resource": TEXT,
-        "effect": EFFECT,
-        "layer": TEXT,
-        "rule_index": maybe(COUNT),
-        "reason": TEXT,
-        "rules": array(ref("MatchedRule")),
-    }
-)
-CONTENT = {
-    **record(
-        {
-            **SKILL["properties"],
-            "body": TEXT,
-            "hidden_text": maybe(TEXT),
-            "resources": array(TEXT),
-            "resources_omitted": COUNT,
-            "resources_more": FLAG,
-            "diagnostics": array(ref("Diagnostic")),
-        }
-    ),
-    "required": ["id", "name", "body", "hidden_text", "resources", "diagnostics"],
-}
-DEFINITION = record(
-    {
-        "id": TEXT,
-        "name": TEXT,
-        "description": TEXT,
-        "source": TEXT,
-        "path": TEXT,
-        "directoryPath": TEXT,
-        "enabled": FLAG,
-        "instructions": TEXT,
-        "allowedTools": array(TEXT),
-        "files": array(record({"name": TEXT, "path": TEXT, "type": TEXT})),
-    }
-)
-TOOL = record(
-    {
-        "name": TEXT,
-        "full_name": TEXT,
-        "skill": maybe(TEXT),
-        "level": maybe(TEXT),
-        "python": maybe({"type": "object"}),
-        "description": TEXT,
-        "parameters": {"type": "object"},
-    }
-)
-RESULT = record(
-    {
-        "status": {"enum": ["ok", "error", "denied", "pending"]},
-        "content": TEXT,
-        "data": maybe({"type": "object"}),
-        "approval_id": maybe(TEXT),
-    }
-)
-APPROVAL = record(
-    {
-        "id": TEXT,
-        "state": {"enum": ["open", "approved", "used", "denied", "expired"]},
-        "tool": TEXT,
-        "title": TEXT,
-        "agent": TEXT,
-        "user": TEXT,
-        "channel": TEXT,
-        "reasons": array(TEXT),
-        "facts": array(record({"label": TEXT, "value": TEXT})),
-        "always": array(TEXT),
-        "content": ANY,
-        "content_digest": TEXT,
-        "opened_ms": COUNT,
-        "expires_ms": COUNT,
-        "answer": maybe(TEXT),
-    }
-)
-GRANT = record({"id": TEXT, "action": TEXT, "pattern": TEXT, "place": TEXT, "user": TEXT})
-RULE = record(
-    {
-        "layer": TEXT,
-        "rule_index": COUNT,
-        "effect": EFFECT,
-        "action": TEXT,
-        "pattern": TEXT,
-        "reason": TEXT,
-    }
-)
-RULE_FINDING = record(
-    {"code": TEXT, "layer": TEXT, "rule_index": COUNT, "effect": EFFECT, "message": TEXT}
-)
-AUDIT_ENTRY = record(
-    {
-        "record": {"type": "object"},
-        "outcome": maybe({"type": "object"}),
-        "status": TEXT,
-        "about": TEXT,
-    }
-)
-VERIFICATION = record({"ok": FLAG, "records": COUNT, "problems": array({"type": "object"})})
 INSTALLED = record(
     {
         "name": TEXT,
@@ -240,25 +235,8 @@ JOB = record(
         "problem": maybe(ref("Problem")),
     }
 )
-DELETED = record({"key": TEXT, "id": TEXT, "path": TEXT, "deleted": TEXT, "enabled": FLAG})
-
 COMPONENTS: Mapping[str, Schema] = {
-    "Approval": APPROVAL,
-    "AuditEntry": AUDIT_ENTRY,
-    "Content": CONTENT,
-    "Definition": DEFINITION,
-    "DeletedSkill": DELETED,
-    "Diagnostic": DIAGNOSTIC,
-    "Explanation": EXPLANATION,
-    "Grant": GRANT,
     "Installed": INSTALLED,
     "Job": JOB,
-    "MatchedRule": MATCHED_RULE,
     "Problem": PROBLEM,
-    "Result": RESULT,
-    "Rule": RULE,
-    "RuleFinding": RULE_FINDING,
-    "Skill": SKILL,
-    "Tool": TOOL,
-    "Verification": VERIFICATION,
 }

@@ -4,36 +4,41 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from msgspec import UNSET
+
+from skillhouse.frontends.answers.catalogs import PromptCatalogAnswer, catalog_answer
+from skillhouse.frontends.answers.json_form import members
+from skillhouse.frontends.answers.rehearsal import RehearsalAnswer, rehearsal_answer
+from skillhouse.frontends.answers.search import (
+    SkillHitAnswer,
+    fit_answer,
+    request_answer,
+    search_skills,
+)
+from skillhouse.frontends.answers.skills import (
+    ContentAnswer,
+    ListedSkillAnswer,
+    content_answer,
+    listed_skill,
+)
+from skillhouse.frontends.answers.tools import ToolAnswer, tool_answer
 from skillhouse.frontends.http.api.api_services import PAGE_MAX, ApiServices, paged
 from skillhouse.frontends.http.api.route_table import ApiRequest, Body, Endpoint, RouteParameter
 from skillhouse.frontends.http.api.schemas import (
     COUNT,
     FLAG,
     TEXT,
-    array,
     listing,
     maybe,
     page,
     record,
     ref,
 )
-from skillhouse.frontends.presentation.json_values import (
-    catalog_value,
-    content_value,
-    rehearsal_value,
-)
 from skillhouse.frontends.presentation.skill_answers import (
     files_answer,
     found_skill,
     shown_value,
 )
-from skillhouse.frontends.presentation.skill_lists import (
-    fit_value,
-    listed_value,
-    request_value,
-    search_answer,
-)
-from skillhouse.frontends.presentation.tool_values import tool_value
 from skillhouse.house import rehearse
 
 if TYPE_CHECKING:
@@ -98,7 +103,7 @@ def _list(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
         request.query,
         key=lambda one: one.file,
         name="skills",
-        value=lambda one: listed_value(one, view, home),
+        value=lambda one: listed_skill(one, view, home),
     )
 
 
@@ -112,9 +117,9 @@ def _show(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
         return shown_value(house, found_skill(house, request.path["skill"]))
 
 
-def _load(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
+def _load(api: ApiServices, request: ApiRequest) -> ContentAnswer:
     with api.fresh() as house:
-        return content_value(house.load(request.path["skill"]))
+        return content_answer(house.load(request.path["skill"]))
 
 
 def _files(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
@@ -136,29 +141,31 @@ def _file(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
 
 def _search(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
     with api.fresh() as house:
-        found = search_answer(house, request.query["q"], request.query.get("limit", 5))
-    hits = found.values()
-    return {"list": "hits", "total": len(hits), "hits": hits, **fit_value(found.found.fit)}
+        found = search_skills(house, request.query["q"], request.query.get("limit", 5))
+    hits, fit = found.answers(), members(fit_answer(found.found.fit))
+    return {"list": "hits", "total": len(hits), "hits": hits, **fit}
 
 
-def _catalog(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
+def _catalog(api: ApiServices, request: ApiRequest) -> PromptCatalogAnswer:
     with api.fresh() as house:
         asked = request.query.get("request", "")
         view = house.view(agent_of(request))
         catalog = view.catalog(request=asked)
-        fitting = request_value(view, asked, catalog) if asked.strip() else {}
-        return {**catalog_value(catalog), "prompt": view.system_prompt(), **fitting}
+        fitting = request_answer(view, asked, catalog) if asked.strip() else UNSET
+        return PromptCatalogAnswer(
+            catalog=catalog_answer(catalog), prompt=view.system_prompt(), fitting=fitting
+        )
 
 
-def _rehearse(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
+def _rehearse(api: ApiServices, request: ApiRequest) -> RehearsalAnswer:
     with api.fresh() as house:
         asked = request.body
-        return rehearsal_value(rehearse(house, asked["request"], limit=asked.get("limit", 5)))
+        return rehearsal_answer(rehearse(house, asked["request"], limit=asked.get("limit", 5)))
 
 
 def _tools(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
     with api.fresh() as house:
-        found = [tool_value(tool) for tool in house.tools(agent=agent_of(request))]
+        found = [tool_answer(tool) for tool in house.tools(agent=agent_of(request))]
     return {"list": "tools", "total": len(found), "tools": found}
 
 
@@ -170,7 +177,9 @@ _HIT_EXAMPLE = {
     "confidence": 0.9,
     "matches": {"name": ["weather"]},
     "alike": [],
+    "similarity": 0.0,
     "reason": "name: weather",
+    "learned": 0.0,
     "listing": "listed",
 }
 _CONTENT_EXAMPLE: dict[str, Any] = {
@@ -195,7 +204,7 @@ ROUTES = (
         is_short=True,
         is_kept=True,
         query=(WORDS, SCOPE, LIMIT, CURSOR),
-        answer=page("skills", ref("Skill")),
+        answer=page("skills", ref(ListedSkillAnswer)),
         example={
             "list": "skills",
             "total": 1,
@@ -237,7 +246,7 @@ ROUTES = (
         what="The body of a skill; hidden characters are escapes.",
         run=_load,
         is_short=True,
-        answer=ref("Content"),
+        answer=ref(ContentAnswer),
         example=_CONTENT_EXAMPLE,
     ),
     Endpoint(
@@ -301,7 +310,7 @@ ROUTES = (
                 example=5,
             ),
         ),
-        answer=listing("hits", ref("Skill")),
+        answer=listing("hits", ref(SkillHitAnswer), weak=FLAG, nothing_fits=FLAG),
         example={
             "list": "hits",
             "total": 1,
@@ -326,15 +335,7 @@ ROUTES = (
                 example="rain",
             ),
         ),
-        answer=record(
-            {
-                "text": TEXT,
-                "tokens": COUNT,
-                "included": array(TEXT),
-                "omitted": array(TEXT),
-                "prompt": TEXT,
-            }
-        ),
+        answer=ref(PromptCatalogAnswer),
         example={
             "text": "…",
             "tokens": 120,
@@ -360,17 +361,7 @@ ROUTES = (
             ),
             example={"request": "will it rain in Tokyo", "limit": 5},
         ),
-        answer=record(
-            {
-                "request": TEXT,
-                "catalog": {"type": "object"},
-                "hits": array({"type": "object"}),
-                "skill": maybe(ref("Skill")),
-                "decision": maybe(ref("Explanation")),
-                "content": maybe(ref("Content")),
-                "mentions": array({"type": "object"}),
-            }
-        ),
+        answer=ref(RehearsalAnswer),
         example={
             "request": "will it rain in Tokyo",
             "catalog": {"text": "", "tokens": 0, "included": [], "omitted": []},
@@ -378,7 +369,14 @@ ROUTES = (
             "skill": None,
             "decision": None,
             "content": None,
+            "hidden": 0,
+            "weak": False,
+            "nothing_fits": True,
+            "fault": None,
             "mentions": [],
+            "unjudged": [],
+            "sandbox": None,
+            "protected": [],
         },
         problems=(409,),
     ),
@@ -390,7 +388,7 @@ ROUTES = (
         what="The tools that an agent has, with their schemas.",
         run=_tools,
         query=(AGENT,),
-        answer=listing("tools", ref("Tool")),
+        answer=listing("tools", ref(ToolAnswer)),
         example={
             "list": "tools",
             "total": 1,

@@ -4,29 +4,29 @@ from __future__ import annotations
 
 from typing import Any
 
+from skillhouse.frontends.answers.service import NewTokenAnswer, TokenAnswer, token_answer
 from skillhouse.frontends.http.api.api_services import ApiServices
 from skillhouse.frontends.http.api.approval_routes import is_visible
 from skillhouse.frontends.http.api.problems import ApiProblem
 from skillhouse.frontends.http.api.route_table import ApiRequest, Body, Endpoint
-from skillhouse.frontends.http.api.schemas import COUNT, TEXT, array, listing, maybe, record
-from skillhouse.frontends.presentation.service_values import access_value
+from skillhouse.frontends.http.api.schemas import array, listing, record, ref
 from skillhouse.house.access_tokens import NAME_MAX, TOKEN_DAYS, AccessScope
 
 
 def _list(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
     tokens = [one for one in api.tokens.all() if is_visible(request.access, one.user)]
-    found = [access_value(one) for one in tokens]
+    found = [token_answer(one) for one in tokens]
     return {"list": "tokens", "total": len(found), "tokens": found}
 
 
-def _revoke(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
+def _revoke(api: ApiServices, request: ApiRequest) -> TokenAnswer:
     if not request.access.is_owner:
         text = "a token is revoked with the token that `skillhouse up` printed, or on its page"
         raise ApiProblem(403, "owner-wanted", text)
-    return access_value(api.tokens.revoke(request.path["token"]))
+    return token_answer(api.tokens.revoke(request.path["token"]))
 
 
-def _new(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
+def _new(api: ApiServices, request: ApiRequest) -> NewTokenAnswer:
     # INVARIANT: no key makes one that outlives it or does more: neither a named token, nor a
     # browser's cookie, which another server of this machine may have got.
     if request.access.kind != "start":
@@ -40,21 +40,9 @@ def _new(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
     made, token = api.tokens.new(
         asked["name"], scopes, agent=agent, days=asked.get("days", TOKEN_DAYS)
     )
-    return {**access_value(made), "token": token}
+    return NewTokenAnswer(access=token_answer(made), token=token)
 
 
-_FIELDS = {
-    "id": TEXT,
-    "name": TEXT,
-    "kind": TEXT,
-    "user": TEXT,
-    "agent": TEXT,
-    "scopes": array(TEXT),
-    "created_ms": COUNT,
-    "expires_ms": maybe(COUNT),
-    "used_ms": maybe(COUNT),
-}
-_TOKEN = record(_FIELDS)
 _NAME = {"type": "string", "minLength": 1, "maxLength": NAME_MAX}
 _EXAMPLE = {
     "id": "3fa9c1d25e6f",
@@ -78,7 +66,7 @@ ROUTES = (
         what="The named tokens, and the browsers that opened the page; none with its secret.",
         run=_list,
         scope=_MANAGE,
-        answer=listing("tokens", _TOKEN),
+        answer=listing("tokens", ref(TokenAnswer)),
         example={"list": "tokens", "total": 1, "tokens": [_EXAMPLE]},
     ),
     Endpoint(
@@ -105,7 +93,7 @@ ROUTES = (
             ),
             example={"name": "ci", "scopes": ["call", "read"], "agent": "builder", "days": 30},
         ),
-        answer=record({**_FIELDS, "token": TEXT}),
+        answer=ref(NewTokenAnswer),
         example={**_EXAMPLE, "used_ms": None, "token": "skh_3fa9c1d25e6f_…"},
         problems=(409,),
     ),
@@ -117,7 +105,7 @@ ROUTES = (
         what="Ends a token or a browser at once, in every process of this state.",
         run=_revoke,
         scope=_MANAGE,
-        answer=_TOKEN,
+        answer=ref(TokenAnswer),
         example=_EXAMPLE,
     ),
 )

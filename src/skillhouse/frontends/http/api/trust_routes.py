@@ -5,12 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 from skillhouse.floor import SkillError
+from skillhouse.frontends.answers.findings import DiagnosticAnswer, diagnostic_answers
+from skillhouse.frontends.answers.json_form import members
+from skillhouse.frontends.answers.skills import CodeFactsAnswer
+from skillhouse.frontends.answers.trust import (
+    TrustAnswer,
+    TrustedSkillAnswer,
+    trust_answer,
+    trust_shown,
+    trust_view,
+)
 from skillhouse.frontends.http.api.api_services import ApiServices
 from skillhouse.frontends.http.api.problems import ApiProblem
 from skillhouse.frontends.http.api.route_table import ApiRequest, Body, Endpoint
 from skillhouse.frontends.http.api.schemas import FLAG, TEXT, array, listing, record, ref
-from skillhouse.frontends.presentation.json_values import diagnostic_values, trust_value
-from skillhouse.frontends.presentation.trust_view import trust_shown, trust_view
 from skillhouse.house.access_tokens import AccessScope
 
 TRUST_PATH = "/trust"
@@ -21,16 +29,17 @@ WORD = "trust"
 def _show(api: ApiServices, _: ApiRequest) -> dict[str, Any]:
     with api.fresh() as house:
         view = trust_view(house)
-    value = view.value()
-    skills = value.pop("skills")
     return {
-        "list": "skills",
-        "total": len(skills),
-        "skills": skills,
-        **value,
-        "diagnostics": diagnostic_values(view.findings),
+        **_listed(view.answer()),
+        "diagnostics": diagnostic_answers(view.findings),
         "digest": view.digest,
     }
+
+
+def _listed(found: TrustAnswer) -> dict[str, Any]:
+    value = members(found)
+    skills = value.pop("skills")
+    return {"list": "skills", "total": len(skills), "skills": skills, **value}
 
 
 def _trust(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
@@ -45,8 +54,7 @@ def _trust(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
             raise ApiProblem(412, error.code, str(error)) from error
         raise
     api.reader.expire()
-    value = trust_value(report)
-    return {"list": "skills", "total": len(value["skills"]), **value}
+    return {"list": "skills", "total": len(report.skills), **members(trust_answer(report))}
 
 
 def _revoke(api: ApiServices, _: ApiRequest) -> dict[str, Any]:
@@ -57,14 +65,6 @@ def _revoke(api: ApiServices, _: ApiRequest) -> dict[str, Any]:
     return {"project": project, "revoked": revoked}
 
 
-_SKILL = record(
-    {
-        "name": TEXT,
-        "description": TEXT,
-        "directory": TEXT,
-        "state": {"enum": ["trusted", "new", "changed", "unbound"]},
-    }
-)
 _EXAMPLE = {
     "list": "skills",
     "total": 1,
@@ -98,13 +98,13 @@ ROUTES = (
         run=_show,
         answer=listing(
             "skills",
-            _SKILL,
+            ref(TrustedSkillAnswer),
             project=TEXT,
             trusted=FLAG,
             through=array(TEXT),
-            code=array({"type": "object"}),
+            code=array(ref(CodeFactsAnswer)),
             replaces={"type": "object", "additionalProperties": TEXT},
-            diagnostics=array(ref("Diagnostic")),
+            diagnostics=array(ref(DiagnosticAnswer)),
             digest=TEXT,
         ),
         example={**_EXAMPLE, "code": [], "replaces": {}, "diagnostics": [], "digest": "sha256:00"},
@@ -122,7 +122,9 @@ ROUTES = (
             schema=record({"digest": _SHOWN, "confirm": {"const": WORD}}, closed=True),
             example={"digest": "sha256:00", "confirm": WORD},
         ),
-        answer=listing("skills", _SKILL, project=TEXT, trusted=FLAG, through=array(TEXT)),
+        answer=listing(
+            "skills", ref(TrustedSkillAnswer), project=TEXT, trusted=FLAG, through=array(TEXT)
+        ),
         example={**_EXAMPLE, "trusted": True},
         problems=(409, 412),
     ),

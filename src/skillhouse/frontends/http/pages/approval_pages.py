@@ -28,10 +28,10 @@ from skillhouse.approval import (
     allowed_answers,
 )
 from skillhouse.approval.grants import narrowed
+from skillhouse.frontends.answers.approvals import approval_answer
 from skillhouse.frontends.http.forms import form_of, is_equal_secret, json_response
 from skillhouse.frontends.http.pages.question_view import view_of
 from skillhouse.frontends.http.pages.site import Render
-from skillhouse.frontends.presentation.json_values import approval_value
 
 INBOX_PATH = "/approvals"
 GIVE_TOKEN = "token"  # noqa: S105 - what a button is called.
@@ -117,7 +117,7 @@ class ApprovalPages:
         )
 
     def api_list(self, _: Request) -> Response:
-        return json_response([approval_value(one) for one in self._approvals.pending()])
+        return json_response([approval_answer(one) for one in self._approvals.pending()])
 
     def one(self, request: Request) -> Response:
         return self._page(request, self._approval(request))

@@ -11,15 +11,16 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from skillhouse.audit import AuditEntry, AuditLog, find_record
+from skillhouse.frontends.answers.audit import entry_answer
+from skillhouse.frontends.answers.json_form import members
+from skillhouse.frontends.answers.tools import code_answer
 from skillhouse.frontends.http.forms import json_response
 from skillhouse.frontends.presentation.call_values import (
     PARTS,
     code_calls,
     code_lists,
-    code_value,
     detail_of,
 )
-from skillhouse.frontends.presentation.json_values import entry_value
 
 CALLS_SHOWN = 20
 """Calls of skills' code in the list of the JSON, newest first."""
@@ -85,4 +86,4 @@ def plain_detail(detail: Mapping[str, object]) -> dict[str, object]:
 
 
 def _value(entry: AuditEntry) -> dict[str, Any]:
-    return {**entry_value(entry), "code": code_value(entry)}
+    return {**members(entry_answer(entry)), "code": code_answer(entry)}

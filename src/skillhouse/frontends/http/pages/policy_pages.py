@@ -11,10 +11,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from skillhouse.floor import ConfigError, SkillhouseError
+from skillhouse.frontends.answers.json_form import plain
+from skillhouse.frontends.answers.policy import decision_answer
 from skillhouse.frontends.http.api.policy_routes import rules_tag
 from skillhouse.frontends.http.pages.site import Site
 from skillhouse.frontends.presentation.doctor_values import listed_profiles
-from skillhouse.frontends.presentation.policy_values import decision_value
 from skillhouse.frontends.presentation.rule_changes import RuleChange, addition, removal
 from skillhouse.house import Skillhouse, usable_config
 from skillhouse.house.config.rule_lines import RuleLayer, rule_layers
@@ -126,12 +127,12 @@ def _text(request: Request, name: str) -> str:
     return request.query_params.get(name, "").strip()[:RESOURCE_MAX]
 
 
-def _explanation(house: Skillhouse, action: str, resource: str, agent: str) -> dict[str, Any]:
+def _explanation(house: Skillhouse, action: str, resource: str, agent: str) -> dict[str, object]:
     """Return what decides an action, and why it cannot be decided; both empty if none is asked."""
     if not resource or action not in ACTIONS:
         return {"explained": None, "problem": ""}
     try:
-        return {"explained": decision_value(house, action, resource, agent), "problem": ""}
+        return {"explained": plain(decision_answer(house, action, resource, agent)), "problem": ""}
     except SkillhouseError as error:
         return {"explained": None, "problem": str(error)}
 

@@ -6,9 +6,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from skillhouse.frontends.answers.trust import trust_view
 from skillhouse.frontends.http.pages.site import Site
 from skillhouse.frontends.presentation.code_report import facts_rows
-from skillhouse.frontends.presentation.trust_view import trust_view
 
 TRUST_PAGE = "/system/trust"
 

@@ -1,0 +1,1 @@
+"""What skillhouse answers: one Struct an answer, for `--json`, the HTTP API, OpenAPI and pages."""

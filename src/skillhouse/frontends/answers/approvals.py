@@ -1,0 +1,109 @@
+"""Permission requests and what was approved for good.
+
+A standing approval and an approved script are answered as the core has them: `Grant` and
+`ApprovedScript`.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Literal
+
+from skillhouse.frontends.answers.json_form import Count, JsonAnswer
+
+if TYPE_CHECKING:
+    from skillhouse.approval import Approval, Device, Grant
+
+
+class FactAnswer(JsonAnswer, frozen=True, kw_only=True):
+    label: str
+    value: str
+
+
+class AnsweringDeviceAnswer(JsonAnswer, frozen=True, kw_only=True):
+    id: str
+    name: str
+
+
+class ApprovalAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """An approval request with everything it covers, but not its nonce."""
+
+    id: str
+    state: Literal["open", "approved", "used", "denied", "expired"]
+    tool: str
+    title: str
+    agent: str
+    user: str
+    channel: str
+    client: str
+    place: str
+    level: str
+    reasons: tuple[str, ...]
+    facts: tuple[FactAnswer, ...]
+    always: tuple[str, ...]
+    content: Any
+    content_digest: str
+    opened_ms: Count
+    expires_ms: Count
+    answer: str | None
+    answered_by: str | None
+    answered_on: str | None
+    device: AnsweringDeviceAnswer | None
+    message: str | None
+    closed_ms: Count | None
+
+
+class DeviceAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """A paired device; its secret is shown once, when it is paired."""
+
+    id: str
+    name: str
+    user: str
+    paired_ms: Count
+
+
+class PairedDeviceAnswer(JsonAnswer, frozen=True, kw_only=True):
+    flat_members = ("device",)
+    device: DeviceAnswer
+    secret: str
+
+
+def approval_answer(found: Approval) -> ApprovalAnswer:
+    request = found.request
+    device = AnsweringDeviceAnswer(id=found.device, name=found.device_name)
+    return ApprovalAnswer(
+        id=found.id,
+        state=found.state.value,
+        tool=request.tool,
+        title=request.title,
+        agent=request.agent,
+        user=request.user,
+        channel=request.channel,
+        client=request.client,
+        place=request.place,
+        level=request.level,
+        reasons=tuple(request.reasons),
+        facts=tuple(FactAnswer(label=label, value=value) for label, value in request.facts),
+        always=tuple(request.always),
+        content=json.loads(request.content),
+        content_digest=request.content_digest,
+        opened_ms=request.opened_ms,
+        expires_ms=request.expires_ms,
+        answer=found.answer or None,
+        answered_by=found.by or None,
+        answered_on=found.channel or None,
+        device=device if found.device else None,
+        message=found.message or None,
+        closed_ms=found.closed_ms or None,
+    )
+
+
+def device_answer(device: Device) -> DeviceAnswer:
+    return DeviceAnswer(
+        id=device.id, name=device.name, user=device.user, paired_ms=device.paired_ms
+    )
+
+
+def device_text(found: Approval | Grant) -> str:
+    """Return the paired device of an answer or a standing approval, by name and id, or nothing."""
+    return f"{found.device_name} ({found.device})" if found.device else ""

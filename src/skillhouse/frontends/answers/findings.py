@@ -1,0 +1,41 @@
+"""Findings about files, and what to do about a fault."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Literal
+
+from skillhouse.frontends.answers.json_form import Count, JsonAnswer
+
+if TYPE_CHECKING:
+    from skillhouse.floor import Diagnostic
+
+
+class DiagnosticAnswer(JsonAnswer, frozen=True, kw_only=True):
+    code: str
+    severity: Literal["error", "warning", "info"]
+    message: str
+    path: str | None
+    line: Count | None
+    field: str | None
+    hint: str | None
+    mend: str | None
+    """The name of `hint` before 0.2, which goes with 0.3."""
+    detail: str | None
+
+
+def diagnostic_answers(diagnostics: Iterable[Diagnostic]) -> list[DiagnosticAnswer]:
+    return [
+        DiagnosticAnswer(
+            code=found.code,
+            severity=found.severity.value,
+            message=found.message,
+            path=None if found.path is None else str(found.path),
+            line=found.line,
+            field=found.field or None,
+            hint=found.mend or None,
+            mend=found.mend or None,
+            detail=found.detail or None,
+        )
+        for found in diagnostics
+    ]

@@ -1,0 +1,200 @@
+"""Which skills fit a request, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from msgspec import UNSET, UnsetType
+
+from skillhouse.floor import dataclass
+from skillhouse.frontends.answers.json_form import Count, JsonAnswer
+from skillhouse.frontends.answers.skills import SkillAnswer, skill_answer
+from skillhouse.frontends.presentation.text import shown
+from skillhouse.house.agent_view import LISTED
+from skillhouse.retrieval import Fit, HeadIndex, Hit, SearchResult, reason, skills_of
+from skillhouse.skill import SkillIndex
+
+if TYPE_CHECKING:
+    from skillhouse.discovery import Catalog
+    from skillhouse.house import AgentView, Skillhouse
+    from skillhouse.retrieval import MeaningState
+    from skillhouse.skill import Skill
+
+
+class HitAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """How well a skill fits a request, and why."""
+
+    score: float
+    exact: bool
+    fields: tuple[str, ...]
+    confidence: float
+    matches: dict[str, tuple[str, ...]]
+    alike: tuple[str, ...]
+    similarity: float
+    reason: str
+    learned: float
+
+
+class NamedHitAnswer(JsonAnswer, frozen=True, kw_only=True):
+    flat_members = ("hit",)
+    id: str
+    name: str
+    hit: HitAnswer
+    listing: str | UnsetType = UNSET
+
+
+class SkillHitAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """A skill that fits a request; `shadowed_by` is the id of the one that agents see instead."""
+
+    flat_members = ("skill", "hit")
+    skill: SkillAnswer
+    hit: HitAnswer
+    listing: str
+    shadowed_by: str | UnsetType = UNSET
+
+
+class FitAnswer(JsonAnswer, frozen=True, kw_only=True):
+    weak: bool
+    nothing_fits: bool
+
+
+class RequestAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """Which skills of a list for a request fit it, best first."""
+
+    flat_members = ("fit",)
+    hits: list[NamedHitAnswer]
+    fit: FitAnswer
+
+
+class MeaningAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """How far search by meaning is."""
+
+    encoders: tuple[str, ...]
+    ready: tuple[str, ...]
+    done: Count
+    total: Count
+    fault: str | None
+
+
+def hit_answer(hit: Hit) -> HitAnswer:
+    return HitAnswer(
+        score=hit.score,
+        exact=hit.exact,
+        fields=tuple(hit.fields),
+        confidence=round(hit.confidence, 4),
+        matches={where: tuple(words) for where, words in hit.matches.items()},
+        alike=tuple(hit.alike),
+        similarity=round(hit.similarity, 4),
+        reason=reason(hit),
+        learned=round(hit.learned, 4),
+    )
+
+
+def named_hit(hit: Hit, listing: str | UnsetType = UNSET) -> NamedHitAnswer:
+    return NamedHitAnswer(id=hit.id, name=hit.name, hit=hit_answer(hit), listing=listing)
+
+
+def meaning_answer(state: MeaningState | None) -> MeaningAnswer | None:
+    if state is None:
+        return None
+    return MeaningAnswer(
+        encoders=tuple(state.encoders),
+        ready=tuple(state.ready),
+        done=state.done,
+        total=state.total,
+        fault=state.fault or None,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundSkills:
+    """The skills that fit a request."""
+
+    found: SearchResult
+    skills: Sequence[Skill]
+    """One for each hit."""
+    shadowed: Sequence[tuple[Skill, str]]
+    """Skills that agents do not see, each with the id of the one that shadows it."""
+    marks: Sequence[str] = ()
+    """How a model hears of each, as `AgentView.mark`."""
+
+    def answers(self) -> list[SkillHitAnswer]:
+        found = [
+            SkillHitAnswer(skill=skill_answer(skill), hit=hit_answer(hit), listing=mark)
+            for hit, skill, mark in zip(self.found.hits, self.skills, self.marks, strict=True)
+        ]
+        more = [
+            SkillHitAnswer(
+                skill=skill_answer(one), hit=hit_answer(_unranked(one)), listing="", shadowed_by=by
+            )
+            for one, by in self.shadowed
+        ]
+        return [*found, *more]
+
+
+def _unranked(skill: Skill) -> Hit:
+    return Hit(id=skill.id, name=skill.name, score=0.0)
+
+
+FIT_TEXTS = {
+    Fit.GOOD: "",
+    Fit.WEAK: "weak matches, none of which is sure to fit; the nearest:",
+    Fit.NONE: "nothing fits well; try other words, or English; the nearest:",
+}
+"""What a person reads before the hits."""
+
+
+def fit_answer(fit: Fit) -> FitAnswer:
+    return FitAnswer(weak=fit is not Fit.GOOD, nothing_fits=fit is Fit.NONE)
+
+
+def why(hit: Hit) -> str:
+    """Return for a person why a skill is a hit, and the ids of its copies."""
+    return "; ".join(why_parts(hit))
+
+
+def why_parts(hit: Hit) -> list[str]:
+    also = [f"also: {', '.join(map(shown, hit.alike))}"] if hit.alike else []
+    return [shown(reason(hit)), *also]
+
+
+def search_skills(house: Skillhouse, query: str, limit: int) -> FoundSkills:
+    """Return the best skills, best first; SearchError without a full-text module."""
+    view = house.view()
+    found = view.search.find(query, limit=limit)
+    skills = skills_of(view.visible, found.hits)
+    shadowed = _shadowed(house.snapshot.shown.index, query, skills, limit)
+    marks = [view.mark(skill) for skill in skills]
+    return FoundSkills(found=found, skills=skills, shadowed=shadowed, marks=marks)
+
+
+def unlisted(mark: str) -> list[str]:
+    """Return the mark of a skill for a line about it; nothing of one that every list names."""
+    return [mark] if mark not in ("", LISTED) else []
+
+
+def request_answer(view: AgentView, request: str, catalog: Catalog) -> RequestAnswer:
+    found = view.search.find(request, limit=max(len(catalog.included), 1))
+    listed = {skill.id for skill in catalog.included}
+    hits = [named_hit(hit) for hit in found.hits if hit.id in listed]
+    return RequestAnswer(hits=hits, fit=fit_answer(found.fit))
+
+
+def _shadowed(
+    index: SkillIndex, query: str, hits: Sequence[Skill], limit: int
+) -> list[tuple[Skill, str]]:
+    """Return the shadowed skills that fit, or whose winner does, with the id of that.
+
+    They are found by names and descriptions alone: no index has their bodies.
+    """
+    if not index.shadowed:
+        return []
+    names = {skill.name for skill in hits}
+    found = [skill for skill in index.shadowed if skill.name in names]
+    heads = HeadIndex(SkillIndex(index.shadowed))
+    by_id = {skill.id: skill for skill in index.shadowed}
+    found += [by_id[hit.id] for hit in heads.search(query, limit=limit)]
+    winners = {skill.name: skill.id for skill in index.skills}
+    unique = list({skill.file: skill for skill in found}.values())[:limit]
+    return [(skill, winners.get(skill.name, "")) for skill in unique]

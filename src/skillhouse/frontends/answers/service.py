@@ -1,0 +1,138 @@
+"""Tokens, and what came of a stop or a reload."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from skillhouse.floor import Diagnostic, Severity
+from skillhouse.frontends.answers.json_form import Count, JsonAnswer
+
+if TYPE_CHECKING:
+    from skillhouse.house.access_tokens import Access
+    from skillhouse.manage.code_reload import LoadedCode, Reloaded
+    from skillhouse.tiers import StopReport
+
+
+class TokenAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """A token or browser; what it opens with is kept nowhere."""
+
+    id: str
+    name: str
+    kind: str
+    user: str
+    agent: str
+    scopes: list[str]
+    created_ms: Count
+    expires_ms: Count | None
+    used_ms: Count | None
+
+
+class NewTokenAnswer(JsonAnswer, frozen=True, kw_only=True):
+    flat_members = ("access",)
+    access: TokenAnswer
+    token: str
+
+
+class RevokedTokenAnswer(JsonAnswer, frozen=True, kw_only=True):
+    flat_members = ("access",)
+    access: TokenAnswer
+    revoked: bool = True
+
+
+class FailedStepAnswer(JsonAnswer, frozen=True, kw_only=True):
+    step: str
+    error: str
+
+
+class StopAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """What a stop did."""
+
+    new: bool
+    ended: Count
+    silent: tuple[int, ...]
+    killed: Count
+    done: tuple[str, ...]
+    failed: tuple[FailedStepAnswer, ...]
+
+
+class FailedToolAnswer(JsonAnswer, frozen=True, kw_only=True):
+    name: str
+    error: str
+
+
+class StepAnswer(JsonAnswer, frozen=True, kw_only=True):
+    directory: str
+    step: str
+
+
+class ReloadAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """What a reload says besides the names of the tools that were loaded."""
+
+    not_tried: list[str]
+    failed: tuple[FailedToolAnswer, ...]
+    steps: tuple[StepAnswer, ...]
+
+
+def token_answer(access: Access) -> TokenAnswer:
+    return TokenAnswer(
+        id=access.id,
+        name=access.name,
+        kind=access.kind,
+        user=access.user,
+        agent=access.agent,
+        scopes=sorted(access.scopes),
+        created_ms=access.created_ms,
+        expires_ms=access.expires_ms or None,
+        used_ms=access.used_ms or None,
+    )
+
+
+def stop_answer(report: StopReport) -> StopAnswer:
+    return StopAnswer(
+        new=report.is_new,
+        ended=report.ended,
+        silent=tuple(report.silent),
+        killed=report.killed,
+        done=tuple(report.done),
+        failed=tuple(FailedStepAnswer(step=name, error=why) for name, why in report.failed),
+    )
+
+
+def failures(found: Iterable[LoadedCode], problems: Sequence[Diagnostic]) -> list[tuple[str, str]]:
+    """Return what of skills' code cannot be used, with the reason."""
+    loaded = tuple(found)
+    whole = [(skill.skill, skill.error) for skill in loaded if skill.error]
+    single = [
+        (f"{skill.skill}:{tool}", "the manifest declares it, and the code does not export it")
+        for skill in loaded
+        if skill.lacking is not None
+        for tool in skill.lacking.tools
+    ]
+    errors = [
+        (str(problem.path or ""), problem.message)
+        for problem in problems
+        if problem.severity is Severity.ERROR
+    ]
+    return whole + single + errors
+
+
+def loaded_names(found: Iterable[LoadedCode]) -> list[str]:
+    """Return the tools whose code was loaded, or met by an earlier call."""
+    return [name for skill in found if not skill.untried for name in skill.tools]
+
+
+def untried_names(found: Iterable[LoadedCode]) -> list[str]:
+    """Return the tools that are offered, and whose code no one may run without a question."""
+    return [name for skill in found if skill.untried for name in skill.tools]
+
+
+def reload_answer(done: Reloaded, problems: Sequence[Diagnostic]) -> ReloadAnswer:
+    failed = failures(done.loaded, problems)
+    return ReloadAnswer(
+        not_tried=untried_names(done.loaded),
+        failed=tuple(FailedToolAnswer(name=name, error=error) for name, error in failed),
+        steps=tuple(
+            StepAnswer(directory=str(directory), step=step) for directory, step in done.steps
+        ),
+    )

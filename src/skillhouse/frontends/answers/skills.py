@@ -1,0 +1,328 @@
+"""Skills: as lists have them, whole, with code, in the trash, and as an editor shows a draft."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from msgspec import UNSET, UnsetType, field
+
+from skillhouse import skill as skill_package
+from skillhouse.frontends.answers.findings import DiagnosticAnswer, diagnostic_answers
+from skillhouse.frontends.answers.json_form import Count, JsonAnswer
+from skillhouse.frontends.presentation.short_paths import clients_of
+
+if TYPE_CHECKING:
+    from skillhouse.frontends.presentation.library import LibraryLine
+    from skillhouse.house import AgentView, SkillDefinition
+    from skillhouse.house.trash import DeletedSkill
+    from skillhouse.manage.code_facts import CodeFacts
+    from skillhouse.skill import ParseResult, Skill, SkillContent, SkillIndex
+
+
+class SkillAnswer(JsonAnswer, frozen=True, kw_only=True):
+    id: str
+    name: str
+    description: str
+    scope: str
+    location: str
+    directory: str
+    uri: str
+
+
+class ListedSkillAnswer(SkillAnswer, frozen=True, kw_only=True):
+    """A skill with its root, the clients that read that, and how a model hears of it."""
+
+    root: str
+    clients: tuple[str, ...]
+    listing: str
+
+
+class ContentAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """A loaded skill; what people do not see of its body is there as escapes."""
+
+    flat_members = ("skill",)
+    skill: SkillAnswer
+    body: str
+    hidden_text: str | None
+    resources: tuple[str, ...]
+    resources_omitted: Count
+    resources_more: bool
+    diagnostics: list[DiagnosticAnswer]
+
+
+class CodeToolAnswer(JsonAnswer, frozen=True, kw_only=True):
+    name: str
+    full_name: str
+    level: str
+    description: str
+
+
+class CodeFactsAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """What is known of a skill's code; of one whose manifest cannot be read only the first five."""
+
+    name: str
+    directory: str
+    scope: str
+    enabled: bool
+    problems: list[DiagnosticAnswer]
+    version: str | UnsetType = UNSET
+    description: str | UnsetType = UNSET
+    author: str | UnsetType = UNSET
+    license: str | UnsetType = UNSET
+    language: str | UnsetType = UNSET
+    entry: str | UnsetType = UNSET
+    tools: tuple[CodeToolAnswer, ...] | UnsetType = UNSET
+    env: dict[str, str] | UnsetType = UNSET
+    dependencies: tuple[str, ...] | UnsetType = UNSET
+    lock: str | UnsetType | None = UNSET
+
+
+class LibrarySkillAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """A skill, or a file or place that is none, with its state and what it costs."""
+
+    id: str
+    name: str
+    description: str
+    scope: str
+    path: str
+    clients: tuple[str, ...]
+    state: str
+    listing: str
+    reason: str
+    hint: str | None
+    mend: str | None
+    code: str | None
+    line: Count | None
+    catalog_tokens: Count
+    file_tokens: Count
+    recent: Count | None
+
+
+class DeletedSkillAnswer(JsonAnswer, frozen=True, kw_only=True):
+    key: str
+    id: str
+    path: str
+    deleted: str
+    enabled: bool
+    real: str
+
+
+class DraftAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """The skill that a text would be."""
+
+    name: str
+    description: str
+    allowed_tools: tuple[str, ...]
+    fields: dict[str, Any]
+    body: str
+    hidden_text: str | None
+    catalog_tokens: Count
+    body_tokens: Count
+
+
+class DefinitionFileAnswer(JsonAnswer, frozen=True, kw_only=True):
+    name: str
+    path: str
+    type: str
+
+
+class DefinitionAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """A skill after a change (S004-82)."""
+
+    id: str
+    name: str
+    description: str
+    source: str
+    path: str
+    directory_path: str = field(name="directoryPath")
+    enabled: bool
+    instructions: str
+    allowed_tools: tuple[str, ...] = field(name="allowedTools")
+    files: tuple[DefinitionFileAnswer, ...]
+
+
+class SourceAnswer(JsonAnswer, frozen=True, kw_only=True):
+    text: str
+    digest: str
+
+
+class SwitchedAnswer(JsonAnswer, frozen=True, kw_only=True):
+    id: str
+    enabled: bool
+
+
+def skill_answer(skill: Skill) -> SkillAnswer:
+    return SkillAnswer(
+        id=skill.id,
+        name=skill.name,
+        description=skill.description,
+        scope=skill.scope,
+        location=skill.file,
+        directory=str(skill.directory),
+        uri=skill.uri,
+    )
+
+
+def listed_skill(skill: Skill, view: AgentView, home: Path) -> ListedSkillAnswer:
+    return ListedSkillAnswer(
+        id=skill.id,
+        name=skill.name,
+        description=skill.description,
+        scope=skill.scope,
+        location=skill.file,
+        directory=str(skill.directory),
+        uri=skill.uri,
+        root=skill.root,
+        clients=clients_of(Path(skill.root), home),
+        listing=view.mark(skill),
+    )
+
+
+def content_answer(content: SkillContent) -> ContentAnswer:
+    hidden = skill_package.hidden_text(content.text)
+    return ContentAnswer(
+        skill=skill_answer(content.skill),
+        body=skill_package.revealed(content.body),
+        hidden_text=None if hidden is None else hidden.summary,
+        resources=tuple(content.resources),
+        resources_omitted=content.resources_omitted,
+        resources_more=content.resources_more,
+        diagnostics=diagnostic_answers(content.diagnostics),
+    )
+
+
+def code_facts(facts: CodeFacts | None) -> CodeFactsAnswer | None:
+    """Return the facts of a skill's code; None for a skill that has none."""
+    if facts is None:
+        return None
+    manifest = facts.manifest
+    directory, problems = str(facts.directory), diagnostic_answers(facts.problems)
+    if manifest is None:
+        return CodeFactsAnswer(
+            name=facts.name,
+            directory=directory,
+            scope=facts.scope,
+            enabled=facts.is_on,
+            problems=problems,
+        )
+    tools = (
+        CodeToolAnswer(
+            name=tool.name,
+            full_name=f"{facts.name}:{tool.name}",
+            level=facts.levels[tool.name],
+            description=tool.description,
+        )
+        for tool in manifest.tools
+    )
+    return CodeFactsAnswer(
+        name=facts.name,
+        directory=directory,
+        scope=facts.scope,
+        enabled=facts.is_on,
+        problems=problems,
+        version=manifest.version,
+        description=manifest.description,
+        author=manifest.author,
+        license=manifest.license,
+        language=manifest.language,
+        entry=manifest.entry,
+        tools=tuple(tools),
+        env=dict(facts.env),
+        dependencies=tuple(manifest.dependencies),
+        lock=facts.lock or None,
+    )
+
+
+def library_skill(line: LibraryLine, ranks: Mapping[str, int], home: Path) -> LibrarySkillAnswer:
+    """Return a line of the library; `ranks` says how recently files were loaded, 0 the last one."""
+    skill, absent = line.skill, line.absent
+    hint = (absent.mend or None) if absent else None
+    return LibrarySkillAnswer(
+        id=skill.id if skill else (absent.id if absent else ""),
+        name=skill.name if skill else (absent.name if absent else ""),
+        description=skill.description if skill else "",
+        scope=line.scope,
+        path=line.path,
+        clients=clients_of(Path(skill.root), home) if skill else (),
+        state=line.state,
+        listing=line.mark,
+        reason=absent.reason if absent else "",
+        hint=hint,
+        mend=hint,
+        code=(absent.code or None) if absent else None,
+        line=(absent.line or None) if absent else None,
+        catalog_tokens=_catalog_tokens(skill) if skill else 0,
+        file_tokens=_file_tokens(line.path),
+        recent=ranks.get(line.path),
+    )
+
+
+def _catalog_tokens(skill: Skill) -> int:
+    return skill_package.tokens_of(f"{skill.name}{skill.description}")
+
+
+def _file_tokens(path: str) -> int:
+    """Return what loading the file costs, by its size; 0 for what cannot be read."""
+    try:
+        return -(-os.stat(path).st_size // 4) if path.endswith(".md") else 0
+    except (OSError, ValueError):
+        return 0
+
+
+def deleted_skill(found: DeletedSkill) -> DeletedSkillAnswer:
+    return DeletedSkillAnswer(
+        key=found.key,
+        id=found.id,
+        path=found.path,
+        deleted=found.deleted,
+        enabled=found.enabled,
+        real=found.real,
+    )
+
+
+def draft_answer(draft: ParseResult) -> DraftAnswer | None:
+    """Return the skill that a text would be; None where it would be none."""
+    skill = draft.skill
+    if skill is None:
+        return None
+    hidden = skill_package.hidden_text(draft.text)
+    return DraftAnswer(
+        name=skill.name,
+        description=skill.description,
+        allowed_tools=tuple(skill.frontmatter.allowed_tools),
+        fields=dict(skill.frontmatter.fields),
+        body=skill_package.revealed(draft.body),
+        hidden_text=None if hidden is None else hidden.summary,
+        catalog_tokens=_catalog_tokens(skill),
+        body_tokens=skill_package.tokens_of(draft.body),
+    )
+
+
+def definition_answer(found: SkillDefinition) -> DefinitionAnswer:
+    files = (
+        DefinitionFileAnswer(name=file.name, path=file.path, type=file.type) for file in found.files
+    )
+    return DefinitionAnswer(
+        id=found.id,
+        name=found.name,
+        description=found.description,
+        source=found.source,
+        path=found.path,
+        directory_path=found.directory_path,
+        enabled=found.enabled,
+        instructions=found.instructions,
+        allowed_tools=tuple(found.allowed_tools),
+        files=tuple(files),
+    )
+
+
+def index_lists(index: SkillIndex) -> dict[str, Any]:
+    """Return the first lists of `list --json` and of the page's `/api/skills`."""
+    return {
+        "skills": [skill_answer(skill) for skill in index.skills],
+        "shadowed": [skill_answer(skill) for skill in index.shadowed],
+        "diagnostics": diagnostic_answers(index.diagnostics),
+    }

@@ -1,0 +1,144 @@
+"""Tools, the results of calls, and the interpreters of skills' code."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+from msgspec import UNSET, UnsetType
+
+from skillhouse import sandbox
+from skillhouse import tools as toolbox
+from skillhouse.frontends.answers.json_form import JsonAnswer
+from skillhouse.frontends.presentation.call_values import PARTS, code_lists, detail_of
+from skillhouse.sandbox import SandboxStatus
+
+if TYPE_CHECKING:
+    from skillhouse.audit import AuditEntry
+    from skillhouse.sandbox import Python, PythonPlaces
+    from skillhouse.tools import Tool, ToolResult
+
+
+class InterpreterAnswer(JsonAnswer, frozen=True, kw_only=True):
+    program: str
+    version: str
+    why: str
+
+
+class ToolPythonAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """The interpreter that runs a tool and why, or the problem."""
+
+    program: str | UnsetType = UNSET
+    version: str | UnsetType = UNSET
+    why: str | UnsetType = UNSET
+    problem: str | UnsetType = UNSET
+
+
+class ToolAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """A tool; `skill` and `level` are null for a built-in one, `python` but for Python."""
+
+    name: str
+    full_name: str
+    skill: str | None
+    level: str | None
+    python: ToolPythonAnswer | None
+    description: str
+    parameters: dict[str, Any]
+
+
+class ResultAnswer(JsonAnswer, frozen=True, kw_only=True):
+    status: Literal["ok", "error", "denied", "pending"]
+    content: str
+    data: Mapping[str, Any] | None
+    approval_id: str | None
+
+
+class CallResultAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """What a call came to; `request` is the id that its record has."""
+
+    flat_members = ("result",)
+    result: ResultAnswer
+    request: str
+
+
+class CodeAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """What the record of a call has of a skill's code."""
+
+    record: str | None
+    frames: tuple[str, ...]
+    log: tuple[str, ...]
+    output: tuple[str, ...]
+
+
+class CodeCallAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """What a call came to, with what its record has of a skill's code."""
+
+    flat_members = ("result", "code")
+    result: ResultAnswer
+    code: CodeAnswer
+
+
+class InterpretersAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """The interpreters that cells can run, the default first, and why not the others."""
+
+    pythons: tuple[InterpreterAnswer, ...]
+    unusable_pythons: tuple[str, ...]
+
+
+class SandboxAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """The level of the sandbox with its probes, and the interpreters."""
+
+    flat_members = ("status", "interpreters")
+    status: SandboxStatus
+    interpreters: InterpretersAnswer
+
+
+def tool_answer(tool: Tool) -> ToolAnswer:
+    code = tool if isinstance(tool, toolbox.SkillCodeTool) else None
+    return ToolAnswer(
+        name=tool.name,
+        full_name=code.full_name if code else tool.name,
+        skill=code.skill.manifest.name if code else None,
+        level=code.level if code else None,
+        python=_python_of(code) if code else None,
+        description=tool.description,
+        parameters=dict(tool.schema),
+    )
+
+
+def result_answer(result: ToolResult) -> ResultAnswer:
+    return ResultAnswer(
+        status=result.status,
+        content=result.content,
+        data=result.data,
+        approval_id=result.approval_id,
+    )
+
+
+def code_answer(entry: AuditEntry | None) -> CodeAnswer:
+    found = code_lists(detail_of(entry))
+    record = None if entry is None else entry.record.id
+    return CodeAnswer(record=record, **{name: tuple(found.get(name, ())) for name in PARTS})
+
+
+def interpreters_answer(places: PythonPlaces) -> InterpretersAnswer:
+    found = (sandbox.default_python(), *sandbox.installed_pythons(places))
+    return InterpretersAnswer(
+        pythons=tuple(map(_interpreter, found)),
+        unusable_pythons=tuple(sandbox.unusable_pythons(places)),
+    )
+
+
+def _interpreter(python: Python) -> InterpreterAnswer:
+    return InterpreterAnswer(program=str(python.program), version=python.release, why=python.why)
+
+
+def _python_of(tool: toolbox.SkillCodeTool) -> ToolPythonAnswer | None:
+    try:
+        python = tool.python()
+    except sandbox.SandboxError as error:
+        return ToolPythonAnswer(problem=str(error))
+    if python is None:
+        return None
+    found = _interpreter(python)
+    return ToolPythonAnswer(program=found.program, version=found.version, why=found.why)
