@@ -152,7 +152,7 @@ class ToolCall(Struct, frozen=True, kw_only=True):
 class ToolResult(PartialStruct, frozen=True, kw_only=True):
     """The result for the model."""
 
-    HIDDEN = frozenset(("excerpt", "most", "has_gaps"))
+    HIDDEN = frozenset(("excerpt", "most", "has_gaps", "intent", "is_asked"))
     UNCOMPARED = HIDDEN
 
     content: str
@@ -166,9 +166,9 @@ class ToolResult(PartialStruct, frozen=True, kw_only=True):
     """Characters of the content that are kept."""
     has_gaps: bool = False
     """Whether lines of `left_out_text` are in it where something is missing."""
-    intent: str = field(default="", compare=False, repr=False)
+    intent: str = ""
     """Id of the record of a call that was handed over, for its outcome; empty for any other."""
-    is_asked: bool = field(default=False, compare=False, repr=False)
+    is_asked: bool = False
     """Whether who got the call that was handed over has to ask a person first."""
 
     @property
