@@ -1,4 +1,4 @@
-"""Tests of tools/consequences.py."""
+"""Tests of tools/consequences.py; a missing script is refused before anyone is asked."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from skillhouse.approval import Answer
+from skillhouse.audit import read_records
 from skillhouse.permission import (
     Effect,
     Layer,
@@ -19,10 +20,88 @@ from skillhouse.permission import (
 )
 from skillhouse.tools.call import RefusedError
 from skillhouse.tools.consequences import consequence, refuse_outside
+from tests.house.places import write_skill
 from tests.tools.houses import Person, house_at
 
 NO_NETWORK = "no network is granted: this will fail"
 ALL = (Layer(name="user", rules=(Rule(effect=Effect.ALLOW, action="exec", pattern="*"),)),)
+MISSING = [
+    "python3 scripts/x.py",
+    "python3 -u ./scripts/x.py a b",
+    "python3 -W ignore scripts/x.py",
+    "node -r ./there.js scripts/x.py",
+    "python scripts/x.py > out.txt",
+    "bash scripts/x.py",
+    "node scripts/x.py",
+    "ruby scripts/x.py",
+    "./scripts/x.py",
+    "env A=1 timeout 5 python3 scripts/x.py",
+    "uv run x.py",
+    "npx tsx scripts/x.py",
+    "cat a.txt | python3 scripts/x.py | wc -l",
+    "mkdir -p out && python3 scripts/x.py --to out",
+    "python3 scripts/x.py && rm -r build",
+    "cd sub && python3 scripts/x.py",
+    "python3 /nowhere/x.py",
+    "echo one; python3 x.py",
+    "bash -lc 'python3 scripts/x.py --all'",
+    "sh -c 'cd sub; bash -c \"python3 scripts/x.py\"'",
+    "bash -c 'for one in a b; do python3 x.py $one; done'",
+    "chmod +x scripts/x.py && ./scripts/x.py",
+    "npm exec -- node scripts/x.py",
+]
+LEFT_TO_THE_RUN = [
+    "cp a.txt b.sh && sh b.sh",
+    "cp a.txt scripts && python3 scripts/x.py",
+    "git clone https://a.example/r && sh r/run.sh",
+    "curl -o x.sh https://a.example/x && sh x.sh",
+    "echo 'print(1)' > x.py && python3 x.py",
+    "echo 'print(1)' | tee x.py; python3 x.py",
+    "make x.py && python3 x.py",
+    "tar xf a.tar && sh configure.sh",
+    "python3 a.py || python3 b.py",
+    "test -f x.py && python3 x.py",
+    "python3 -m x",
+    "python3 - < a.txt",
+    "python3 scripts/*.py",
+    'python3 "$UNKNOWN/x.py"',
+    "bash -c 'cp a.txt x.py && python3 x.py'",
+    "cp a.txt x.py; bash -c 'python3 x.py'",
+    "bash -c 'for one in $(ls); do python3 x.py $one; done'",
+    "bash -c 'python3 sub/there.py'",
+    "cat > x.py <<'END'\nprint(1)\nEND\npython3 x.py",
+    "sh ls",
+    "node server",
+    "bun run build",
+    "go run example.com/x@latest",
+    "deno run https://a.example/x.ts",
+    "docker run image python3 x.py",
+    "env -C sub python3 x.py",
+    "python3 -c 'import sys' 80 /a",
+    "python3 -cpass scripts/x.py",
+    "node -e 1 scripts/x.py",
+    "perl -pe s/a/b/ none.txt",
+    "php -r 1 none.php",
+    "sh -s none.sh",
+    "sh there.sh",
+    "bash +x there.sh",
+    "bash +o history there.sh",
+    "ssh host ./x.sh",
+    "ssh -p 22 user@host bash none.sh",
+    "ssh -t host 'cd /srv && ./deploy.sh'",
+    "docker exec c sh none.sh",
+    "kubectl exec p -- sh none.sh",
+    "pnpm --filter x exec node none.js",
+    "npm -w x exec -- node none.js",
+    "pnpm -r exec node none.js",
+    "yarn workspace x node none.js",
+    "go run ./...",
+    "go run ./cmd/tool/...",
+    "chmod +x none.sh > x.py && python3 x.py",
+    "node there",
+    "python3 sub/there.py",
+    "cd sub && python3 there.py",
+]
 
 
 def said(line: str, root: Path, *, has_network: bool = False) -> str:
@@ -150,3 +229,118 @@ def test_what_is_written_outside_is_refused(line: str, is_refused: bool, tmp_pat
     assert plan is not None
     with pytest.raises(RefusedError, match="outside") if is_refused else nullcontext():
         refuse_outside(plan, str(tmp_path))
+
+
+def project(base: Path) -> Path:
+    """Make a project, and a skill `pdf` with a script."""
+    root = base / "project"
+    (root / "sub").mkdir(parents=True)
+    for name in ("a.txt", "there.sh", "there.js", "sub/there.py"):
+        (root / name).write_text("")
+    skill = write_skill(base / "skills/pdf", body="Run `python3 scripts/x.py`.\n")
+    (skill / "scripts").mkdir()
+    (skill / "scripts/x.py").write_text("print('hello')\n")
+    return skill
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_loaded", [True, False])
+@pytest.mark.parametrize("command", MISSING)
+def test_the_right_path_is_said_and_no_one_is_asked(
+    tmp_path: Path, command: str, is_loaded: bool
+) -> None:
+    skill, person = project(tmp_path), Person()
+    with house_at(tmp_path, person=person, roots=[tmp_path / "skills"]) as house:
+        if is_loaded:
+            house.call_sync("skill", {"name": "pdf"})
+        result = house.call_sync("exec", {"command": command})
+        (last, *_) = read_records(house.audit_log.path)
+    whose = "of skill `pdf`" if is_loaded else "of skill `pdf`, load it first"
+    assert result.status == "error"
+    assert result.content.startswith("no such file: `")
+    assert result.content.endswith(f"; did you mean `{skill}/scripts/x.py` ({whose})")
+    assert person.asked == []
+    assert last.record.kind == "refusal"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", LEFT_TO_THE_RUN)
+def test_what_may_be_there_when_it_runs_is_asked_about_as_before(
+    tmp_path: Path, command: str
+) -> None:
+    project(tmp_path)
+    person = Person()
+    with house_at(tmp_path, person=person, roots=[tmp_path / "skills"]) as house:
+        result = house.call_sync("exec", {"command": command})
+    assert "no such file" not in result.content
+    assert len(person.asked) == 1
+
+
+def test_the_words_of_an_argv_are_looked_at_too(tmp_path: Path) -> None:
+    skill = project(tmp_path)
+    with house_at(tmp_path, roots=[tmp_path / "skills"]) as house:
+        result = house.call_sync("exec", {"command": "python3", "params": ["scripts/x.py"]})
+    assert f"`{skill}/scripts/x.py`" in result.content
+
+
+def test_without_a_file_of_that_name_the_place_is_said(tmp_path: Path) -> None:
+    project(tmp_path)
+    with house_at(tmp_path, roots=[tmp_path / "skills"]) as house:
+        result = house.call_sync("exec", {"command": "cd sub; sh none.sh"})
+    where = tmp_path / "project/sub"
+    assert result.content == f"no such file: `none.sh`; relative paths begin at `{where}`"
+
+
+def test_a_path_as_program_is_looked_for_where_a_rule_names_it(tmp_path: Path) -> None:
+    project(tmp_path)
+    rule = Rule(effect=Effect.ALLOW, action="exec", pattern="./gen.sh *")
+    with house_at(tmp_path, rule) as house:
+        named = house.call_sync("exec", {"command": "./gen.sh a"})
+        other = house.call_sync("exec", {"command": "./other.sh a"})
+    assert named.content.startswith("no such file: `./gen.sh`; relative paths begin at ")
+    assert other.content.startswith("no such file: `./other.sh`; relative paths begin at ")
+
+
+def test_the_skill_that_was_loaded_last_is_named_first_then_the_workspace(tmp_path: Path) -> None:
+    project(tmp_path)
+    (tmp_path / "project/scripts").mkdir()
+    for directory in ("project", "skills/aaa", "skills/zzz"):
+        if directory != "project":
+            write_skill(tmp_path / directory)
+            (tmp_path / directory / "scripts").mkdir()
+        (tmp_path / directory / "scripts/run.py").write_text("")
+    with house_at(tmp_path, roots=[tmp_path / "skills"]) as house:
+        house.call_sync("skill", {"name": "zzz"})
+        result = house.call_sync("exec", {"command": "cd sub && python3 run.py"})
+    at = [result.content.index(f"{tmp_path}/{p}/scripts") for p in ("skills/zzz", "skills/aaa")]
+    assert at == sorted(at)
+    assert f"`{tmp_path}/project/scripts/run.py` (in the workspace)" in result.content
+
+
+@pytest.mark.slow
+def test_a_deny_comes_first_and_a_denied_skill_is_not_named(tmp_path: Path) -> None:
+    project(tmp_path)
+    hidden = Rule(effect=Effect.DENY, action="skill", pattern="pdf")
+    denied = Rule(effect=Effect.DENY, action="exec", pattern="ruby *")
+    with house_at(tmp_path, hidden, denied, roots=[tmp_path / "skills"]) as house:
+        result = house.call_sync("exec", {"command": "python3 scripts/x.py"})
+        assert "pdf" not in result.content
+        assert result.status == "error"
+        # Whether a file is there in what is kept from view is not said.
+        within = [
+            house.call_sync("exec", {"command": f"python3 {tmp_path}/skills/pdf/scripts/{name}"})
+            for name in ("x.py", "y.py")
+        ]
+        assert len({r.content.replace("y.py", "x.py") for r in within}) == 1
+        ruby = house.call_sync("exec", {"command": "ruby none.rb"})
+        assert ruby.status == "denied"
+        assert "rule `exec ruby *`" in ruby.content
+
+
+def test_a_link_out_of_a_skill_is_not_suggested(tmp_path: Path) -> None:
+    skill = project(tmp_path)
+    (tmp_path / "outside.py").write_text("")
+    (skill / "scripts/out.py").symlink_to(tmp_path / "outside.py")
+    with house_at(tmp_path, roots=[tmp_path / "skills"]) as house:
+        result = house.call_sync("exec", {"command": "python3 scripts/out.py"})
+    assert "did you mean" not in result.content

@@ -27,12 +27,7 @@ from skillhouse.clients.config_file import (
     without_entry,
 )
 from skillhouse.clients.jsonc import NotEditableError
-from skillhouse.clients.program import (
-    are_plain,
-    arguments_of,
-    fault_of,
-    own_program,
-)
+from skillhouse.clients.program import are_plain, arguments_of, fault_of, own_program
 from skillhouse.floor import ConfigError, Locations, SkillhouseError, isolated
 from skillhouse.floor.regex import regex
 from skillhouse.floor.structs import replace

@@ -12,13 +12,7 @@ from msgspec import Struct, field
 from skillhouse.clients.verdicts import BudgetUse, Cut, LensClient, LensState, Verdict
 from skillhouse.discovery import Root
 from skillhouse.floor import Diagnostic, Severity
-from skillhouse.skill import (
-    SKILL_FILE,
-    CatalogRule,
-    Profile,
-    Skill,
-    SkillIndex,
-)
+from skillhouse.skill import SKILL_FILE, CatalogRule, Profile, Skill, SkillIndex
 
 
 class UnboundedEntry(NamedTuple):

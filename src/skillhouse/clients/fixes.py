@@ -21,14 +21,7 @@ from skillhouse.clients.findings import client_root, names_of, same_names
 from skillhouse.clients.trees import source_digest
 from skillhouse.clients.verdicts import LISTED, Lens, LensSkill, LensState
 from skillhouse.floor import PathError, descriptor, is_utf8, isolated, open_directory_beneath
-from skillhouse.skill import (
-    SKILL_FILE,
-    SKILL_FILE_MAX,
-    mended,
-    parse,
-    validate_name,
-    with_name,
-)
+from skillhouse.skill import SKILL_FILE, SKILL_FILE_MAX, mended, parse, validate_name, with_name
 
 MOVED_CODES = frozenset(
     {"root-file", "too-deep", "inside-a-skill", "skipped-directory", "hidden-directory"}

@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from skillhouse.registry.certificates import named_uri as named_uri
     from skillhouse.registry.certificates import pem_of as pem_of
     from skillhouse.registry.certificates import publisher_name as publisher_name
-    from skillhouse.registry.changes import TreeChanges as TreeChanges
-    from skillhouse.registry.changes import compare_trees as compare_trees
-    from skillhouse.registry.changes import text_changes as text_changes
     from skillhouse.registry.facts import SkillFacts as SkillFacts
+    from skillhouse.registry.facts import TreeChanges as TreeChanges
+    from skillhouse.registry.facts import compare_trees as compare_trees
     from skillhouse.registry.facts import read_facts as read_facts
+    from skillhouse.registry.facts import text_changes as text_changes
     from skillhouse.registry.git_repository import Git as Git
     from skillhouse.registry.git_repository import GitRepository as GitRepository
     from skillhouse.registry.installs import PACKAGES as PACKAGES

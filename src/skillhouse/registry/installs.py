@@ -43,14 +43,7 @@ from skillhouse.floor.crash_cleanup import is_left, owner_name
 from skillhouse.floor.lock import lock as hold
 from skillhouse.floor.machine import is_unwritable
 from skillhouse.floor.structs import replace
-from skillhouse.registry.lock import (
-    Lock,
-    LockEntry,
-    entry_of,
-    entry_value,
-    read_lock,
-    write_lock,
-)
+from skillhouse.registry.lock import Lock, LockEntry, entry_of, entry_value, read_lock, write_lock
 from skillhouse.registry.signed_directory import read_signature
 from skillhouse.registry.trust import PublisherError
 

@@ -35,12 +35,7 @@ from skillhouse.floor import (
 )
 from skillhouse.floor.documents import json_value
 from skillhouse.floor.structs import asdict
-from skillhouse.registry.certificates import (
-    CURVES,
-    Role,
-    load_certificates,
-    pem_of,
-)
+from skillhouse.registry.certificates import CURVES, Role, load_certificates, pem_of
 from skillhouse.registry.trust import PublisherError
 
 COST, BLOCK, PARALLEL = 1 << 14, 8, 5

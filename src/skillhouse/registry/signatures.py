@@ -31,7 +31,7 @@ from skillhouse.registry.certificates import (
     fingerprint,
     parse_chain,
 )
-from skillhouse.registry.changes import compare_trees
+from skillhouse.registry.facts import compare_trees
 from skillhouse.registry.revocations import CLOCK_SKEW, IssuedList, check_revocations, time_text
 from skillhouse.registry.signature_bundle import (
     PAYLOAD_TYPE,

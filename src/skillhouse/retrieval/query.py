@@ -8,12 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple
 
-from skillhouse.retrieval.glossary.translate import (
-    Meaning,
-    idle_words,
-    meanings,
-    translations,
-)
+from skillhouse.retrieval.glossary.translate import Meaning, idle_words, meanings, translations
 from skillhouse.retrieval.rank import Alternative, Concept, Found, Ranking
 from skillhouse.retrieval.spelling import distance, edits_max, is_correctable
 from skillhouse.retrieval.tokens import is_pair, query_terms, stems_of_query, tokens

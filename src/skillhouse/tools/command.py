@@ -50,31 +50,11 @@ from skillhouse.tools.background_command import (
     refuse_moving_scripts,
 )
 from skillhouse.tools.background_runs import BackgroundRuns
-from skillhouse.tools.call import (
-    Output,
-    Plan,
-    RefusedError,
-    ReportProgress,
-)
-from skillhouse.tools.command_git import (
-    NO_HOOKS,
-    GitConsents,
-    git_now,
-    git_use,
-    keeping_git,
-)
-from skillhouse.tools.command_inputs import (
-    CommandInputs,
-    InputChangedError,
-    sealed_copies,
-)
+from skillhouse.tools.call import Output, Plan, RefusedError, ReportProgress
+from skillhouse.tools.command_git import NO_HOOKS, GitConsents, git_now, git_use, keeping_git
+from skillhouse.tools.command_inputs import CommandInputs, InputChangedError, sealed_copies
 from skillhouse.tools.command_network import CommandNetwork, WayOut, network_of
-from skillhouse.tools.command_protection import (
-    kept_files,
-    may_change,
-    only_looks,
-    writes_of,
-)
+from skillhouse.tools.command_protection import kept_files, may_change, only_looks, writes_of
 from skillhouse.tools.command_requests import (
     CommandWork,
     ExecContext,
@@ -104,9 +84,13 @@ from skillhouse.tools.command_run import (
     titled,
     with_changes,
 )
-from skillhouse.tools.consequences import consequence, refuse_outside, refuse_replaced
+from skillhouse.tools.consequences import (
+    check_scripts,
+    consequence,
+    refuse_outside,
+    refuse_replaced,
+)
 from skillhouse.tools.denied_programs import DeniedPrograms, denied_to
-from skillhouse.tools.missing_script import check_scripts
 from skillhouse.tools.path_rules import PathRules
 from skillhouse.tools.tool import Decide, Session, Tool
 from skillhouse.tools.workspace import Workspace

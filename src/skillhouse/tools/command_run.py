@@ -33,13 +33,7 @@ from skillhouse.sandbox import (
 )
 from skillhouse.tools.background_command import WRITABLE_MAX, BackgroundForm
 from skillhouse.tools.background_runs import BACKGROUND_SECONDS, BackgroundRuns, value_of
-from skillhouse.tools.call import (
-    OUTPUT_MAX,
-    Output,
-    RefusedError,
-    ReportProgress,
-    object_schema,
-)
+from skillhouse.tools.call import OUTPUT_MAX, Output, RefusedError, ReportProgress, object_schema
 from skillhouse.tools.command_inputs import CommandInputs, changed_files
 from skillhouse.tools.command_network import CommandNetwork
 from skillhouse.tools.denied_programs import denied_note

@@ -13,12 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from skillhouse.floor import (
-    PathError,
-    digest,
-    open_beneath,
-    open_directory_beneath,
-)
+from skillhouse.floor import PathError, digest, open_beneath, open_directory_beneath
 from skillhouse.floor.threads import in_thread
 from skillhouse.permission import Effect, Permission
 from skillhouse.skill import revealed

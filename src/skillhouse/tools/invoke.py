@@ -26,11 +26,7 @@ from skillhouse.skill import (
     followed_digest,
     plain_words,
 )
-from skillhouse.tools.activation import (
-    Activation,
-    activation_of,
-    text_digest,
-)
+from skillhouse.tools.activation import Activation, activation_of, text_digest
 from skillhouse.tools.call import (
     UNBOUND,
     Output,
@@ -41,13 +37,7 @@ from skillhouse.tools.call import (
     object_schema,
 )
 from skillhouse.tools.remote_skills import SkillLoad, begun
-from skillhouse.tools.skill_text import (
-    SKILL_TEXT_MAX,
-    fitted,
-    one_line,
-    render,
-    with_body,
-)
+from skillhouse.tools.skill_text import SKILL_TEXT_MAX, fitted, one_line, render, with_body
 from skillhouse.tools.tool import Session, Tool
 
 INVOKE = "invoke"

@@ -12,14 +12,7 @@ from msgspec import Struct, field
 from skillhouse.floor import AmbiguousSkillError, SkillError, UnknownSkillError
 from skillhouse.permission import Effect, Permission
 from skillhouse.retrieval import Fit, Hit, SearchResult, reason, skills_of
-from skillhouse.skill import (
-    Profile,
-    Skill,
-    SkillContent,
-    SkillIndex,
-    ToolRule,
-    current_invocation,
-)
+from skillhouse.skill import Profile, Skill, SkillContent, SkillIndex, ToolRule, current_invocation
 from skillhouse.tools.activation import activation_of
 from skillhouse.tools.assets import AssetError, find_skill
 from skillhouse.tools.call import (
