@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import dataclasses
 import enum
 import importlib.metadata
 import inspect
@@ -26,6 +25,7 @@ from unittest import mock
 from scripts import contract_table as table
 
 import skillhouse
+from skillhouse.floor import structs
 
 main: Callable[[Sequence[str]], int] = next(
     iter(importlib.metadata.entry_points(group="console_scripts", name="skillhouse"))
@@ -177,7 +177,7 @@ def members() -> dict[str, dict[str, str]]:
     found: dict[str, dict[str, str]] = {}
     for name, words in table.MEMBERS.items():
         cls = getattr(skillhouse, name)
-        fields = {each.name for each in dataclasses.fields(cls)} if _is_data(cls) else set()
+        fields = set(structs.field_names(cls)) if _is_data(cls) else set()
         known = fields | set(dir(cls)) | set(getattr(cls, "__annotations__", ()))
         known |= _set_by(cls)
         found[name] = {word: "there" if word in known else "missing" for word in words.split()}
@@ -187,7 +187,7 @@ def members() -> dict[str, dict[str, str]]:
 
 
 def _is_data(cls: type) -> bool:
-    return dataclasses.is_dataclass(cls)
+    return structs.is_struct(cls)
 
 
 def _set_by(cls: type) -> set[str]:

@@ -18,7 +18,7 @@ else:
     def replace(value, /, **changes):
         """Return a copy of a value with some fields changed; TypeError for one it has not."""
         if hasattr(value, "__struct_fields__"):
-            from msgspec.structs import replaced  # noqa: PLC0415 - see above.
+            from msgspec.structs import replace as replaced  # noqa: PLC0415 - see above.
 
             return replaced(value, **changes)
         return dataclasses.replace(value, **changes)
