@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import shutil
 import threading
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from skillhouse.audit import AuditError
-from skillhouse.floor import PathError, SkillError, UnknownSkillError
+from skillhouse.floor import PathError, SkillError, UnknownSkillError, structs
 from skillhouse.house import SkillFile, Skillhouse, configured
 from tests.house.desktop import make_desktop
 from tests.house.places import make_places, write_skill
@@ -210,11 +209,11 @@ def test_a_definition_has_the_published_fields_and_typed_files(house: Skillhouse
     house.refresh()
     found = house.management.get("my-skill")
     # The ten that the design prints, and no eleventh; of a file three.
-    assert [field.name for field in dataclasses.fields(found)] == [
+    assert [*structs.field_names(found)] == [
         "id", "name", "description", "source", "path", "directory_path", "enabled",
         "instructions", "allowed_tools", "files",
     ]  # fmt: skip
-    assert [field.name for field in dataclasses.fields(SkillFile)] == ["name", "path", "type"]
+    assert structs.field_names(SkillFile) == ("name", "path", "type")
     assert (found.source, found.path) == ("user", str(directory / "SKILL.md"))
     assert found.directory_path == str(directory)
     assert found.instructions == "Body."

@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Literal
 
-from skillhouse.floor import SkillhouseError, StateError, dataclass
+from msgspec import Struct
+
+from skillhouse.floor import SkillhouseError, StateError
 from skillhouse.store import STATE, STATE_FILE, commit_stamp, pooled
 
 logger = logging.getLogger(__name__)
@@ -54,8 +56,7 @@ class AccessError(SkillhouseError):
         self.code = code
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Access:
+class Access(Struct, frozen=True, kw_only=True):
     """On whose behalf a request comes, and what it may do."""
 
     id: str = ""

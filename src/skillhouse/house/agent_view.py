@@ -8,10 +8,12 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from skillhouse import discovery
 from skillhouse import skill as skill_package
 from skillhouse import tools as toolbox
-from skillhouse.floor import AmbiguousSkillError, UnknownSkillError, dataclass, isolated, structs
+from skillhouse.floor import AmbiguousSkillError, UnknownSkillError, isolated, structs
 from skillhouse.floor.lock import once
 from skillhouse.floor.regex import regex
 from skillhouse.house.agent_search import AgentSearch
@@ -376,8 +378,7 @@ ARGUMENTS_SHOWN = 16
 _ARGUMENT = regex(r"[A-Za-z0-9_-]{1,64}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Invocable:
+class Invocable(Struct, frozen=True, kw_only=True):
     """One entry of a menu."""
 
     name: str

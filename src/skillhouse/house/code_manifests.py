@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
+
+from msgspec import Struct, field
 
 from skillhouse.floor import (
     DecodeError,
@@ -19,7 +20,6 @@ from skillhouse.floor import (
     Severity,
     TreeError,
     WireNameError,
-    dataclass,
     decode,
     encode,
     file_stamp,
@@ -42,8 +42,7 @@ LOCK_FILE = "reloads.lock"
 VERSION = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lacking:
+class Lacking(Struct, frozen=True, kw_only=True):
     """What one tree of code does not export, although its manifest declares it."""
 
     digest: str
@@ -54,8 +53,7 @@ class Lacking:
     """Why it did not load; empty where it did."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _SharedReloads:
+class _SharedReloads(Struct, frozen=True, kw_only=True):
     """The file that the processes share."""
 
     version: int = VERSION

@@ -7,8 +7,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from skillhouse import tools as toolbox
-from skillhouse.floor import dataclass
 from skillhouse.house.config.config_files import profile_of, project_of
 from skillhouse.house.lazy import Lazy
 from skillhouse.house.policy import Policy
@@ -25,8 +26,7 @@ if TYPE_CHECKING:
     from skillhouse.skill import Profile, Skill
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Composition:
+class Composition(Struct, frozen=True, kw_only=True):
     """What follows from one configuration: policy, network, servers of skills, checks and gates.
 
     INVARIANT: nothing in it changes. A call keeps the one that it began with, so that no call is

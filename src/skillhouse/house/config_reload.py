@@ -12,7 +12,9 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from skillhouse.floor import ConfigError, SkillhouseError, dataclass, digest, read_regular
+from msgspec import Struct
+
+from skillhouse.floor import ConfigError, SkillhouseError, digest, read_regular
 from skillhouse.floor.structs import replace
 from skillhouse.house.config.config_files import (
     configured,
@@ -50,8 +52,7 @@ RESTART_CODE = ("executor", "executor_token", "callback")
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConfigNews:
+class ConfigNews(Struct, frozen=True, kw_only=True):
     """What became of a changed configuration, for a person."""
 
     text: str
@@ -63,8 +64,7 @@ class ConfigNews:
     """The rules that came (`+`) and went (`-`), each with its layer."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Adopted:
+class Adopted(Struct, frozen=True, kw_only=True):
     """What a tier policy did when a configuration was put into use."""
 
     tiers_changed: bool = False

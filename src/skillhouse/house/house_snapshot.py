@@ -9,6 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from msgspec import Struct
+
 from skillhouse import discovery, remote
 from skillhouse import skill as skill_package
 from skillhouse.discovery import Root, default_roots, discover
@@ -18,7 +20,6 @@ from skillhouse.floor import (
     Severity,
     SkillhouseError,
     TreeError,
-    dataclass,
     tree_digest,
 )
 from skillhouse.floor.lock import once
@@ -60,8 +61,7 @@ SCOPE = "remote"
 BUILTIN_DIRECTORY = Path(__file__).resolve().parent.parent / "builtin"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class Difference(Struct, frozen=True, kw_only=True):
     """The changes between two snapshots, by id and file."""
 
     added: tuple[Skill, ...] = ()

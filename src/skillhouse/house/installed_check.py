@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from msgspec import Struct
+
 from skillhouse import registry
 from skillhouse import tools as toolbox
 from skillhouse.discovery.watcher import survey
@@ -26,7 +28,6 @@ from skillhouse.floor import (
     StateError,
     TreeError,
     as_error,
-    dataclass,
     decode,
     encode,
     file_stamp,
@@ -62,8 +63,7 @@ Judge = Callable[[Path, "LockEntry"], tuple[MarkState, str]]
 """Reads a directory and says how it compares with its entry, and why."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InstalledMark:
+class InstalledMark(Struct, frozen=True, kw_only=True):
     """One installed skill."""
 
     scope: str
@@ -95,8 +95,7 @@ class InstalledMark:
 _AFTER = ("update", "uninstall")
 
 
-@dataclass(frozen=True, slots=True)
-class _LastFound:
+class _LastFound(Struct, frozen=True):
     """What was found when the files were last read."""
 
     key: str
@@ -227,8 +226,7 @@ INSTALLS = "installs"
 """The directory of the state with the journal and the packages."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InstalledState:
+class InstalledState(Struct, frozen=True, kw_only=True):
     """An installed skill, compared with the lock."""
 
     name: str

@@ -12,7 +12,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
-from skillhouse.floor import Diagnostic, Severity, StateError, TreeError, dataclass, git_root
+from msgspec import Struct
+
+from skillhouse.floor import Diagnostic, Severity, StateError, TreeError, git_root
 from skillhouse.floor.structs import replace
 from skillhouse.skill import MENDS, Skill, SkillIndex, SkillLinks, followed_digest, skill_links
 from skillhouse.store import STATE, STATE_FILE, pooled
@@ -26,8 +28,7 @@ LINKED_WORDS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Seen:
+class _Seen(Struct, frozen=True, kw_only=True):
     """A linked skill when it was first seen, or taken as it is since."""
 
     tree_digest: str

@@ -13,6 +13,8 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
+from msgspec import Struct
+
 from skillhouse import registry
 from skillhouse.audit import AuditLog
 from skillhouse.audit.log import recorded
@@ -24,7 +26,6 @@ from skillhouse.floor import (
     UnknownSkillError,
     UnusableSkillError,
     confine,
-    dataclass,
     is_leftover_name,
     isolated,
     read_beneath,
@@ -77,8 +78,7 @@ FileKind = Literal["markdown", "script", "template", "other"]
 _SCRIPTS = (".py", ".js", ".ts", ".sh", ".bash")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SkillFile:
+class SkillFile(Struct, frozen=True, kw_only=True):
     """One file of a skill (S004-11)."""
 
     name: str
@@ -88,8 +88,7 @@ class SkillFile:
     type: FileKind
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SkillDefinition:
+class SkillDefinition(Struct, frozen=True, kw_only=True):
     """A skill as the management operations give it (S004-82)."""
 
     id: str

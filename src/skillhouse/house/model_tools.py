@@ -6,9 +6,10 @@ import copy
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
+from msgspec import Struct
+
 from skillhouse.discovery import within
 from skillhouse.discovery.catalog_text import width
-from skillhouse.floor import dataclass
 from skillhouse.floor.paths import sendable
 from skillhouse.tools import Tool
 
@@ -20,8 +21,7 @@ OPENAI_CHARS = 1_000
 with a description of more than 1,024 (`string_above_max_length`, getsentry/sentry-mcp#106)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OfferedTools:
+class OfferedTools(Struct, frozen=True, kw_only=True):
     name: str
     description: str
     schema: dict[str, Any]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 from pathlib import Path
 
-from skillhouse.floor import dataclass
+from msgspec import Struct
+
 from skillhouse.house.config import Config
 from skillhouse.sandbox import ProgramPlaces, ToolFinder, ToolSettings, compared_programs
 
@@ -31,8 +32,7 @@ def _kept_finder(
     return ToolFinder(dict(environment), home, caches, settings)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolReport:
+class ToolReport(Struct, frozen=True, kw_only=True):
     """Which programs commands find, and what they have not of the person's."""
 
     programs: tuple[ProgramPlaces, ...]

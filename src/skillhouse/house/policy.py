@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from msgspec import Struct
+
 from skillhouse import skill as skill_package
 from skillhouse import tools as toolbox
 from skillhouse.approval import OWNER, GrantStore
@@ -14,7 +16,6 @@ from skillhouse.floor import (
     ConfigError,
     SteadyClock,
     TreeError,
-    dataclass,
     digest,
     encode,
     nearest,
@@ -50,8 +51,7 @@ DIGEST_SHOWN = 16
 """Digits of the digest of the rules."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Explanation:
+class Explanation(Struct, frozen=True, kw_only=True):
     """A decision with everything that led to it."""
 
     permission: Permission

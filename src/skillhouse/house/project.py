@@ -18,13 +18,14 @@ import logging
 import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
 from pathlib import Path
 from typing import NamedTuple
 
+from msgspec import Struct, field
+
 from skillhouse import sandbox
 from skillhouse.discovery import Root, default_roots, discover
-from skillhouse.floor import ConfigError, Locations, PathError, dataclass, file_problem
+from skillhouse.floor import ConfigError, Locations, PathError, file_problem
 from skillhouse.floor.structs import replace
 from skillhouse.house.trusted_text import PROJECT, TrustedText
 from skillhouse.skill import DEFAULT_PROFILE, Profile, Skill, load_profile, profile_names
@@ -71,8 +72,7 @@ def _common_of_linked(place: str, dot: str) -> str:
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClientReading:
+class ClientReading(Struct, frozen=True, kw_only=True):
     """What a skill is to the profiles that read its file in one way."""
 
     profiles: tuple[str, ...]
@@ -80,8 +80,7 @@ class ClientReading:
     """Without tools, which no profile reads in another way."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProjectSkills:
+class ProjectSkills(Struct, frozen=True, kw_only=True):
     """The skills of one project, each once."""
 
     skills: tuple[Skill, ...] = ()

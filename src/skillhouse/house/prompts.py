@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from skillhouse import tools as toolbox
-from skillhouse.floor import dataclass
 
 if TYPE_CHECKING:
     from skillhouse.discovery import Catalog
@@ -62,8 +63,7 @@ def first_line(tool: str, names: list[str]) -> str:
     return line(max(next(too_long, len(named) + 1) - 1, 0))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prompts:
+class Prompts(Struct, frozen=True, kw_only=True):
     """The words for one agent's skills, naming tools as the model knows them."""
 
     profile: Profile

@@ -6,10 +6,12 @@ import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from msgspec import Struct
+
 from skillhouse import tools as toolbox
 from skillhouse.clients import ExportSource
 from skillhouse.discovery import Catalog
-from skillhouse.floor import PROTECTED_NAMES, PersistentPaths, dataclass, isolated, structs
+from skillhouse.floor import PROTECTED_NAMES, PersistentPaths, isolated, structs
 from skillhouse.house.house import Skillhouse
 from skillhouse.house.person_tools import tool_finder
 from skillhouse.house.policy import Explanation
@@ -56,8 +58,7 @@ places are no effects (decision 9), a search goes to the service that the operat
 else is asked about."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MentionVerdict:
+class MentionVerdict(Struct, frozen=True, kw_only=True):
     """One command or tool that the body mentions, and what it would meet."""
 
     mention: Mention
@@ -70,8 +71,7 @@ class MentionVerdict:
     """Everything that was said about a command line, the strictest first."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rehearsal:
+class Rehearsal(Struct, frozen=True, kw_only=True):
     """One request followed from the catalog to the sandbox."""
 
     request: str
@@ -155,8 +155,7 @@ def judged_mentions(
     return found, mentions.unjudged
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadCommand:
+class ReadCommand(Struct, frozen=True, kw_only=True):
     """One command of a line: how its words were read, and the rule that decided."""
 
     judged: JudgedCommand
@@ -171,8 +170,7 @@ class ReadCommand:
     rule: Rule | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JudgedLine:
+class JudgedLine(Struct, frozen=True, kw_only=True):
     """A command line as `exec` would take it, with the rules that matched each command."""
 
     line: str

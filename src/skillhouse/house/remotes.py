@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
+from msgspec import Struct
 
 from skillhouse import remote
 from skillhouse.audit import AuditDraft, AuditError, AuditLog
 from skillhouse.audit.log import recorded, recorded_async
-from skillhouse.floor import ConfigError, MissingExtraError, as_error, dataclass, nearest
+from skillhouse.floor import ConfigError, MissingExtraError, as_error, nearest
 from skillhouse.floor.threads import in_thread
 from skillhouse.house.config import Config, McpServerSettings
 from skillhouse.house.house_snapshot import SCOPE, check_outside
@@ -25,8 +26,7 @@ _LOGGED_MAX = 50
 """Problems of one sync that the log keeps."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RemoteState:
+class RemoteState(Struct, frozen=True, kw_only=True):
     """A configured server, and what is here of it."""
 
     source: remote.RemoteSource
@@ -40,8 +40,7 @@ class RemoteState:
     """Whether the profile has skills of other servers at all."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Synced:
+class Synced(Struct, frozen=True, kw_only=True):
     """What came of one server: a report, or why there is none."""
 
     source: remote.RemoteSource
@@ -165,8 +164,7 @@ def _detail(report: remote.SyncReport | None) -> dict[str, object]:
     }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class McpServerState:
+class McpServerState(Struct, frozen=True, kw_only=True):
     """A server, and what is known of it."""
 
     label: str
@@ -178,8 +176,7 @@ class McpServerState:
     """Seconds since 1970 when what is known was stored; None when nothing is."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class McpAsked:
+class McpAsked(Struct, frozen=True, kw_only=True):
     """What came of asking one server: a report, or why there is none."""
 
     label: str

@@ -6,7 +6,6 @@ audit log, no sandbox and no event loop, which would be most of a short command'
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import os
 import threading
@@ -14,17 +13,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from msgspec import Struct
+
 from skillhouse import approval, sandbox, store
 from skillhouse import tools as toolbox
 from skillhouse.floor import (
     SkillhouseError,
     StateError,
     check_private,
-    dataclass,
     directory_problem,
+    structs,
 )
 from skillhouse.floor.lock import once
-from skillhouse.floor.structs import replace
 from skillhouse.house.composition import Composition, compose
 from skillhouse.house.config.config_files import project_of
 from skillhouse.house.config_reload import Adopted, ConfigNews
@@ -80,8 +80,7 @@ class CallerFields(TypedDict, total=False):
     trace: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Caller:
+class Caller(Struct, frozen=True, kw_only=True):
     """Who makes a call.
 
     An approval belongs to the connection that asked, and when that has ended to the next one of the
@@ -109,7 +108,7 @@ class Caller:
     def tool_call(
         self, name: str, arguments: Mapping[str, Any], *, approval_id: str | None = None
     ) -> toolbox.ToolCall:
-        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        fields = {name: getattr(self, name) for name in structs.field_names(self)}
         return toolbox.ToolCall(
             name=name, arguments=arguments, approval_id=approval_id or "", **fields
         )
@@ -353,7 +352,7 @@ class Services:
         if caller is not None and fields:
             raise TypeError(f"got both `caller` and the keyword `{next(iter(fields))}`")
         known = caller or Caller(**(fields or {}))
-        return replace(
+        return structs.replace(
             known,
             client=known.client or known.channel,
             connection=known.connection or self.connection,

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from pathlib import Path
 
-from skillhouse.floor import dataclass
+from msgspec import Struct, field
+
 from skillhouse.store import STATE, STATE_FILE, pooled
 
 _ALL = ""
 """The row that is about skills as a whole; no id is empty."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SkillSettings:
+class SkillSettings(Struct, frozen=True, kw_only=True):
     """The published settings (S004-83); what they do not mention is as it was found."""
 
     enable_skills: bool = True

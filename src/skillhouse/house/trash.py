@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from msgspec import Struct
+
 from skillhouse.floor import (
     DecodeError,
     SkillError,
     UnusableSkillError,
-    dataclass,
     decode,
     encode,
     write_atomically,
@@ -26,8 +27,7 @@ _GOING = "going-"
 """Begins the name of what is being removed for good."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeletedSkill:
+class DeletedSkill(Struct, frozen=True, kw_only=True):
     """One skill in the trash."""
 
     key: str

@@ -9,13 +9,14 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from msgspec import Struct, field
+
 from skillhouse.approval import OWNER
-from skillhouse.floor import SkillError, StateError, as_error, dataclass
+from skillhouse.floor import SkillError, StateError, as_error
 from skillhouse.floor.structs import replace
 from skillhouse.house.linked_skills import LinkedSkills
 from skillhouse.house.project import ClientReading, ProjectSkills, same_repository
@@ -40,8 +41,7 @@ _PROJECT = ""
 """The directory of the row that says that the project itself is trusted."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrustedSkill:
+class TrustedSkill(Struct, frozen=True, kw_only=True):
     """A skill of a project, compared with its state when it was trusted."""
 
     skill: Skill
@@ -77,8 +77,7 @@ class TrustedSkill:
         return tuple(one for one in self.readings if (one.text.name, one.text.description) != said)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrustReport:
+class TrustReport(Struct, frozen=True, kw_only=True):
     """A project and its skills."""
 
     project: Path

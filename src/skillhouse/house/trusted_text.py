@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import field
 from pathlib import Path
 from typing import Any, Self
 
-from skillhouse.floor import DecodeError, Diagnostic, Severity, dataclass, encode, shaped
+from msgspec import Struct, field
+
+from skillhouse.floor import DecodeError, Diagnostic, Severity, encode, shaped
 from skillhouse.floor.regex import regex
 from skillhouse.floor.structs import replace
 from skillhouse.skill import ManifestResult, Skill, SkillIndex, SkillManifest, ToolSpec
@@ -31,8 +32,7 @@ _WHO_STARTS = {"disable-model-invocation": "false", "user-invocable": "true"}
 _UNREAD = "a file of the project that no person has looked at, and that cannot be used"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrustedText:
+class TrustedText(Struct, frozen=True, kw_only=True):
     """The text of one directory as it was when a person trusted the project."""
 
     name: str = ""
@@ -124,8 +124,7 @@ def with_seen_tools(result: ManifestResult, texts: TrustedTexts) -> ManifestResu
     return replace(result, manifest=replace(manifest, tools=seen), diagnostics=diagnostics)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrustedTexts:
+class TrustedTexts(Struct, frozen=True, kw_only=True):
     """The texts of one project, of it or of the work trees that share its trust."""
 
     project: str
@@ -146,8 +145,7 @@ def relative_to(project: str, directory: str | Path) -> str:
     return os.path.relpath(os.path.realpath(directory), project)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShownSkills:
+class ShownSkills(Struct, frozen=True, kw_only=True):
     """The skills of one moment as models are shown them."""
 
     index: SkillIndex

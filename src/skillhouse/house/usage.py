@@ -21,8 +21,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from skillhouse import retrieval
-from skillhouse.floor import SkillhouseError, dataclass, make_private, structs
+from skillhouse.floor import SkillhouseError, make_private, structs
 from skillhouse.skill import relative_file
 from skillhouse.store import STATE, STATE_FILE, pooled
 
@@ -159,8 +161,7 @@ WORDS_MAX, WORD_CHARS_MAX = 16, 24
 _DAY_MS = 86_400_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LearnedChoice:
+class LearnedChoice(Struct, frozen=True, kw_only=True):
     """A skill that an agent loaded after a search."""
 
     file: str

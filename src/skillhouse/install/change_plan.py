@@ -8,8 +8,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 # A package and not its names, which are loaded when something is installed: a service starts first.
+from msgspec import Struct
+
 from skillhouse import registry
-from skillhouse.floor import SkillhouseError, dataclass, isolated, structs
+from skillhouse.floor import SkillhouseError, isolated, structs
 
 if TYPE_CHECKING:
     from skillhouse.house.installed_check import InstalledState
@@ -47,8 +49,7 @@ class AgreementError(SkillhouseError):
         self.code = code
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChangeRequest:
+class ChangeRequest(Struct, frozen=True, kw_only=True):
     """What is to be brought, in the words of the command line."""
 
     action: Literal["install", "update", "rollback", "restore"]
@@ -68,8 +69,7 @@ class ChangeRequest:
     """Where an install goes."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedChange:
+class PlannedChange(Struct, frozen=True, kw_only=True):
     """A change that is ready to be made, while it is staged."""
 
     staged: StagedSkill
@@ -88,8 +88,7 @@ class PlannedChange:
 Stage = Callable[[], "AbstractContextManager[StagedSkill]"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WantedChange:
+class WantedChange(Struct, frozen=True, kw_only=True):
     """One skill of a request, before anything of it is fetched."""
 
     name: str

@@ -6,8 +6,10 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from msgspec import Struct
+
 from skillhouse import net
-from skillhouse.floor import EXECUTABLE_MODE, PersistentPaths, Tree, dataclass
+from skillhouse.floor import EXECUTABLE_MODE, PersistentPaths, Tree
 from skillhouse.floor.regex import regex
 from skillhouse.house.house import Skillhouse
 from skillhouse.house.rehearsal import MentionVerdict, judged_mentions
@@ -44,8 +46,7 @@ _HOST = regex(r"(?:\[[0-9A-Fa-f:.%]*\]|[^\W_](?:[\w.%\u3002\uff0e\uff61-]*[^\W_]
 beyond ASCII are full stops of names, too (UTS #46)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostVerdict:
+class HostVerdict(Struct, frozen=True, kw_only=True):
     """A host that the files mention, and what a request to it would meet."""
 
     origin: str
@@ -54,8 +55,7 @@ class HostVerdict:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SkillEffects:
+class SkillEffects(Struct, frozen=True, kw_only=True):
     """What a skill would do here, as far as its files say so."""
 
     mentions: tuple[MentionVerdict, ...] = ()
@@ -69,8 +69,7 @@ class SkillEffects:
     """Files that other programs act on where the skill is, and which programs."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InstallReport:
+class InstallReport(Struct, frozen=True, kw_only=True):
     """Everything that is shown of one skill before it is installed."""
 
     facts: SkillFacts

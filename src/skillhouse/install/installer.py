@@ -9,9 +9,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
 
+from msgspec import Struct
+
 from skillhouse import registry
 from skillhouse.audit.log import recorded
-from skillhouse.floor import SkillError, Tree, dataclass, read_tree, structs
+from skillhouse.floor import SkillError, Tree, read_tree, structs
 from skillhouse.house.house import Skillhouse
 from skillhouse.house.installed_check import InstalledState
 from skillhouse.install.install_policy import (
@@ -40,8 +42,7 @@ from skillhouse.registry import (
 from skillhouse.skill import ArchiveMember, install_name, write_members
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StagedSkill:
+class StagedSkill(Struct, frozen=True, kw_only=True):
     """A skill that is ready beside its place, and not in force."""
 
     directory: Path

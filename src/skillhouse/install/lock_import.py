@@ -7,8 +7,10 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
+from msgspec import Struct
+
 from skillhouse import registry
-from skillhouse.floor import SkillhouseError, dataclass
+from skillhouse.floor import SkillhouseError
 from skillhouse.house.config import Locations
 from skillhouse.install.change_plan import ChangeRequest, WantedChange
 from skillhouse.install.install_steps import install_step
@@ -30,8 +32,7 @@ class ChangedSourceError(SkillhouseError):
     """The files are not those that another installer's lock has the hash of."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RestoredSkill:
+class RestoredSkill(Struct, frozen=True, kw_only=True):
     """A skill of another lock, staged."""
 
     staged: StagedSkill

@@ -12,6 +12,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import quote
 
+from msgspec import Struct
+
 from skillhouse import registry
 from skillhouse.audit.log import recorded
 from skillhouse.floor import (
@@ -20,7 +22,6 @@ from skillhouse.floor import (
     SkillError,
     SkillhouseError,
     Tree,
-    dataclass,
     digest,
     is_secret,
     needs_extra,
@@ -55,8 +56,7 @@ class PublishError(SkillhouseError):
     """A skill is not published; the message says what to change."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PreparedPackage:
+class PreparedPackage(Struct, frozen=True, kw_only=True):
     """Exactly what would be published, checked as the repository checks it."""
 
     settings: RepositorySettings

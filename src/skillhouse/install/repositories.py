@@ -9,13 +9,13 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import anyio
+from msgspec import Struct
 
 from skillhouse import net, registry
 from skillhouse.floor import (
     ConfigError,
     MissingExtraError,
     SkillhouseError,
-    dataclass,
     isolated,
     nearest,
     needs_extra,
@@ -164,8 +164,7 @@ def locked_place(text: str) -> tuple[str, str] | None:
     return match["name"], match["namespace"] or registry.DEFAULT_NAMESPACE
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FoundSkill:
+class FoundSkill(Struct, frozen=True, kw_only=True):
     """A skill with the repository that has it."""
 
     settings: RepositorySettings
@@ -177,8 +176,7 @@ class FoundSkill:
         return locked_name(self.settings.name, self.skill.namespace)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RepositoryOffer:
+class RepositoryOffer(Struct, frozen=True, kw_only=True):
     """The version that a repository offers for what was asked."""
 
     settings: RepositorySettings
@@ -200,8 +198,7 @@ class RepositoryOffer:
         return max(0, (now - moment).days)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReleaseState:
+class ReleaseState(Struct, frozen=True, kw_only=True):
     """What a repository says now of a version that is installed."""
 
     state: str

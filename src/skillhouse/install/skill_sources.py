@@ -11,9 +11,10 @@ from urllib.parse import unquote, urlsplit
 
 import anyio
 from anyio.from_thread import start_blocking_portal
+from msgspec import Struct
 
 from skillhouse import registry, remote
-from skillhouse.floor import dataclass, digest, nearest
+from skillhouse.floor import digest, nearest
 from skillhouse.floor.structs import replace
 from skillhouse.house.config import Config
 from skillhouse.house.config.config_files import safe_path
@@ -41,8 +42,7 @@ def no_progress(done: int, total: int, unit: str) -> None:
 _ARCHIVE_ENDS = (".zip", ".tar.gz", ".tgz")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenSource:
+class OpenSource(Struct, frozen=True, kw_only=True):
     """A source while it can be read from."""
 
     source: Source

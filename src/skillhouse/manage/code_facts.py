@@ -7,12 +7,13 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from skillhouse import skill as skill_package
 from skillhouse.floor import (
     Diagnostic,
     Severity,
     UnknownSkillError,
-    dataclass,
     fault_finding,
     isolated,
     nearest,
@@ -32,8 +33,7 @@ LOCKS = {
 """The files that say which packages exactly, by language."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CodeFacts:
+class CodeFacts(Struct, frozen=True, kw_only=True):
     """One skill with code, as its manifest and the configuration have it."""
 
     name: str

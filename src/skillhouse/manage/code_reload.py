@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import anyio
+from msgspec import Struct
 
 from skillhouse.approval import OWNER
-from skillhouse.floor import as_error, dataclass, tree_digest
+from skillhouse.floor import as_error, tree_digest
 from skillhouse.floor.threads import in_thread
 from skillhouse.house.code_manifests import Lacking, failed_load
 from skillhouse.house.house import Skillhouse
@@ -26,8 +27,7 @@ Progress = Callable[[int, int], None]
 """Receives the number of skills that are done, and of all."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadedCode:
+class LoadedCode(Struct, frozen=True, kw_only=True):
     """What came of loading one skill's code."""
 
     skill: str
@@ -44,8 +44,7 @@ class LoadedCode:
     """What was done with it here, in its order."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reloaded:
+class Reloaded(Struct, frozen=True, kw_only=True):
     """What came of a reload."""
 
     loaded: tuple[LoadedCode, ...]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from msgspec import Struct
+
 from skillhouse.audit.log import recorded
 from skillhouse.floor import (
     Diagnostic,
@@ -12,7 +14,6 @@ from skillhouse.floor import (
     SkillError,
     SkillhouseError,
     UnusableSkillError,
-    dataclass,
     digest,
     read_beneath,
     write_atomically,
@@ -42,8 +43,7 @@ def read_draft(text: str, *, directory: str) -> ParseResult:
     return parse(text.encode(), directory=directory)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EditableSkill:
+class EditableSkill(Struct, frozen=True, kw_only=True):
     """The SKILL.md of a skill, as it is written."""
 
     id: str
