@@ -57,7 +57,6 @@ class Query:
     judged: bool = False
     """Only calls that the write gate judged."""
     client: str | None = None
-    """The name of a client, without its version."""
 
     def fits(self, entry: AuditEntry) -> bool:
         record = entry.record
