@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillhouse.clients import jsonc
-from skillhouse.clients.jsonc import NotEditableError
-from skillhouse.clients.jsonc_lists import with_element, without_elements
+from skillhouse.clients.jsonc import NotEditableError, with_element, without_elements
 
 OURS = {"ours": ["x", 1]}
 

@@ -60,7 +60,6 @@ class Query(Struct, frozen=True, kw_only=True):
     judged: bool = False
     """Only calls that the write gate judged."""
     client: str | None = None
-    """The name of a client, without its version."""
 
     def fits(self, entry: AuditEntry) -> bool:
         record = entry.record

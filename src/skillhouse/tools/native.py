@@ -19,7 +19,6 @@ from skillhouse.permission import Effect, Layer, Permission
 from skillhouse.tools.call import Output, PermissionRequest, Plan, RefusedError
 from skillhouse.tools.consequences import LABEL as WILL_NOT_WORK
 from skillhouse.tools.files import change_facts, held_before, write_need
-from skillhouse.tools.patch_text import PatchError, patched_paths
 from skillhouse.tools.path_rules import PathRules
 from skillhouse.tools.tool import Decide, Session, Tool
 from skillhouse.tools.workspace import Workspace
@@ -27,6 +26,10 @@ from skillhouse.tools.workspace import Workspace
 MCP_ACTION, TOOL_ACTION = "mcp", "tool"
 ANY: Mapping[str, Any] = {"type": "object", "properties": {}, "additionalProperties": True}
 """The schema of a tool whose arguments its own program has checked."""
+PATHS_MAX = 200
+"""Files of one patch; a person cannot look at more."""
+_HEADS = ("*** Add File: ", "*** Update File: ", "*** Delete File: ", "*** Move to: ")
+_MARKS = ("*** Begin Patch", "*** End Patch", "*** End of File")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +40,9 @@ class NativeCall:
     """exec, read, search, write, edit, patch, fetch, skill, mcp, or record for any other."""
     resource: str = ""
     """Of `mcp` SERVER/TOOL, of `record` the name of the tool."""
+    others: tuple[str, ...] = ()
+    """What the resource may be as well, where the client's name of the tool leaves that open: what
+    a rule denies of these is denied."""
     is_ours: bool = False
     """Whether our own server gets it, which asks by itself."""
     directory: str
@@ -242,7 +248,16 @@ class NativePlans:
             default=Effect.ALLOW if call.is_ours else Effect.ASK,
             why="our own server asks by itself" if call.is_ours else why,
         )
-        return Plan(needs=(need,), run=_hand_over)
+        others = (
+            replace(
+                need,
+                permission=Permission(action=MCP_ACTION, resource=other),
+                default=Effect.ALLOW,
+                why="no rule is about this name",
+            )
+            for other in call.others
+        )
+        return Plan(needs=(need, *others), run=_hand_over)
 
     def _record(self, call: NativeCall, session: Session) -> Plan:
         del session
@@ -284,3 +299,31 @@ def _joined(plans: Sequence[Plan]) -> Plan:
     needs = dict.fromkeys(need for plan in plans for need in plan.needs)
     facts = tuple(fact for plan in plans for fact in plan.facts)
     return replace(plans[0], needs=tuple(needs), facts=facts)
+
+
+class PatchError(Exception):
+    """A text is no such patch; the message says what was expected."""
+
+
+def patched_paths(text: str) -> tuple[str, ...]:
+    r"""Return every path that a patch adds, changes, removes or moves to, in its order.
+
+    >>> patched_paths("*** Begin Patch\n*** Add File: a/b\n+text\n*** End Patch")
+    ('a/b',)
+
+    Raises:
+        PatchError: it names no file, more than `PATHS_MAX`, or has a head that is not known.
+    """
+    found: dict[str, None] = {}
+    for whole in text.split("\n"):
+        # Codex passes over blanks before a head.
+        line = whole.strip()
+        head = next((one for one in _HEADS if line.startswith(one)), "")
+        path = line.removeprefix(head).strip()
+        if head and path:
+            found[path] = None
+        elif whole.startswith("***") and line not in _MARKS:
+            raise PatchError(f"expected a head of a patch, got `{line[:80]}`")
+    if not found or len(found) > PATHS_MAX:
+        raise PatchError(f"expected a patch of 1 to {PATHS_MAX} files, got {len(found)}")
+    return tuple(found)

@@ -15,6 +15,7 @@ from skillhouse.frontends.hooks import entries as entries_module
 from skillhouse.frontends.hooks.entries import HookEntries, HookStanding
 from skillhouse.frontends.hooks.hook_clients import DATA, hook_client
 from tests.frontends.hooks.hooked_home import HookedHome
+from tests.house.places import make_places
 
 CLIENTS = sorted(file.stem for file in DATA.glob("*.toml"))
 FOREIGN = """{
@@ -74,9 +75,7 @@ def test_foreign_entries_stay_as_they_are(
     entries: HookEntries, tmp_path: Path, client: str
 ) -> None:
     path = hook_client(client).configuration.path(
-        entries._places,
-        tmp_path / "project",
-        "user",
+        make_places(tmp_path), tmp_path / "project", "user"
     )
     path.parent.mkdir(parents=True)
     path.write_text(FOREIGN)
@@ -101,9 +100,7 @@ def test_comments_stay_where_the_client_reads_them(entries: HookEntries, tmp_pat
     text = '{\n  // first\n  "model": "m", /* second */\n}\n'
     for client, is_read in (("gemini-cli", True), ("claude-code", False)):
         path = hook_client(client).configuration.path(
-            entries._places,
-            tmp_path / "project",
-            "user",
+            make_places(tmp_path), tmp_path / "project", "user"
         )
         path.parent.mkdir(parents=True)
         path.write_text(text)

@@ -78,6 +78,7 @@ def test_several_edits_and_other_places_are_read() -> None:
 
 
 def test_tools_of_servers_are_named_by_server_and_tool() -> None:
+    resources = []
     for client, tool in (("claude-code", "mcp__a_b__c__d"), ("gemini-cli", "mcp_a_c_d")):
         event = {"tool_name": tool, "tool_input": {}, "cwd": "/w"}
         call = hook_client(client).call(
@@ -86,7 +87,8 @@ def test_tools_of_servers_are_named_by_server_and_tool() -> None:
         assert call.native is not None
         assert call.native.kind == "mcp"
         assert call.native.is_ours == (client == "claude-code")
-    assert call.native.resource == "a/c_d"
+        resources.append((call.native.resource, *call.native.others))
+    assert resources == [("a_b/c__d",), ("a/c_d", "a_c/d")]
     event = {"hook_event_name": "beforeMCPExecution", "tool_name": "t", "url": "u"}
     call = hook_client("cursor").call(
         json.dumps(event).encode(), directory="/", own_servers=frozenset

@@ -32,7 +32,7 @@ async def test_each_kind_of_call_is_decided_as_ours_is(home: HookedHome) -> None
     (home.project / "key.pem").write_text("k")
     (home.project / ".env").write_text("KEY=1\n")
     inside = str(home.project / "notes.txt")
-    cases = [
+    cases: list[tuple[str, dict[str, object], str, str]] = [
         ("Bash", {"command": "touch a"}, "allow", ""),
         ("Bash", {"command": "git push origin"}, "deny", "a person pushes"),
         ("Bash", {"command": "npm test"}, "ask", ASKS),

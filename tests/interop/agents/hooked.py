@@ -147,7 +147,7 @@ def run_scene(actor: Actor, scene: HookScene, base: Path) -> Mapping[str, Any]:
     person = Approver(house, model)
     steps = []
     for at, command in enumerate(scene.commands):
-        arguments = dict(shell.arguments(command))
+        arguments: dict[str, Any] = dict(shell.arguments(command))
         if scene.background:
             arguments = {**arguments, "run_in_background": True}
         after = person.answered.wait if scene.answers and at else None

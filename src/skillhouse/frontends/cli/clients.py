@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from skillhouse.clients import client_profiles, is_installed, lens_profile
@@ -102,17 +102,19 @@ def _doctor(options: argparse.Namespace, terminal: Terminal) -> int:
             for line in wrapped(_others_text(places, chosen), COLUMNS):
                 terminal.line(line)
             _print_tools(found, places, terminal)
-            for line in hook_lines(hooks):
-                for part in wrapped(line, COLUMNS):
-                    terminal.line(part)
-        for note in found.notes:
-            for line in wrapped(f"skillhouse: {note}", COLUMNS):
-                terminal.line(line)
+            _print_wrapped(hook_lines(hooks), terminal)
+        _print_wrapped((f"skillhouse: {note}" for note in found.notes), terminal)
         for message in _messages(found, str(places.home)):
             terminal.line()
             for line in wrapped(message, COLUMNS):
                 terminal.line(line)
     return 0 if is_well else 1
+
+
+def _print_wrapped(lines: Iterable[str], terminal: Terminal) -> None:
+    for text in lines:
+        for line in wrapped(text, COLUMNS):
+            terminal.line(line)
 
 
 def _messages(found: Examination, home: str) -> list[str]:

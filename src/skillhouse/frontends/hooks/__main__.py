@@ -29,7 +29,7 @@ def _once(place: str, *words: str) -> int:
     from skillhouse.frontends.hooks.judge import HookAnswer, HookRequest
 
     client, mode, moment, directory, project = words
-    with sys.stdin.buffer as stream:
+    with os.fdopen(0, "rb") as stream:
         event = stream.read(EVENT_MAX + 1)
     request = HookRequest(
         client=client,

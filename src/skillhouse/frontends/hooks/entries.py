@@ -17,8 +17,7 @@ from skillhouse.audit import AuditError, AuditLog
 from skillhouse.audit.changes import recorded
 from skillhouse.clients import jsonc
 from skillhouse.clients.config_file import ConfigFile, ConfigFileError, difference, replaced_part
-from skillhouse.clients.jsonc import NotEditableError
-from skillhouse.clients.jsonc_lists import with_element, without_elements
+from skillhouse.clients.jsonc import NotEditableError, with_element, without_elements
 from skillhouse.clients.program import own_program
 from skillhouse.clients.trees import remove_empty
 from skillhouse.floor import (

@@ -128,6 +128,8 @@ class HookClient:
     project_variable: str = ""
     mcp: str = ""
     """Pattern of the names of MCP servers' tools, with `server` and `tool`; empty for none."""
+    mcp_joint: str = ""
+    """What joins server and tool, where it may be in their names as well."""
     to_do: str = ""
     """What a person must still do."""
     configuration: HookFile
@@ -191,7 +193,8 @@ class HookClient:
                 # Some tools take one text, which is no JSON.
                 given = {"input": given}
         arguments = given if isinstance(given, dict) else {}
-        server = re.fullmatch(self.mcp, call.tool, re.DOTALL) if self.mcp else None
+        is_of_server = bool(self.mcp) and shape is None
+        server = re.fullmatch(self.mcp, call.tool, re.DOTALL) if is_of_server else None
         if server is not None:
             shape = ToolShape(kind="mcp")
             resource = f"{server['server']}/{server['tool']}"
@@ -217,11 +220,23 @@ class HookClient:
             native=NativeCall(
                 kind=shape.kind,
                 resource=resource,
+                others=_others(resource, self.mcp_joint) if server is not None else (),
                 is_ours=is_ours,
                 directory=_joined(call.directory, place),
                 values=values,
             ),
         )
+
+
+def _others(resource: str, joint: str) -> tuple[str, ...]:
+    """Return the other names that SERVER/TOOL may have, where a name holds what joins them.
+
+    >>> _others("a/b_c", "_")
+    ('a_b/c',)
+    """
+    parts = resource.replace("/", joint, 1).split(joint) if joint else []
+    names = (f"{joint.join(parts[:end])}/{joint.join(parts[end:])}" for end in range(1, len(parts)))
+    return tuple(name for name in names if name != resource)
 
 
 def _value(shape: ToolShape, role: str, arguments: Mapping[str, Any]) -> Any:

@@ -77,7 +77,7 @@ class HookJudge:
         """`directory` is that of the judge below the state; `places` gives those of a start."""
         self._places = places
         self._state = directory.parent
-        # INVARIANT: held to find or make a house; events come at the same time.
+        # INVARIANT: held to find or make a `Skillhouse`; events come at the same time.
         self._lock = threading.Lock()
         self._calls = OpenCalls(directory / "open")
         self._sessions = directory / "sessions"
@@ -282,7 +282,7 @@ class HookJudge:
         )
 
     def _house(self, session: str, request: HookRequest, call: HookCall) -> Skillhouse:
-        """Return the house of the place where a session began, wherever its shell is now."""
+        """Return what is there for the place where a session began, wherever its shell is now."""
         with self._lock:
             given = request.project or call.directory
             start = self._start(session, given) if call.session else os.path.realpath(given)

@@ -74,7 +74,7 @@ class JudgeServer:
                 while self._busy or self._clock() - self._heard < self._idle_seconds:
                     await asyncio.sleep(min(LOOK_SECONDS, self._idle_seconds))
                     if not _is_there(path, mine):
-                        # Nobody can come any more.
+                        # No hook finds it any more.
                         break
             if _is_there(path, mine):
                 path.unlink(missing_ok=True)
