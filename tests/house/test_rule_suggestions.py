@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from skillhouse.approval import Answer
 from skillhouse.audit.redaction import HIDDEN
 from skillhouse.floor import structs
 from skillhouse.house import Skillhouse, configured
@@ -247,3 +248,15 @@ def test_what_is_asked_about_all_the_same_says_why(tmp_path: Path) -> None:
         (("ls src", 4),),
         "harmless options and operands of `ls`",
     )
+
+
+def test_a_refusal_counts_though_the_call_is_not_repeated(tmp_path: Path) -> None:
+    base = week_of(tmp_path, run("ls src"), run("cat a.txt"))
+    with house_with(base, ()) as house:
+        found = house.call_sync(*run("cat docs/x"))
+        assert (found.status, found.approval_id is None) == ("pending", False)
+        asked = house.approvals.get(found.approval_id or "").request
+        house.approvals.answer(asked.id, Answer.NO, by="local", channel="test", nonce=asked.nonce)
+    found_rules = suggested(base)
+    assert patterns(found_rules) == ["exec ls *"]
+    assert (found_rules.questions, found_rules.refused) == (9, 1)

@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from skillhouse import tools as toolbox
-from skillhouse.approval import NEVER_LASTING, OWNER
-from skillhouse.audit import AuditEntry, Query, entries_of
+from skillhouse.approval import NEVER_LASTING, OWNER, Approval, ApprovalState
+from skillhouse.approval.request import KEPT_MAX
+from skillhouse.audit import AuditEntry, Query, entries_of, timestamp
 from skillhouse.audit.redaction import HIDDEN
 from skillhouse.floor import PersistentPaths, dataclass, digest, structs
 from skillhouse.floor.secret_names import is_secret
@@ -161,30 +162,36 @@ def suggest_rules(
     log = house.audit_log
     records = _by_approval(entries_of(log.path, Query(), key=log.key))
     root = house.policy.place
-    refused: list[_Question] = []
+    refused: dict[str, _Question] = {}
     allowed: list[_Question] = []
-    here = 0
+    here: set[str] = set()
     for entry in records:
         record = entry.record
         is_here = record.workspace == root and record.ts >= since
         question = _question(entry, root)
-        if not question.is_allowed:
-            refused.append(question)
-            here += is_here
-        elif is_here and record.user == OWNER:
-            allowed.append(question)
+        if question.is_allowed:
+            allowed += [question] * (is_here and record.user == OWNER)
+        else:
+            refused[_approval_of(entry)] = question
+            here.update({_approval_of(entry)} if is_here else ())
+    # Of a call that was not repeated once it was refused, the log has the question alone.
+    for answer in house.approvals.latest(KEPT_MAX):
+        if answer.state is ApprovalState.DENIED and answer.id not in refused:
+            refused[answer.id] = _refused(answer, root)
+            is_here = answer.request.place == root and timestamp(answer.closed_ms) >= since
+            here.update({answer.id} if is_here else ())
     judge = _Judge(house, root)
     open_ones = [left for one in allowed if (left := judge.unanswered(one)).asked]
     counts = Counter(one for question in open_ones for one in {a.group for a in question.asked})
     repeated = [q for q in open_ones if all(counts[a.group] > 1 for a in q.asked)]
-    taken = {a for question in refused for a in question.asked}
+    taken = {a for question in refused.values() for a in question.asked}
     candidates = judge.candidates(open_ones, taken, narrow=narrow)
     found = _chosen(open_ones, candidates, rules_max)
     answered = [q for q in open_ones if _is_answered(q, found)]
     return RuleSuggestions(
-        questions=len(open_ones) + here,
+        questions=len(open_ones) + len(here),
         allowed=len(open_ones),
-        refused=here,
+        refused=len(here),
         repeated=len(repeated),
         answered=len(answered),
         answered_repeated=sum(_is_answered(q, found) for q in repeated),
@@ -199,10 +206,20 @@ def _by_approval(entries: Iterable[AuditEntry]) -> Iterator[AuditEntry]:
     seen: set[str] = set()
     for entry in entries:
         answer = entry.record.confirmation
-        if answer is None or answer.approved is None or answer.approval in seen:
+        if answer is None or answer.approved is None or _approval_of(entry) in seen:
             continue
-        seen.add(answer.approval)
+        seen.add(_approval_of(entry))
         yield entry
+
+
+def _approval_of(entry: AuditEntry) -> str:
+    answer = entry.record.confirmation
+    return (answer.approval if answer is not None else "") or entry.record.id
+
+
+def _refused(answer: Approval, root: str) -> _Question:
+    asked = (_asked(one.action, one.resource, "", "", root) for one in answer.request.asked)
+    return _Question(asked=tuple(asked), is_allowed=False, agent=answer.request.agent)
 
 
 def _question(entry: AuditEntry, root: str) -> _Question:
@@ -294,24 +311,22 @@ class _Judge:
             for one in question.asked:
                 agents.setdefault(one, set()).add(question.agent)
         kept = [one for one in agents if not one.once]
-        rules = dict.fromkeys(rule for one in kept for rule in self._rules(one))
-        groups = Counter(group_rule(a.argv) for a in {a.group: a for a in kept if a.argv}.values())
+        few = frozenset(_groups(kept, GROUP_MIN, narrow=narrow))
         taken = tuple(refused)
-        found = {}
-        for rule in rules:
-            is_group = rule.action == "exec" and rule.pattern in groups
-            if is_group and (narrow or groups[rule.pattern] < GROUP_MIN):
-                continue
-            if any(self._touches(rule, one) for one in taken) or self._overrides(rule):
-                continue
-            # What one agent is asked all the same is not answered.
-            found[rule] = frozenset(
+        rules = dict.fromkeys(rule for one in kept for rule in self._rules(one))
+        # What one agent is asked all the same is not answered.
+        return {
+            rule: frozenset(
                 one
                 for one in kept
                 if _may_answer(rule, one)
                 and all(self._allows(one, agent, rule) for agent in agents[one])
             )
-        return found
+            for rule in rules
+            if not (rule.action == "exec" and rule.pattern in few)
+            and not self._overrides(rule)
+            and not any(self._touches(rule, one) for one in taken)
+        }
 
     def _rules(self, one: _Asked) -> Iterator[Rule]:
         for pattern in self._patterns(one):
@@ -381,6 +396,14 @@ def _with_user_rule(layers: tuple[Layer, ...], rule: Rule) -> tuple[Layer, ...]:
         )
     far = [layer for layer in layers if layer.name == "managed" or layer.is_builtin]
     return (*far, Layer(name="user", rules=(rule,)), *layers[len(far) :])
+
+
+def _groups(asked: Iterable[_Asked], least: int, *, narrow: bool) -> Iterator[str]:
+    """Yield the rules for whole programs of which too few sub-commands were allowed."""
+    commands = {one.group: group_rule(one.argv) for one in asked if one.argv}
+    for pattern, count in Counter(commands.values()).items():
+        if pattern and (narrow or count < least):
+            yield pattern
 
 
 def _may_answer(rule: Rule, one: _Asked) -> bool:

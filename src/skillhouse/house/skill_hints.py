@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import os
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -138,29 +138,31 @@ class SkillHints:
         skills = skills_of(view.visible, found.hits)
         if skills[0].file in named or worth(found.hits) < 0:
             return None
-        hits = zip(found.hits, skills, strict=True)
         fitting = [
             (hit, skill)
-            for hit, skill in islice(hits, SKILLS_MAX)
-            if hit.confidence >= UNFIT and skill.file not in named
+            for hit, skill in islice(zip(found.hits, skills, strict=True), SKILLS_MAX)
+            if hit.confidence >= UNFIT and skill.file not in named and self._is_given(view, skill)
         ]
-        known = self._names_of(client) if client else {}
-        profile = self._profile(client) if client else view.profile
-        own = own_tool or ("" if client else _skill_tool(profile))
-        hinted = [
-            HintedSkill(
+        # The best one is what the match was sure of.
+        if not fitting or fitting[0][1] is not skills[0]:
+            return None
+        hinted = self._hinted(fitting, view.profile, client, own_tool)
+        return _written([one for one in hinted if one.load and _NAME.fullmatch(one.name)])
+
+    def _hinted(
+        self, fitting: Sequence[tuple[Hit, Skill]], profile: Profile, client: str, own_tool: str
+    ) -> Iterator[HintedSkill]:
+        known: Mapping[str, str] = {}
+        own = own_tool or _skill_tool(profile)
+        if client:
+            known, profile, own = self._names_of(client), self._profile(client), own_tool
+        for hit, skill in fitting:
+            yield HintedSkill(
                 file=skill.file,
                 name=known.get(_real(skill), skill.name),
                 words=_words(hit),
                 load=_loading(skill, known, profile, own),
             )
-            for hit, skill in fitting
-            if self._is_given(view, skill)
-        ]
-        # The best one is what the match was sure of.
-        if not hinted or hinted[0].file != skills[0].file:
-            return None
-        return _written([one for one in hinted if one.load and _NAME.fullmatch(one.name)])
 
     def _is_given(self, view: AgentView, skill: Skill) -> bool:
         """Whether the agent may load a skill as it is now, without a question."""
