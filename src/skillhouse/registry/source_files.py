@@ -15,9 +15,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from skillhouse.floor.trees import holds_leftovers, is_cached, is_leftover
 from skillhouse.floor.structs import replace
-from skillhouse.floor.trees import INSTALL_DIRECTORY
+from skillhouse.floor.trees import INSTALL_DIRECTORY, holds_leftovers, is_cached, is_leftover
 from skillhouse.registry.package import content
 from skillhouse.registry.source import SourceError
 from skillhouse.skill import SKILL_FILE, ArchiveMember

@@ -27,8 +27,8 @@ from msgspec import Struct, field
 
 from skillhouse.floor import make_private
 from skillhouse.floor.lock import try_lock
-from skillhouse.floor.threads import in_thread
 from skillhouse.floor.paths import unix_address
+from skillhouse.floor.threads import in_thread
 from skillhouse.sandbox import Completed, OutputListener, SandboxError, SandboxUnavailableError
 from skillhouse.tools.call import RefusedError
 from skillhouse.tools.tier_gate import Portal, Running

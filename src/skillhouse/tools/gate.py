@@ -49,7 +49,7 @@ from skillhouse.tools.result_files import bounded
 from skillhouse.tools.telemetry import CallSpan, CallTelemetry, policy_span
 from skillhouse.tools.tier_gate import STOPPED, Account, TierGate, stopped_text
 from skillhouse.tools.tool import Decide, Session, Tool
-from skillhouse.tools.tool_set import ToolMaker, ToolNames, ToolOffer, ToolSet
+from skillhouse.tools.tool_set import ToolSet
 from skillhouse.tools.workspace_lock import WorkspaceLock, WorkspaceLockError
 from skillhouse.tools.write_gate import WriteGate
 
