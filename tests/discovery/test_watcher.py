@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 import watchfiles
 
-from skillhouse.discovery import Root, watch, watcher
+from skillhouse.discovery import Root, watch, watch_use, watcher
+from skillhouse.discovery.watcher import WatchUse, own_watches, survey, watch_bound, watches_of_user
 from tests.harness import ran
 
 Changes = queue.Queue[frozenset[Path]]
@@ -240,3 +241,94 @@ def test_a_watch_that_is_stopped_before_it_begins_ends(tmp_path: Path) -> None:
     stop = threading.Event()
     stop.set()
     assert list(watch([Root(tmp_path)], stop=stop)) == []
+
+
+@pytest.mark.parametrize(
+    ("use", "polls"),
+    [
+        (WatchUse(used=0, most=200_000, needed=4_096), False),
+        (WatchUse(used=0, most=200_000, needed=4_097), True),
+        (WatchUse(used=199_990, most=200_000, needed=11), True),
+        (WatchUse(used=300_000, most=200_000, needed=1), True),
+    ],
+)
+def test_it_polls_beyond_the_bound_and_beyond_what_is_free(
+    use: WatchUse, polls: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watcher, "watches_of_user", lambda: 200_000)
+    assert use.polls is polls
+
+
+@pytest.mark.parametrize(("text", "found"), [("8192\n", 8192), ("many", None), (None, None)])
+def test_a_limit_that_cannot_be_read_is_none(
+    tmp_path: Path, text: str | None, found: int | None
+) -> None:
+    file = tmp_path / "max_user_watches"
+    if text is not None:
+        file.write_text(text)
+    assert watches_of_user(file) == found
+
+
+@pytest.mark.parametrize(("most", "bound"), [(None, 4_096), (8_192, 2_048), (1_000_000, 4_096)])
+def test_a_watch_takes_at_most_a_quarter(
+    most: int | None, bound: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watcher, "watches_of_user", lambda: most)
+    assert watch_bound() == bound
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux counts watches")
+def test_the_watches_of_this_process_are_counted(tmp_path: Path) -> None:
+    for name in "abc":
+        (tmp_path / name).mkdir()
+    before, stop = own_watches(), threading.Event()
+    assert before is not None
+    changes = watch([Root(tmp_path)], stop=stop, look_milliseconds=50)
+    (tmp_path / "x").write_text("x")
+    next(changes)
+    held, use = own_watches(), watch_use([Root(tmp_path), Root(tmp_path / "gone")])
+    stop.set()
+    assert held == before + 4
+    assert use is not None
+    assert (use.needed, use.used >= 4, use.polls) == (4, True, False)
+
+
+def names(root: Path) -> set[str]:
+    return {path.removeprefix(f"{root}/") for path in survey([str(root)]).entries}
+
+
+@pytest.mark.parametrize("target", ["/", "..", "../..", "/proc/self/root", "."])
+def test_a_link_to_a_directory_above_is_not_followed(tmp_path: Path, target: str) -> None:
+    root = tmp_path / "above/root"
+    (root / "skill").mkdir(parents=True)
+    (root / "skill/SKILL.md").write_text("x")
+    (tmp_path / "above/other").write_text("x")
+    (root / "link").symlink_to(target)
+    assert names(root) == {"skill", "skill/SKILL.md", "link"}
+
+
+def test_a_root_above_another_is_read(tmp_path: Path) -> None:
+    inner = tmp_path / "a/b"
+    inner.mkdir(parents=True)
+    (inner / "file").write_text("x")
+    found = survey([str(inner), str(tmp_path)])
+    assert {str(inner / "file"), str(inner), str(tmp_path / "a")} <= found.entries.keys()
+
+
+def test_of_many_entries_below_links_the_nearest_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watcher, "LINKED_MAX", 20)
+    elsewhere = tmp_path / "elsewhere"
+    for number in range(5):
+        (elsewhere / f"d{number}/deep/deeper").mkdir(parents=True)
+        for name in range(9):
+            (elsewhere / f"d{number}/deep/deeper/{name}").write_text("x")
+    (elsewhere / "SKILL.md").write_text("x")
+    root = tmp_path / "root"
+    (root / "own/deep/deeper/deepest").mkdir(parents=True)
+    (root / "link").symlink_to(elsewhere)
+    found = names(root)
+    assert {"own/deep/deeper/deepest", "link/SKILL.md", "link/d4/deep"} <= found
+    assert len([one for one in found if one.startswith("link/")]) < 30

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +23,7 @@ from skillhouse.floor import (
     read_beneath,
     write_atomically,
 )
+from skillhouse.floor.paths import ADDRESS_MAX, unix_address
 from tests.vectorfile import vectors
 
 
@@ -309,3 +311,25 @@ def test_a_link_is_replaced_and_its_target_is_not_written(tmp_path: Path) -> Non
     with write_atomically(link) as file:
         file.write(b"new")
     assert (target.read_bytes(), link.is_symlink(), link.read_bytes()) == (b"kept", False, b"new")
+
+
+@pytest.mark.parametrize("length", [1, 90, 200])
+def test_a_socket_is_bound_and_connected_whatever_the_length_of_its_directory(
+    tmp_path: Path, length: int
+):
+    place = tmp_path / ("d" * length)
+    place.mkdir()
+    path = place / "s"
+    with socket.socket(socket.AF_UNIX) as server, socket.socket(socket.AF_UNIX) as client:
+        with unix_address(path) as address:
+            assert len(address) <= ADDRESS_MAX
+            server.bind(address)
+        server.listen()
+        assert path.is_socket()
+        with unix_address(path) as address:
+            client.connect(address)
+
+
+def test_a_directory_that_is_not_there_is_an_error(tmp_path: Path):
+    with pytest.raises(FileNotFoundError), unix_address(tmp_path / ("d" * 150) / "s"):
+        raise AssertionError

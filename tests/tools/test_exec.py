@@ -191,7 +191,7 @@ def test_only_declared_variables_are_given(tmp_path: Path) -> None:
         layers=(Layer(name="user", rules=(ALLOW_EXEC,)),),
     ) as house:
         result = house.call_sync("exec", {"command": "env"})
-    # Those of caches are in the person's cache (tests/sandbox/test_tool_caches.py).
+    # Those of caches are in the person's cache (tests/sandbox/test_tool_finder.py).
     given = (
         line
         for line in result.content.splitlines()

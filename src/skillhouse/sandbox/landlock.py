@@ -41,10 +41,8 @@ from skillhouse.sandbox.profile import (
 from skillhouse.sandbox.protected_mounts import MountCover, ProtectedMounts
 from skillhouse.sandbox.run_options import (
     census_of,
-    check_argv,
-    check_places,
+    checked,
     mounts_of,
-    resolved,
     skill_covers,
     with_census,
 )
@@ -265,9 +263,7 @@ class LandlockLauncher:
         on_output: OutputListener | None = None,
     ) -> Completed:
         asked_at = time.monotonic()
-        check_argv(argv, profile)
-        profile, cwd = resolved(profile, cwd)
-        check_places(profile, cwd)
+        profile, cwd = checked(argv, profile, cwd)
         _check_reach(profile)
         census = await census_of(profile)
         guard: ProcessGuard = LandlockGuard(profile.limits)

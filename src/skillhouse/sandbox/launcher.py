@@ -28,9 +28,7 @@ from skillhouse.sandbox.profile import Completed, OutputListener, SandboxProfile
 from skillhouse.sandbox.protected_mounts import MountCover
 from skillhouse.sandbox.run_options import (
     census_of,
-    check_argv,
     mounts_of,
-    resolved,
     with_census,
 )
 from skillhouse.sandbox.seccomp import program as filter_program
@@ -104,9 +102,7 @@ class BubblewrapLauncher:
         on_output: OutputListener | None = None,
     ) -> Completed:
         asked_at = time.monotonic()
-        check_argv(argv, profile)
-        profile, cwd = resolved(profile, cwd)
-        run_options.check_places(profile, cwd)
+        profile, cwd = run_options.checked(argv, profile, cwd)
         profile = with_bridge(profile)
         census: Census | None = None
         guard = self._guard(profile)

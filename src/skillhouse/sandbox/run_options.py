@@ -63,6 +63,18 @@ async def census_of(profile: SandboxProfile) -> Census | None:
     return census
 
 
+def checked(argv: Sequence[str], profile: SandboxProfile, cwd: Path) -> tuple[SandboxProfile, Path]:
+    """Return a profile and a current directory without links, whose run may begin.
+
+    Raises:
+        SandboxError: the program or a place is refused; `code` is the reason.
+    """
+    check_argv(argv, profile)
+    profile, cwd = resolved(profile, cwd)
+    check_places(profile, cwd)
+    return profile, cwd
+
+
 def check_argv(argv: Sequence[str], profile: SandboxProfile) -> None:
     tools = profile.tools
     if not argv or not argv[0]:
