@@ -61,11 +61,8 @@ def protected_page() -> str:
             # Those that are loaded may be older than the profiles.
             patterns = (*(one for one in patterns if one not in CLIENT_PATHS), *_protected())
         names = ", ".join(f"`{name}`" for name in patterns)
-        row = f"| {group.why} | {names} | {group.source} |"
-        page, found = re.subn(
-            rf"^\| {re.escape(group.why)} \|.*$", lambda _, row=row: row, page, flags=re.MULTILINE
-        )
-        assert found == 1, group.why
+        (old,) = re.findall(rf"^\| {re.escape(group.why)} \|.*$", page, re.MULTILINE)
+        page = page.replace(old, f"| {group.why} | {names} | {group.source} |")
     return page
 
 

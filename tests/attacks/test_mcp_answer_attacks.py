@@ -16,7 +16,7 @@ from mcp.client import Client, advertise
 from mcp_types import Request
 from pydantic import TypeAdapter
 
-from skillhouse.remote import McpCache, McpHost, McpServer, RemoteError, connected, mcp_http
+from skillhouse.remote import McpCache, McpHost, McpServer, RemoteError, connected, mcp_source
 from tests.remote.mcp_liar import EXTENSION, Liar, serving_app
 
 pytestmark = pytest.mark.slow
@@ -125,7 +125,7 @@ def refused(server: McpServer, cache: Path) -> str:
 
 @pytest.fixture(autouse=True)
 def bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mcp_http, "ANSWER_MAX", BOUND)
+    monkeypatch.setattr(mcp_source, "ANSWER_MAX", BOUND)
 
 
 @pytest.mark.parametrize("kind", ["json", "events", "packed"])

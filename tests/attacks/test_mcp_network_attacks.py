@@ -13,7 +13,7 @@ import pytest
 
 from skillhouse.floor.structs import replace
 from skillhouse.net import NetError, NetPolicy, Route, host_rule
-from skillhouse.remote import McpServer, RemoteError, connected, mcp_http
+from skillhouse.remote import McpServer, RemoteError, connected, mcp_source
 from tests.net.certificates import contexts
 from tests.net.servers import fixed, ok, secure
 from tests.remote.mcp_liar import Liar, serving
@@ -91,11 +91,11 @@ def test_a_proxy_of_the_environment_is_not_used(
 def test_plain_http_to_another_machine_needs_a_rule(url: str) -> None:
     server = McpServer(label="docs", url=url, allow_private=True)
     with pytest.raises(NetError, match=r"plain http to .* in `hosts` of"):
-        mcp_http.policy_for(server, NetPolicy())
+        mcp_source.policy_for(server, NetPolicy())
     named = NetPolicy(hosts=(host_rule(f"POST {url.removesuffix('/mcp')}"),))
-    assert mcp_http.policy_for(server, named).private == mcp_http.PRIVATE
+    assert mcp_source.policy_for(server, named).private == mcp_source.PRIVATE
     # The rule says nothing of a private address.
-    assert mcp_http.policy_for(replace(server, allow_private=False), named).private == ()
+    assert mcp_source.policy_for(replace(server, allow_private=False), named).private == ()
 
 
 async def test_a_name_is_looked_up_once_for_a_connection_and_every_connection_is_judged(
@@ -107,7 +107,7 @@ async def test_a_name_is_looked_up_once_for_a_connection_and_every_connection_is
             label="docs", url=f"https://docs.example:{fake.port}/mcp", allow_private=True
         )
         own = NetPolicy(private=("127.0.0.1/32",))
-        own = mcp_http.policy_for(replace(server, allow_private=False), own)
+        own = mcp_source.policy_for(replace(server, allow_private=False), own)
         route = Route(resolve=fixed(["127.0.0.1"], ["10.0.0.1"]), tls=trusted)
         with pytest.raises(RemoteError, match=r"docs\.example leads to 10\.0\.0\.1"):
             await asked(replace(server, allow_private=False), own, route)

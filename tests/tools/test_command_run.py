@@ -62,13 +62,13 @@ def test_the_last_look_follows_the_record_and_every_answer(
     look = Workspace.protected
 
     def protected(workspace: Workspace, session: Session) -> tuple[str, ...]:
-        kinds = [entry.record.kind for entry in read_records(house.audit_log.path)]
+        kinds = [entry.record.kind for entry in read_records(own.audit_log.path)]
         seen.append((len(person.asked), kinds))
         return look(workspace, session)
 
     monkeypatch.setattr(Workspace, "protected", protected)
-    with house_at(tmp_path, *(() if is_asked else (ALLOW,)), person=person) as house:
-        assert house.call_sync("exec", {"command": "touch made"}).status == "ok"
+    with house_at(tmp_path, *(() if is_asked else (ALLOW,)), person=person) as own:
+        assert own.call_sync("exec", {"command": "touch made"}).status == "ok"
     assert seen == [(int(is_asked), ["intent"])]
 
 
