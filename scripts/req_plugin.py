@@ -137,11 +137,15 @@ def entry_codes() -> Mapping[CodeType, str]:
     return found
 
 
+def _is_value(cls: type) -> bool:
+    return is_dataclass(cls) or hasattr(cls, "__struct_fields__")
+
+
 def _functions(value: Any) -> Iterator[Any]:
     """Yield a function, or the public methods of a class that is more than a value."""
     if inspect.isfunction(value):
         yield value
-    elif inspect.isclass(value) and not is_dataclass(value) and not issubclass(value, BaseException):
+    elif inspect.isclass(value) and not _is_value(value) and not issubclass(value, BaseException):
         for name, member in vars(value).items():
             function = member.__func__ if isinstance(member, classmethod | staticmethod) else member
             if not name.startswith("_") and inspect.isfunction(function):
