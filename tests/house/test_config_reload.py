@@ -384,3 +384,14 @@ def test_a_reload_goes_on_where_the_log_fails_and_no_effect_does(place: Place) -
         assert written(house) != "ok"
         assert house.config.layers[0].rules[0].effect == "allow"
         assert not (place.places.start / "a.txt").exists()
+
+
+def test_a_scan_that_began_before_a_reload_does_not_bring_back_the_rules(place: Place) -> None:
+    with place.start(ALLOW) as house:
+        assert written(house) == "ok"
+        slow = house.services.scan()
+        place.user.write_text(DENY)
+        assert written(house) == "denied"
+        house.services.exchange(slow)
+        assert house.config.layers == house.snapshot.composition.config.layers
+        assert written(house) == "denied"

@@ -1,4 +1,4 @@
-"""Tests of house/code_manifests.py and manage/code_reload.py: a reload reaches every process of a house."""
+"""Tests of house/code_manifests.py: a reload reaches every process of a house."""
 
 from __future__ import annotations
 

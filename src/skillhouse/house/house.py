@@ -387,7 +387,7 @@ class Skillhouse:
         if before.was_used and now.is_like(before):
             before.follow(now)
             return False
-        self.services.snapshot = now
+        self.services.exchange(now)
         return True
 
     def watch(

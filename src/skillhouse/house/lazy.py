@@ -1,4 +1,4 @@
-"""A part of the house that is made when it is first needed, and can be asked whether it was."""
+"""A part that is made when it is first needed, and can be asked whether it was."""
 
 from __future__ import annotations
 

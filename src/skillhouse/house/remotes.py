@@ -57,7 +57,7 @@ class Remotes:
     """The configured servers."""
 
     def __init__(self, house: SnapshotInUse, audit: AuditLog) -> None:
-        """Take the house, whose configuration in use says which they are."""
+        """Take what gives the last scan, whose configuration says which they are."""
         self._house = house
         self._audit = audit
 

@@ -162,6 +162,7 @@ class Services:
         self.snapshot = HouseSnapshot(composition, self)
         """INVARIANT: the one reference that a reload or another scan exchanges: what a call takes
         from it, rules as well as skills, is of one moment."""
+        self._exchanging = threading.Lock()
 
     @property
     def composition(self) -> Composition:
@@ -209,6 +210,15 @@ class Services:
         """Return a snapshot of the skills as they are now; it is read when it is first asked."""
         return HouseSnapshot(self.composition, self)
 
+    def exchange(self, now: HouseSnapshot) -> None:
+        """Put another scan into use, unless a reload came after it began and scanned by itself.
+
+        INVARIANT: no scan brings back the rules from before a reload.
+        """
+        with self._exchanging:
+            if now.composition is self.composition:
+                self.snapshot = now
+
     def reload(self, config: Config) -> Adopted:
         """Put another configuration into use, all of it or nothing; calls that run keep theirs.
 
@@ -224,12 +234,14 @@ class Services:
         if config.net != before.config.net:
             _ = now.network.get().policy
         if not self._enforcement.made:
-            self.snapshot = snapshot
+            with self._exchanging:
+                self.snapshot = snapshot
             return Adopted()
         settings = now.enforcement.get()
         channels = settings.channels()
         self.enforcement.remember_secrets()
-        self.snapshot = snapshot
+        with self._exchanging:
+            self.snapshot = snapshot
         earlier = before.enforcement.get()
         self.enforcement.follow(earlier, channels)
         is_changed = settings.tier_policy.get() != earlier.tier_policy.get()
