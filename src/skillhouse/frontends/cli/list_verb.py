@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 import skillhouse.house
 from skillhouse import discovery, manage, registry, remote
 from skillhouse.floor import ConfigError
-from skillhouse.frontends.answers.catalogs import catalog_bounds, catalog_notes
+from skillhouse.frontends.answers.catalogs import catalog_bounds
 from skillhouse.frontends.answers.findings import diagnostic_answers
-from skillhouse.frontends.answers.search import unlisted
 from skillhouse.frontends.answers.skills import code_facts, index_lists, listed_skill, skill_answer
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, house_of, positive
 from skillhouse.frontends.cli.terminal import finding_line
 from skillhouse.frontends.presentation.findings import counts, folded_lines
 from skillhouse.frontends.presentation.library import client_roots
+from skillhouse.frontends.presentation.list_lines import catalog_notes, unlisted
 from skillhouse.frontends.presentation.short_paths import (
     clients_of,
     short_path,
@@ -445,12 +445,14 @@ def _value(
     *,
     options: argparse.Namespace,
 ) -> dict[str, Any]:
-    view = house.view()
+    view, home = house.view(), house.config.places.home
     value = index_lists(house.index)
     if options.findings:
         value["diagnostics"] = diagnostic_answers(_findings(house))
     wanted = options.problem
-    value["skills"] = [listed_skill(skill, view, house.config.places.home) for skill in page]
+    value["skills"] = [
+        listed_skill(skill, clients_of(Path(skill.root), home), view.mark(skill)) for skill in page
+    ]
     return {
         **value,
         "hidden": [skill_answer(skill) for skill in view.hidden],

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from skillhouse.discovery import default_roots
 from skillhouse.floor import dataclass
+from skillhouse.frontends.answers.skills import LibrarySkillAnswer, catalog_tokens
+from skillhouse.frontends.presentation.short_paths import clients_of
 from skillhouse.manage import absent_skills
 
 if TYPE_CHECKING:
@@ -70,3 +74,35 @@ def client_roots(places: Locations, client: str) -> tuple[str, ...]:
         start=places.start, home=places.home, environment=places.environment, profile=profile
     )
     return tuple(f"{root.path.resolve()}/" for root in roots if "\0" not in str(root.path))
+
+
+def library_skill(line: LibraryLine, ranks: Mapping[str, int], home: Path) -> LibrarySkillAnswer:
+    """Return a line of the library; `ranks` says how recently files were loaded, 0 the last one."""
+    skill, absent = line.skill, line.absent
+    hint = (absent.mend or None) if absent else None
+    return LibrarySkillAnswer(
+        id=skill.id if skill else (absent.id if absent else ""),
+        name=skill.name if skill else (absent.name if absent else ""),
+        description=skill.description if skill else "",
+        scope=line.scope,
+        path=line.path,
+        clients=clients_of(Path(skill.root), home) if skill else (),
+        state=line.state,
+        listing=line.mark,
+        reason=absent.reason if absent else "",
+        hint=hint,
+        mend=hint,
+        code=(absent.code or None) if absent else None,
+        line=(absent.line or None) if absent else None,
+        catalog_tokens=catalog_tokens(skill) if skill else 0,
+        file_tokens=_file_tokens(line.path),
+        recent=ranks.get(line.path),
+    )
+
+
+def _file_tokens(path: str) -> int:
+    """Return what loading the file costs, by its size; 0 for what cannot be read."""
+    try:
+        return -(-os.stat(path).st_size // 4) if path.endswith(".md") else 0
+    except (OSError, ValueError):
+        return 0

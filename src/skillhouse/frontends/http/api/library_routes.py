@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from skillhouse.frontends.answers.skills import LibrarySkillAnswer, library_skill
+from skillhouse.frontends.answers.skills import LibrarySkillAnswer
 from skillhouse.frontends.http.api.api_services import ApiServices, paged
 from skillhouse.frontends.http.api.place_routes import check_client
 from skillhouse.frontends.http.api.route_table import ApiRequest, Endpoint, RouteParameter
 from skillhouse.frontends.http.api.schemas import page, ref
 from skillhouse.frontends.http.api.skill_routes import CURSOR, LIMIT, SCOPE, WORDS
-from skillhouse.frontends.presentation.library import client_roots, library_lines
+from skillhouse.frontends.presentation.library import client_roots, library_lines, library_skill
 from skillhouse.manage import STATES
 
 PROBLEM = "problem"

@@ -11,6 +11,12 @@ from skillhouse.clients import known_clients
 from skillhouse.floor import Locations
 from skillhouse.floor.threads import in_thread
 from skillhouse.frontends.answers.json_form import members
+from skillhouse.frontends.answers.packages import (
+    InstalledAnswer,
+    InstalledStateAnswer,
+    installed_answer,
+    installed_state,
+)
 from skillhouse.frontends.answers.service import (
     FailedToolAnswer,
     StepAnswer,
@@ -39,7 +45,6 @@ from skillhouse.frontends.presentation.doctor_values import (
     profile_value,
     seen_by,
 )
-from skillhouse.frontends.presentation.install_report import installed_value, state_value
 from skillhouse.house.access_tokens import AccessScope
 from skillhouse.install import InstalledSkills
 from skillhouse.manage.code_reload import reload_code
@@ -102,16 +107,16 @@ def check_profile(places: Locations, name: str) -> None:
 def _installed(api: ApiServices, _: ApiRequest) -> dict[str, Any]:
     with api.fresh() as house:
         entries = list(InstalledSkills(house).entries())
-    found = [installed_value(name, place.scope, entry) for place, name, entry in entries]
+    found = [installed_answer(name, place.scope, entry) for place, name, entry in entries]
     return {"list": "skills", "total": len(found), "skills": found}
 
 
-def _installed_one(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
+def _installed_one(api: ApiServices, request: ApiRequest) -> InstalledStateAnswer:
     scope, _, name = request.path["skill"].rpartition(":")
     with api.fresh() as house:
         installed = InstalledSkills(house)
         place, entry = installed.find(name, scope=scope)
-        return state_value(installed.state(name, entry, place))
+        return installed_state(installed.state(name, entry, place))
 
 
 async def _sandbox(api: ApiServices, _: ApiRequest) -> SandboxAnswer:
@@ -222,7 +227,7 @@ ROUTES = (
         tag="place",
         what="The installed skills, and where each is from.",
         run=_installed,
-        answer=listing("skills", ref("Installed")),
+        answer=listing("skills", ref(InstalledAnswer)),
         example={"list": "skills", "total": 1, "skills": [_INSTALLED_EXAMPLE]},
         problems=(409,),
     ),
@@ -233,7 +238,7 @@ ROUTES = (
         tag="place",
         what="An installed skill, and whether its files are those that were installed.",
         run=_installed_one,
-        answer=ref("Installed"),
+        answer=ref(InstalledAnswer),
         example=_INSTALLED_EXAMPLE,
     ),
     Endpoint(

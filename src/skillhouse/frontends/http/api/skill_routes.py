@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
 
-from skillhouse.frontends.answers.catalogs import PromptCatalogAnswer, catalog_answer
-from skillhouse.frontends.answers.json_form import members
-from skillhouse.frontends.answers.rehearsal import RehearsalAnswer, rehearsal_answer
-from skillhouse.frontends.answers.search import (
+from skillhouse.frontends.answers.catalogs import (
+    PromptCatalogAnswer,
     SkillHitAnswer,
+    catalog_answer,
     fit_answer,
     request_answer,
     search_skills,
 )
+from skillhouse.frontends.answers.json_form import members
+from skillhouse.frontends.answers.rehearsal import RehearsalAnswer, rehearsal_answer
 from skillhouse.frontends.answers.skills import (
     ContentAnswer,
     ListedSkillAnswer,
@@ -34,6 +36,7 @@ from skillhouse.frontends.http.api.schemas import (
     record,
     ref,
 )
+from skillhouse.frontends.presentation.short_paths import clients_of
 from skillhouse.frontends.presentation.skill_answers import (
     files_answer,
     found_skill,
@@ -103,7 +106,7 @@ def _list(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
         request.query,
         key=lambda one: one.file,
         name="skills",
-        value=lambda one: listed_skill(one, view, home),
+        value=lambda one: listed_skill(one, clients_of(Path(one.root), home), view.mark(one)),
     )
 
 
