@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,51 @@ if TYPE_CHECKING:
     from skillhouse.floor import Locations
     from skillhouse.house import AbsentSkill, Skillhouse
     from skillhouse.skill import Skill
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkillFilter:
+    """Which skills a list has, of the command line and of both lists of the HTTP API."""
+
+    words: tuple[str, ...] = ()
+    """Those that name, text or path must have, in whatever case."""
+    scope: str | None = None
+    roots: tuple[str, ...] | None = None
+    """Beginnings of the paths, each with a slash at its end."""
+
+    @property
+    def is_whole(self) -> bool:
+        return not self.words and self.scope is None and self.roots is None
+
+    def takes(self, *texts: str, scope: str, path: str) -> bool:
+        """Whether a list has what is at a path.
+
+        >>> SkillFilter(words=("PDF",)).takes("pdf", "Merges.", scope="user", path="/a/SKILL.md")
+        True
+        """
+        if self.scope is not None and scope != self.scope:
+            return False
+        if self.roots is not None and not path.startswith(self.roots):
+            return False
+        if not self.words:
+            return True
+        everything = "\n".join((*texts, path)).casefold()
+        return all(word.casefold() in everything for word in self.words)
+
+    def skills(self, skills: Iterable[Skill]) -> list[Skill]:
+        return [
+            one
+            for one in skills
+            if self.takes(one.name, one.description, scope=one.scope, path=one.file)
+        ]
+
+    def absent(self, found: Iterable[AbsentSkill]) -> list[AbsentSkill]:
+        return [
+            one for one in found if self.takes(one.name, one.reason, scope=one.scope, path=one.path)
+        ]
+
+    def lines(self, lines: Iterable[LibraryLine]) -> list[LibraryLine]:
+        return [one for one in lines if self.takes(*one.texts, scope=one.scope, path=one.path)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,13 +80,11 @@ class LibraryLine:
         return "in-use" if self.absent is None else self.absent.state
 
     @property
-    def text(self) -> str:
-        """What a filter looks at."""
+    def texts(self) -> list[str]:
+        """What a filter looks at besides the path."""
         skill, absent = self.skill, self.absent
-        parts = [self.path]
-        parts += [skill.name, skill.description] if skill else []
-        parts += [absent.name, absent.reason] if absent else []
-        return "\n".join(parts).casefold()
+        parts = [skill.name, skill.description] if skill else []
+        return [*parts, absent.name, absent.reason] if absent else parts
 
     @property
     def scope(self) -> str:

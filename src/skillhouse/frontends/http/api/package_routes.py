@@ -21,6 +21,7 @@ from skillhouse.frontends.answers.packages import (
 from skillhouse.frontends.http.api.api_services import ApiServices
 from skillhouse.frontends.http.api.job_routes import JOB_EXAMPLE, started
 from skillhouse.frontends.http.api.jobs import Job
+from skillhouse.frontends.http.api.place_routes import INSTALLED_EXAMPLE, STATE_EXAMPLE
 from skillhouse.frontends.http.api.problems import ApiProblem
 from skillhouse.frontends.http.api.route_table import (
     ApiRequest,
@@ -256,17 +257,6 @@ _JOB: Mapping[str, Any] = {
     "example": JOB_EXAMPLE,
     "problems": (429,),
 }
-_PINNED = {
-    "name": "pdf",
-    "scope": "user",
-    "version": "1.2",
-    "repository": "official",
-    "digest": "sha256:00",
-    "tree_digest": "skilltree1:00",
-    "pinned": True,
-    "rollback": False,
-}
-
 ROUTES = (
     Endpoint(
         name="planChange",
@@ -364,7 +354,7 @@ ROUTES = (
             example={"pinned": True, "reason": "2.0 drops forms"},
         ),
         answer=ref(InstalledAnswer),
-        example=_PINNED,
+        example={**INSTALLED_EXAMPLE, "pinned": True},
     ),
     Endpoint(
         name="acceptEdits",
@@ -377,7 +367,7 @@ ROUTES = (
         body=Body(
             schema=record({"digest": SHORT}, closed=True), example={"digest": "skilltree1:00"}
         ),
-        answer=ref(InstalledAnswer),
-        example={**_PINNED, "state": "accepted"},
+        answer=ref(InstalledStateAnswer),
+        example={**STATE_EXAMPLE, "state": "accepted"},
     ),
 )

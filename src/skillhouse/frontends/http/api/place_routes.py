@@ -158,15 +158,32 @@ def _resume(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
     return {"resumed": api.house.services.enforcement.resume(OWNER, PAGE)}
 
 
-_INSTALLED_EXAMPLE = {
+INSTALLED_EXAMPLE = {
     "name": "pdf",
     "scope": "user",
     "version": "1.2",
     "repository": "github.com/example/skills",
+    "resolved": "https://github.com/example/skills",
+    "inside": "skills/pdf",
+    "requested": "example/skills",
     "digest": "sha256:00",
     "tree_digest": "skilltree1:00",
+    "size": 2_048,
+    "publisher": None,
     "pinned": False,
+    "pin_reason": "",
+    "dated": "2026-01-31",
     "rollback": False,
+}
+STATE_EXAMPLE = {
+    **INSTALLED_EXAMPLE,
+    "path": "/home/you/.agents/skills/pdf",
+    "state": "ok",
+    "problem": "",
+    "note": "",
+    "found": "skilltree1:00",
+    "left": [],
+    "changes": [],
 }
 _MANAGE = AccessScope.MANAGE
 
@@ -228,7 +245,7 @@ ROUTES = (
         what="The installed skills, and where each is from.",
         run=_installed,
         answer=listing("skills", ref(InstalledAnswer)),
-        example={"list": "skills", "total": 1, "skills": [_INSTALLED_EXAMPLE]},
+        example={"list": "skills", "total": 1, "skills": [INSTALLED_EXAMPLE]},
         problems=(409,),
     ),
     Endpoint(
@@ -238,8 +255,8 @@ ROUTES = (
         tag="place",
         what="An installed skill, and whether its files are those that were installed.",
         run=_installed_one,
-        answer=ref(InstalledAnswer),
-        example=_INSTALLED_EXAMPLE,
+        answer=ref(InstalledStateAnswer),
+        example=STATE_EXAMPLE,
     ),
     Endpoint(
         name="showSandbox",
