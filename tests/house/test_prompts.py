@@ -14,7 +14,7 @@ from skillhouse.frontends.adapters.framework_bridge import (
 )
 from skillhouse.frontends.adapters.openai import skillhouse_tools
 from skillhouse.frontends.answers.catalogs import catalog_bounds
-from skillhouse.frontends.presentation.list_lines import catalog_notes
+from skillhouse.frontends.presentation.library import catalog_notes
 from skillhouse.house import Skillhouse, configured
 from skillhouse.house.model_tools import OPENAI_CHARS
 from skillhouse.skill import tokens_of

@@ -17,7 +17,7 @@ from skillhouse.frontends.chat.marks import is_cut, last_prompt, stored_prompts
 from skillhouse.frontends.chat.pending_build import PendingBuild
 from skillhouse.frontends.chat.screen import CHANNEL, Screen
 from skillhouse.frontends.chat.transcript import StoredTranscript
-from skillhouse.frontends.presentation.list_lines import unlisted
+from skillhouse.frontends.presentation.library import unlisted
 from skillhouse.frontends.presentation.text import counted, cut, one_line
 from skillhouse.manage.code_reload import reload_code
 from skillhouse.tiers import is_stop_command

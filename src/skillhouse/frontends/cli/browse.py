@@ -31,7 +31,7 @@ from skillhouse.frontends.cli.options import (
     positive,
 )
 from skillhouse.frontends.cli.progress import prepare_search
-from skillhouse.frontends.presentation.list_lines import FIT_TEXTS, unlisted, why_parts
+from skillhouse.frontends.presentation.library import FIT_TEXTS, unlisted, why_parts
 from skillhouse.frontends.presentation.text import counted, one_line, shown
 from skillhouse.retrieval import Fit
 

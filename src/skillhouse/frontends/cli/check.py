@@ -33,7 +33,7 @@ from skillhouse.frontends.cli.progress import prepare_search
 from skillhouse.frontends.cli.terminal import finding_line
 from skillhouse.frontends.cli.validate_fix import FileFix, fix
 from skillhouse.frontends.presentation.findings import counts, folded_lines
-from skillhouse.frontends.presentation.list_lines import FIT_TEXTS, unlisted, why_parts
+from skillhouse.frontends.presentation.library import FIT_TEXTS, unlisted, why_parts
 from skillhouse.frontends.presentation.text import counted, shown
 from skillhouse.house import rehearse
 from skillhouse.retrieval import fit_of

@@ -22,7 +22,7 @@ from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.question import need_terminal
 from skillhouse.frontends.cli.tick_list import TickRow
 from skillhouse.frontends.cli.tick_rows import tick
-from skillhouse.frontends.presentation.list_lines import FIT_TEXTS, why
+from skillhouse.frontends.presentation.library import FIT_TEXTS, why
 from skillhouse.frontends.presentation.text import counted, one_line, shown
 from skillhouse.install import Installer, UnsignedError, UntrustedError
 from skillhouse.install.change_plan import chosen_candidates

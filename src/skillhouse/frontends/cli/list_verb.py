@@ -18,8 +18,12 @@ from skillhouse.frontends.answers.skills import code_facts, index_lists, listed_
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, house_of, positive
 from skillhouse.frontends.cli.terminal import finding_line
 from skillhouse.frontends.presentation.findings import counts, folded_lines
-from skillhouse.frontends.presentation.library import SkillFilter, client_roots
-from skillhouse.frontends.presentation.list_lines import catalog_notes, unlisted
+from skillhouse.frontends.presentation.library import (
+    SkillFilter,
+    catalog_notes,
+    client_roots,
+    unlisted,
+)
 from skillhouse.frontends.presentation.short_paths import (
     clients_of,
     short_path,

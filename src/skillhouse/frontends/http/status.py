@@ -32,7 +32,7 @@ from skillhouse.frontends.answers.skills import (
     index_lists,
     skill_answer,
 )
-from skillhouse.frontends.presentation.list_lines import catalog_notes
+from skillhouse.frontends.presentation.library import catalog_notes
 from skillhouse.frontends.presentation.service_log import AuditNews
 from skillhouse.frontends.presentation.skill_answers import or_unread
 from skillhouse.house import AbsentSkill, AgentView, Explanation, Skillhouse, explain_loading

@@ -23,7 +23,7 @@ from skillhouse.frontends.http.pages.languages import (
     problem_texts,
     translations,
 )
-from skillhouse.frontends.presentation.list_lines import why
+from skillhouse.frontends.presentation.library import why
 from skillhouse.frontends.presentation.text import cut, one_line, shown
 from skillhouse.skill import is_demanded
 
