@@ -17,9 +17,9 @@ import msgspec
 from skillhouse.floor import structs
 from skillhouse.frontends.answers.approvals import ApprovalAnswer
 from skillhouse.frontends.answers.audit import AuditEntryAnswer
+from skillhouse.frontends.answers.catalogs import SkillHitAnswer
 from skillhouse.frontends.answers.policy import ExplanationAnswer
 from skillhouse.frontends.answers.rehearsal import RehearsalAnswer
-from skillhouse.frontends.answers.search import SkillHitAnswer
 from skillhouse.frontends.answers.skills import (
     ContentAnswer,
     DefinitionAnswer,

@@ -13,7 +13,8 @@ from skillhouse.frontends.adapters.framework_bridge import (
     description_chars,
 )
 from skillhouse.frontends.adapters.openai import skillhouse_tools
-from skillhouse.frontends.answers.catalogs import catalog_bounds, catalog_notes
+from skillhouse.frontends.answers.catalogs import catalog_bounds
+from skillhouse.frontends.presentation.library import catalog_notes
 from skillhouse.house import Skillhouse, configured
 from skillhouse.house.model_tools import OPENAI_CHARS
 from skillhouse.skill import tokens_of

@@ -417,5 +417,7 @@ def test_code_runs_by_the_python_that_it_asks_for(
         environment={"UV_PYTHON_INSTALL_DIR": str(tmp_path / "pythons")},
     )  # fmt: skip
     (offered,) = [one for one in house.tools() if isinstance(one, SkillCodeTool)]
-    assert tool_answer(offered).python.version == other.release
+    python = tool_answer(offered).python
+    assert python is not None
+    assert python.version == other.release
     assert called(house, "one:tool").data == give(other.release)

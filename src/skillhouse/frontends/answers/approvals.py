@@ -53,7 +53,7 @@ class ApprovalAnswer(JsonAnswer, frozen=True, kw_only=True):
     closed_ms: Count | None
 
 
-class DeviceAnswer(JsonAnswer, frozen=True, kw_only=True):
+class ListedDeviceAnswer(JsonAnswer, frozen=True, kw_only=True):
     """A paired device; its secret is shown once, when it is paired."""
 
     id: str
@@ -64,7 +64,7 @@ class DeviceAnswer(JsonAnswer, frozen=True, kw_only=True):
 
 class PairedDeviceAnswer(JsonAnswer, frozen=True, kw_only=True):
     flat_members = ("device",)
-    device: DeviceAnswer
+    device: ListedDeviceAnswer
     secret: str
 
 
@@ -98,8 +98,8 @@ def approval_answer(found: Approval) -> ApprovalAnswer:
     )
 
 
-def device_answer(device: Device) -> DeviceAnswer:
-    return DeviceAnswer(
+def device_answer(device: Device) -> ListedDeviceAnswer:
+    return ListedDeviceAnswer(
         id=device.id, name=device.name, user=device.user, paired_ms=device.paired_ms
     )
 

@@ -1,20 +1,23 @@
-"""Calls as the audit log has them, and how the log was checked."""
+"""Calls as the audit log has them, with what it keeps of a skill's code, and how it was checked."""
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import field
 
+from skillhouse import audit
+from skillhouse import tools as toolbox
 from skillhouse.audit import AuditRecord, LogProblem, Trouble
 from skillhouse.floor import structs
 from skillhouse.frontends.answers.json_form import Count, JsonAnswer, copied
-from skillhouse.frontends.presentation.call_values import subject_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from skillhouse.audit import AuditEntry, Stats, Verification
+    from skillhouse.audit import AuditEntry, AuditLog, Stats, Verification
     from skillhouse.audit.series import Series
 
 _RARE = ("amount_usd", "session_key", "signer_tier", "transaction")
@@ -122,3 +125,109 @@ def listed_entry(entry: AuditEntry) -> AuditEntryAnswer:
 
 def verification_answer(found: Verification) -> VerificationAnswer:
     return copied(VerificationAnswer, found, ok=not found.problems)
+
+
+_LOOKED_AT = 500
+"""Records, from the newest, among which a call that has just ended is looked for."""
+PARTS = ("frames", "log", "output")
+"""The lists of a record's detail."""
+
+
+def recorded_call(log: AuditLog, request: str) -> AuditEntry | None:
+    """Return the newest entry of the call with that request id; None where none can be read."""
+    try:
+        entries = audit.entries_of(log.path, audit.Query(), key=log.key)
+        newest = itertools.islice(entries, _LOOKED_AT)
+        return next((entry for entry in newest if entry.record.request == request), None)
+    except audit.AuditError:
+        # The call has its result, and `audit verify` says what is wrong with the log.
+        return None
+
+
+def subject_of(entry: AuditEntry) -> str:
+    """Return what a record was about, in its words and in one line; not made safe to show."""
+    record = entry.record
+    asked = ", ".join(f"{one.action} {one.resource}".rstrip() for one in record.permissions)
+    said = asked or ", ".join((*_subjects(record.arguments), *filter(None, [record.reason])))
+    kind, _, name = record.tool.partition(":")
+    if name and kind in ("manage", "system"):
+        said = f"{name}: {said}" if said else name
+    fault = entry.outcome.error if entry.outcome is not None else record.error
+    said = said or record.tool
+    return " ".join((said if fault in said else f"{said}; {fault}").split())
+
+
+def _subjects(arguments: Mapping[str, object]) -> Iterator[str]:
+    """Yield the values of arguments, those that say what it is about first."""
+    rest = dict(arguments)
+    if all(isinstance(rest.get(name), str) for name in _RULE):
+        yield " ".join(str(rest.pop(name)) for name in _RULE)
+    for name, word in _PLAIN.items():
+        value = rest.pop(name, "")
+        if isinstance(value, str) and value:
+            yield f"{word} {value}".strip()
+    path = rest.pop("path", "")
+    for name, other in rest.items():
+        if isinstance(other, list):
+            # Each is in the record; there may be room for the first.
+            first = other[0] if other else ""
+            first = first.get("path", "") if isinstance(first, dict) else first
+            noun = name.removesuffix("s") if len(other) == 1 else name
+            yield f"{len(other)} {noun}: {first}" if first else f"{len(other)} {noun}"
+        elif other not in ("", None) and not isinstance(other, dict) and name != "count":
+            yield f"{name} {other}"
+    if path:
+        yield f"at {path}"
+
+
+_RULE = ("effect", "action", "pattern")
+_PLAIN = {
+    "name": "",
+    "id": "",
+    "policy": "",
+    "label": "",
+    "source": "",
+    "resolved": "from",
+    "tree_digest": "",
+}
+"""Arguments whose values say enough by themselves, or after a word, in this order."""
+
+
+def detail_of(entry: AuditEntry | None) -> Mapping[str, object]:
+    if entry is None:
+        return {}
+    return entry.record.detail if entry.outcome is None else entry.outcome.detail
+
+
+def code_lists(detail: Mapping[str, object]) -> dict[str, list[str]]:
+    """Return the frames, the log and the output of a call, each if there is any.
+
+    >>> code_lists({"log": [], "output": ["hello"], "kind": "ok"})
+    {'output': ['hello']}
+    """
+    found = {name: _texts(detail.get(name)) for name in PARTS}
+    return {name: lines for name, lines in found.items() if lines}
+
+
+def code_calls(log: AuditLog, *, most: int) -> tuple[AuditEntry, ...]:
+    """Return the newest calls of skills' code among the last records; none if none can be read."""
+    try:
+        newest = itertools.islice(
+            audit.entries_of(log.path, audit.Query(), key=log.key), _LOOKED_AT
+        )
+        found = (entry for entry in newest if is_of_code(entry))
+        return tuple(itertools.islice(found, most))
+    except audit.AuditError:
+        return ()
+
+
+def is_of_code(entry: AuditEntry) -> bool:
+    """Whether the call ran a skill's code, by the action that it needed."""
+    return any(one.action == toolbox.CODE_ACTION for one in entry.record.permissions)
+
+
+def _texts(value: object) -> list[str]:
+    if isinstance(value, str):
+        # Records of earlier versions have the log as one text.
+        return value.splitlines()
+    return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []

@@ -1,21 +1,24 @@
-"""The lists of skills that a model gets, and what their bounds leave out."""
+"""The lists of skills that a model gets, and which skills fit a request."""
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import UNSET, UnsetType
 
 from skillhouse import tools as toolbox
+from skillhouse.floor import dataclass
 from skillhouse.frontends.answers.json_form import Count, JsonAnswer
-from skillhouse.frontends.answers.search import RequestAnswer
-from skillhouse.frontends.presentation.text import counted
-from skillhouse.skill import tokens_of
+from skillhouse.frontends.answers.skills import SkillAnswer, skill_answer
+from skillhouse.retrieval import Fit, HeadIndex, Hit, SearchResult, reason, skills_of
+from skillhouse.skill import SkillIndex, tokens_of
 
 if TYPE_CHECKING:
     from skillhouse.discovery import Catalog
-    from skillhouse.house import AgentView
+    from skillhouse.house import AgentView, Skillhouse
+    from skillhouse.retrieval import MeaningState
+    from skillhouse.skill import Skill
 
 
 class CatalogAnswer(JsonAnswer, frozen=True, kw_only=True):
@@ -83,31 +86,156 @@ def _tool_catalog(view: AgentView) -> ToolCatalogAnswer:
     return ToolCatalogAnswer(chars=chars, listed=len(found.included), omitted=len(found.omitted))
 
 
-def catalog_notes(bounds: CatalogBoundsAnswer, view: AgentView) -> list[str]:
-    """Return a line for people about each catalog that leaves out skills."""
-    if view.profile.catalog.exposure == "search":
-        # Skills are found by search alone there, and nothing is left out of a list.
-        return []
-    search = next((rule.name for rule in view.profile.tools if rule.kind == "search"), "")
-    found = f"; `{search}` finds them" if search else ""
-    notes = []
-    if bounds.omitted:
-        budget = bounds.budget_tokens
-        of = f"of {budget:,} tokens" if budget is not None else "of the profile"
-        notes.append(f"left out of the catalog {of}: {counted(bounds.omitted, 'skill')}{found}")
-    tool = bounds.tool
-    if tool is not None and tool.omitted:
-        of = f"of {tool.chars:,} characters" if tool.chars is not None else "of the profile"
-        words = f"left out of the skill tool's description {of}"
-        notes.append(f"{words}: {counted(tool.omitted, 'skill')}{found}")
-    return notes
+class HitAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """How well a skill fits a request, and why."""
+
+    score: float
+    exact: bool
+    fields: tuple[str, ...]
+    confidence: float
+    matches: dict[str, tuple[str, ...]]
+    alike: tuple[str, ...]
+    similarity: float
+    reason: str
+    learned: float
 
 
-def catalog_cost(bounds: CatalogBoundsAnswer, view: AgentView) -> str:
-    """Return for people what the lists cost each request, and how many skills they name."""
-    marks = Counter(view.marks.values())
-    named = ", ".join(f"{count:,} {mark}" for mark, count in marks.items())
-    return (
-        f"the list of skills costs each request about {bounds.tokens:,} tokens, over MCP about "
-        f"{bounds.mcp_tokens:,}: {named or 'no skills'}"
+class NamedHitAnswer(JsonAnswer, frozen=True, kw_only=True):
+    flat_members = ("hit",)
+    id: str
+    name: str
+    hit: HitAnswer
+    listing: str | UnsetType = UNSET
+
+
+class SkillHitAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """A skill that fits a request; `shadowed_by` is the id of the one that agents see instead."""
+
+    flat_members = ("skill", "hit")
+    skill: SkillAnswer
+    hit: HitAnswer
+    listing: str
+    shadowed_by: str | UnsetType = UNSET
+
+
+class FitAnswer(JsonAnswer, frozen=True, kw_only=True):
+    weak: bool
+    nothing_fits: bool
+
+
+class RequestAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """Which skills of a list for a request fit it, best first."""
+
+    flat_members = ("fit",)
+    hits: list[NamedHitAnswer]
+    fit: FitAnswer
+
+
+class MeaningAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """How far search by meaning is."""
+
+    encoders: tuple[str, ...]
+    ready: tuple[str, ...]
+    done: Count
+    total: Count
+    fault: str | None
+
+
+def hit_answer(hit: Hit) -> HitAnswer:
+    return HitAnswer(
+        score=hit.score,
+        exact=hit.exact,
+        fields=tuple(hit.fields),
+        confidence=round(hit.confidence, 4),
+        matches={where: tuple(words) for where, words in hit.matches.items()},
+        alike=tuple(hit.alike),
+        similarity=round(hit.similarity, 4),
+        reason=reason(hit),
+        learned=round(hit.learned, 4),
     )
+
+
+def named_hit(hit: Hit, listing: str | UnsetType = UNSET) -> NamedHitAnswer:
+    return NamedHitAnswer(id=hit.id, name=hit.name, hit=hit_answer(hit), listing=listing)
+
+
+def meaning_answer(state: MeaningState | None) -> MeaningAnswer | None:
+    if state is None:
+        return None
+    return MeaningAnswer(
+        encoders=tuple(state.encoders),
+        ready=tuple(state.ready),
+        done=state.done,
+        total=state.total,
+        fault=state.fault or None,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundSkills:
+    """The skills that fit a request."""
+
+    found: SearchResult
+    skills: Sequence[Skill]
+    """One for each hit."""
+    shadowed: Sequence[tuple[Skill, str]]
+    """Skills that agents do not see, each with the id of the one that shadows it."""
+    marks: Sequence[str] = ()
+    """How a model hears of each, as `AgentView.mark`."""
+
+    def answers(self) -> list[SkillHitAnswer]:
+        found = [
+            SkillHitAnswer(skill=skill_answer(skill), hit=hit_answer(hit), listing=mark)
+            for hit, skill, mark in zip(self.found.hits, self.skills, self.marks, strict=True)
+        ]
+        more = [
+            SkillHitAnswer(
+                skill=skill_answer(one), hit=hit_answer(_unranked(one)), listing="", shadowed_by=by
+            )
+            for one, by in self.shadowed
+        ]
+        return [*found, *more]
+
+
+def _unranked(skill: Skill) -> Hit:
+    return Hit(id=skill.id, name=skill.name, score=0.0)
+
+
+def fit_answer(fit: Fit) -> FitAnswer:
+    return FitAnswer(weak=fit is not Fit.GOOD, nothing_fits=fit is Fit.NONE)
+
+
+def search_skills(house: Skillhouse, query: str, limit: int) -> FoundSkills:
+    """Return the best skills, best first; SearchError without a full-text module."""
+    view = house.view()
+    found = view.search.find(query, limit=limit)
+    skills = skills_of(view.visible, found.hits)
+    shadowed = _shadowed(house.snapshot.shown.index, query, skills, limit)
+    marks = [view.mark(skill) for skill in skills]
+    return FoundSkills(found=found, skills=skills, shadowed=shadowed, marks=marks)
+
+
+def request_answer(view: AgentView, request: str, catalog: Catalog) -> RequestAnswer:
+    found = view.search.find(request, limit=max(len(catalog.included), 1))
+    listed = {skill.id for skill in catalog.included}
+    hits = [named_hit(hit) for hit in found.hits if hit.id in listed]
+    return RequestAnswer(hits=hits, fit=fit_answer(found.fit))
+
+
+def _shadowed(
+    index: SkillIndex, query: str, hits: Sequence[Skill], limit: int
+) -> list[tuple[Skill, str]]:
+    """Return the shadowed skills that fit, or whose winner does, with the id of that.
+
+    They are found by names and descriptions alone: no index has their bodies.
+    """
+    if not index.shadowed:
+        return []
+    names = {skill.name for skill in hits}
+    found = [skill for skill in index.shadowed if skill.name in names]
+    heads = HeadIndex(SkillIndex(index.shadowed))
+    by_id = {skill.id: skill for skill in index.shadowed}
+    found += [by_id[hit.id] for hit in heads.search(query, limit=limit)]
+    winners = {skill.name: skill.id for skill in index.skills}
+    unique = list({skill.file: skill for skill in found}.values())[:limit]
+    return [(skill, winners.get(skill.name, "")) for skill in unique]

@@ -23,15 +23,21 @@ TRIAL_LAYER = "trial"
 """Name of the layer of rules that are tried and not written."""
 
 
-class MatchedRuleAnswer(JsonAnswer, frozen=True, kw_only=True):
-    command: str | UnsetType = UNSET
-    """The command of a line that it matches."""
+class RuleAnswer(JsonAnswer, frozen=True, kw_only=True):
     layer: str
     rule_index: Count
     effect: EffectWord
     action: str
     pattern: str
     reason: str
+
+
+class MatchedRuleAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """A rule that matches; `command` is the one of a line that it matches."""
+
+    flat_members = ("rule",)
+    command: str | UnsetType = UNSET
+    rule: RuleAnswer
     is_verdict: bool
     decided: bool
 
@@ -101,15 +107,6 @@ class LineAnswer(JsonAnswer, frozen=True, kw_only=True):
 DecisionAnswer: TypeAlias = ExplanationAnswer | LineAnswer
 
 
-class RuleAnswer(JsonAnswer, frozen=True, kw_only=True):
-    layer: str
-    rule_index: Count
-    effect: EffectWord
-    action: str
-    pattern: str
-    reason: str
-
-
 class RuleFindingAnswer(JsonAnswer, frozen=True, kw_only=True):
     code: str
     severity: Literal["info", "warning"]
@@ -133,14 +130,20 @@ class RuleScopeAnswer(JsonAnswer, frozen=True, kw_only=True):
 def matched_rule(matched: MatchedRule, command: str | UnsetType = UNSET) -> MatchedRuleAnswer:
     return MatchedRuleAnswer(
         command=command,
-        layer=matched.layer,
-        rule_index=matched.rule_index,
-        effect=matched.rule.effect.value,
-        action=matched.rule.action,
-        pattern=matched.rule.pattern,
-        reason=matched.rule.reason,
+        rule=_rule(matched.rule, matched.layer, matched.rule_index),
         is_verdict=matched.is_verdict,
         decided=matched.decided,
+    )
+
+
+def _rule(rule: Rule, layer: str, index: int) -> RuleAnswer:
+    return RuleAnswer(
+        layer=layer,
+        rule_index=index,
+        effect=rule.effect.value,
+        action=rule.action,
+        pattern=rule.pattern,
+        reason=rule.reason,
     )
 
 
@@ -262,16 +265,7 @@ def _reading(found: CommandReading) -> CommandReadingAnswer:
 
 def rule_answers(layers: Sequence[Layer]) -> list[RuleAnswer]:
     return [
-        RuleAnswer(
-            layer=layer.name,
-            rule_index=index,
-            effect=rule.effect.value,
-            action=rule.action,
-            pattern=rule.pattern,
-            reason=rule.reason,
-        )
-        for layer in layers
-        for index, rule in enumerate(layer.rules)
+        _rule(rule, layer.name, index) for layer in layers for index, rule in enumerate(layer.rules)
     ]
 
 

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from skillhouse.frontends.answers.catalogs import CatalogAnswer, catalog_answer
+from skillhouse.frontends.answers.catalogs import (
+    CatalogAnswer,
+    NamedHitAnswer,
+    catalog_answer,
+    named_hit,
+)
 from skillhouse.frontends.answers.json_form import Count, EffectWord, JsonAnswer
 from skillhouse.frontends.answers.policy import ExplanationAnswer, explanation_answer
-from skillhouse.frontends.answers.search import NamedHitAnswer, named_hit
 from skillhouse.frontends.answers.skills import (
     ContentAnswer,
     SkillAnswer,

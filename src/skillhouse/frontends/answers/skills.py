@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET, UnsetType, field
 
 from skillhouse import skill as skill_package
+from skillhouse.floor import TreeError, tree_digest
 from skillhouse.frontends.answers.findings import DiagnosticAnswer, diagnostic_answers
 from skillhouse.frontends.answers.json_form import Count, JsonAnswer
-from skillhouse.frontends.presentation.short_paths import clients_of
 
 if TYPE_CHECKING:
-    from skillhouse.frontends.presentation.library import LibraryLine
-    from skillhouse.house import AgentView, SkillDefinition
+    from skillhouse.house import SkillDefinition
     from skillhouse.house.trash import DeletedSkill
     from skillhouse.manage.code_facts import CodeFacts
-    from skillhouse.skill import ParseResult, Skill, SkillContent, SkillIndex
+    from skillhouse.skill import ParseResult, Skill, SkillContent, SkillIndex, SkillManifest
 
 
 class SkillAnswer(JsonAnswer, frozen=True, kw_only=True):
@@ -32,9 +29,11 @@ class SkillAnswer(JsonAnswer, frozen=True, kw_only=True):
     uri: str
 
 
-class ListedSkillAnswer(SkillAnswer, frozen=True, kw_only=True):
+class ListedSkillAnswer(JsonAnswer, frozen=True, kw_only=True):
     """A skill with its root, the clients that read that, and how a model hears of it."""
 
+    flat_members = ("skill",)
+    skill: SkillAnswer
     root: str
     clients: tuple[str, ...]
     listing: str
@@ -60,24 +59,29 @@ class CodeToolAnswer(JsonAnswer, frozen=True, kw_only=True):
     description: str
 
 
-class CodeFactsAnswer(JsonAnswer, frozen=True, kw_only=True):
-    """What is known of a skill's code; of one whose manifest cannot be read only the first five."""
+class CodeManifestAnswer(JsonAnswer, frozen=True, kw_only=True):
+    version: str
+    description: str
+    author: str
+    license: str
+    language: str
+    entry: str
+    tools: tuple[CodeToolAnswer, ...]
+    env: dict[str, str]
+    dependencies: tuple[str, ...]
+    lock: str | None
 
+
+class CodeFactsAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """What is known of a skill's code; without the manifest where that cannot be read."""
+
+    flat_members = ("manifest",)
     name: str
     directory: str
     scope: str
     enabled: bool
     problems: list[DiagnosticAnswer]
-    version: str | UnsetType = UNSET
-    description: str | UnsetType = UNSET
-    author: str | UnsetType = UNSET
-    license: str | UnsetType = UNSET
-    language: str | UnsetType = UNSET
-    entry: str | UnsetType = UNSET
-    tools: tuple[CodeToolAnswer, ...] | UnsetType = UNSET
-    env: dict[str, str] | UnsetType = UNSET
-    dependencies: tuple[str, ...] | UnsetType = UNSET
-    lock: str | UnsetType | None = UNSET
+    manifest: CodeManifestAnswer | UnsetType = UNSET
 
 
 class LibrarySkillAnswer(JsonAnswer, frozen=True, kw_only=True):
@@ -166,18 +170,9 @@ def skill_answer(skill: Skill) -> SkillAnswer:
     )
 
 
-def listed_skill(skill: Skill, view: AgentView, home: Path) -> ListedSkillAnswer:
+def listed_skill(skill: Skill, clients: tuple[str, ...], listing: str) -> ListedSkillAnswer:
     return ListedSkillAnswer(
-        id=skill.id,
-        name=skill.name,
-        description=skill.description,
-        scope=skill.scope,
-        location=skill.file,
-        directory=str(skill.directory),
-        uri=skill.uri,
-        root=skill.root,
-        clients=clients_of(Path(skill.root), home),
-        listing=view.mark(skill),
+        skill=skill_answer(skill), root=skill.root, clients=clients, listing=listing
     )
 
 
@@ -198,16 +193,17 @@ def code_facts(facts: CodeFacts | None) -> CodeFactsAnswer | None:
     """Return the facts of a skill's code; None for a skill that has none."""
     if facts is None:
         return None
-    manifest = facts.manifest
-    directory, problems = str(facts.directory), diagnostic_answers(facts.problems)
-    if manifest is None:
-        return CodeFactsAnswer(
-            name=facts.name,
-            directory=directory,
-            scope=facts.scope,
-            enabled=facts.is_on,
-            problems=problems,
-        )
+    return CodeFactsAnswer(
+        name=facts.name,
+        directory=str(facts.directory),
+        scope=facts.scope,
+        enabled=facts.is_on,
+        problems=diagnostic_answers(facts.problems),
+        manifest=UNSET if facts.manifest is None else _manifest(facts, facts.manifest),
+    )
+
+
+def _manifest(facts: CodeFacts, manifest: SkillManifest) -> CodeManifestAnswer:
     tools = (
         CodeToolAnswer(
             name=tool.name,
@@ -217,12 +213,7 @@ def code_facts(facts: CodeFacts | None) -> CodeFactsAnswer | None:
         )
         for tool in manifest.tools
     )
-    return CodeFactsAnswer(
-        name=facts.name,
-        directory=directory,
-        scope=facts.scope,
-        enabled=facts.is_on,
-        problems=problems,
+    return CodeManifestAnswer(
         version=manifest.version,
         description=manifest.description,
         author=manifest.author,
@@ -236,40 +227,8 @@ def code_facts(facts: CodeFacts | None) -> CodeFactsAnswer | None:
     )
 
 
-def library_skill(line: LibraryLine, ranks: Mapping[str, int], home: Path) -> LibrarySkillAnswer:
-    """Return a line of the library; `ranks` says how recently files were loaded, 0 the last one."""
-    skill, absent = line.skill, line.absent
-    hint = (absent.mend or None) if absent else None
-    return LibrarySkillAnswer(
-        id=skill.id if skill else (absent.id if absent else ""),
-        name=skill.name if skill else (absent.name if absent else ""),
-        description=skill.description if skill else "",
-        scope=line.scope,
-        path=line.path,
-        clients=clients_of(Path(skill.root), home) if skill else (),
-        state=line.state,
-        listing=line.mark,
-        reason=absent.reason if absent else "",
-        hint=hint,
-        mend=hint,
-        code=(absent.code or None) if absent else None,
-        line=(absent.line or None) if absent else None,
-        catalog_tokens=_catalog_tokens(skill) if skill else 0,
-        file_tokens=_file_tokens(line.path),
-        recent=ranks.get(line.path),
-    )
-
-
-def _catalog_tokens(skill: Skill) -> int:
+def catalog_tokens(skill: Skill) -> int:
     return skill_package.tokens_of(f"{skill.name}{skill.description}")
-
-
-def _file_tokens(path: str) -> int:
-    """Return what loading the file costs, by its size; 0 for what cannot be read."""
-    try:
-        return -(-os.stat(path).st_size // 4) if path.endswith(".md") else 0
-    except (OSError, ValueError):
-        return 0
 
 
 def deleted_skill(found: DeletedSkill) -> DeletedSkillAnswer:
@@ -296,7 +255,7 @@ def draft_answer(draft: ParseResult) -> DraftAnswer | None:
         fields=dict(skill.frontmatter.fields),
         body=skill_package.revealed(draft.body),
         hidden_text=None if hidden is None else hidden.summary,
-        catalog_tokens=_catalog_tokens(skill),
+        catalog_tokens=catalog_tokens(skill),
         body_tokens=skill_package.tokens_of(draft.body),
     )
 
@@ -317,6 +276,16 @@ def definition_answer(found: SkillDefinition) -> DefinitionAnswer:
         allowed_tools=tuple(found.allowed_tools),
         files=tuple(files),
     )
+
+
+def digest_of(found: Skill | Path) -> str | None:
+    """Return the digest of the files of a skill or directory; None where there is none to bind."""
+    try:
+        return (
+            tree_digest(found) if isinstance(found, Path) else skill_package.followed_digest(found)
+        )
+    except TreeError:
+        return None
 
 
 def index_lists(index: SkillIndex) -> dict[str, Any]:

@@ -9,8 +9,8 @@ from msgspec import UNSET, UnsetType
 
 from skillhouse import sandbox
 from skillhouse import tools as toolbox
+from skillhouse.frontends.answers.audit import PARTS, code_lists, detail_of
 from skillhouse.frontends.answers.json_form import JsonAnswer
-from skillhouse.frontends.presentation.call_values import PARTS, code_lists, detail_of
 from skillhouse.sandbox import SandboxStatus
 
 if TYPE_CHECKING:

@@ -210,6 +210,8 @@ class ListedSkillJson(TypedDict):
 
 
 class MatchedRuleJson(TypedDict):
+    """A rule that matches; `command` is the one of a line that it matches."""
+
     command: NotRequired[str]
     layer: str
     rule_index: int

@@ -12,12 +12,12 @@ from anyio.from_thread import start_blocking_portal
 
 from skillhouse.approval import OWNER
 from skillhouse.floor import SkillhouseError, nearest
-from skillhouse.frontends.answers.search import unlisted
 from skillhouse.frontends.answers.service import failures, loaded_names, untried_names
 from skillhouse.frontends.chat.marks import is_cut, last_prompt, stored_prompts
 from skillhouse.frontends.chat.pending_build import PendingBuild
 from skillhouse.frontends.chat.screen import CHANNEL, Screen
 from skillhouse.frontends.chat.transcript import StoredTranscript
+from skillhouse.frontends.presentation.library import unlisted
 from skillhouse.frontends.presentation.text import counted, cut, one_line
 from skillhouse.manage.code_reload import reload_code
 from skillhouse.tiers import is_stop_command

@@ -23,9 +23,11 @@ from skillhouse.audit import (
 )
 from skillhouse.floor.regex import regex
 from skillhouse.frontends.answers.audit import (
+    code_lists,
     entry_answer,
     listed_entry,
     stats_answer,
+    subject_of,
     verification_answer,
 )
 from skillhouse.frontends.cli.options import (
@@ -36,7 +38,6 @@ from skillhouse.frontends.cli.options import (
     house_of,
     positive,
 )
-from skillhouse.frontends.presentation.call_values import code_lists, subject_of
 from skillhouse.frontends.presentation.text import counted, fitted, one_line, shown
 
 if TYPE_CHECKING:

@@ -11,18 +11,15 @@ from skillhouse import discovery
 from skillhouse import skill as skill_package
 from skillhouse.approval import OWNER
 from skillhouse.floor import nearest, structs
-from skillhouse.frontends.answers.catalogs import catalog_answer
-from skillhouse.frontends.answers.json_form import members
-from skillhouse.frontends.answers.search import (
-    FIT_TEXTS,
+from skillhouse.frontends.answers.catalogs import (
     RequestAnswer,
+    catalog_answer,
     fit_answer,
     meaning_answer,
     request_answer,
     search_skills,
-    unlisted,
-    why_parts,
 )
+from skillhouse.frontends.answers.json_form import members
 from skillhouse.frontends.answers.skills import content_answer
 from skillhouse.frontends.cli.options import (
     UsageError,
@@ -34,6 +31,7 @@ from skillhouse.frontends.cli.options import (
     positive,
 )
 from skillhouse.frontends.cli.progress import prepare_search
+from skillhouse.frontends.presentation.library import FIT_TEXTS, unlisted, why_parts
 from skillhouse.frontends.presentation.text import counted, one_line, shown
 from skillhouse.retrieval import Fit
 

@@ -20,7 +20,6 @@ from skillhouse.floor import Diagnostic, Severity, fault_finding, git_root, is_u
 from skillhouse.floor.structs import replace
 from skillhouse.frontends.answers.findings import diagnostic_answers
 from skillhouse.frontends.answers.rehearsal import rehearsal_answer
-from skillhouse.frontends.answers.search import FIT_TEXTS, unlisted, why_parts
 from skillhouse.frontends.cli.mentions import print_mentions
 from skillhouse.frontends.cli.options import (
     UsageError,
@@ -34,6 +33,7 @@ from skillhouse.frontends.cli.progress import prepare_search
 from skillhouse.frontends.cli.terminal import finding_line
 from skillhouse.frontends.cli.validate_fix import FileFix, fix
 from skillhouse.frontends.presentation.findings import counts, folded_lines
+from skillhouse.frontends.presentation.library import FIT_TEXTS, unlisted, why_parts
 from skillhouse.frontends.presentation.text import counted, shown
 from skillhouse.house import rehearse
 from skillhouse.retrieval import fit_of

@@ -17,9 +17,9 @@ from skillhouse.clients import (
     export,
 )
 from skillhouse.floor import SkillhouseError, isolated, structs
+from skillhouse.frontends.answers.client_changes import difference_lines, export_answer
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, house_of
 from skillhouse.frontends.cli.question import ask, can_ask
-from skillhouse.frontends.presentation.export_values import difference_lines, item_value
 from skillhouse.frontends.presentation.short_paths import some_of
 from skillhouse.frontends.presentation.text import counted, one_line, shown
 from skillhouse.house import export_source
@@ -95,7 +95,7 @@ def _run(options: argparse.Namespace, terminal: Terminal) -> int:
             found = export(source, request)
         home = str(house.config.places.home)
     if options.json:
-        values = [item_value(item, with_difference=options.diff) for item in found]
+        values = [export_answer(item, with_difference=options.diff) for item in found]
         terminal.json_list("exports", values)
     else:
         _print_items(found, home, terminal, with_difference=options.diff)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from skillhouse.clients import apply_fix, proposed_fixes
 from skillhouse.floor import isolated
+from skillhouse.frontends.answers.client_changes import fix_answer, fix_groups
 from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.question import all_or_each, confirmed, need_terminal
-from skillhouse.frontends.presentation.fix_values import fix_groups, fix_value
 from skillhouse.frontends.presentation.text import counted, shown
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def fix_files(lens: Lens, terminal: Terminal, *, discard: Discard, as_json: bool
     fixes = proposed_fixes(lens)
     if as_json:
         # To look only: a program cannot confirm.
-        terminal.json_list("fixes", [fix_value(lens, fix) for fix in fixes])
+        terminal.json_list("fixes", [fix_answer(lens, fix) for fix in fixes])
         return 0
     if not fixes:
         terminal.note("nothing that can be mended without you; `skillhouse doctor` has the rest")

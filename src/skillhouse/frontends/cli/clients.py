@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from skillhouse.clients import client_profiles, is_installed, lens_profile
 from skillhouse.floor import structs
+from skillhouse.frontends.answers.client_changes import discarding
 from skillhouse.frontends.cli.client_fixes import fix_files
 from skillhouse.frontends.cli.hooks import hook_changes, hook_lines, is_faulty
 from skillhouse.frontends.cli.options import Verb, add_json, places_of
@@ -32,7 +33,6 @@ from skillhouse.frontends.presentation.doctor_values import (
     seen_by,
     tool_lines,
 )
-from skillhouse.frontends.presentation.fix_values import discarding
 from skillhouse.frontends.presentation.text import counted, one_line, shown, wrapped
 from skillhouse.house import Locations, usable_config
 from skillhouse.skill import DEFAULT_PROFILE

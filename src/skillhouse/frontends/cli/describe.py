@@ -11,12 +11,12 @@ import skillhouse.house
 from skillhouse import manage
 from skillhouse.floor import UnusableSkillError
 from skillhouse.frontends.answers.findings import diagnostic_answers
+from skillhouse.frontends.answers.skills import digest_of
 from skillhouse.frontends.cli.options import Verb, add_common, add_skill, house_of
 from skillhouse.frontends.cli.terminal import finding_line
-from skillhouse.frontends.presentation.code_report import facts_rows
 from skillhouse.frontends.presentation.error_values import hint_value
 from skillhouse.frontends.presentation.skill_answers import (
-    digest_of,
+    facts_rows,
     files_answer,
     found_skill,
     shown_value,

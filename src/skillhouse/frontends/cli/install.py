@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from skillhouse.floor import SkillError, isolated
-from skillhouse.frontends.answers.search import FIT_TEXTS, why
+from skillhouse.frontends.answers.json_form import members
+from skillhouse.frontends.answers.packages import candidate_answer, installed_answer, package_answer
 from skillhouse.frontends.cli.install_answers import (
     InstallAnswers,
     add_agreement,
@@ -21,11 +22,7 @@ from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.question import need_terminal
 from skillhouse.frontends.cli.tick_list import TickRow
 from skillhouse.frontends.cli.tick_rows import tick
-from skillhouse.frontends.presentation.install_report import (
-    candidate_value,
-    installed_value,
-    offered_value,
-)
+from skillhouse.frontends.presentation.library import FIT_TEXTS, why
 from skillhouse.frontends.presentation.text import counted, one_line, shown
 from skillhouse.install import Installer, UnsignedError, UntrustedError
 from skillhouse.install.change_plan import chosen_candidates
@@ -146,7 +143,7 @@ def _search(options: argparse.Namespace, terminal: Terminal, installer: Installe
         terminal.error(problem)
     if options.json:
         more = {"weak": weak, **({"problems": problems} if problems else {})}
-        terminal.json_list("skills", list(map(offered_value, found)), more)
+        terminal.json_list("skills", list(map(package_answer, found)), more)
         return 1 if problems else 0
     if weak:
         # Names and descriptions say too little to say that nothing fits.
@@ -176,7 +173,7 @@ def _list(found: OpenSource, options: argparse.Namespace, terminal: Terminal) ->
     nothing = "no skill is there"
     return terminal.listing(
         found.candidates,
-        candidate_value,
+        candidate_answer,
         line,
         name="skills",
         as_json=options.json,
@@ -214,7 +211,7 @@ def _frozen(
     for at, name, entry in installer.installed.entries():
         if at.scope != place.scope:
             continue
-        value = installed_value(name, at.scope, entry)
+        value = members(installed_answer(name, at.scope, entry))
         values.append(value)
         with isolated() as failed:
             value["status"] = _thaw(options, installer, name, entry, at)

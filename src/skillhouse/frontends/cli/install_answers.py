@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from skillhouse.clients import Action, ExportRequest, export
 from skillhouse.floor import isolated
+from skillhouse.frontends.answers.packages import report_value
 from skillhouse.frontends.cli.install_review import print_report
 from skillhouse.frontends.cli.options import UsageError, add_common, house_of
 from skillhouse.frontends.cli.progress import TransferProgress
 from skillhouse.frontends.cli.project_trust import note_untrusted
 from skillhouse.frontends.cli.question import need_terminal, typed
 from skillhouse.frontends.cli.reload import reload_house
-from skillhouse.frontends.presentation.install_report import report_value
 from skillhouse.frontends.presentation.text import shown
 from skillhouse.house import Skillhouse, export_source
 from skillhouse.install import Installer

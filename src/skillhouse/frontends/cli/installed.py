@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from skillhouse.floor import leftover_unit, write_atomically
+from skillhouse.frontends.answers.packages import installed_answer, installed_state
 from skillhouse.frontends.cli.install_answers import installing
 from skillhouse.frontends.cli.install_review import print_difference, print_pair
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, add_json, skill_directory
 from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.skill_signatures import verify_directory
-from skillhouse.frontends.presentation.install_report import installed_value, state_value
 from skillhouse.frontends.presentation.text import counted, one_line, shown
 from skillhouse.install.change_plan import asked_state, restorable, split_id
 from skillhouse.registry import pack
@@ -76,7 +76,7 @@ def _info(options: argparse.Namespace, terminal: Terminal) -> int:
         if options.skill is None:
             return terminal.listing(
                 list(installer.installed.entries()),
-                lambda found: installed_value(found[1], found[0].scope, found[2]),
+                lambda found: installed_answer(found[1], found[0].scope, found[2]),
                 lambda found: (
                     f"{found[0].scope}:{shown(found[1])}  {shown(found[2].label)}  "
                     f"{shown(found[2].repository)}{'  pinned' if found[2].pinned else ''}"
@@ -89,7 +89,7 @@ def _info(options: argparse.Namespace, terminal: Terminal) -> int:
         place, entry = installer.installed.find(name, scope=scope)
         state = installer.installed.state(name, entry, place)
     if options.json:
-        terminal.json(state_value(state))
+        terminal.json(installed_state(state))
     else:
         _print_info(state, terminal)
     return 0 if state.is_well else 1
@@ -162,7 +162,7 @@ def _pin(options: argparse.Namespace, terminal: Terminal) -> int:
         place, _ = installed.find(name, scope=scope)
     text = "may be updated again" if options.off else f"stays at {entry.tree_digest}"
     terminal.answer(
-        installed_value(name, place.scope, entry),
+        installed_answer(name, place.scope, entry),
         f"{shown(name)} {text}",
         as_json=options.json,
     )
@@ -221,7 +221,7 @@ def _verify(options: argparse.Namespace, terminal: Terminal) -> int:
         if options.restore:
             states = [_restored(installer, states[0], terminal)]
     if options.json:
-        terminal.json_list("skills", [state_value(state) for state in states])
+        terminal.json_list("skills", [installed_state(state) for state in states])
     else:
         _print_states(states, terminal, full=options.full)
     return 0 if all(state.is_well for state in states) else 1

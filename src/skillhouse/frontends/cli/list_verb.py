@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,14 +12,18 @@ from typing import TYPE_CHECKING, Any
 import skillhouse.house
 from skillhouse import discovery, manage, registry, remote
 from skillhouse.floor import ConfigError
-from skillhouse.frontends.answers.catalogs import catalog_bounds, catalog_notes
+from skillhouse.frontends.answers.catalogs import catalog_bounds
 from skillhouse.frontends.answers.findings import diagnostic_answers
-from skillhouse.frontends.answers.search import unlisted
 from skillhouse.frontends.answers.skills import code_facts, index_lists, listed_skill, skill_answer
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, house_of, positive
 from skillhouse.frontends.cli.terminal import finding_line
 from skillhouse.frontends.presentation.findings import counts, folded_lines
-from skillhouse.frontends.presentation.library import client_roots
+from skillhouse.frontends.presentation.library import (
+    SkillFilter,
+    catalog_notes,
+    client_roots,
+    unlisted,
+)
 from skillhouse.frontends.presentation.short_paths import (
     clients_of,
     short_path,
@@ -87,36 +91,13 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     add_common(parser)
 
 
-class _Choice:
-    """The skills that the filters leave."""
-
-    def __init__(self, house: Skillhouse, options: argparse.Namespace) -> None:
-        self._words = [word.casefold() for word in options.words]
-        self._scope: str | None = options.scope
-        self._roots = None if options.client is None else _roots_of(house, options.client)
-        known = [scope.name for scope in house.policy.profile.scopes]
-        if self._scope is not None and self._scope not in known:
-            raise UsageError(f"expected one of {', '.join(known)} after --scope")
-
-    def takes(self, name: str, text: str, scope: str, path: str) -> bool:
-        if self._scope is not None and scope != self._scope:
-            return False
-        if self._roots is not None and not path.startswith(self._roots):
-            return False
-        if not self._words:
-            return True
-        everything = f"{name}\n{text}\n{path}".casefold()
-        return all(word in everything for word in self._words)
-
-    def skills(self, skills: Iterable[Skill]) -> list[Skill]:
-        return [one for one in skills if self.takes(one.name, one.description, one.scope, one.file)]
-
-    def absent(self, found: Iterable[AbsentSkill]) -> list[AbsentSkill]:
-        return [one for one in found if self.takes(one.name, one.reason, one.scope, one.path)]
-
-    @property
-    def is_whole(self) -> bool:
-        return not self._words and self._scope is None and self._roots is None
+def _filter_of(house: Skillhouse, options: argparse.Namespace) -> SkillFilter:
+    """Return what the options leave; UsageError for a scope or client that is not known."""
+    roots = None if options.client is None else _roots_of(house, options.client)
+    known = [scope.name for scope in house.policy.profile.scopes]
+    if options.scope is not None and options.scope not in known:
+        raise UsageError(f"expected one of {', '.join(known)} after --scope")
+    return SkillFilter(words=tuple(options.words), scope=options.scope, roots=roots)
 
 
 def _roots_of(house: Skillhouse, client: str) -> tuple[str, ...]:
@@ -132,7 +113,7 @@ def _list(options: argparse.Namespace, terminal: Terminal) -> int:
     if options.findings and not options.json:
         _print_findings(house, options, terminal)
         return 0
-    choice = _Choice(house, options)
+    choice = _filter_of(house, options)
     chosen = choice.skills(house.view().visible.skills)
     addresses = _addresses(house, chosen) if options.sort == "source" else {}
     skills = _sorted(chosen, options.sort, addresses)
@@ -156,7 +137,7 @@ def _list(options: argparse.Namespace, terminal: Terminal) -> int:
         _print_skills(house, page, options.sort, marks, terminal)
     if pages > 1:
         terminal.note(f"page {min(options.page, pages)} of {pages}, {len(skills)} skills")
-    shown_code = [one for one in code if choice.takes(one.name, "", one.scope, str(one.directory))]
+    shown_code = [one for one in code if _takes_code(choice, one)]
     if shown_code:
         terminal.heading("with tools of their own")
         terminal.rows([(shown(facts.name), one_line(facts.summary())) for facts in shown_code])
@@ -170,6 +151,10 @@ def _list(options: argparse.Namespace, terminal: Terminal) -> int:
         terminal.line(unread)
     _print_notes(house, code, terminal)
     return 0
+
+
+def _takes_code(choice: SkillFilter, one: manage.CodeFacts) -> bool:
+    return choice.takes(one.name, scope=one.scope, path=str(one.directory))
 
 
 def _code(house: Skillhouse) -> tuple[manage.CodeFacts, ...]:
@@ -383,7 +368,7 @@ def _print_findings(house: Skillhouse, options: argparse.Namespace, terminal: Te
     terminal.note(f"{counted(len(every), 'finding')}: {counts(every)}")
 
 
-def _summary(house: Skillhouse, skills: Sequence[Skill], choice: _Choice) -> str:
+def _summary(house: Skillhouse, skills: Sequence[Skill], choice: SkillFilter) -> str:
     index, view = house.snapshot.shown.index, house.view()
     parts = [counted(len(skills), "skill")]
     if not choice.is_whole:
@@ -445,12 +430,14 @@ def _value(
     *,
     options: argparse.Namespace,
 ) -> dict[str, Any]:
-    view = house.view()
+    view, home = house.view(), house.config.places.home
     value = index_lists(house.index)
     if options.findings:
         value["diagnostics"] = diagnostic_answers(_findings(house))
     wanted = options.problem
-    value["skills"] = [listed_skill(skill, view, house.config.places.home) for skill in page]
+    value["skills"] = [
+        listed_skill(skill, clients_of(Path(skill.root), home), view.mark(skill)) for skill in page
+    ]
     return {
         **value,
         "hidden": [skill_answer(skill) for skill in view.hidden],

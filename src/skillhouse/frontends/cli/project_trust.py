@@ -14,7 +14,7 @@ from skillhouse.frontends.cli.options import UsageError, Verb, add_common, house
 from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.question import confirmed, need_terminal
 from skillhouse.frontends.cli.terminal import finding_line
-from skillhouse.frontends.presentation.code_report import facts_rows
+from skillhouse.frontends.presentation.skill_answers import facts_rows
 from skillhouse.frontends.presentation.text import counted, one_line, shown
 
 if TYPE_CHECKING:

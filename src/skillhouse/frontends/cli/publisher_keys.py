@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from skillhouse import registry, signer
 from skillhouse.floor import SkillhouseError, needs_extra
+from skillhouse.frontends.answers.json_form import members
+from skillhouse.frontends.answers.packages import certificate_answer
 from skillhouse.frontends.cli.options import UsageError
 from skillhouse.frontends.cli.question import typed
-from skillhouse.frontends.presentation.publisher_values import certificate_value
 from skillhouse.frontends.presentation.text import counted, shown
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def _value(
         "kind": "p256" if key.role == "developer" else "p384",
         "lock": key.lock,
         "registry": key.registry,
-        "certificates": [certificate_value(one) for one in chain[:1]],
+        "certificates": [members(certificate_answer(one)) for one in chain[:1]],
         "warning": _warning(key, chain, now),
     }
 

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 from skillhouse import registry
 from skillhouse.approval import OWNER
 from skillhouse.floor import needs_extra, write_atomically
+from skillhouse.frontends.answers.json_form import members
+from skillhouse.frontends.answers.packages import certificate_answer, publishers_answer
 from skillhouse.frontends.cli.options import UsageError, positive
 from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.publisher_keys import (
@@ -20,7 +22,6 @@ from skillhouse.frontends.cli.publisher_keys import (
     remove_publisher_key,
 )
 from skillhouse.frontends.cli.publisher_secrets import open_private, password_for
-from skillhouse.frontends.presentation.publisher_values import certificate_value, trusted_value
 from skillhouse.frontends.presentation.text import counted, shown
 
 if TYPE_CHECKING:
@@ -197,7 +198,7 @@ def _issue(house: Skillhouse, options: argparse.Namespace) -> tuple[Any, str]:
     kept = f", and kept it for the key `{owner}`" if owner else ""
     end = f"{made[0].not_valid_after_utc:%Y-%m-%d}"
     text = f"wrote `{path}` for {name.uri}, valid until {end}{kept}"
-    return {"file": str(path), "key": owner, **certificate_value(made[0])}, text
+    return {"file": str(path), "key": owner, **members(certificate_answer(made[0]))}, text
 
 
 def _certify(house: Skillhouse, options: argparse.Namespace) -> tuple[Any, str]:
@@ -211,7 +212,7 @@ def _certify(house: Skillhouse, options: argparse.Namespace) -> tuple[Any, str]:
     name = registry.check_role(chain[0], role)
     keys.keep_certificates(owner, chain)
     text = f"kept the certificate of `{owner}`: {name.uri}"
-    return {"key": owner, **certificate_value(chain[0])}, text
+    return {"key": owner, **members(certificate_answer(chain[0]))}, text
 
 
 def _revoke(house: Skillhouse, options: argparse.Namespace) -> tuple[Any, str]:
@@ -280,22 +281,22 @@ def _trust(house: Skillhouse, options: argparse.Namespace) -> tuple[Any, str]:
 
 
 def _list_trusted(house: Skillhouse, options: argparse.Namespace, terminal: Terminal) -> int:
-    value = trusted_value(_anchors(house).read(_now()))
+    value = publishers_answer(_anchors(house).read(_now()))
     if options.json:
         terminal.json(value)
         return 0
-    for one in value["roots"]:
-        terminal.rows([(f"root {one['names']}", f"until {one['valid_until'][:10]}")], most=60)
+    for one in value.roots:
+        terminal.rows([(f"root {one.names}", f"until {one.valid_until[:10]}")], most=60)
         # Never cut: people compare it character by character.
-        terminal.line(f"    {one['certificate']}")
-    for one in value["timestamps"]:
-        terminal.rows([("timestamps", shown(one["subject"]))])
-        terminal.line(f"    {one['certificate']}")
-    for one in value["revocations"]:
-        count = f"{counted(one['entries'], 'entry', 'entries')}, until {one['expires_at'][:10]}"
-        terminal.rows([(f"revocation list {one['number']}", count)])
-        terminal.line(f"    {one['issuer']}")
-    if not any(value.values()):
+        terminal.line(f"    {one.certificate}")
+    for stamp in value.timestamps:
+        terminal.rows([("timestamps", shown(stamp.subject))])
+        terminal.line(f"    {stamp.certificate}")
+    for listed in value.revocations:
+        count = f"{counted(listed.entries, 'entry', 'entries')}, until {listed.expires_at[:10]}"
+        terminal.rows([(f"revocation list {listed.number}", count)])
+        terminal.line(f"    {listed.issuer}")
+    if not (value.roots or value.timestamps or value.revocations):
         terminal.note("nothing is trusted yet; `skillhouse keys trust root.crt` trusts a root")
     return 0
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from skillhouse.floor import SkillError
+from skillhouse.frontends.answers.packages import absence, newest_value
 from skillhouse.frontends.cli.install_answers import (
     InstallAnswers,
     add_agreement,
@@ -15,7 +16,6 @@ from skillhouse.frontends.cli.install_answers import (
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common
 from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.question import confirmed
-from skillhouse.frontends.presentation.install_report import absence, newest_value
 from skillhouse.frontends.presentation.text import counted, one_line, shown
 from skillhouse.install import Installer
 from skillhouse.install.change_plan import PinnedError, split_id, updatable

@@ -22,7 +22,7 @@ from skillhouse.floor import (
     dataclass,
 )
 from skillhouse.floor.structs import asdict
-from skillhouse.frontends.answers.catalogs import CatalogBoundsAnswer, catalog_bounds, catalog_notes
+from skillhouse.frontends.answers.catalogs import CatalogBoundsAnswer, catalog_bounds
 from skillhouse.frontends.answers.findings import diagnostic_answers
 from skillhouse.frontends.answers.json_form import members
 from skillhouse.frontends.answers.policy import explanation_answer
@@ -32,6 +32,7 @@ from skillhouse.frontends.answers.skills import (
     index_lists,
     skill_answer,
 )
+from skillhouse.frontends.presentation.library import catalog_notes
 from skillhouse.frontends.presentation.service_log import AuditNews
 from skillhouse.frontends.presentation.skill_answers import or_unread
 from skillhouse.house import AbsentSkill, AgentView, Explanation, Skillhouse, explain_loading

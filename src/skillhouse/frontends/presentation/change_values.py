@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 # A package and not its names, which are loaded when something is installed.
 from skillhouse import install
 from skillhouse.floor import dataclass, digest, isolated
+from skillhouse.frontends.answers.packages import report_value
 from skillhouse.frontends.presentation.error_values import error_code
-from skillhouse.frontends.presentation.install_report import report_value
 from skillhouse.install.change_plan import (
     AgreementError,
     ChangeRequest,

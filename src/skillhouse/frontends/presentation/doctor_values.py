@@ -31,15 +31,11 @@ from skillhouse.floor import (
     isolated,
     structs,
 )
-from skillhouse.frontends.answers.catalogs import (
-    CatalogBoundsAnswer,
-    catalog_bounds,
-    catalog_cost,
-    catalog_notes,
-)
+from skillhouse.frontends.answers.catalogs import CatalogBoundsAnswer, catalog_bounds
 from skillhouse.frontends.answers.findings import diagnostic_answers
 from skillhouse.frontends.answers.skills import code_facts
 from skillhouse.frontends.presentation.client_report import lens_value
+from skillhouse.frontends.presentation.library import catalog_cost, catalog_notes
 from skillhouse.frontends.presentation.text import counted, one_line
 from skillhouse.house import (
     Locations,

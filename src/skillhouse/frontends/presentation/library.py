@@ -1,18 +1,73 @@
-"""Every skill here with its state, for people: those that agents see, and those they do not."""
+"""Lists of skills for people: every skill here with its state, filters, and what is left out."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from skillhouse import manage
 from skillhouse.discovery import default_roots
 from skillhouse.floor import dataclass
-from skillhouse.manage import absent_skills
+from skillhouse.frontends.answers.skills import LibrarySkillAnswer, catalog_tokens
+from skillhouse.frontends.presentation.short_paths import clients_of
+from skillhouse.frontends.presentation.text import counted, shown
+from skillhouse.house.agent_view import LISTED
+from skillhouse.retrieval import Fit, reason
 
 if TYPE_CHECKING:
     from skillhouse.floor import Locations
-    from skillhouse.house import AbsentSkill, Skillhouse
+    from skillhouse.frontends.answers.catalogs import CatalogBoundsAnswer
+    from skillhouse.house import AbsentSkill, AgentView, Skillhouse
+    from skillhouse.retrieval import Hit
     from skillhouse.skill import Skill
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkillFilter:
+    """Which skills a list has, of the command line and of both lists of the HTTP API."""
+
+    words: tuple[str, ...] = ()
+    """Those that name, text or path must have, in whatever case."""
+    scope: str | None = None
+    roots: tuple[str, ...] | None = None
+    """Beginnings of the paths, each with a slash at its end."""
+
+    @property
+    def is_whole(self) -> bool:
+        return not self.words and self.scope is None and self.roots is None
+
+    def takes(self, *texts: str, scope: str, path: str) -> bool:
+        """Whether a list has what is at a path.
+
+        >>> SkillFilter(words=("PDF",)).takes("pdf", "Merges.", scope="user", path="/a/SKILL.md")
+        True
+        """
+        if self.scope is not None and scope != self.scope:
+            return False
+        if self.roots is not None and not path.startswith(self.roots):
+            return False
+        if not self.words:
+            return True
+        everything = "\n".join((*texts, path)).casefold()
+        return all(word.casefold() in everything for word in self.words)
+
+    def skills(self, skills: Iterable[Skill]) -> list[Skill]:
+        return [
+            one
+            for one in skills
+            if self.takes(one.name, one.description, scope=one.scope, path=one.file)
+        ]
+
+    def absent(self, found: Iterable[AbsentSkill]) -> list[AbsentSkill]:
+        return [
+            one for one in found if self.takes(one.name, one.reason, scope=one.scope, path=one.path)
+        ]
+
+    def lines(self, lines: Iterable[LibraryLine]) -> list[LibraryLine]:
+        return [one for one in lines if self.takes(*one.texts, scope=one.scope, path=one.path)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,13 +86,11 @@ class LibraryLine:
         return "in-use" if self.absent is None else self.absent.state
 
     @property
-    def text(self) -> str:
-        """What a filter looks at."""
+    def texts(self) -> list[str]:
+        """What a filter looks at besides the path."""
         skill, absent = self.skill, self.absent
-        parts = [self.path]
-        parts += [skill.name, skill.description] if skill else []
-        parts += [absent.name, absent.reason] if absent else []
-        return "\n".join(parts).casefold()
+        parts = [skill.name, skill.description] if skill else []
+        return [*parts, absent.name, absent.reason] if absent else parts
 
     @property
     def scope(self) -> str:
@@ -50,7 +103,7 @@ def library_lines(house: Skillhouse) -> Iterator[LibraryLine]:
     """Yield what agents see in catalog order, and then the rest by state; each file once."""
     index = house.index
     absent: dict[str, AbsentSkill] = {}
-    for one in absent_skills(house):
+    for one in manage.absent_skills(house):
         absent.setdefault(one.path, one)
     view = house.view()
     for skill in view.visible.skills:
@@ -70,3 +123,88 @@ def client_roots(places: Locations, client: str) -> tuple[str, ...]:
         start=places.start, home=places.home, environment=places.environment, profile=profile
     )
     return tuple(f"{root.path.resolve()}/" for root in roots if "\0" not in str(root.path))
+
+
+def library_skill(line: LibraryLine, ranks: Mapping[str, int], home: Path) -> LibrarySkillAnswer:
+    """Return a line of the library; `ranks` says how recently files were loaded, 0 the last one."""
+    skill, absent = line.skill, line.absent
+    hint = (absent.mend or None) if absent else None
+    return LibrarySkillAnswer(
+        id=skill.id if skill else (absent.id if absent else ""),
+        name=skill.name if skill else (absent.name if absent else ""),
+        description=skill.description if skill else "",
+        scope=line.scope,
+        path=line.path,
+        clients=clients_of(Path(skill.root), home) if skill else (),
+        state=line.state,
+        listing=line.mark,
+        reason=absent.reason if absent else "",
+        hint=hint,
+        mend=hint,
+        code=(absent.code or None) if absent else None,
+        line=(absent.line or None) if absent else None,
+        catalog_tokens=catalog_tokens(skill) if skill else 0,
+        file_tokens=_file_tokens(line.path),
+        recent=ranks.get(line.path),
+    )
+
+
+def _file_tokens(path: str) -> int:
+    """Return what loading the file costs, by its size; 0 for what cannot be read."""
+    try:
+        return -(-os.stat(path).st_size // 4) if path.endswith(".md") else 0
+    except (OSError, ValueError):
+        return 0
+
+
+FIT_TEXTS = {
+    Fit.GOOD: "",
+    Fit.WEAK: "weak matches, none of which is sure to fit; the nearest:",
+    Fit.NONE: "nothing fits well; try other words, or English; the nearest:",
+}
+"""What a person reads before the hits."""
+
+
+def why(hit: Hit) -> str:
+    """Return for a person why a skill is a hit, and the ids of its copies."""
+    return "; ".join(why_parts(hit))
+
+
+def why_parts(hit: Hit) -> list[str]:
+    also = [f"also: {', '.join(map(shown, hit.alike))}"] if hit.alike else []
+    return [shown(reason(hit)), *also]
+
+
+def unlisted(mark: str) -> list[str]:
+    """Return the mark of a skill for a line about it; nothing of one that every list names."""
+    return [mark] if mark not in ("", LISTED) else []
+
+
+def catalog_notes(bounds: CatalogBoundsAnswer, view: AgentView) -> list[str]:
+    """Return a line for people about each catalog that leaves out skills."""
+    if view.profile.catalog.exposure == "search":
+        # Skills are found by search alone there, and nothing is left out of a list.
+        return []
+    search = next((rule.name for rule in view.profile.tools if rule.kind == "search"), "")
+    found = f"; `{search}` finds them" if search else ""
+    notes = []
+    if bounds.omitted:
+        budget = bounds.budget_tokens
+        of = f"of {budget:,} tokens" if budget is not None else "of the profile"
+        notes.append(f"left out of the catalog {of}: {counted(bounds.omitted, 'skill')}{found}")
+    tool = bounds.tool
+    if tool is not None and tool.omitted:
+        of = f"of {tool.chars:,} characters" if tool.chars is not None else "of the profile"
+        words = f"left out of the skill tool's description {of}"
+        notes.append(f"{words}: {counted(tool.omitted, 'skill')}{found}")
+    return notes
+
+
+def catalog_cost(bounds: CatalogBoundsAnswer, view: AgentView) -> str:
+    """Return for people what the lists cost each request, and how many skills they name."""
+    marks = Counter(view.marks.values())
+    named = ", ".join(f"{count:,} {mark}" for mark, count in marks.items())
+    return (
+        f"the list of skills costs each request about {bounds.tokens:,} tokens, over MCP about "
+        f"{bounds.mcp_tokens:,}: {named or 'no skills'}"
+    )

@@ -1,4 +1,4 @@
-"""What the command line and the HTTP API answer about skills, with the same JSON values."""
+"""What the command line, the pages and the HTTP API answer about one skill."""
 
 from __future__ import annotations
 
@@ -13,30 +13,27 @@ from skillhouse import manage
 from skillhouse.discovery import Root, discover
 from skillhouse.floor import (
     AmbiguousSkillError,
-    TreeError,
     UnknownSkillError,
     UnusableSkillError,
     dataclass,
-    tree_digest,
 )
 from skillhouse.frontends.answers.json_form import members
 from skillhouse.frontends.answers.policy import explanation_answer
-from skillhouse.frontends.answers.skills import code_facts, content_answer
+from skillhouse.frontends.answers.skills import code_facts, content_answer, digest_of
 from skillhouse.frontends.presentation.short_paths import some_of, unread_folders
-from skillhouse.manage.code_facts import LOCKS
+from skillhouse.frontends.presentation.text import one_line, shown
+from skillhouse.manage.code_facts import LANGUAGES, LOCKS
 from skillhouse.skill import (
     JAVASCRIPT_FILE,
     PYTHON_FILE,
     SkillContent,
     find_resources,
-    followed_digest,
     read_manifest,
 )
 
 if TYPE_CHECKING:
     from skillhouse.house import Skillhouse
     from skillhouse.manage import CodeFacts
-    from skillhouse.skill import Skill
 
 
 def found_skill(house: Skillhouse, reference: str) -> SkillContent | CodeFacts:
@@ -90,14 +87,6 @@ def shown_value(house: Skillhouse, found: SkillContent | CodeFacts) -> dict[str,
     return {**plain, "decision": explanation_answer(explained)}
 
 
-def digest_of(found: Skill | Path) -> str | None:
-    """Return the digest of the files of a skill or directory; None where there is none to bind."""
-    try:
-        return tree_digest(found) if isinstance(found, Path) else followed_digest(found)
-    except TreeError:
-        return None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkillFiles:
     """The files of a skill besides its SKILL.md."""
@@ -148,3 +137,29 @@ def _file_type(directory: Path, name: str) -> str:
         if name in LOCKS[manifest.language]:
             return "lock"
     return skillhouse.house.file_kind(name)
+
+
+def facts_rows(facts: CodeFacts) -> list[tuple[str, str]]:
+    """Return labels and values for `show` and the page, each value in one line."""
+    state = "on" if facts.is_on else "off: set `enabled = true` below `[skill_code]`"
+    manifest = facts.manifest
+    if manifest is None:
+        return [("code", "cannot be loaded; the findings say why")]
+    rows = [
+        ("code", f"{LANGUAGES[manifest.language]}, {shown(manifest.entry)}; {state}"),
+        *(
+            (
+                "tool",
+                one_line(
+                    f"{facts.name}:{tool.name} ({facts.levels[tool.name]}) {tool.description}"
+                ),
+            )
+            for tool in manifest.tools
+        ),
+        *(("env", f"{shown(name)}: {one_line(said)}") for name, said in facts.env.items()),
+        ("dependencies", one_line(", ".join(manifest.dependencies))),
+        ("lock", facts.lock),
+        ("author", one_line(manifest.author)),
+        ("license", one_line(manifest.license)),
+    ]
+    return [(label, text) for label, text in rows if text]

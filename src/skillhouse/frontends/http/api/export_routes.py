@@ -8,17 +8,17 @@ from typing import Any
 import skillhouse.house
 from skillhouse import registry
 from skillhouse.clients import Exporter, ExportRequest, Form
-from skillhouse.frontends.http.api.api_services import ApiServices
-from skillhouse.frontends.http.api.package_schemas import SHORT
-from skillhouse.frontends.http.api.problems import ApiProblem
-from skillhouse.frontends.http.api.route_table import ApiRequest, Body, Endpoint, RouteResponse
-from skillhouse.frontends.http.api.schemas import FLAG, TEXT, array, listing, record
-from skillhouse.frontends.http.forms import attachment
-from skillhouse.frontends.presentation.export_values import (
+from skillhouse.frontends.answers.client_changes import (
+    ExportAnswer,
     agreed_exports,
-    item_value,
+    export_answer,
     shown_exports,
 )
+from skillhouse.frontends.http.api.api_services import ApiServices
+from skillhouse.frontends.http.api.problems import ApiProblem
+from skillhouse.frontends.http.api.route_table import ApiRequest, Body, Endpoint, RouteResponse
+from skillhouse.frontends.http.api.schemas import FLAG, SHORT, TEXT, array, listing, record, ref
+from skillhouse.frontends.http.forms import attachment
 from skillhouse.house.access_tokens import AccessScope
 
 ARCHIVE = "application/octet-stream"
@@ -51,7 +51,7 @@ def _apply(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
 
 
 def _listed(items: Any, *, with_difference: bool) -> dict[str, Any]:
-    values = [item_value(item, with_difference=with_difference) for item in items]
+    values = [export_answer(item, with_difference=with_difference) for item in items]
     return {"list": "exports", "total": len(values), "exports": values}
 
 
@@ -85,9 +85,6 @@ def _archive(api: ApiServices, request: ApiRequest) -> RouteResponse:
 
 
 _MANAGE = AccessScope.MANAGE
-_ITEM = record(
-    {"skill": TEXT, "target": TEXT, "clients": array(TEXT), "state": TEXT, "action": TEXT}
-)
 _FIELDS = {
     "skills": array(SHORT) | {"maxItems": 200},
     "all": FLAG,
@@ -105,10 +102,16 @@ _EXAMPLE = {
     "exports": [
         {
             "skill": "user:pdf",
-            "target": "/home/you/.agents/skills/pdf",
+            "source": "/home/you/skills/pdf",
             "clients": ["codex"],
+            "target": "/home/you/.agents/skills/pdf",
+            "form": "copy",
             "state": "missing",
             "action": "write",
+            "done": False,
+            "reason": "",
+            "warnings": [],
+            "also": [],
         }
     ],
 }
@@ -121,7 +124,7 @@ ROUTES = (
         tag="place",
         what="The copies that were written for other clients, compared with what was written.",
         run=_status,
-        answer=listing("exports", _ITEM),
+        answer=listing("exports", ref(ExportAnswer)),
         example=_EXAMPLE,
         problems=(409,),
     ),
@@ -137,7 +140,7 @@ ROUTES = (
         body=Body(
             schema=record({"action": _ACTION}, optional=_FIELDS, closed=True), example=_ASKED
         ),
-        answer=listing("exports", _ITEM, plan_digest=TEXT),
+        answer=listing("exports", ref(ExportAnswer), plan_digest=TEXT),
         example={**_EXAMPLE, "plan_digest": "sha256:00"},
         problems=(404, 409),
     ),
@@ -153,7 +156,7 @@ ROUTES = (
             schema=record({"action": _ACTION, "plan_digest": SHORT}, optional=_FIELDS, closed=True),
             example={**_ASKED, "plan_digest": "sha256:00"},
         ),
-        answer=listing("exports", _ITEM),
+        answer=listing("exports", ref(ExportAnswer)),
         example=_EXAMPLE,
         problems=(404, 409),
     ),

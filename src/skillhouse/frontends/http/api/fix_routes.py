@@ -6,25 +6,24 @@ from typing import Any
 
 from skillhouse import clients
 from skillhouse.floor import SkillhouseError
+from skillhouse.frontends.answers.client_changes import FixAnswer, discarding, fix_answer, shown_fix
 from skillhouse.frontends.http.api.api_services import ApiServices
-from skillhouse.frontends.http.api.package_schemas import SHORT
 from skillhouse.frontends.http.api.place_routes import CLIENT, lens_of
 from skillhouse.frontends.http.api.route_table import ApiRequest, Body, Endpoint
-from skillhouse.frontends.http.api.schemas import COUNT, TEXT, array, listing, maybe, record
-from skillhouse.frontends.presentation.fix_values import discarding, fix_value, shown_fix
+from skillhouse.frontends.http.api.schemas import COUNT, SHORT, TEXT, array, listing, record, ref
 from skillhouse.house.access_tokens import AccessScope
 
 
 def _list(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
     lens = lens_of(api, request)
-    found = [fix_value(lens, fix) for fix in clients.proposed_fixes(lens)]
+    found = [fix_answer(lens, fix) for fix in clients.proposed_fixes(lens)]
     return {"list": "fixes", "total": len(found), "fixes": found}
 
 
-def _apply(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
+def _apply(api: ApiServices, request: ApiRequest) -> FixAnswer:
     lens = lens_of(api, request)
     fix = shown_fix(lens, request.path["fix"], request.body["digest"])
-    value = fix_value(lens, fix)
+    value = fix_answer(lens, fix)
     clients.apply_fix(fix, discard=discarding(api.house.config))
     api.reader.expire()
     return value
@@ -38,23 +37,13 @@ def _apply_all(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
     for fix in fixes:
         try:
             clients.apply_fix(fix, discard=discarding(api.house.config))
-            made.append(fix_value(lens, fix))
+            made.append(fix_answer(lens, fix))
         except SkillhouseError as error:
             refused.append({"path": lens.short(fix.path), "reason": str(error)})
     api.reader.expire()
     return {"list": "fixes", "total": len(made), "fixes": made, "refused": refused}
 
 
-_FIX = record(
-    {
-        "id": TEXT,
-        "path": TEXT,
-        "codes": array(TEXT),
-        "difference": array(TEXT),
-        "undo": maybe(TEXT),
-        "digest": TEXT,
-    }
-)
 _EXAMPLE = {
     "id": "0a1b2c3d4e5f6071",
     "path": "~/skills/pdf/SKILL.md",
@@ -73,7 +62,7 @@ ROUTES = (
         what="What `doctor --fix` would change, one by one, each with its difference.",
         run=_list,
         query=(CLIENT,),
-        answer=listing("fixes", _FIX),
+        answer=listing("fixes", ref(FixAnswer)),
         example={"list": "fixes", "total": 1, "fixes": [_EXAMPLE]},
         problems=(404,),
     ),
@@ -87,7 +76,7 @@ ROUTES = (
         scope=AccessScope.MANAGE,
         query=(CLIENT,),
         body=Body(schema=record({"digest": SHORT}, closed=True), example={"digest": "sha256:00"}),
-        answer=_FIX,
+        answer=ref(FixAnswer),
         example=_EXAMPLE,
     ),
     Endpoint(
@@ -113,7 +102,7 @@ ROUTES = (
             {
                 "list": {"const": "fixes"},
                 "total": COUNT,
-                "fixes": array(_FIX),
+                "fixes": array(ref(FixAnswer)),
                 "refused": array(record({"path": TEXT, "reason": TEXT})),
             }
         ),

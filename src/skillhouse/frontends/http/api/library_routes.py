@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from skillhouse.frontends.answers.skills import LibrarySkillAnswer, library_skill
+from skillhouse.frontends.answers.skills import LibrarySkillAnswer
 from skillhouse.frontends.http.api.api_services import ApiServices, paged
 from skillhouse.frontends.http.api.place_routes import check_client
 from skillhouse.frontends.http.api.route_table import ApiRequest, Endpoint, RouteParameter
 from skillhouse.frontends.http.api.schemas import page, ref
-from skillhouse.frontends.http.api.skill_routes import CURSOR, LIMIT, SCOPE, WORDS
-from skillhouse.frontends.presentation.library import client_roots, library_lines
+from skillhouse.frontends.http.api.skill_routes import CURSOR, LIMIT, SCOPE, WORDS, filter_of
+from skillhouse.frontends.presentation.library import client_roots, library_lines, library_skill
 from skillhouse.manage import STATES
 
 PROBLEM = "problem"
@@ -28,14 +28,8 @@ def _list(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
     states = {one.state: 0 for one in found}
     for one in found:
         states[one.state] += 1
-    words, scope = asked.get("q", "").casefold().split(), asked.get("scope")
-    if words:
-        found = [one for one in found if all(word in one.text for word in words)]
-    if scope is not None:
-        found = [one for one in found if one.scope == scope]
-    if client is not None:
-        roots = client_roots(places, client)
-        found = [one for one in found if one.path.startswith(roots)]
+    roots = None if client is None else client_roots(places, client)
+    found = filter_of(request, roots).lines(found)
     state = asked.get("state")
     if state == PROBLEM:
         found = [one for one in found if one.state not in ("in-use", "exported")]

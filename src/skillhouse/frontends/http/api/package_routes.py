@@ -9,10 +9,19 @@ from typing import TYPE_CHECKING, Any
 # A package and not its names: what installs is loaded with the first request that needs it.
 import skillhouse.house
 from skillhouse import install
+from skillhouse.frontends.answers.json_form import members
+from skillhouse.frontends.answers.packages import (
+    InstalledAnswer,
+    InstalledStateAnswer,
+    candidate_answer,
+    installed_answer,
+    installed_state,
+    newest_value,
+)
 from skillhouse.frontends.http.api.api_services import ApiServices
 from skillhouse.frontends.http.api.job_routes import JOB_EXAMPLE, started
 from skillhouse.frontends.http.api.jobs import Job
-from skillhouse.frontends.http.api.package_schemas import AGREED, CHANGE, CHANGE_EXAMPLE, SHORT
+from skillhouse.frontends.http.api.place_routes import INSTALLED_EXAMPLE, STATE_EXAMPLE
 from skillhouse.frontends.http.api.problems import ApiProblem
 from skillhouse.frontends.http.api.route_table import (
     ApiRequest,
@@ -20,9 +29,11 @@ from skillhouse.frontends.http.api.route_table import (
     Endpoint,
     RouteParameter,
     RouteResponse,
+    Schema,
 )
 from skillhouse.frontends.http.api.schemas import (
     FLAG,
+    SHORT,
     TEXT,
     array,
     record,
@@ -33,14 +44,17 @@ from skillhouse.frontends.presentation.change_values import (
     applied_values,
     planned_values,
 )
-from skillhouse.frontends.presentation.install_report import (
-    candidate_value,
-    installed_value,
-    newest_value,
-    state_value,
-)
 from skillhouse.house.access_tokens import AccessScope
-from skillhouse.install.change_plan import ChangeRequest, asked_state, split_id
+from skillhouse.install.change_plan import (
+    CHANGED,
+    EDITED,
+    OBEYED,
+    UNSIGNED,
+    UNTRUSTED,
+    ChangeRequest,
+    asked_state,
+    split_id,
+)
 
 if TYPE_CHECKING:
     from skillhouse.install import Installer
@@ -129,7 +143,7 @@ def _change(
     value = {"list": "skills", "total": len(values), "skills": values}
     if found is None:
         return {**value, "candidates": [], "problems": []}
-    candidates = [candidate_value(one) for one in found.candidates]
+    candidates = [candidate_answer(one) for one in found.candidates]
     return {**value, "candidates": candidates, "problems": list(found.problems)}
 
 
@@ -163,7 +177,7 @@ def _verify(api: ApiServices, request: ApiRequest) -> RouteResponse:
                 if not offline:
                     state, error = asked_state(installer, name, entry, place)
                 more = {} if error is None else {"error": str(error)}
-                values.append({**state_value(state), "is_well": state.is_well, **more})
+                values.append({**members(installed_state(state)), "is_well": state.is_well, **more})
         return {"list": "skills", "total": len(values), "skills": values}
 
     return started(api, request, "verify", work)
@@ -178,25 +192,63 @@ def _uninstall(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
     return {"name": name, "scope": place.scope, "path": str(place.target(name))}
 
 
-def _pin(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
+def _pin(api: ApiServices, request: ApiRequest) -> InstalledAnswer:
     asked, (scope, name) = request.body, split_id(request.path["skill"])
     with api.fresh() as house, install.Installer(house) as installer:
         pinned, reason = asked["pinned"], asked.get("reason", "")
         entry = installer.installed.pin(name, scope=scope, pinned=pinned, reason=reason)
         place, _ = installer.installed.find(name, scope=scope)
-    return installed_value(name, place.scope, entry)
+    return installed_answer(name, place.scope, entry)
 
 
-def _accept(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
+def _accept(api: ApiServices, request: ApiRequest) -> InstalledStateAnswer:
     scope, name = split_id(request.path["skill"])
     with api.fresh() as house, install.Installer(house) as installer:
         place, _ = installer.installed.find(name, scope=scope)
         entry = installer.installed.accept(name, request.body["digest"], scope=place.scope)
         state = installer.installed.state(name, entry, place)
     api.reader.expire()
-    return state_value(state)
+    return installed_state(state)
 
 
+CHANGE: Mapping[str, Schema] = {
+    "action": {"enum": ["install", "update", "rollback", "restore"]},
+    "source": {
+        "type": "string",
+        "minLength": 1,
+        "maxLength": 2_000,
+        "description": "Of an install: NAME@RANGE, owner/repo, an address or a directory.",
+    },
+    "lock": {
+        "type": "string",
+        "minLength": 1,
+        "maxLength": 2_000,
+        "description": "Of an install, in place of a source: another installer's lock.",
+    },
+    "repository": {**SHORT, "description": "The one in which a name is looked for."},
+    "digest": {**SHORT, "description": "`sha256:` that the archive must have."},
+    "skills": {
+        **array(SHORT),
+        "maxItems": 200,
+        "description": "Of the source, or ids of installed ones; an update without any is of all.",
+    },
+    "all": {"type": "boolean", "description": "Every skill of the source."},
+    "scope": {"enum": ["user", "project"], "description": "Where an install goes."},
+}
+CHANGE_EXAMPLE = {"action": "install", "source": "pdf@^1.2", "scope": "user"}
+AGREED: Schema = {
+    "type": "object",
+    "maxProperties": 200,
+    "description": "What a person agreed to, by the name of the skill.",
+    "additionalProperties": record(
+        {"plan_digest": SHORT},
+        optional={
+            "answers": array({"enum": [UNSIGNED, UNTRUSTED, OBEYED, EDITED, CHANGED]})
+            | {"maxItems": 5}
+        },
+        closed=True,
+    ),
+}
 _MANAGE = AccessScope.MANAGE
 _IDS = array(SHORT) | {"maxItems": 200}
 _JOB: Mapping[str, Any] = {
@@ -205,17 +257,6 @@ _JOB: Mapping[str, Any] = {
     "example": JOB_EXAMPLE,
     "problems": (429,),
 }
-_PINNED = {
-    "name": "pdf",
-    "scope": "user",
-    "version": "1.2",
-    "repository": "official",
-    "digest": "sha256:00",
-    "tree_digest": "skilltree1:00",
-    "pinned": True,
-    "rollback": False,
-}
-
 ROUTES = (
     Endpoint(
         name="planChange",
@@ -312,8 +353,8 @@ ROUTES = (
             ),
             example={"pinned": True, "reason": "2.0 drops forms"},
         ),
-        answer=ref("Installed"),
-        example=_PINNED,
+        answer=ref(InstalledAnswer),
+        example={**INSTALLED_EXAMPLE, "pinned": True},
     ),
     Endpoint(
         name="acceptEdits",
@@ -326,7 +367,7 @@ ROUTES = (
         body=Body(
             schema=record({"digest": SHORT}, closed=True), example={"digest": "skilltree1:00"}
         ),
-        answer=ref("Installed"),
-        example={**_PINNED, "state": "accepted"},
+        answer=ref(InstalledStateAnswer),
+        example={**STATE_EXAMPLE, "state": "accepted"},
     ),
 )

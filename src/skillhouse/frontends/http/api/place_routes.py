@@ -11,6 +11,12 @@ from skillhouse.clients import known_clients
 from skillhouse.floor import Locations
 from skillhouse.floor.threads import in_thread
 from skillhouse.frontends.answers.json_form import members
+from skillhouse.frontends.answers.packages import (
+    InstalledAnswer,
+    InstalledStateAnswer,
+    installed_answer,
+    installed_state,
+)
 from skillhouse.frontends.answers.service import (
     FailedToolAnswer,
     StepAnswer,
@@ -39,7 +45,6 @@ from skillhouse.frontends.presentation.doctor_values import (
     profile_value,
     seen_by,
 )
-from skillhouse.frontends.presentation.install_report import installed_value, state_value
 from skillhouse.house.access_tokens import AccessScope
 from skillhouse.install import InstalledSkills
 from skillhouse.manage.code_reload import reload_code
@@ -102,16 +107,16 @@ def check_profile(places: Locations, name: str) -> None:
 def _installed(api: ApiServices, _: ApiRequest) -> dict[str, Any]:
     with api.fresh() as house:
         entries = list(InstalledSkills(house).entries())
-    found = [installed_value(name, place.scope, entry) for place, name, entry in entries]
+    found = [installed_answer(name, place.scope, entry) for place, name, entry in entries]
     return {"list": "skills", "total": len(found), "skills": found}
 
 
-def _installed_one(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
+def _installed_one(api: ApiServices, request: ApiRequest) -> InstalledStateAnswer:
     scope, _, name = request.path["skill"].rpartition(":")
     with api.fresh() as house:
         installed = InstalledSkills(house)
         place, entry = installed.find(name, scope=scope)
-        return state_value(installed.state(name, entry, place))
+        return installed_state(installed.state(name, entry, place))
 
 
 async def _sandbox(api: ApiServices, _: ApiRequest) -> SandboxAnswer:
@@ -153,15 +158,32 @@ def _resume(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
     return {"resumed": api.house.services.enforcement.resume(OWNER, PAGE)}
 
 
-_INSTALLED_EXAMPLE = {
+INSTALLED_EXAMPLE = {
     "name": "pdf",
     "scope": "user",
     "version": "1.2",
     "repository": "github.com/example/skills",
+    "resolved": "https://github.com/example/skills",
+    "inside": "skills/pdf",
+    "requested": "example/skills",
     "digest": "sha256:00",
     "tree_digest": "skilltree1:00",
+    "size": 2_048,
+    "publisher": None,
     "pinned": False,
+    "pin_reason": "",
+    "dated": "2026-01-31",
     "rollback": False,
+}
+STATE_EXAMPLE = {
+    **INSTALLED_EXAMPLE,
+    "path": "/home/you/.agents/skills/pdf",
+    "state": "ok",
+    "problem": "",
+    "note": "",
+    "found": "skilltree1:00",
+    "left": [],
+    "changes": [],
 }
 _MANAGE = AccessScope.MANAGE
 
@@ -222,8 +244,8 @@ ROUTES = (
         tag="place",
         what="The installed skills, and where each is from.",
         run=_installed,
-        answer=listing("skills", ref("Installed")),
-        example={"list": "skills", "total": 1, "skills": [_INSTALLED_EXAMPLE]},
+        answer=listing("skills", ref(InstalledAnswer)),
+        example={"list": "skills", "total": 1, "skills": [INSTALLED_EXAMPLE]},
         problems=(409,),
     ),
     Endpoint(
@@ -233,8 +255,8 @@ ROUTES = (
         tag="place",
         what="An installed skill, and whether its files are those that were installed.",
         run=_installed_one,
-        answer=ref("Installed"),
-        example=_INSTALLED_EXAMPLE,
+        answer=ref(InstalledStateAnswer),
+        example=STATE_EXAMPLE,
     ),
     Endpoint(
         name="showSandbox",

@@ -8,18 +8,18 @@ from typing import Any
 # Packages and not their names: what asks repositories is loaded with the first such request.
 import skillhouse.house
 from skillhouse import install, registry
-from skillhouse.frontends.http.api.api_services import ApiServices
-from skillhouse.frontends.http.api.package_schemas import (
-    PACKAGE,
-    PACKAGE_EXAMPLE,
-    RELEASE,
-    REPOSITORY,
-    SHORT,
+from skillhouse.frontends.answers.packages import (
+    ConfiguredRepositoryAnswer,
+    PackageAnswer,
+    PublishersAnswer,
+    ReleaseAnswer,
+    package_answer,
+    publishers_answer,
+    release_answer,
 )
+from skillhouse.frontends.http.api.api_services import ApiServices
 from skillhouse.frontends.http.api.route_table import ApiRequest, Endpoint, RouteParameter
-from skillhouse.frontends.http.api.schemas import FLAG, TEXT, array, listing, record
-from skillhouse.frontends.presentation.install_report import offered_value, release_value
-from skillhouse.frontends.presentation.publisher_values import trusted_value
+from skillhouse.frontends.http.api.schemas import FLAG, SHORT, TEXT, array, listing, record, ref
 from skillhouse.install.repository_search import judged_listing
 
 BROWSED_MAX = 200
@@ -29,12 +29,12 @@ _REMOTE = (404, 409, 422, 502)
 
 def _repositories(api: ApiServices, _: ApiRequest) -> dict[str, Any]:
     found = [
-        {
-            "name": one.name,
-            "url": one.url,
-            "trusted": one.trusted,
-            "require_signature": one.require_signature,
-        }
+        ConfiguredRepositoryAnswer(
+            name=one.name,
+            url=one.url,
+            trusted=one.trusted,
+            require_signature=one.require_signature,
+        )
         for one in api.house.config.repositories
     ]
     return {"list": "repositories", "total": len(found), "repositories": found}
@@ -54,7 +54,7 @@ def _packages(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
 
 def offered_packages(
     api: ApiServices, query: str, *, repository: str = "", limit: int = BROWSED_MAX
-) -> tuple[list[dict[str, Any]], bool, list[str]]:
+) -> tuple[list[PackageAnswer], bool, list[str]]:
     """Return what the repositories list, or one of them, and whether nothing of it fits well.
 
     The third is what is wrong with repositories of several; errors are as of `listed`.
@@ -72,7 +72,7 @@ def offered_packages(
             repositories.listed(query, only=repository, limit=limit, problem=problems.append)
         )
         offered, weak = judged_listing(listed, query)
-    return list(map(offered_value, offered)), weak, problems
+    return list(map(package_answer, offered)), weak, problems
 
 
 def _package(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
@@ -89,7 +89,7 @@ def package_value(api: ApiServices, repository: str, package: str) -> dict[str, 
         repositories = installer.sources.repositories
         found = repositories.find(namespace, skill, only=repository)
     releases = found.skill
-    versions = [release_value(one) for one in releases.versions]
+    versions = [release_answer(one) for one in releases.versions]
     return {
         "list": "versions",
         "total": len(versions),
@@ -104,10 +104,21 @@ def package_value(api: ApiServices, repository: str, package: str) -> dict[str, 
     }
 
 
-def _publishers(api: ApiServices, _: ApiRequest) -> dict[str, Any]:
+def _publishers(api: ApiServices, _: ApiRequest) -> PublishersAnswer:
     anchors = registry.AnchorStore(api.house.config.state_directory / registry.TRUSTED_DIRECTORY)
-    return trusted_value(anchors.read(datetime.fromtimestamp(api.clock(), UTC)))
+    return publishers_answer(anchors.read(datetime.fromtimestamp(api.clock(), UTC)))
 
+
+_PACKAGE_EXAMPLE = {
+    "name": "pdf",
+    "repository": "official",
+    "version": "1.2.0",
+    "description": "Merges PDF files.",
+    "license": "MIT",
+    "publisher": None,
+    "reason": "exact name",
+    "matches": {"name": ["pdf"]},
+}
 
 ROUTES = (
     Endpoint(
@@ -133,7 +144,7 @@ ROUTES = (
         tag="packages",
         what="The configured repositories, in the order in which a name is looked for.",
         run=_repositories,
-        answer=listing("repositories", REPOSITORY),
+        answer=listing("repositories", ref(ConfiguredRepositoryAnswer)),
         example={
             "list": "repositories",
             "total": 1,
@@ -174,8 +185,8 @@ ROUTES = (
                 example=50,
             ),
         ),
-        answer=listing("skills", PACKAGE),
-        example={"list": "skills", "total": 1, "skills": [PACKAGE_EXAMPLE], "weak": False},
+        answer=listing("skills", ref(PackageAnswer), weak=FLAG),
+        example={"list": "skills", "total": 1, "skills": [_PACKAGE_EXAMPLE], "weak": False},
         problems=_REMOTE,
     ),
     Endpoint(
@@ -187,7 +198,7 @@ ROUTES = (
         run=_package,
         answer=listing(
             "versions",
-            RELEASE,
+            ref(ReleaseAnswer),
             name=TEXT,
             repository=TEXT,
             trusted=FLAG,

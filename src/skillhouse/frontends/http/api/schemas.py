@@ -15,9 +15,18 @@ from skillhouse.frontends.answers.audit import (
     StatsAnswer,
     VerificationAnswer,
 )
-from skillhouse.frontends.answers.catalogs import PromptCatalogAnswer
+from skillhouse.frontends.answers.catalogs import PromptCatalogAnswer, SkillHitAnswer
+from skillhouse.frontends.answers.client_changes import ExportAnswer, FixAnswer
 from skillhouse.frontends.answers.findings import DiagnosticAnswer
 from skillhouse.frontends.answers.json_form import JsonAnswer
+from skillhouse.frontends.answers.packages import (
+    ConfiguredRepositoryAnswer,
+    InstalledAnswer,
+    InstalledStateAnswer,
+    PackageAnswer,
+    PublishersAnswer,
+    ReleaseAnswer,
+)
 from skillhouse.frontends.answers.policy import (
     ExplanationAnswer,
     LineAnswer,
@@ -25,7 +34,6 @@ from skillhouse.frontends.answers.policy import (
     RuleFindingAnswer,
 )
 from skillhouse.frontends.answers.rehearsal import RehearsalAnswer
-from skillhouse.frontends.answers.search import SkillHitAnswer
 from skillhouse.frontends.answers.service import NewTokenAnswer, ReloadAnswer, StopAnswer
 from skillhouse.frontends.answers.skills import (
     ContentAnswer,
@@ -47,6 +55,7 @@ NUMBER: Schema = {"type": "number"}
 COUNT: Schema = {"type": "integer", "minimum": 0}
 FLAG: Schema = {"type": "boolean"}
 ANY: Schema = {}
+SHORT: Schema = {"type": "string", "minLength": 1, "maxLength": 200}
 EFFECT: Schema = {"enum": ["allow", "ask", "deny"]}
 
 
@@ -117,14 +126,22 @@ ANSWERS: tuple[type, ...] = (
     DiagnosticAnswer,
     DraftAnswer,
     ExplanationAnswer,
+    ExportAnswer,
+    FixAnswer,
     Grant,
+    InstalledAnswer,
+    InstalledStateAnswer,
     LibrarySkillAnswer,
     LineAnswer,
     ListedSkillAnswer,
     NewTokenAnswer,
+    PackageAnswer,
     PromptCatalogAnswer,
+    PublishersAnswer,
     RehearsalAnswer,
+    ReleaseAnswer,
     ReloadAnswer,
+    ConfiguredRepositoryAnswer,
     RuleAnswer,
     RuleFindingAnswer,
     SandboxAnswer,
@@ -208,18 +225,6 @@ PROBLEM = record(
         **HINT,
     }
 )
-INSTALLED = record(
-    {
-        "name": TEXT,
-        "scope": TEXT,
-        "version": maybe(TEXT),
-        "repository": TEXT,
-        "digest": TEXT,
-        "tree_digest": TEXT,
-        "pinned": FLAG,
-        "rollback": FLAG,
-    }
-)
 JOB = record(
     {
         "id": TEXT,
@@ -236,7 +241,6 @@ JOB = record(
     }
 )
 COMPONENTS: Mapping[str, Schema] = {
-    "Installed": INSTALLED,
     "Job": JOB,
     "Problem": PROBLEM,
 }

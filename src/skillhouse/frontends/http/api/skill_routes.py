@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
 
-from skillhouse.frontends.answers.catalogs import PromptCatalogAnswer, catalog_answer
-from skillhouse.frontends.answers.json_form import members
-from skillhouse.frontends.answers.rehearsal import RehearsalAnswer, rehearsal_answer
-from skillhouse.frontends.answers.search import (
+from skillhouse.frontends.answers.catalogs import (
+    PromptCatalogAnswer,
     SkillHitAnswer,
+    catalog_answer,
     fit_answer,
     request_answer,
     search_skills,
 )
+from skillhouse.frontends.answers.json_form import members
+from skillhouse.frontends.answers.rehearsal import RehearsalAnswer, rehearsal_answer
 from skillhouse.frontends.answers.skills import (
     ContentAnswer,
     ListedSkillAnswer,
@@ -34,6 +36,8 @@ from skillhouse.frontends.http.api.schemas import (
     record,
     ref,
 )
+from skillhouse.frontends.presentation.library import SkillFilter
+from skillhouse.frontends.presentation.short_paths import clients_of
 from skillhouse.frontends.presentation.skill_answers import (
     files_answer,
     found_skill,
@@ -42,7 +46,7 @@ from skillhouse.frontends.presentation.skill_answers import (
 from skillhouse.house import rehearse
 
 if TYPE_CHECKING:
-    from skillhouse.skill import Skill
+    pass
 
 QUERY_TEXT_MAX = 2_000
 LIMIT = RouteParameter(
@@ -91,25 +95,22 @@ def agent_of(request: ApiRequest) -> str:
     return asked if request.access.is_owner else request.access.agent
 
 
+def filter_of(request: ApiRequest, roots: tuple[str, ...] | None = None) -> SkillFilter:
+    """Return what `q` and `scope` of a request leave."""
+    words = tuple(request.query.get("q", "").split())
+    return SkillFilter(words=words, scope=request.query.get("scope"), roots=roots)
+
+
 def _list(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
-    words = request.query.get("q", "").casefold().split()
-    scope = request.query.get("scope")
     view, home = api.scan().view, api.house.config.places.home
-    found = [one for one in view.visible.skills if scope in (None, one.scope)]
-    if words:
-        found = [one for one in found if _has(one, words)]
+    found = filter_of(request).skills(view.visible.skills)
     return paged(
         found,
         request.query,
         key=lambda one: one.file,
         name="skills",
-        value=lambda one: listed_skill(one, view, home),
+        value=lambda one: listed_skill(one, clients_of(Path(one.root), home), view.mark(one)),
     )
-
-
-def _has(skill: Skill, words: list[str]) -> bool:
-    text = f"{skill.name}\n{skill.description}\n{skill.file}".casefold()
-    return all(word in text for word in words)
 
 
 def _show(api: ApiServices, request: ApiRequest) -> dict[str, Any]:

@@ -15,9 +15,9 @@ from starlette.routing import Route
 from skillhouse.audit import AuditEntry, Query, entries_of, troubles
 from skillhouse.audit.series import Series, first_moment, last_moment, series_of
 from skillhouse.floor import SkillhouseError, dataclass
+from skillhouse.frontends.answers.audit import subject_of
 from skillhouse.frontends.http.pages import plots
 from skillhouse.frontends.http.pages.site import Site
-from skillhouse.frontends.presentation.call_values import subject_of
 
 if TYPE_CHECKING:
     from skillhouse.audit import AuditLog

@@ -11,16 +11,16 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from skillhouse.audit import AuditEntry, AuditLog, find_record
-from skillhouse.frontends.answers.audit import entry_answer
-from skillhouse.frontends.answers.json_form import members
-from skillhouse.frontends.answers.tools import code_answer
-from skillhouse.frontends.http.forms import json_response
-from skillhouse.frontends.presentation.call_values import (
+from skillhouse.frontends.answers.audit import (
     PARTS,
     code_calls,
     code_lists,
     detail_of,
+    entry_answer,
 )
+from skillhouse.frontends.answers.json_form import members
+from skillhouse.frontends.answers.tools import code_answer
+from skillhouse.frontends.http.forms import json_response
 
 CALLS_SHOWN = 20
 """Calls of skills' code in the list of the JSON, newest first."""

@@ -23,6 +23,7 @@ from skillhouse.clients import (
     problems,
     proposed_fixes,
 )
+from skillhouse.frontends.answers.client_changes import fix_answer, fix_groups
 from skillhouse.frontends.http.pages.site import Site
 from skillhouse.frontends.presentation.client_report import WHOLE, letter
 from skillhouse.frontends.presentation.doctor_values import (
@@ -30,7 +31,6 @@ from skillhouse.frontends.presentation.doctor_values import (
     seen_by,
     unsafe_entries,
 )
-from skillhouse.frontends.presentation.fix_values import fix_groups, fix_value
 from skillhouse.skill import profile_names
 
 CLIENTS_PATH = "/clients"
@@ -75,8 +75,8 @@ class Row(NamedTuple):
 
 def _group_value(lens: Lens, group: Sequence[Fix]) -> dict[str, Any]:
     """Return mends of a kind, and what the API takes as one answer for all of them."""
-    every = [fix_value(lens, fix) for fix in group]
-    return {"every": every, "agreed": [{"id": one["id"], "digest": one["digest"]} for one in every]}
+    every = [fix_answer(lens, fix) for fix in group]
+    return {"every": every, "agreed": [{"id": one.id, "digest": one.digest} for one in every]}
 
 
 class RowFilter(NamedTuple):

@@ -13,10 +13,10 @@ from starlette.routing import Route
 import skillhouse.house
 from skillhouse.clients import Exporter, client_profiles
 from skillhouse.floor import SkillhouseError
+from skillhouse.frontends.answers.client_changes import export_answer, shown_exports
 from skillhouse.frontends.http.api.export_routes import export_request
 from skillhouse.frontends.http.api.problems import ApiProblem
 from skillhouse.frontends.http.pages.site import Site
-from skillhouse.frontends.presentation.export_values import item_value, shown_exports
 
 EXPORTS_PATH = "/clients/exports"
 _ACTIONS = ("export", "sync", "remove")
@@ -40,7 +40,9 @@ class ExportPage:
         self._reader.scan()
         with self._reader.using() as house:
             source = skillhouse.house.export_source(house)
-            present = [item_value(one, with_difference=False) for one in Exporter(source).status()]
+            present = [
+                export_answer(one, with_difference=False) for one in Exporter(source).status()
+            ]
             skills = [skill.id for skill in source.visible() if skill.scope != "builtin"]
             if asked:
                 try:
@@ -48,7 +50,7 @@ class ExportPage:
                 except (SkillhouseError, ApiProblem) as error:
                     problem = str(error)
                 else:
-                    values = [item_value(one, with_difference=True) for one in shown.items]
+                    values = [export_answer(one, with_difference=True) for one in shown.items]
                     plan = {"items": values, "digest": shown.digest}
         return self._site.page(
             request,

@@ -13,10 +13,10 @@ from starlette.routing import Route
 # A package and not its names: what installs is loaded with the first page that needs it.
 from skillhouse import install
 from skillhouse.floor import SkillhouseError, dataclass
+from skillhouse.frontends.answers.packages import InstalledAnswer, PackageAnswer, installed_answer
 from skillhouse.frontends.http.api.jobs import ENDED
 from skillhouse.frontends.http.api.repository_routes import offered_packages, package_value
 from skillhouse.frontends.http.pages.site import Site
-from skillhouse.frontends.presentation.install_report import installed_value
 from skillhouse.install import InstalledSkills
 from skillhouse.manage.skill_states import installed_marks
 
@@ -26,7 +26,7 @@ QUERY_MAX = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstalledLine:
-    value: dict[str, Any]
+    value: InstalledAnswer
     """As the API gives it."""
     state: str
     """ok, accepted, edited, refused, missing; empty where the files were not compared."""
@@ -34,7 +34,7 @@ class InstalledLine:
 
     @property
     def id(self) -> str:
-        return f"{self.value['scope']}:{self.value['name']}"
+        return f"{self.value.scope}:{self.value.name}"
 
     @property
     def is_well(self) -> bool:
@@ -58,7 +58,7 @@ class PackagePages:
         asked = request.query_params
         query, repository = asked.get("q", "").strip()[:QUERY_MAX], asked.get("repository", "")
         installed, problem = self._installed()
-        offered: list[dict[str, Any]] = []
+        offered: list[PackageAnswer] = []
         is_weak, remote_problem = False, ""
         is_browsing = bool(query or repository)
         if is_browsing:
@@ -98,7 +98,7 @@ class PackagePages:
             mark = marks.get((place.scope, name))
             lines.append(
                 InstalledLine(
-                    value=installed_value(name, place.scope, entry),
+                    value=installed_answer(name, place.scope, entry),
                     state=mark.state if mark else "",
                     reason=mark.reason if mark else "",
                 )

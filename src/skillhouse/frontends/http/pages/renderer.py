@@ -16,7 +16,6 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 import skillhouse
-from skillhouse.frontends.answers.search import why
 from skillhouse.frontends.http.api.route_table import API_PATH
 from skillhouse.frontends.http.pages.languages import (
     LANGUAGES,
@@ -24,6 +23,7 @@ from skillhouse.frontends.http.pages.languages import (
     problem_texts,
     translations,
 )
+from skillhouse.frontends.presentation.library import why
 from skillhouse.frontends.presentation.text import cut, one_line, shown
 from skillhouse.skill import is_demanded
 

@@ -26,8 +26,8 @@ from skillhouse.frontends.http.pages.skill_markdown import IMAGE, rendered
 from skillhouse.frontends.http.pages.skill_rows import RECORDS_MAX
 from skillhouse.frontends.http.status import SkillDetail, SkillScan
 from skillhouse.frontends.presentation.client_report import verdict_text
-from skillhouse.frontends.presentation.code_report import facts_rows
 from skillhouse.frontends.presentation.doctor_values import examined_profiles, seen_by
+from skillhouse.frontends.presentation.skill_answers import facts_rows
 from skillhouse.house import Skillhouse
 from skillhouse.install import InstalledSkills
 from skillhouse.manage.skill_editor import EDITABLE

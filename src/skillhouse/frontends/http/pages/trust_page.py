@@ -8,7 +8,7 @@ from starlette.routing import Route
 
 from skillhouse.frontends.answers.trust import trust_view
 from skillhouse.frontends.http.pages.site import Site
-from skillhouse.frontends.presentation.code_report import facts_rows
+from skillhouse.frontends.presentation.skill_answers import facts_rows
 
 TRUST_PAGE = "/system/trust"
 

@@ -1,0 +1,332 @@
+"""Skills before they are installed and afterwards, repositories, and trusted publishers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from skillhouse import registry
+from skillhouse.floor import isolated
+from skillhouse.frontends.answers.json_form import Count, JsonAnswer, members
+from skillhouse.retrieval import reason
+
+if TYPE_CHECKING:
+    from cryptography.x509 import Certificate
+
+    from skillhouse.house import InstalledState
+    from skillhouse.install import Installer, InstallReport
+    from skillhouse.install.repository_search import ListedHit
+    from skillhouse.registry import Candidate, InstallPlace, LockEntry, Release, TrustAnchors
+
+
+_TIME = "%Y-%m-%dT%H:%M:%SZ"
+
+
+class InstalledAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """An entry of the lock."""
+
+    name: str
+    scope: str
+    version: str | None
+    repository: str
+    resolved: str
+    inside: str
+    requested: str
+    digest: str
+    tree_digest: str
+    size: Count
+    publisher: str | None
+    pinned: bool
+    pin_reason: str
+    dated: str
+    rollback: bool
+
+
+class InstalledStateAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """How an installed skill is now."""
+
+    flat_members = ("installed",)
+    installed: InstalledAnswer
+    path: str
+    state: str
+    problem: str
+    note: str
+    found: str
+    left: tuple[str, ...]
+    changes: tuple[str, ...]
+
+
+class ConfiguredRepositoryAnswer(JsonAnswer, frozen=True, kw_only=True):
+    name: str
+    url: str
+    trusted: bool
+    require_signature: bool
+
+
+class PackageAnswer(JsonAnswer, frozen=True, kw_only=True):
+    name: str
+    repository: str
+    version: str
+    description: str
+    license: str
+    publisher: str | None
+    reason: str
+    matches: dict[str, tuple[str, ...]]
+
+
+class ReleaseAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """A version as its repository describes it; the signature is its word, unchecked."""
+
+    version: str
+    state: str
+    reason: str
+    digest: str
+    tree_digest: str
+    size: Count
+    files: Count
+    published_at: str
+    publisher: str | None
+    registry: str | None
+    certificate: str | None
+
+
+class CandidateAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """A skill of a source that may be installed."""
+
+    name: str
+    path: str
+    fault: str
+    installed_as: str
+    lacking: tuple[str, ...]
+    links: tuple[str, ...]
+    inner: bool
+
+
+class CertificateAnswer(JsonAnswer, frozen=True, kw_only=True):
+    certificate: str
+    serial: str
+    names: str | None
+    valid_from: str
+    valid_until: str
+
+
+class TimestampRootAnswer(JsonAnswer, frozen=True, kw_only=True):
+    certificate: str
+    subject: str
+
+
+class RevocationListAnswer(JsonAnswer, frozen=True, kw_only=True):
+    issuer: str
+    number: Count
+    issued_at: str
+    expires_at: str
+    entries: Count
+
+
+class PublishersAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """The roots that are trusted for skills and for timestamps, and the revocations."""
+
+    roots: tuple[CertificateAnswer, ...]
+    timestamps: tuple[TimestampRootAnswer, ...]
+    revocations: tuple[RevocationListAnswer, ...]
+
+
+def report_value(report: InstallReport) -> dict[str, Any]:
+    """Return the same for programs."""
+    facts, effects = report.facts, report.effects
+    return {
+        "name": report.name,
+        "own_name": facts.name,
+        "version": facts.version,
+        "description": facts.description,
+        "license": facts.license,
+        "repository": report.entry.repository,
+        "trusted": None if report.offer is None else report.offer.settings.trusted,
+        "published_at": None if report.offer is None else report.offer.release.published_at,
+        "downgrade": report.is_downgrade,
+        "resolved": report.entry.resolved,
+        "inside": report.inside,
+        "moved_from": report.moved_from,
+        "publisher": None if report.publisher is None else report.publisher.handle,
+        "registry": None if report.publisher is None else report.publisher.registry,
+        "signed": report.publisher is not None,
+        "digest": report.entry.digest,
+        "tree_digest": report.entry.tree_digest,
+        "size": report.tree.size,
+        "files": [
+            {"path": one.path, "mode": one.mode, "size": one.size, "sha256": one.sha256}
+            for one in report.tree.files
+        ],
+        "lacking": list(report.lacking),
+        "obeyed": [{"path": path, "reason": why} for path, why in effects.obeyed],
+        "allowed_tools": list(facts.allowed_tools),
+        "tools": [{"name": tool.name, "level": tool.level} for tool in facts.tools],
+        "env": list(facts.env),
+        "dependencies": list(facts.dependencies),
+        "mentions": [
+            {
+                "kind": one.mention.kind,
+                "text": one.mention.text,
+                "effect": one.effect.value,
+                "reason": one.reason,
+            }
+            for one in effects.mentions
+        ],
+        "hosts": [
+            {"origin": one.origin, "files": list(one.files), "effect": one.effect.value}
+            for one in effects.hosts
+        ],
+        "hidden": [{"path": name, "what": what} for name, what in effects.hidden],
+        "findings": [
+            {"code": one.code, "severity": one.severity.value, "message": one.message}
+            for one in facts.diagnostics
+        ],
+        "scope": report.place.scope,
+        "path": str(report.place.target(report.name)),
+        "installed": None if report.installed is None else report.installed.tree_digest,
+        "changes": list(report.difference),
+    }
+
+
+def installed_answer(name: str, scope: str, entry: LockEntry) -> InstalledAnswer:
+    signature = entry.signature
+    return InstalledAnswer(
+        name=name,
+        scope=scope,
+        version=entry.version,
+        repository=entry.repository,
+        resolved=entry.resolved,
+        inside=entry.inside,
+        requested=entry.requested,
+        digest=entry.digest,
+        tree_digest=entry.tree_digest,
+        size=entry.size,
+        publisher=None if signature is None else signature.publisher,
+        pinned=entry.pinned,
+        pin_reason=entry.pin_reason,
+        dated=entry.dated,
+        rollback=entry.previous is not None,
+    )
+
+
+def installed_state(state: InstalledState) -> InstalledStateAnswer:
+    return InstalledStateAnswer(
+        installed=installed_answer(state.name, state.place.scope, state.entry),
+        path=str(state.place.target(state.name)),
+        state=state.state,
+        problem=state.problem,
+        note=state.note,
+        found=state.digest,
+        left=tuple(state.left),
+        changes=tuple(state.difference),
+    )
+
+
+def absence(state: InstalledState) -> str:
+    """Return why a skill is not up to date although its source has nothing newer; else empty."""
+    skill = f"{state.place.scope}:{state.name}"
+    if state.state == "missing":
+        return (
+            f"{state.problem} any more: `skillhouse verify {skill} --restore` puts it back, "
+            f"`skillhouse uninstall {skill}` takes it out of the lock"
+        )
+    if state.state in ("unreadable", "refused"):
+        return f"{state.problem}: `skillhouse verify {skill}` shows more"
+    return ""
+
+
+def newest_value(
+    installer: Installer, name: str, entry: LockEntry, place: InstallPlace
+) -> dict[str, Any]:
+    """Return an entry of the lock with what its source has now, or why that is not known."""
+    value = members(installed_answer(name, place.scope, entry))
+    state = installer.installed.state(name, entry, place)
+    value["state"], value["problem"] = state.state, absence(state)
+    value["label"] = entry.label
+    with isolated() as failed, installer.newest(name, entry, place) as staged:
+        report = staged.report
+        value["newest"] = report.entry.tree_digest
+        value["newest_version"] = report.entry.version
+        value["newest_dated"] = report.entry.dated
+        value["newest_label"] = report.entry.label
+        value["outdated"] = not report.is_same or bool(report.moved_from)
+        value["moved_to"] = report.inside if report.moved_from else ""
+        value["signed_again"] = report.is_signed_again
+    for error in failed:
+        value["error"] = str(error)
+    return value
+
+
+def package_answer(one: ListedHit) -> PackageAnswer:
+    """Return a line of a repository's list, its word; only why it fits is judged here."""
+    settings, skill, hit = one
+    return PackageAnswer(
+        name=skill.typed,
+        repository=settings.name,
+        version=skill.latest,
+        description=skill.description,
+        license=skill.license,
+        publisher=skill.publisher or None,
+        reason="" if hit is None else reason(hit),
+        matches={} if hit is None else {key: tuple(words) for key, words in hit.matches.items()},
+    )
+
+
+def release_answer(release: Release) -> ReleaseAnswer:
+    signature = release.signature
+    return ReleaseAnswer(
+        version=release.version,
+        state=release.state,
+        reason=release.reason,
+        digest=release.digest,
+        tree_digest=release.tree_digest,
+        size=release.size,
+        files=release.files,
+        published_at=release.published_at,
+        publisher=None if signature is None else signature.publisher,
+        registry=None if signature is None else signature.registry,
+        certificate=None if signature is None else signature.cert_sha256,
+    )
+
+
+def candidate_answer(one: Candidate) -> CandidateAnswer:
+    return CandidateAnswer(
+        name=one.name or one.folder,
+        path=one.path,
+        fault=one.fault,
+        installed_as=one.installed_as,
+        lacking=tuple(one.lacking),
+        links=tuple(one.links),
+        inner=one.is_inner,
+    )
+
+
+def certificate_answer(certificate: Certificate) -> CertificateAnswer:
+    return CertificateAnswer(
+        certificate=registry.fingerprint(certificate),
+        serial=f"{certificate.serial_number:x}",
+        names=registry.named_uri(certificate),
+        valid_from=f"{certificate.not_valid_before_utc:{_TIME}}",
+        valid_until=f"{certificate.not_valid_after_utc:{_TIME}}",
+    )
+
+
+def publishers_answer(found: TrustAnchors) -> PublishersAnswer:
+    return PublishersAnswer(
+        roots=tuple(map(certificate_answer, found.roots)),
+        timestamps=tuple(
+            TimestampRootAnswer(
+                certificate=registry.fingerprint(one), subject=one.subject.rfc4514_string()
+            )
+            for one in found.timestamp_roots
+        ),
+        revocations=tuple(
+            RevocationListAnswer(
+                issuer=one.issuer,
+                number=one.content.number,
+                issued_at=one.content.issued_at,
+                expires_at=one.content.expires_at,
+                entries=len(one.content.entries),
+            )
+            for one in found.revocations
+        ),
+    )
