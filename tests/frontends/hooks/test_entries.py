@@ -172,3 +172,22 @@ def test_the_plugin_is_a_program_that_node_reads(
     module.write_text(path.read_text())
     done = subprocess.run(["node", "--check", str(module)], capture_output=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_what_can_be_removed_is_here_or_named(entries: HookEntries, tmp_path: Path) -> None:
+    assert entries.removable() == ()
+    entries.install("claude-code", where="user", mode="enforce")
+    entries.install("codex", where="project", mode="watch")
+    (tmp_path / "other").mkdir()
+    other = HookEntries(
+        places=make_places(tmp_path),
+        project=tmp_path / "other",
+        state_directory=make_places(tmp_path).state(),
+        audit=None,
+    )
+    assert [(one.client, one.action) for one in entries.removable()] == [
+        ("claude-code", "remove"),
+        ("codex", "remove"),
+    ]
+    found = [(one.client, one.action, bool(one.reason)) for one in other.removable()]
+    assert found == [("claude-code", "remove", False), ("codex", "", True)]

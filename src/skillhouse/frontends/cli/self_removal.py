@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from skillhouse.clients import Action, ClientConfigs, Exporter, ExportRequest
 from skillhouse.floor import dataclass, isolated
+from skillhouse.frontends.cli.hooks import entries_of
 from skillhouse.frontends.cli.install_answers import installing
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common
 from skillhouse.frontends.cli.person import refuse_agents
@@ -48,7 +49,7 @@ class _Remains:
     """One thing that skillhouse left, and how it is taken back."""
 
     kind: str
-    """entry, export or folder."""
+    """entry, hook, export or folder."""
     path: str
     what: str
     take: Callable[[], str] | None = None
@@ -87,7 +88,7 @@ def _self(options: argparse.Namespace, terminal: Terminal) -> int:
     done: list[_Remains] = []
     with installing(options, terminal) as (house, installer):
         stay = [name for _, name, _ in installer.installed.entries()]
-        remains = (*_entries(house), *_exports(house))
+        remains = (*_entries(house), *_hooks(house), *_exports(house))
         _settle(remains, done, options, terminal)
         folders = list(_folders(house, installer))
     # The folders go last, when nothing of this program is open in them any more.
@@ -161,6 +162,25 @@ def _entries(house: Skillhouse) -> Iterator[_Remains]:
             kind="entry",
             path=change.file,
             what=f"{change.client} starts it as `{shown(change.name)}`",
+            take=take if change.action else None,
+            stays="" if change.action else change.reason,
+            difference=change.difference,
+        )
+
+
+def _hooks(house: Skillhouse) -> Iterator[_Remains]:
+    """A client whose entry stays would refuse every call, when the program is gone."""
+    entries = entries_of(house)
+    for change in entries.removable():
+
+        def take(client: str = change.client, where: str = change.where) -> str:
+            made = entries.remove(client, where=where)
+            return "" if made.done else made.reason or made.standing.value
+
+        yield _Remains(
+            kind="hook",
+            path=change.file,
+            what=f"{change.client} asks it about its own tools",
             take=take if change.action else None,
             stays="" if change.action else change.reason,
             difference=change.difference,

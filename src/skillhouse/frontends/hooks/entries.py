@@ -138,6 +138,22 @@ class HookEntries:
             return edit if isinstance(edit, HookChange) else edit.change
         return self._written(edit)
 
+    def removable(self) -> tuple[HookChange, ...]:
+        """Return what `remove` would do of every entry here; those of other projects follow, as
+        they are, without an action."""
+        found = [
+            self.remove(change.client, where=change.where, dry_run=True)
+            for change in self.status()
+            if change.standing is not HookStanding.MISSING
+        ]
+        here = {os.path.realpath(change.file) for change in found}
+        for record in self._records().values():
+            if record.file not in here and os.path.exists(record.file):
+                change = self._change(hook_client(record.client), record.where)
+                reason = f"there: `skillhouse hooks remove {record.client} --project`"
+                found.append(replace(change, file=record.file, reason=reason))
+        return tuple(found)
+
     def status(self, names: Sequence[str] = ()) -> tuple[HookChange, ...]:
         """Return how the entries of these clients are, of all when there is none."""
         wanted = [hook_client(name) for name in names] or list(hook_clients().values())

@@ -26,6 +26,10 @@ export const Skillhouse = async ({ directory }) => ({
     const answer = said.trim() ? JSON.parse(said) : {}
     if (answer.deny) throw new Error(answer.deny)
   },
+  event: async ({ event }) => {
+    if (event.type !== "session.idle") return
+    await asked("next", { session: event.properties.sessionID, directory })
+  },
   "tool.execute.after": async (input, output) => {
     await asked("after", { session: input.sessionID, directory, tool: input.tool, input: input.args ?? {}, call: input.callID })
   },
