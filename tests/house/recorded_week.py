@@ -69,7 +69,7 @@ ONCE: tuple[Call, ...] = (
     run("du -sh src"),
     run("frobnicate --all"),
     run("git blame src/app.py"),
-    get("https://pypi.org/simple/"),
+    get("https://packages.example.org/simple/"),
     get("https://example.org/"),
     write("docs/notes.md"),
     run("tree src"),
@@ -90,9 +90,9 @@ REFUSED: tuple[Call, ...] = (
 )
 
 
-def calls() -> list[tuple[Call, bool]]:
-    """Return the calls of the week, and whether each is allowed."""
-    chance = random.Random(38)
+def calls(seed: int = 38) -> list[tuple[Call, bool]]:
+    """Return the calls of a week, and whether each is allowed."""
+    chance = random.Random(seed)
     kinds = (*OFTEN, *EACH_TIME)
     found = [(call, True) for call in ONCE]
     found += [(call, False) for call in REFUSED]

@@ -256,7 +256,9 @@ def test_a_refusal_counts_though_the_call_is_not_repeated(tmp_path: Path) -> Non
         found = house.call_sync(*run("cat docs/x"))
         assert (found.status, found.approval_id is None) == ("pending", False)
         asked = house.approvals.get(found.approval_id or "").request
-        house.approvals.answer(asked.id, Answer.NO, by="local", channel="test", nonce=asked.nonce)
+        house.approvals.answer(
+            asked.id, Answer.NO, by="local", channel="library", nonce=asked.nonce
+        )
     found_rules = suggested(base)
     assert patterns(found_rules) == ["exec ls *"]
     assert (found_rules.questions, found_rules.refused) == (9, 1)

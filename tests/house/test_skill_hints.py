@@ -53,10 +53,10 @@ def test_a_hint_names_what_fits_why_and_how_it_is_loaded(place: Path) -> None:
     found = hint_for(place, PDF)
     assert found is not None
     (only,) = found.skills
-    assert (only.name, only.load) == ("pdf-forms", "the tool skill")
+    assert (only.name, only.load) == ("pdf-forms", "with the tool skill")
     assert only.file == str(place / "home/.agents/skills/pdf-forms/SKILL.md")
     assert found.text == (
-        "Installed skill for this request, by skillhouse: `pdf-forms` (pdf, form, fill): load by "
+        "Installed skill for this request, by skillhouse: `pdf-forms` (pdf, form, fill): load with "
         "the tool skill. Load what fits first."
     )
 
@@ -113,14 +113,14 @@ def test_a_client_that_lists_the_skill_loads_it_by_its_own_tool(place: Path) -> 
             if (found := asked.hint(PDF, client=client)) is not None
         }
         file = str(place / "home/.claude/skills/pdf-forms/SKILL.md")
-        assert ways == {"claude-code": ["the Skill tool"], "codex": [f"reading {file}"]}
+        assert ways == {"claude-code": ["with the Skill tool"], "codex": [f"by reading {file}"]}
         weather = asked.hint("what weather is forecast, rain?", client="claude-code")
         assert weather is not None
-        assert weather.skills[0].load.startswith("reading ")
+        assert weather.skills[0].load.startswith("by reading ")
         ours = "mcp__skillhouse__skill"
         weather = asked.hint("what weather is forecast, rain?", client="claude-code", own_tool=ours)
         assert weather is not None
-        assert weather.skills[0].load == f"the tool {ours}"
+        assert weather.skills[0].load == f"with the tool {ours}"
         with pytest.raises(ConfigError):
             asked.hint(PDF, client="no-such-client")
 

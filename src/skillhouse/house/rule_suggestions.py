@@ -92,6 +92,10 @@ class _Question:
     is_allowed: bool
     agent: str
 
+    @property
+    def groups(self) -> frozenset[str]:
+        return frozenset(one.group for one in self.asked)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suggestion:
@@ -159,45 +163,49 @@ def suggest_rules(
     Raises:
         AuditError: the log cannot be read.
     """
-    log = house.audit_log
-    records = _by_approval(entries_of(log.path, Query(), key=log.key))
-    root = house.policy.place
-    refused: dict[str, _Question] = {}
+    allowed, refused, here = _answered(house, since)
+    judge = _Judge(house)
+    open_ones = [left for one in allowed if (left := judge.unanswered(one)).asked]
+    counts = Counter(group for question in open_ones for group in question.groups)
+    repeated = [q for q in open_ones if all(counts[group] > 1 for group in q.groups)]
+    taken = {a for question in refused for a in question.asked}
+    candidates = judge.candidates(open_ones, taken, narrow=narrow)
+    found = _chosen(open_ones, candidates, rules_max)
+    return RuleSuggestions(
+        questions=len(open_ones) + here,
+        allowed=len(open_ones),
+        refused=here,
+        repeated=len(repeated),
+        answered=sum(_is_answered(q, found) for q in open_ones),
+        answered_repeated=sum(_is_answered(q, found) for q in repeated),
+        rules=tuple(_suggestion(rule, found, open_ones) for rule in found),
+        once=_once_groups(repeated, found, frozenset().union(*candidates.values())),
+    )
+
+
+def _answered(house: Skillhouse, since: str) -> tuple[list[_Question], list[_Question], int]:
+    """Return what was allowed here and since then, all that was refused, and how much of that was
+    here and since then."""
+    log, root = house.audit_log, house.policy.place
     allowed: list[_Question] = []
+    refused: dict[str, _Question] = {}
     here: set[str] = set()
-    for entry in records:
+    for entry in _by_approval(entries_of(log.path, Query(), key=log.key)):
         record = entry.record
         is_here = record.workspace == root and record.ts >= since
         question = _question(entry, root)
-        if question.is_allowed:
-            allowed += [question] * (is_here and record.user == OWNER)
-        else:
+        if not question.is_allowed:
             refused[_approval_of(entry)] = question
             here.update({_approval_of(entry)} if is_here else ())
+        elif is_here and record.user == OWNER:
+            allowed.append(question)
     # Of a call that was not repeated once it was refused, the log has the question alone.
     for answer in house.approvals.latest(KEPT_MAX):
         if answer.state is ApprovalState.DENIED and answer.id not in refused:
             refused[answer.id] = _refused(answer, root)
             is_here = answer.request.place == root and timestamp(answer.closed_ms) >= since
             here.update({answer.id} if is_here else ())
-    judge = _Judge(house, root)
-    open_ones = [left for one in allowed if (left := judge.unanswered(one)).asked]
-    counts = Counter(one for question in open_ones for one in {a.group for a in question.asked})
-    repeated = [q for q in open_ones if all(counts[a.group] > 1 for a in q.asked)]
-    taken = {a for question in refused.values() for a in question.asked}
-    candidates = judge.candidates(open_ones, taken, narrow=narrow)
-    found = _chosen(open_ones, candidates, rules_max)
-    answered = [q for q in open_ones if _is_answered(q, found)]
-    return RuleSuggestions(
-        questions=len(open_ones) + len(here),
-        allowed=len(open_ones),
-        refused=len(here),
-        repeated=len(repeated),
-        answered=len(answered),
-        answered_repeated=sum(_is_answered(q, found) for q in repeated),
-        rules=tuple(_suggestion(rule, found, open_ones) for rule in found),
-        once=_once_groups(repeated, found, frozenset().union(*candidates.values())),
-    )
+    return allowed, list(refused.values()), len(here)
 
 
 def _by_approval(entries: Iterable[AuditEntry]) -> Iterator[AuditEntry]:
@@ -287,9 +295,9 @@ def _is_plain(text: str) -> bool:
 class _Judge:
     """Says what the rules of now answer, and what one more would."""
 
-    def __init__(self, house: Skillhouse, root: str) -> None:
+    def __init__(self, house: Skillhouse) -> None:
         self._house = house
-        self._root = root
+        self._root = root = house.policy.place
         paths = PersistentPaths(house.config.protection.asked)
         self._places = PathPolicy(Path(root), writable=(Path(root),), paths=paths)
         self._layers: dict[str, tuple[Layer, ...]] = {}

@@ -221,12 +221,12 @@ def _skill_tool(profile: Profile) -> str:
 def _loading(skill: Skill, known: Mapping[str, str], profile: Profile, own_tool: str) -> str:
     """Return how a client loads a skill: by its own tool, by ours, or by the file."""
     if _real(skill) in known and (tool := _skill_tool(profile)):
-        return f"the {tool} tool"
+        return f"with the {tool} tool"
     if own_tool:
-        return f"the tool {own_tool}"
+        return f"with the tool {own_tool}"
     # A path with a line break or a quote could go on as something else.
     is_plain = skill.file.isprintable() and not set(skill.file) & set("`\"'")
-    return f"reading {skill.file}" if is_plain else ""
+    return f"by reading {skill.file}" if is_plain else ""
 
 
 def _words(hit: Hit) -> tuple[str, ...]:
@@ -251,6 +251,6 @@ def _text(skills: Sequence[HintedSkill], words: int) -> str:
     for one in skills:
         why = f" ({', '.join(one.words[:words])})" if words and one.words else ""
         ways.setdefault(one.load, []).append(f"`{one.name}`{why}")
-    said = "; ".join(f"{', '.join(names)}: load by {way}" for way, names in ways.items())
+    said = "; ".join(f"{', '.join(names)}: load {way}" for way, names in ways.items())
     noun = "skill" if len(skills) == 1 else "skills"
     return f"Installed {noun} for this request, by skillhouse: {said}. Load what fits first."
