@@ -20,7 +20,7 @@ from skillhouse import clients
 from skillhouse.approval import OWNER
 from skillhouse.floor import SkillhouseError, dataclass, isolated
 from skillhouse.floor.regex import regex
-from skillhouse.house.mcp_skills import load_known
+from skillhouse.house.remote_skills import load_known
 from skillhouse.permission import Effect
 from skillhouse.retrieval import Hit, skills_of
 from skillhouse.retrieval.confidence import UNFIT

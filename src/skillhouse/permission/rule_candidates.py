@@ -6,14 +6,13 @@ from collections.abc import Sequence
 
 from skillhouse.floor.rules import Effect
 from skillhouse.permission.command_reader import read_command
-from skillhouse.permission.command_rules import LayerRules
+from skillhouse.permission.command_rules import LayerRules, standing_bond, standing_rule
 from skillhouse.permission.decision import Layer, Rule
 from skillhouse.permission.grammar import HAZARDS, CommandTable
 from skillhouse.permission.judge import judge_argv
 from skillhouse.permission.path_policy import PathPolicy
 from skillhouse.permission.patterns import command_pattern
 from skillhouse.permission.plan import command_resource
-from skillhouse.permission.standing_commands import standing_bond, standing_rule
 
 COMMANDS_MAX, OPTIONS_MAX = 24, 6
 """Sub-commands, or options, that are named as still asked about."""

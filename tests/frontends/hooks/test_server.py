@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from skillhouse.floor.unix_address import unix_address
+from skillhouse.floor.paths import unix_address
 from skillhouse.frontends.hooks import server as server_module
 from skillhouse.frontends.hooks.judge import HookAnswer
 from skillhouse.frontends.hooks.server import JudgeServer, request_of

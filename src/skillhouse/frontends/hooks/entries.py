@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from skillhouse.audit import AuditError, AuditLog
-from skillhouse.audit.changes import recorded
+from skillhouse.audit.log import recorded
 from skillhouse.clients import jsonc
 from skillhouse.clients.config_file import ConfigFile, ConfigFileError, difference, replaced_part
 from skillhouse.clients.jsonc import NotEditableError, with_element, without_elements

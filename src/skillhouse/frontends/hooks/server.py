@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from skillhouse.floor.unix_address import unix_address
+from skillhouse.floor.paths import unix_address
 from skillhouse.frontends.hooks.hook_client import EVENT_MAX, SOCKET
 from skillhouse.frontends.hooks.judge import HookAnswer, HookJudge, HookRequest
 
