@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
@@ -17,6 +17,7 @@ import anyio
 import pytest
 
 from skillhouse.approval import Answer, ApprovalRequest
+from skillhouse.floor.structs import is_struct
 from skillhouse.house import ConfigNews, Settings, Skillhouse, configured
 from skillhouse.house.config.config_values import AgentSettings
 from skillhouse.house.config_reload import RESTART, RESTART_CODE
@@ -637,7 +638,7 @@ def keys_of(shape: Any, prefix: str = "") -> Iterator[str]:
         if name == "agents":
             yield from keys_of(AgentSettings, "agents.NAME.")
             continue
-        parts = [one for one in get_args(kind) if is_dataclass(one)]
+        parts = [one for one in get_args(kind) if is_struct(one)]
         if parts and not prefix:
             yield from keys_of(parts[0], f"{name}.")
         else:
