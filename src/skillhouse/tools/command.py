@@ -78,9 +78,9 @@ from skillhouse.tools.command_run import (
     ReadyCommand,
     checked_binding,
     exec_schema,
+    known_launcher,
     limits_of,
     notes_of,
-    tested,
     titled,
     with_changes,
 )
@@ -212,7 +212,7 @@ class ExecTool(Tool):
             protected = (*PROTECTED_NAMES, *own)
             # INVARIANT: what runs is the argv that was worked out here, before anyone was asked.
             launcher = checked_binding(
-                await tested(self._launcher),
+                await known_launcher(self._launcher),
                 {*(sealed or {}), *scripts},
                 is_said=NOT_BOUND in facts,
             )
@@ -295,7 +295,7 @@ class ExecTool(Tool):
             run_with_progress=lambda report: run(None, report),
             progress_total=None,
             prepare=last_look.take,
-            check_feasible=partial(tested, self._launcher),
+            check_feasible=partial(known_launcher, self._launcher),
             run_sealed=run_sealed,
             inputs=inputs,
             changes_workspace=form is None and may_change(verdict.structure),

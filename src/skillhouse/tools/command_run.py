@@ -135,7 +135,7 @@ def titled(programs: Sequence[tuple[str, ...]]) -> str:
     return " ; ".join(shown)
 
 
-async def tested(launcher: Callable[[], Awaitable[Launcher]]) -> Launcher:
+async def known_launcher(launcher: Callable[[], Awaitable[Launcher]]) -> Launcher:
     """Return what runs commands, after its self-test; RefusedError where nothing can."""
     try:
         return await launcher()
