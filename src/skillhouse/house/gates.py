@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import cache
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from skillhouse import approval
 from skillhouse import tools as toolbox
@@ -19,10 +19,12 @@ from skillhouse.house.person_tools import tool_finder
 from skillhouse.house.policy import Policy
 from skillhouse.house.sandbox_provider import SandboxProvider
 from skillhouse.house.trust import TrustStore
-from skillhouse.net import NetPolicy
 from skillhouse.permission import Decision, Effect, Layer, Permission
 from skillhouse.sandbox import Limits
 from skillhouse.skill import SkillIndex, ToolRule
+
+if TYPE_CHECKING:
+    from skillhouse import net
 
 
 class LastingServices(Protocol):
@@ -258,7 +260,7 @@ class GateFactory:
             makers[toolbox.SKILL_RESOURCE] = toolbox.SkillResourceTool
         return makers
 
-    def _net_policy(self) -> NetPolicy:
+    def _net_policy(self) -> net.NetPolicy:
         return self._network.policy
 
     def _way_out(
