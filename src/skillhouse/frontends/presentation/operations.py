@@ -7,6 +7,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from skillhouse.floor import ConfigError, DecodeError, SkillhouseError, dataclass, nearest, shaped
+from skillhouse.frontends.answers.json_form import plain
 from skillhouse.frontends.answers.skills import definition_answer
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def answer(management: Management, operation: str, arguments: Mapping[str, Any])
     except DecodeError as error:
         raise ConfigError(f"wrong argument of `{operation}`: {error}", key=operation) from error
     try:
-        return {"success": True, **wanted.run(management, **values)}
+        return {"success": True, **plain(wanted.run(management, **values))}
     except SkillhouseError as error:
         return {"success": False, "error": management.said(error)}
     except OSError as error:
