@@ -331,3 +331,32 @@ async def test_variables_and_directories_of_a_project_choose_no_other_rules(
         {"CLAUDE_PROJECT_DIR": str(loose)},
     ):
         assert _decision(home.run(line, event, **variables)) == "deny"
+
+
+async def test_what_the_sandbox_would_hide_is_asked_about_where_there_is_none(
+    home: HookedHome,
+) -> None:
+    rule = '[[rules]]\neffect = "{}"\naction = "{}"\npattern = "{}"\n'
+    rules = [rule.format("allow", "exec", f"{name} *") for name in ("grep", "cat", "cp", "diff")]
+    home.places.user_file.write_text("".join([*rules, rule.format("deny", "read", "*.pem")]))
+    for name in ("sub/.env", "sub/notes", "keys/x.pem", "src/main.py"):
+        (home.project / name).parent.mkdir(exist_ok=True)
+        (home.project / name).write_text("KEY=1\n")
+    cases = {
+        "grep -rn KEY .": "deny",
+        "grep -rn KEY": "deny",
+        "grep -R KEY keys": "deny",
+        "env grep --recursive KEY keys": "deny",
+        "cd keys && grep -r KEY .": "deny",
+        "grep -r KEY sub": "ask",
+        "cp -r sub other": "ask",
+        "diff -r sub src": "ask",
+        "grep -rn KEY src": "allow",
+        "cat src/main.py | grep KEY": "allow",
+        "cat sub/.env": "ask",
+        "cat keys/x.pem": "deny",
+    }
+    found = {command: (await home.effect("Bash", {"command": command}))[0] for command in cases}
+    assert found == cases
+    state = str(home.places.state())
+    assert (await home.effect("Grep", {"pattern": "x", "path": state}))[0] == "deny"

@@ -75,6 +75,6 @@ def test_doctor_names_an_entry_that_was_changed(
     file.write_text(file.read_text().replace("exit 2", "exit 0"))
     assert main(["doctor"]) == 1
     said = " ".join(capsys.readouterr().out.split())
-    assert "hooks of claude-code (user): changed: 1 of 6 entries are changed or gone" in said
+    assert "hooks of claude-code (user): changed: 1 of 5 entries are changed or gone" in said
     assert main(["doctor", "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["hooks"][0]["standing"] == "changed"

@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from skillhouse.floor import dataclass
+from skillhouse.floor.regex import regex
 from skillhouse.floor.structs import replace
-from skillhouse.permission import Effect, Layer, Permission
+from skillhouse.permission import Effect, Layer, Permission, unwrapped
 from skillhouse.tools.call import Output, PermissionRequest, Plan, RefusedError
+from skillhouse.tools.command import ExecTool
 from skillhouse.tools.consequences import LABEL as WILL_NOT_WORK
 from skillhouse.tools.files import change_facts, held_before, write_need
 from skillhouse.tools.path_rules import PathRules
@@ -30,6 +32,11 @@ PATHS_MAX = 200
 """Files of one patch; a person cannot look at more."""
 _HEADS = ("*** Add File: ", "*** Update File: ", "*** Delete File: ", "*** Move to: ")
 _MARKS = ("*** Begin Patch", "*** End Patch", "*** End of File")
+
+
+SHOWN_MAX = 8
+"""Hidden files that are asked about one by one."""
+_READERS_OF_TREES = regex(r"\b(?:[ef]?grep|diff|cp)\b")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +138,40 @@ class NativePlans:
         if directory != root:
             # The client's shell is elsewhere, and the words mean what they mean there.
             command = f"cd {shlex.quote(directory)} && {command}"
-        return self._tool("exec").plan({"command": command}, session)
+        tool = self._tool("exec")
+        plan = tool.plan({"command": command}, session)
+        if not isinstance(tool, ExecTool) or not _READERS_OF_TREES.search(command):
+            return plan
+        more = self._uncovered(tool, command, session)
+        return replace(plan, needs=tuple(dict.fromkeys((*plan.needs, *more))))
+
+    def _uncovered(
+        self, tool: ExecTool, command: str, session: Session
+    ) -> tuple[PermissionRequest, ...]:
+        """Return the requests of reading what our sandbox would hide from a command that gives all
+        that is below a directory: outside of it nothing is hidden."""
+        structure, rules = tool.judged(command, session)
+        root = str(self._workspace.root)
+        if structure is None:
+            return ()
+        start = os.path.join(root, structure.directory)
+        places = [p for one in structure.commands() for p in _trees(one.argv, start)]
+        hidden = [
+            os.path.join(root, place, name)
+            for place, name, is_hidden in (rules.coverage().paths if places else ())
+            if is_hidden
+        ]
+        found = [path for path in hidden if any(path.startswith(f"{one}/") for one in places)]
+        shown = "" if len(found) <= SHOWN_MAX else f" and {len(found) - SHOWN_MAX} more files"
+        return tuple(
+            PermissionRequest(
+                permission=Permission(action="read", resource=path),
+                default=Effect.ASK,
+                why=f"the command reads `{os.path.relpath(path, root)[:80]}`{shown} as well, "
+                "which is kept from commands here",
+            )
+            for path in found[:SHOWN_MAX]
+        )
 
     def _read(self, call: NativeCall, session: Session) -> Plan:
         plans = []
@@ -155,6 +195,8 @@ class NativePlans:
     def _searched(self, path: str, session: Session) -> Plan:
         real = os.path.realpath(path)
         self._workspace.check_withheld(real, path, session)
+        if self._workspace.is_private(real):
+            raise RefusedError(f"denied: `{path}` belongs to skillhouse itself", denied=True)
         is_inside = self._workspace.base_of(real, session) is not None
         rules = PathRules(self._workspace, session, self._layers(session.agent), self._decide)
         need = PermissionRequest(
@@ -277,6 +319,23 @@ class NativePlans:
         path = os.path.join(call.directory, given)
         # With `..` a path means what its links lead to.
         return os.path.realpath(path) if ".." in Path(path).parts else os.path.normpath(path)
+
+
+def _trees(argv: tuple[str, ...], directory: str) -> list[str]:
+    """Return the real paths of the directories of which a command gives everything."""
+    argv = unwrapped(argv) or argv
+    name, words = os.path.basename(argv[0]), argv[1:]
+    real = (os.path.realpath(os.path.join(directory, word)) for word in words)
+    places = [path for path in real if os.path.isdir(path)]
+    if name in ("diff", "cp"):
+        return places
+    is_recursive = any(
+        word.startswith(("--rec", "--deref", "--dir"))
+        or (word[:1] == "-" and word[1:2] != "-" and not {*"rRd"}.isdisjoint(word))
+        for word in words
+    )
+    is_grep = name in ("grep", "egrep", "fgrep")
+    return (places or [os.path.realpath(directory)]) if is_grep and is_recursive else []
 
 
 def _text(call: NativeCall, role: str) -> str:

@@ -173,6 +173,10 @@ class Workspace:
                 return True
         return False
 
+    def is_private(self, real: str) -> bool:
+        """Whether a real path is in what no command reads."""
+        return any(Path(real).is_relative_to(place) for place in self._private)
+
     def check_withheld(self, absolute: str, path: str, session: Session) -> None:
         """Raise RefusedError for a withheld skill; no answer of a person changes that."""
         if self.is_withheld(absolute, session):

@@ -177,6 +177,8 @@ async def test_a_skill_that_rules_deny_is_not_loaded_natively(tmp_path: Path) ->
     write_skill(home.places.home / ".agents/skills/bats")
     assert (await home.effect("Skill", {"skill": "owls"}))[0] == "deny"
     assert (await home.effect("Skill", {"skill": "bats"}))[0] == "allow"
+    write_skill(home.places.home / ".agents/skills/moths")
+    assert (await home.effect("Skill", {"skill": "moths"}))[0] == "allow"
     home.end()
 
 

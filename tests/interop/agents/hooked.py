@@ -168,7 +168,7 @@ def run_scene(actor: Actor, scene: HookScene, base: Path) -> Mapping[str, Any]:
         "results": list(model.results()),
         "files": sorted(file.name for file in house.project.iterdir() if file.is_file()),
         "records": [
-            {key: one.get(key) for key in ("tool", "status", "reason")}
+            {"tool": one["record"]["tool"], "status": one["status"]}
             for one in reversed(json.loads(listed)["records"])
         ],
         "status": json.loads(status.stdout)["clients"][0]["standing"],

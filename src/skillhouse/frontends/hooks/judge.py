@@ -131,6 +131,9 @@ class HookJudge:
             raise HookEventError("expected the name of the tool")
         await house.config_reload.check_in_thread()
         _leave_open(house)
+        if native.kind == "skill":
+            # No watch runs here, and one may have come since.
+            await in_thread(house.refresh)
         agent = client.name if client.name in house.config.agents else "default"
         view = await in_thread(lambda: house.view(agent))
         plans = self._native_plans(house, view)
