@@ -16,7 +16,6 @@ from skillhouse.floor import PROTECTED_NAMES
 from skillhouse.floor.structs import replace
 from skillhouse.floor.threads import in_thread
 from skillhouse.permission import (
-    CommandPlan,
     CommandVerdict,
     Effect,
     Layer,
@@ -308,11 +307,6 @@ class ExecTool(Tool):
             remarks=work.remarks,
             title=title,
         )
-
-    def judged(self, command: str, session: Session) -> tuple[CommandPlan | None, PathRules]:
-        """Return what a line is taken apart to, and the rules about the paths that it names."""
-        verdict, context = self._judged(command, None, session)
-        return verdict.structure, context.paths
 
     def _judged(
         self, command: str, params: Sequence[str] | None, session: Session

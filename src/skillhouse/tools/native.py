@@ -150,7 +150,8 @@ class NativePlans:
     ) -> tuple[PermissionRequest, ...]:
         """Return the requests of reading what our sandbox would hide from a command that gives all
         that is below a directory: outside of it nothing is hidden."""
-        structure, rules = tool.judged(command, session)
+        verdict, context = tool._judged(command, None, session)  # noqa: SLF001 - of this package.
+        structure = verdict.structure
         root = str(self._workspace.root)
         if structure is None:
             return ()
@@ -158,7 +159,7 @@ class NativePlans:
         places = [p for one in structure.commands() for p in _trees(one.argv, start)]
         hidden = [
             os.path.join(root, place, name)
-            for place, name, is_hidden in (rules.coverage().paths if places else ())
+            for place, name, is_hidden in (context.paths.coverage().paths if places else ())
             if is_hidden
         ]
         found = [path for path in hidden if any(path.startswith(f"{one}/") for one in places)]

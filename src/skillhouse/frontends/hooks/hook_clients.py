@@ -193,17 +193,7 @@ class HookClient:
                 # Some tools take one text, which is no JSON.
                 given = {"input": given}
         arguments = given if isinstance(given, dict) else {}
-        is_of_server = bool(self.mcp) and shape is None
-        server = re.fullmatch(self.mcp, call.tool, re.DOTALL) if is_of_server else None
-        if server is not None:
-            shape = ToolShape(kind="mcp")
-            resource = f"{server['server']}/{server['tool']}"
-            is_ours = server["server"] in own()
-        else:
-            shape = shape or ToolShape(kind="record")
-            resource, is_ours = call.tool, False
-        if shape.kind == "mcp" and server is None:
-            resource = f"{_text(arguments.get(shape.server))}/{_text(arguments.get(shape.name))}"
+        shape, target = self._target(call.tool, shape, arguments, own)
         kept = {name: value for name, value in arguments.items() if name not in shape.ignored}
         values = {role: _value(shape, role, arguments) for role in _ROLES}
         place = arguments.get(shape.place) if shape.place else None
@@ -219,13 +209,32 @@ class HookClient:
             is_background=bool(shape.background and arguments.get(shape.background)),
             native=NativeCall(
                 kind=shape.kind,
-                resource=resource,
-                others=_others(resource, self.mcp_joint) if server is not None else (),
-                is_ours=is_ours,
                 directory=_joined(call.directory, place),
                 values=values,
+                **target,
             ),
         )
+
+    def _target(
+        self,
+        tool: str,
+        shape: ToolShape | None,
+        arguments: Mapping[str, Any],
+        own: Callable[[], frozenset[str]],
+    ) -> tuple[ToolShape, dict[str, Any]]:
+        """Return how a tool is judged, and what a rule of action `mcp` or `tool` knows it by."""
+        server = re.fullmatch(self.mcp, tool, re.DOTALL) if self.mcp and shape is None else None
+        if server is not None:
+            resource = f"{server['server']}/{server['tool']}"
+            others = _others(resource, self.mcp_joint)
+            is_ours = server["server"] in own()
+            target = {"resource": resource, "others": others, "is_ours": is_ours}
+            return ToolShape(kind="mcp"), target
+        shape = shape or ToolShape(kind="record")
+        if shape.kind != "mcp":
+            return shape, {"resource": tool}
+        names = (_text(arguments.get(shape.server)), _text(arguments.get(shape.name)))
+        return shape, {"resource": "/".join(names)}
 
 
 def _others(resource: str, joint: str) -> tuple[str, ...]:
