@@ -137,7 +137,8 @@ class AuditDraft:
     trace: str = ""
     """Id shared by the calls of one task."""
     request: str = ""
-    """Id of the message or HTTP request from which the call came."""
+    call: str = ""
+    """Ids of the message or HTTP request, and of the tool call: the model's, or the gate's."""
     amount_usd: str = ""
     """Decimal number as text."""
     session_key: str = ""
@@ -170,6 +171,7 @@ class AuditRecord:
     user: str
     channel: str
     workspace: str = ""
+    call: str = ""
     arguments: Mapping[str, object]
     """Preview of the arguments without their secrets; see `redacted`."""
     argument_digest: str
