@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any
 import skillhouse.house
 from skillhouse import discovery, manage, registry, remote
 from skillhouse.floor import ConfigError
-from skillhouse.frontends.cli.options import UsageError, Verb, add_common, house_of, positive
+from skillhouse.frontends.cli.options import (
+    UsageError,
+    Verb,
+    add_common,
+    house_of,
+    positive,
+    utc_time,
+)
 from skillhouse.frontends.cli.terminal import finding_line
 from skillhouse.frontends.presentation.findings import counts, folded_lines
 from skillhouse.frontends.presentation.json_values import (
@@ -29,6 +36,7 @@ from skillhouse.frontends.presentation.short_paths import (
     short_path,
     some_of,
     unread_folders,
+    unread_line,
 )
 from skillhouse.frontends.presentation.skill_lists import listed_value, unlisted
 from skillhouse.frontends.presentation.text import counted, fitted, moment, one_line, shown
@@ -47,6 +55,7 @@ _EXAMPLES = """examples:
   skillhouse list --sort changed      the one changed last first, with the day
   skillhouse list --sort source       by what they were installed from
   skillhouse list --sort size --reverse    the smallest SKILL.md first
+  skillhouse list --since 7d          those changed in the last seven days
   skillhouse list --scope user --limit 50 --page 2
   skillhouse list --client codex      those in a folder that Codex reads
   skillhouse list --problem           only what is not used, and why
@@ -56,8 +65,6 @@ _EXAMPLES = """examples:
 """
 ROWS_MAX = 20
 """Skills of one state that are listed beside the others; `--problem STATE` lists every one."""
-NAMED_FOLDERS = 3
-"""Folders that only some client reads which `list` names."""
 ANY = "any"
 
 
@@ -75,6 +82,12 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--scope", metavar="NAME", help="only skills of this scope")
     parser.add_argument(
         "--client", metavar="NAME", help="only skills in folders that this client reads"
+    )
+    parser.add_argument(
+        "--since",
+        type=utc_time,
+        metavar="TIME",
+        help="only skills whose SKILL.md changed since a UTC time (2026-01-31) or 12h, 7d ago",
     )
     parser.add_argument(
         "--problem",
@@ -98,6 +111,7 @@ class _Choice:
     def __init__(self, house: Skillhouse, options: argparse.Namespace) -> None:
         self._words = [word.casefold() for word in options.words]
         self._scope: str | None = options.scope
+        self._since: str | None = options.since
         self._roots = None if options.client is None else _roots_of(house, options.client)
         known = [scope.name for scope in house.policy.profile.scopes]
         if self._scope is not None and self._scope not in known:
@@ -107,6 +121,10 @@ class _Choice:
         if self._scope is not None and scope != self._scope:
             return False
         if self._roots is not None and not path.startswith(self._roots):
+            return False
+        changed = _size_and_time(path)[1] if self._since else 0.0
+        # What cannot be looked at has no time, and is not left out for it.
+        if self._since and changed and moment(changed) < self._since:
             return False
         if not self._words:
             return True
@@ -121,7 +139,7 @@ class _Choice:
 
     @property
     def is_whole(self) -> bool:
-        return not self._words and self._scope is None and self._roots is None
+        return not (self._words or self._scope or self._roots is not None or self._since)
 
 
 def _roots_of(house: Skillhouse, client: str) -> tuple[str, ...]:
@@ -161,7 +179,11 @@ def _list(options: argparse.Namespace, terminal: Terminal) -> int:
         _print_skills(house, page, options.sort, marks, terminal)
     if pages > 1:
         terminal.note(f"page {min(options.page, pages)} of {pages}, {len(skills)} skills")
-    shown_code = [one for one in code if choice.takes(one.name, "", one.scope, str(one.directory))]
+    shown_code = [
+        one
+        for one in code
+        if choice.takes(one.name, "", one.scope, os.path.join(one.directory, "SKILL.md"))
+    ]
     if shown_code:
         terminal.heading("with tools of their own")
         terminal.rows([(shown(facts.name), one_line(facts.summary())) for facts in shown_code])
@@ -171,7 +193,7 @@ def _list(options: argparse.Namespace, terminal: Terminal) -> int:
     if choice.is_whole:
         for note in catalog_notes(catalog_report(house.view()), house.view()):
             terminal.line(note)
-    if choice.is_whole and (unread := _unread(house)):
+    if choice.is_whole and (unread := unread_line(house)):
         terminal.line(unread)
     _print_notes(house, code, terminal)
     return 0
@@ -195,18 +217,18 @@ def _sorted(skills: list[Skill], order: str, addresses: Mapping[str, str]) -> li
     if order == "name":
         return sorted(skills, key=lambda skill: (skill.name, skill.id))
     if order == "size":
-        return sorted(skills, key=lambda skill: (-_size_and_time(skill)[0], skill.name, skill.id))
+        return sorted(skills, key=lambda one: (-_size_and_time(one.file)[0], one.name, one.id))
     if order == "changed":
-        return sorted(skills, key=lambda skill: (-_size_and_time(skill)[1], skill.name, skill.id))
+        return sorted(skills, key=lambda one: (-_size_and_time(one.file)[1], one.name, one.id))
     if order == "source":
         return sorted(skills, key=lambda one: (*_where_from(one, addresses), one.name, one.id))
     return skills
 
 
-def _size_and_time(skill: Skill) -> tuple[int, float]:
+def _size_and_time(path: str) -> tuple[int, float]:
     """Return the bytes of a SKILL.md and when it was changed last."""
     try:
-        found = os.stat(skill.file)
+        found = os.stat(path)
     except OSError:  # It went meanwhile.
         return 0, 0.0
     return found.st_size, found.st_mtime
@@ -244,7 +266,7 @@ def _said(skill: Skill, order: str) -> str:
     """Return what a list in this order says of a skill beside its name and scope."""
     if order == "name":
         return ""
-    size, changed = _size_and_time(skill)
+    size, changed = _size_and_time(skill.file)
     if order == "changed":
         return "  " + (moment(changed)[:10] if changed else "gone")
     from skillhouse.frontends.cli.progress import size_text
@@ -408,23 +430,6 @@ def _summary(house: Skillhouse, skills: Sequence[Skill], choice: _Choice) -> str
     if waiting := house.snapshot.shown.waiting:
         parts.append(f"{len(waiting)} to look at with `skillhouse trust`")
     return ", ".join(parts)
-
-
-def _unread(house: Skillhouse) -> str:
-    """Return the line about skills in folders that only some client reads; or nothing."""
-    start, home = house.config.places.start, house.config.places.home
-    found = unread_folders(house)
-    named = [
-        f"{counted(one.skills, 'skill')} in {shown(short_path(one.path, start, home))}"
-        for one in found[:NAMED_FOLDERS]
-    ]
-    if not named:
-        return ""
-    more = sum(one.skills for one in found[NAMED_FOLDERS:])
-    named += [f"{more} elsewhere"] if more else []
-    is_one = sum(one.skills for one in found) == 1
-    verb = "is" if is_one else "are"
-    return f"{', '.join(named)} {verb} not read here: `skillhouse doctor`"
 
 
 def _print_notes(house: Skillhouse, code: Sequence[manage.CodeFacts], terminal: Terminal) -> None:
