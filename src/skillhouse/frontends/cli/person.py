@@ -119,6 +119,13 @@ CODING_AGENTS = (
     ),
     CodingAgent(
         # It sets no variable of its own in what it runs.
+        "OpenHands",
+        (),
+        ("openhands",),
+        "OpenHands/software-agent-sdk openhands-tools/openhands/tools/terminal/terminal",
+    ),
+    CodingAgent(
+        # It sets no variable of its own in what it runs.
         "Deep Agents",
         (),
         ("dcode", "deepagents-code"),
