@@ -11,7 +11,8 @@ import pytest
 
 from skillhouse.approval import Answer, ApprovalError, Connections, new_connection
 from skillhouse.approval.connections import DIRECTORY, STALE_SECONDS, began_ms
-from tests.approval.questions import Clock, begun, broker_at, question, said
+from tests.approval.questions import begun, broker_at, question, said
+from tests.harness import Clock
 
 HOLDING = """
 import sys
