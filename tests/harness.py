@@ -42,6 +42,16 @@ def copy(template: Path, make: Callable[[Path], None], place: Path) -> None:
     subprocess.run(["cp", "-a", f"{template}/.", place], check=True)
 
 
+class Clock:
+    """A clock that a test sets, in seconds."""
+
+    def __init__(self, now: float = 1_800_000_000.0) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+
 class Screen(io.StringIO):
     """A stream that is a terminal."""
 

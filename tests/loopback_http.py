@@ -6,6 +6,9 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TypeVar
+
+S = TypeVar("S", bound=ThreadingHTTPServer)
 
 
 class QuietHandler(BaseHTTPRequestHandler):
@@ -26,15 +29,22 @@ class QuietHandler(BaseHTTPRequestHandler):
 
 
 @contextmanager
+def serving_http(server: S) -> Iterator[S]:
+    """Serve in a thread while the block runs."""
+    with server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@contextmanager
 def served(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
     """Serve while the block runs, and yield the address."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
-    thread.start()
-    try:
+    with serving_http(server):
         yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

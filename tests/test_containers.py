@@ -17,7 +17,7 @@ from skillhouse.cells import RpcClient
 from skillhouse.sandbox.status import LANDLOCK_ABI, landlock_abi
 from tests.containers import TOKEN, Composition
 from tests.house.coded import ROOTS, tool, write_code
-from tests.loopback_http import QuietHandler
+from tests.loopback_http import QuietHandler, serving_http
 
 pytestmark = [pytest.mark.slow, pytest.mark.heavy]
 CALL = ("call", "crypto-price:get_price", "--args", '{"coin": "bitcoin"}', "--json")
@@ -52,13 +52,9 @@ class _Answer(QuietHandler):
 
 @pytest.fixture
 def prices() -> Iterator[Prices]:
-    with Prices() as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
+    with serving_http(Prices()) as server:
         yield server
         server.go_on.set()
-        server.shutdown()
-        thread.join()
 
 
 BOTH = pytest.mark.parametrize("place", ["javascript", "python"], indirect=True)

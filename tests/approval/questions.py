@@ -15,16 +15,7 @@ from skillhouse.approval import (
     canonical,
     content_digest,
 )
-
-
-class Clock:
-    """Seconds since 1970, moved by hand."""
-
-    def __init__(self) -> None:
-        self.now = 1_800_000_000.0
-
-    def __call__(self) -> float:
-        return self.now
+from tests.harness import Clock
 
 
 def broker_at(

@@ -28,7 +28,8 @@ from skillhouse.approval.request import (
 )
 from skillhouse.floor import StateError
 from skillhouse.store import STATE, Store
-from tests.approval.questions import Clock, begun, broker_at, question, said
+from tests.approval.questions import begun, broker_at, question, said
+from tests.harness import Clock
 
 
 class Says:

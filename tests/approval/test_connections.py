@@ -20,7 +20,8 @@ from skillhouse.approval import (
 )
 from skillhouse.approval.connections import DIRECTORY, STALE_SECONDS, began_ms
 from skillhouse.floor.structs import replace
-from tests.approval.questions import Clock, begun, broker_at, question, said
+from tests.approval.questions import begun, broker_at, question, said
+from tests.harness import Clock
 
 HOLDING = """
 import sys

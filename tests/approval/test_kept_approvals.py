@@ -9,7 +9,8 @@ import anyio
 import pytest
 
 from skillhouse.approval import Answer, Approval, ApprovalBroker, ApprovalError, ApprovalState
-from tests.approval.questions import Clock, begun, broker_at, question
+from tests.approval.questions import begun, broker_at, question
+from tests.harness import Clock
 
 OUTER, INNER = question("tool"), question("signature", level="sign")
 

@@ -15,7 +15,8 @@ import pytest
 from skillhouse.approval import SignatureError, WebhookChannel, checked_url, verified_id
 from skillhouse.approval.webhook import chat_text, secret_bytes, signed_headers
 from skillhouse.floor import ConfigError
-from tests.approval.questions import Clock, broker_at, question
+from tests.approval.questions import broker_at, question
+from tests.harness import Clock
 
 SECRET = "whsec_" + base64.b64encode(b"s" * 32).decode()
 

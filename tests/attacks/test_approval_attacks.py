@@ -31,7 +31,8 @@ from skillhouse.frontends.cli.person import show_request
 from skillhouse.house import Skillhouse, configured
 from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.tools.command_inputs import NAMED_FILE_MAX, NAMED_FILES_MAX
-from tests.approval.questions import Clock, broker_at, question, said
+from tests.approval.questions import broker_at, question, said
+from tests.harness import Clock
 from tests.house.places import make_places, write_skill
 from tests.tools.houses import Person, house_at
 

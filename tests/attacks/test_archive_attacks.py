@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from skillhouse.skill import ArchiveError, unpack
+from tests.archives import tar_archive
 from tests.remote.servers import tar_of, zip_of
 
 
@@ -27,11 +28,7 @@ def refused(data: bytes, tmp_path: Path) -> str:
 
 
 def tar_with(*infos: tarfile.TarInfo) -> bytes:
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w:gz") as archive:
-        for info in infos:
-            archive.addfile(info, io.BytesIO(b"x" * info.size))
-    return out.getvalue()
+    return tar_archive((info, b"x" * info.size) for info in infos)
 
 
 def info_of(name: str, kind: bytes = tarfile.REGTYPE, link: str = "") -> tarfile.TarInfo:

@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from skillhouse.registry import pack
+from tests.archives import tar_archive
 from tests.attacks.test_archive_attacks import info_of, unfiltered
 from tests.frontends.conftest import Run, place, run
 from tests.registry.sources import (
@@ -44,15 +45,6 @@ def refused(run: Run, place: Path, *arguments: str) -> str:
     return err.removeprefix("skillhouse: ").strip()
 
 
-def tar_of_infos(*entries: tuple[tarfile.TarInfo, bytes], form: int = tarfile.PAX_FORMAT) -> bytes:
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w:gz", format=form) as archive:
-        for info, content in entries:
-            info.size = len(content)
-            archive.addfile(info, io.BytesIO(content))
-    return out.getvalue()
-
-
 def entry(
     name: str, kind: bytes = tarfile.REGTYPE, link: str = ""
 ) -> tuple[tarfile.TarInfo, bytes]:
@@ -65,28 +57,28 @@ def skill_entry() -> tuple[tarfile.TarInfo, bytes]:
 
 def linked(out: Path) -> bytes:
     """A link that leads out, and a file through it."""
-    return tar_of_infos(skill_entry(), entry("up", tarfile.SYMTYPE, str(out)), entry("up/owned"))
+    return tar_archive([skill_entry(), entry("up", tarfile.SYMTYPE, str(out)), entry("up/owned")])
 
 
 def climbing(out: Path) -> bytes:
-    return tar_of_infos(skill_entry(), entry("../owned"))
+    return tar_archive([skill_entry(), entry("../owned")])
 
 
 def hard_linked(out: Path) -> bytes:
-    return tar_of_infos(skill_entry(), entry("owned", tarfile.LNKTYPE, "../secret"))
+    return tar_archive([skill_entry(), entry("owned", tarfile.LNKTYPE, "../secret")])
 
 
 def second_name(out: Path) -> bytes:
     """A header that other readers pass over gives the file another name (PAX `path`)."""
     info = info_of("notes.txt")
     info.pax_headers = {"path": "owned"}
-    return tar_of_infos(skill_entry(), (info, b"x"))
+    return tar_archive([skill_entry(), (info, b"x")])
 
 
 def concatenated(out: Path) -> bytes:
     """A second archive behind the first, which `tar -i` reads."""
-    first = zlib.decompress(tar_of_infos(skill_entry()), 31)
-    second = zlib.decompress(tar_of_infos(entry("owned")), 31)
+    first = zlib.decompress(tar_archive([skill_entry()]), 31)
+    second = zlib.decompress(tar_archive([entry("owned")]), 31)
     packer = zlib.compressobj(wbits=31)
     return packer.compress(first + second) + packer.flush()
 
@@ -141,7 +133,7 @@ def test_33_the_escape_from_the_data_filter(run: Run, place: Path) -> None:
     entries.append(entry("escape/owned"))
     for info, _ in entries:
         info.mode = 0o755
-    data = tar_of_infos(*entries)
+    data = tar_archive(entries)
     naive = place / "naive-in"
     naive.mkdir()
     (place / "naive-out").mkdir()

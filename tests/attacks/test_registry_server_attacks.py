@@ -31,9 +31,10 @@ from skillhouse.registry import pack
 from skillhouse.registry.hosting import access_of, new_token, open_repository
 from skillhouse.registry.releases import blob_path
 from skillhouse.skill import ARCHIVE_MAX
-from tests.attacks.test_archive_attacks import info_of, unfiltered
+from tests.attacks.test_archive_attacks import unfiltered
 from tests.registry.hosting.servers import Answer, Server, package, serving
 from tests.registry.sources import make_skill, skill_text
+from tests.remote.servers import tar_of
 
 pytestmark = pytest.mark.slow
 
@@ -99,25 +100,17 @@ def kept(server: Server) -> list[str]:
     return sorted(str(one) for one in found if not one.name.startswith("registry.sqlite3"))
 
 
-def refused(server: Server, send: Callable[[], Answer]) -> tuple[int, str]:
+def refused(
+    server: Server, send: Callable[..., Answer], *arguments: Any, **options: Any
+) -> tuple[int, str]:
     """Return how a request is refused; nothing of it may be left."""
     files, changes = kept(server), server.ask("/changes?limit=1000").json
-    answer = send()
+    answer = send(*arguments, **options)
     assert answer.status >= 400, answer.body
     assert b"Traceback" not in answer.body
     assert str(server.directory).encode() not in answer.body
     assert (kept(server), server.ask("/changes?limit=1000").json) == (files, changes)
     return answer.status, answer.code
-
-
-def tar_of(files: dict[str, bytes]) -> bytes:
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w:gz") as archive:
-        for name, data in files.items():
-            info = info_of(name)
-            info.size = len(data)
-            archive.addfile(info, io.BytesIO(data))
-    return out.getvalue()
 
 
 def skill_tar(
@@ -136,10 +129,7 @@ def test_the_archive_of_another_skill_or_version_is_refused(
     assert naive.put("/skills/pdf/1.0.0", archive) == 201
     assert f"name: {name}" in naive.text("pdf")
 
-    def send() -> Answer:
-        return server.publish(archive, "pdf", "1.0.0", publisher)
-
-    assert refused(server, send) == (422, code)
+    assert refused(server, server.publish, archive, "pdf", "1.0.0", publisher) == (422, code)
 
 
 ROUTES = (
@@ -215,10 +205,7 @@ def test_a_bomb_is_refused_before_it_goes_off(
 def test_an_archive_that_no_one_could_install_is_not_published(
     server: Server, publisher: str, archive: bytes
 ) -> None:
-    def send() -> Answer:
-        return server.publish(archive, "pdf", "1.0.0", publisher)
-
-    assert refused(server, send) == (422, "archive")
+    assert refused(server, server.publish, archive, "pdf", "1.0.0", publisher) == (422, "archive")
 
 
 HIDDEN = skill_text("pdf", version="1.0.0").replace("About", "About\u202e").encode()
@@ -238,19 +225,13 @@ HIDDEN = skill_text("pdf", version="1.0.0").replace("About", "About\u202e").enco
 def test_what_is_no_skill_is_refused(
     server: Server, publisher: str, archive: bytes, code: str
 ) -> None:
-    def send() -> Answer:
-        return server.publish(archive, "pdf", "1.0.0", publisher)
-
-    assert refused(server, send)[1] == code
+    assert refused(server, server.publish, archive, "pdf", "1.0.0", publisher)[1] == code
 
 
 def test_a_signature_of_others_is_never_passed_on(server: Server, publisher: str) -> None:
     archive = skill_tar(more={"skill.sig": b"{}"})
 
-    def send() -> Answer:
-        return server.publish(archive, "pdf", "1.0.0", publisher)
-
-    assert refused(server, send) == (422, "signature")
+    assert refused(server, server.publish, archive, "pdf", "1.0.0", publisher) == (422, "signature")
 
 
 def test_a_body_that_is_too_large_is_cut_off(server: Server, publisher: str) -> None:
@@ -359,10 +340,9 @@ def test_a_body_with_two_meanings_is_refused(
 ) -> None:
     server.publish(package(place, "bodies"), "bodies", "1.0.0", publisher)
 
-    def send() -> Answer:
-        return server.ask("/skills/bodies/1.0.0/yank", "POST", body, token=publisher)
-
-    status, code = refused(server, send)
+    status, code = refused(
+        server, server.ask, "/skills/bodies/1.0.0/yank", "POST", body, token=publisher
+    )
     assert (status, code) in [(400, "bad-request"), (413, "too-large")]
     assert server.ask("/skills/bodies").json["versions"][0]["state"] == "published"
 
@@ -454,10 +434,7 @@ def test_a_token_does_what_its_scopes_say_only(
     body = b'{"version": "1.0.0"}' if "channels" in path else b"{}"
     body = skill_tar() if path.endswith("1.0.0") else body
 
-    def send() -> Answer:
-        return server.ask(path, method, body, token=token)
-
-    assert refused(server, send)[0] == status
+    assert refused(server, server.ask, path, method, body, token=token)[0] == status
 
 
 @pytest.mark.parametrize("header", ["Basic {}", "bearer{}", "Bearer {} {}", "{}", "Bearer"])

@@ -453,6 +453,7 @@ ALL_FIELDS = AuditDraft(
     session="s1",
     trace="t1",
     request="r1",
+    call="toolu_01",
     amount_usd="12.50",
     session_key="sk1",
     signer_tier="2",

@@ -31,28 +31,19 @@ from skillhouse.audit.log_files import open_file, open_lines
 from skillhouse.audit.retention import tidy
 from skillhouse.floor import structs
 from tests.audit.logs import START, finished, in_process, intent, keys_of, outcome, refusal
+from tests.harness import Clock
 
 pytestmark = pytest.mark.slow
 
 DAY = 86_400
 
 
-class Days:
-    """A clock that a test sets."""
-
-    def __init__(self) -> None:
-        self.now = float(START)
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.fixture
-def clock() -> Days:
-    return Days()
+def clock() -> Clock:
+    return Clock(START)
 
 
-def log_of(path: Path, clock: Days, **options: object) -> AuditLog:
+def log_of(path: Path, clock: Clock, **options: object) -> AuditLog:
     return AuditLog(path, clock=clock, **options)  # type: ignore[arg-type]
 
 
@@ -75,7 +66,7 @@ def whole(path: Path, records: int) -> None:
 
 
 @pytest.mark.req("S000-125")
-def test_a_file_is_closed_at_its_size_and_the_next_goes_on(tmp_path: Path, clock: Days) -> None:
+def test_a_file_is_closed_at_its_size_and_the_next_goes_on(tmp_path: Path, clock: Clock) -> None:
     path = tmp_path / "audit.jsonl"
     with log_of(path, clock, max_bytes=4_000) as log:
         ids = [call(log) for _ in range(10)]
@@ -105,7 +96,7 @@ def test_a_file_is_closed_at_its_size_and_the_next_goes_on(tmp_path: Path, clock
 
 
 def test_a_file_that_is_closed_while_others_are_packed_is_packed_too(
-    tmp_path: Path, clock: Days, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "audit.jsonl"
     looked, go_on = threading.Event(), threading.Event()
@@ -128,7 +119,7 @@ def test_a_file_that_is_closed_while_others_are_packed_is_packed_too(
 
 
 @pytest.mark.req("S000-125", "S000-128")
-def test_a_day_has_files_of_its_own(tmp_path: Path, clock: Days) -> None:
+def test_a_day_has_files_of_its_own(tmp_path: Path, clock: Clock) -> None:
     path = tmp_path / "audit.jsonl"
     log = log_of(path, clock)
     first = call(log)
@@ -155,7 +146,7 @@ STOPS = "closed renamed opened-empty opened-torn packing packed-twice".split()
 
 @pytest.mark.parametrize("stop", STOPS)
 def test_a_crash_in_a_rotation_leaves_a_log_that_goes_on(
-    tmp_path: Path, clock: Days, stop: str
+    tmp_path: Path, clock: Clock, stop: str
 ) -> None:
     path = tmp_path / "audit.jsonl"
     log = log_of(path, clock)
@@ -245,7 +236,7 @@ def test_processes_that_rotate_at_once_lose_nothing(tmp_path: Path) -> None:
 
 
 def test_a_file_that_cannot_be_moved_is_gone_on_with(
-    tmp_path: Path, clock: Days, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "audit.jsonl"
     log = log_of(path, clock)
@@ -262,7 +253,7 @@ def test_a_file_that_cannot_be_moved_is_gone_on_with(
     whole(path, 5)
 
 
-def some_days(path: Path, clock: Days, days: int = 3) -> None:
+def some_days(path: Path, clock: Clock, days: int = 3) -> None:
     """Write a log of so many days, all but the last archived, with a torn tail in between."""
     for day in range(days):
         log = log_of(path, clock)
@@ -283,7 +274,7 @@ Law = Callable[[bytes], bytes]
 @pytest.fixture(scope="module")
 def archived(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("archived")
-    some_days(directory / "audit.jsonl", Days())
+    some_days(directory / "audit.jsonl", Clock(START))
     whole(directory / "audit.jsonl", 14)
     return directory
 
@@ -368,7 +359,7 @@ PERMANENT: dict[str, dict[str, Any]] = {
 }
 
 
-def aged(path: Path, clock: Days) -> dict[str, str]:
+def aged(path: Path, clock: Clock) -> dict[str, str]:
     """Write a log whose first day has a record of each class, and more days after it."""
     log = log_of(path, clock)
     ids = {name: call(log, **fields) for name, fields in PERMANENT.items()}
@@ -393,7 +384,7 @@ def aged(path: Path, clock: Days) -> dict[str, str]:
     return ids
 
 
-def shorten(path: Path, clock: Days, days: int) -> tuple[AuditDraft, ...]:
+def shorten(path: Path, clock: Clock, days: int) -> tuple[AuditDraft, ...]:
     """Tidy as if records had come on each of so many days."""
     clock.now += days * DAY
     log = log_of(path, clock, retention=Retention(summary_days=10_000, keep_days=10_000))
@@ -405,7 +396,7 @@ def shorten(path: Path, clock: Days, days: int) -> tuple[AuditDraft, ...]:
 
 
 @pytest.mark.req("S000-127")
-def test_after_thirty_days_arguments_go_and_the_chain_holds(tmp_path: Path, clock: Days) -> None:
+def test_after_thirty_days_arguments_go_and_the_chain_holds(tmp_path: Path, clock: Clock) -> None:
     path = tmp_path / "audit.jsonl"
     ids = aged(path, clock)
     before = verify_log(path)
@@ -429,7 +420,7 @@ def test_after_thirty_days_arguments_go_and_the_chain_holds(tmp_path: Path, cloc
 
 
 @pytest.mark.req("S000-126")
-def test_after_ninety_days_only_what_is_permanent_stays(tmp_path: Path, clock: Days) -> None:
+def test_after_ninety_days_only_what_is_permanent_stays(tmp_path: Path, clock: Clock) -> None:
     path = tmp_path / "audit.jsonl"
     ids = aged(path, clock)
     for days in (35, 60):
@@ -447,7 +438,7 @@ def test_after_ninety_days_only_what_is_permanent_stays(tmp_path: Path, clock: D
 
 @pytest.mark.parametrize("days", [35, 95])
 def test_one_changed_byte_of_a_shortened_archive_is_found(
-    tmp_path: Path, clock: Days, days: int
+    tmp_path: Path, clock: Clock, days: int
 ) -> None:
     path = tmp_path / "audit.jsonl"
     some_days(path, clock)
@@ -477,7 +468,7 @@ def test_who_has_no_key_can_take_nothing_out_as_retention_does(
     assert "archive-changed" in {problem.code for problem in verify_log(path).problems}
 
 
-def test_a_changed_archive_is_not_shortened_and_so_made_right(tmp_path: Path, clock: Days) -> None:
+def test_a_changed_archive_is_not_shortened_and_so_made_right(tmp_path: Path, clock: Clock) -> None:
     path = tmp_path / "audit.jsonl"
     some_days(path, clock)
     archive = archives_of(path)[0]
@@ -491,7 +482,7 @@ def test_a_changed_archive_is_not_shortened_and_so_made_right(tmp_path: Path, cl
     assert archive.path.exists()
 
 
-def test_a_clock_that_was_set_far_ahead_does_not_cost_the_log(tmp_path: Path, clock: Days) -> None:
+def test_a_clock_that_was_set_far_ahead_does_not_cost_the_log(tmp_path: Path, clock: Clock) -> None:
     path = tmp_path / "audit.jsonl"
     some_days(path, clock)
     before = names(path)
@@ -500,7 +491,7 @@ def test_a_clock_that_was_set_far_ahead_does_not_cost_the_log(tmp_path: Path, cl
     assert names(path) == before
 
 
-def test_tidying_says_in_the_log_what_it_did(tmp_path: Path, clock: Days) -> None:
+def test_tidying_says_in_the_log_what_it_did(tmp_path: Path, clock: Clock) -> None:
     path = tmp_path / "audit.jsonl"
     for _ in range(4):
         with log_of(path, clock) as log:
@@ -515,7 +506,7 @@ def test_tidying_says_in_the_log_what_it_did(tmp_path: Path, clock: Days) -> Non
     assert "summary" in events
 
 
-def test_an_archive_of_directories_and_links_is_not_followed(tmp_path: Path, clock: Days) -> None:
+def test_an_archive_of_directories_and_links_is_not_followed(tmp_path: Path, clock: Clock) -> None:
     path = tmp_path / "audit.jsonl"
     log = log_of(path, clock)
     call(log)
@@ -549,7 +540,7 @@ def test_reading_and_verifying_while_others_rotate_miss_and_repeat_nothing(tmp_p
 
 
 def test_a_record_after_a_look_between_two_files_is_not_taken_for_a_lost_one(
-    tmp_path: Path, clock: Days, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "audit.jsonl"
     log = log_of(path, clock)

@@ -5,10 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import hashlib
-import io
 import json
-import tarfile
-import threading
 import zipfile
 from collections.abc import Iterator, Mapping
 from http.server import ThreadingHTTPServer
@@ -16,7 +13,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from tests.loopback_http import QuietHandler
+from tests.archives import tar_archive
+from tests.loopback_http import QuietHandler, serving_http
 
 
 def wheel(directory: Path, name: str, version: str, code: str) -> str:
@@ -48,24 +46,17 @@ def source_package(directory: Path, name: str, version: str, code: str) -> str:
         "own.py": code,
         "PKG-INFO": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
     }
-    path.write_bytes(tarball({f"{name}-{version}/{file}": text for file, text in files.items()}))
+    path.write_bytes(
+        tar_archive((f"{name}-{version}/{file}", text.encode()) for file, text in files.items())
+    )
     return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def tarball(files: Mapping[str, str]) -> bytes:
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w:gz") as archive:
-        for name, text in files.items():
-            info = tarfile.TarInfo(name)
-            info.size = len(text.encode())
-            archive.addfile(info, io.BytesIO(text.encode()))
-    return out.getvalue()
 
 
 def npm_package(name: str, version: str, code: str, **more: Any) -> bytes:
     """Return the tarball of an npm package."""
     manifest = {"name": name, "version": version, "main": "index.js", **more}
-    return tarball({"package/package.json": json.dumps(manifest), "package/index.js": code})
+    files = {"package/package.json": json.dumps(manifest), "package/index.js": code}
+    return tar_archive((name, text.encode()) for name, text in files.items())
 
 
 def integrity(data: bytes) -> str:
@@ -124,12 +115,5 @@ def npm_registry(packages: Mapping[tuple[str, str], bytes]) -> Iterator[tuple[st
                 200 if versions else 404, json.dumps(document).encode() if versions else b""
             )
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
+    with serving_http(ThreadingHTTPServer(("127.0.0.1", 0), Handler)) as server:
         yield f"http://127.0.0.1:{server.server_address[1]}/", asked
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()

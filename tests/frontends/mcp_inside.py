@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -93,6 +93,22 @@ class Inside:
         [found] = broker.pending()
         nonce = found.request.nonce
         return broker.answer(found.id, answer, by="local", channel="cli", nonce=nonce)
+
+
+def talk(
+    inside: Inside,
+    work: Callable[[Client], Awaitable[Any]],
+    mode: str = "auto",
+    person: Person | None = None,
+    **server: Any,
+) -> Any:
+    """Run `work` with a connected client and return what it returns."""
+
+    async def main() -> Any:
+        async with inside.client(mode, person, inside.server(**server)) as client:
+            return await work(client)
+
+    return anyio.run(main)
 
 
 async def sdk_answers(server: SkillhouseServer, messages: Iterable[dict[str, Any]]) -> list[Any]:

@@ -97,6 +97,42 @@ def test_list_sorted_by_change_has_the_latest_first_with_days(run: Run, place: P
     assert [skill["name"] for skill in json.loads(out)["skills"]] == ["latest", "middle", "older"]
 
 
+def test_list_since_has_what_changed_since_that_time(run: Run, place: Path) -> None:
+    days = {"older": 86_400, "latest": 9 * 10**9, "middle": 10**9}
+    for name, seconds in days.items():
+        write_skill(place / f"home/.agents/skills/{name}")
+        os.utime(place / f"home/.agents/skills/{name}/SKILL.md", (seconds, seconds))
+
+    def names(*options: str) -> list[str]:
+        code, out, _ = run("list", "--scope", "user", "--json", *options)
+        assert code == 0
+        return [skill["name"] for skill in json.loads(out)["skills"]]
+
+    assert names("--since", "2001-09-09") == ["latest", "middle"]
+    assert names("--since", "2001-09-09T01:46:40") == ["latest", "middle"]
+    assert names("--since", "2001-09-09T01:46:41Z") == ["latest"]
+    assert names("--since", "1970") == ["latest", "middle", "older"]
+    assert names("--since", "7d", "middle") == []
+    code, out, _ = run("list", "--since", "2200")
+    assert code == 0
+    assert "1 skill of 6" in out
+    code, _, err = run("list", "--since", "lately")
+    assert code == 2
+    assert "expected a time such as 2026-01-31" in err
+
+
+def test_list_since_leaves_out_what_is_broken_since_long(run: Run, place: Path) -> None:
+    for name, seconds in {"old": 86_400, "new": 9 * 10**9}.items():
+        file = place / f"home/.agents/skills/{name}/SKILL.md"
+        file.parent.mkdir(parents=True)
+        file.write_text("---\nname: [x\n---\n")
+        os.utime(file, (seconds, seconds))
+    code, out, _ = run("list", "--problem", "broken", "--since", "2200")
+    assert code == 1
+    assert "skills/new/SKILL.md" in out
+    assert "skills/old/SKILL.md" not in out
+
+
 def test_list_names_what_was_not_read_and_how_to_change_it(run: Run, place: Path) -> None:
     write_skill(place / "project/.agents/skills/pdf")
     (place / "home/.agents/skills/bad").mkdir(parents=True)

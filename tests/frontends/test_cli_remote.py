@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.server
 import json
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from skillhouse.approval import Answer
 from skillhouse.audit import read_records
 from tests.answers import approve
 from tests.frontends.conftest import Run
-from tests.loopback_http import QuietHandler
+from tests.loopback_http import QuietHandler, serving_http
 from tests.remote.servers import SCHEMA, digest_of, tar_of, text_of
 
 INDEX = "/.well-known/agent-skills/index.json"
@@ -69,23 +68,16 @@ class _Answer(QuietHandler):
             self.answer(404, b"nothing here")
 
 
-def _serving() -> Iterator[Shop]:
-    with Shop() as shop:
-        thread = threading.Thread(target=shop.serve_forever, args=(0.01,), daemon=True)
-        thread.start()
-        yield shop
-        shop.shutdown()
-        thread.join()
-
-
 @pytest.fixture
 def shop() -> Iterator[Shop]:
-    yield from _serving()
+    with serving_http(Shop()) as shop:
+        yield shop
 
 
 @pytest.fixture
 def other() -> Iterator[Shop]:
-    yield from _serving()
+    with serving_http(Shop()) as shop:
+        yield shop
 
 
 def configure(

@@ -19,10 +19,10 @@ import pytest
 from skillhouse.approval import Answer, Approval, ApprovalBroker, ApprovalState, Unattended
 from skillhouse.frontends.cli.terminal import Terminal
 from skillhouse.frontends.cli.wait import WITHDRAWN, WaitingChannel
-from tests.approval.questions import Clock, broker_at, question
+from tests.approval.questions import broker_at, question
 from tests.cells.lab import until
 from tests.frontends.conftest import Run
-from tests.harness import Screen
+from tests.harness import Clock, Screen
 from tests.house.coded import best_sandbox, tool, write_code
 from tests.signer.places import PASSWORD
 from tests.tools.test_gate_signing import VARIABLE, house_with_keys

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import itertools
 import shutil
-import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -16,6 +15,7 @@ import pytest
 from tests.frontends.test_http_serve import started
 from tests.harness import Need
 from tests.house.places import make_places, write_skill
+from tests.loopback_http import serving_http
 
 pytestmark = pytest.mark.slow
 
@@ -217,12 +217,8 @@ def attacker(tmp_path: Path) -> Iterator[str]:
 
     (tmp_path / "index.html").write_text("<!doctype html><title>harmless</title>")
     handler = partial(Quiet, directory=str(tmp_path))
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
+    with serving_http(ThreadingHTTPServer(("127.0.0.1", 0), handler)) as server:
         yield f"http://127.0.0.1:{server.server_port}/index.html"
-        server.shutdown()
-        thread.join()
 
 
 def test_a_page_of_another_port_reads_nothing_though_the_cookie_goes_along(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,7 @@ from tests.frontends.mcp_inside import (
     Person,
     asked,
     retried,
+    talk,
 )
 from tests.frontends.mcp_peer import LEGACY, text_of
 from tests.house.places import write_skill
@@ -49,22 +50,6 @@ def inside(tmp_path: Path) -> Inside:
     return Inside(tmp_path)
 
 
-def talk(
-    inside: Inside,
-    mode: str,
-    work: Callable[[Client], Awaitable[Any]],
-    person: Person | None = None,
-    **server: Any,
-) -> Any:
-    """Run `work` with a connected client and return what it returns."""
-
-    async def main() -> Any:
-        async with inside.client(mode, person, inside.server(**server)) as client:
-            return await work(client)
-
-    return anyio.run(main)
-
-
 def write(client: Client) -> Awaitable[Any]:
     """Make the one call that needs approval."""
     return client.call_tool("write", WRITE)
@@ -73,7 +58,7 @@ def write(client: Client) -> Awaitable[Any]:
 @pytest.mark.parametrize("mode", ERAS)
 def test_a_yes_at_the_client_runs_the_call_that_was_shown(inside: Inside, mode: str) -> None:
     person = Person(YES)
-    result = talk(inside, mode, write, person)
+    result = talk(inside, write, mode, person)
     assert not result.is_error, result
     assert (inside.project / "a.txt").read_text() == "first\nsecond\n"
     [shown] = person.shown
@@ -92,7 +77,7 @@ def test_a_yes_at_the_client_runs_the_call_that_was_shown(inside: Inside, mode: 
 
 @pytest.mark.parametrize("mode", ERAS)
 def test_a_no_at_the_client_denies(inside: Inside, mode: str) -> None:
-    result = talk(inside, mode, write, Person(NO))
+    result = talk(inside, write, mode, Person(NO))
     assert result.is_error
     assert text_of(result).startswith("not approved: ")
     assert not (inside.project / "a.txt").exists()
@@ -127,7 +112,7 @@ def test_what_is_no_answer_leaves_the_question_to_the_inbox(
         inside.answer()
         assert not (await write(client)).is_error
 
-    talk(inside, mode, work, Person(given))
+    talk(inside, work, mode, Person(given))
     assert (inside.project / "a.txt").exists()
 
 
@@ -143,7 +128,7 @@ def test_a_client_that_fails_to_ask_leaves_the_question_to_the_inbox(inside: Ins
         for _ in range(2):
             assert "not approved yet" in text_of(await write(client))
 
-    talk(inside, LEGACY, work, person)
+    talk(inside, work, LEGACY, person)
     assert len(person.shown) == 1
 
 
@@ -155,7 +140,7 @@ def test_a_question_that_was_passed_over_is_not_shown_again(inside: Inside, mode
         for _ in range(3):
             assert "not approved yet" in text_of(await write(client))
 
-    talk(inside, mode, work, person)
+    talk(inside, work, mode, person)
     assert len(person.shown) == 1
     assert len(inside.house.approvals.pending()) == 1
 
@@ -176,7 +161,7 @@ def test_a_client_without_elicitation_gets_the_address_and_the_retry_runs(
         again = await write(client)
         assert "not approved yet" in text_of(again)
 
-    talk(inside, mode, work)
+    talk(inside, work, mode)
 
 
 @pytest.mark.parametrize("mode", ERAS)
@@ -184,7 +169,7 @@ def test_a_client_without_elicitation_gets_the_address_and_the_retry_runs(
 def test_elicitation_can_be_turned_off(tmp_path: Path, mode: str, by: str) -> None:
     off = {"approvals": ApprovalSettings(elicitation=False)} if by == "operator" else {}
     inside, person = Inside(tmp_path, **off), Person()
-    result = talk(inside, mode, write, person, is_persons=by == "operator")
+    result = talk(inside, write, mode, person, is_persons=by == "operator")
     assert "not approved yet" in text_of(result)
     assert person.shown == []
 
@@ -206,7 +191,7 @@ def test_the_first_answer_counts_while_the_client_asks(inside: Inside) -> None:
             await anyio.sleep_forever()
             raise AssertionError
 
-    result = talk(inside, LEGACY, write, Slow())
+    result = talk(inside, write, LEGACY, Slow())
     assert not result.is_error
     [approval] = inside.house.approvals.latest()
     assert approval.channel == "cli"
@@ -222,7 +207,7 @@ def test_a_no_after_somebody_elses_yes_does_not_run_the_call(inside: Inside) -> 
         [event] = [e for e in read_records(inside.house.audit_log.path) if e.record.kind == "event"]
         assert event.record.tool == "system:late-no"
 
-    talk(inside, "auto", work, Person())
+    talk(inside, work, "auto", Person())
 
 
 def test_a_yes_after_somebody_elses_no_does_not_run_the_call(inside: Inside) -> None:
@@ -233,7 +218,7 @@ def test_a_yes_after_somebody_elses_no_does_not_run_the_call(inside: Inside) -> 
         assert result.is_error
         assert not (inside.project / "a.txt").exists()
 
-    talk(inside, "auto", work, Person())
+    talk(inside, work, "auto", Person())
 
 
 def test_a_retry_without_an_answer_runs_once_the_inbox_has_one(inside: Inside) -> None:
@@ -244,7 +229,7 @@ def test_a_retry_without_an_answer_runs_once_the_inbox_has_one(inside: Inside) -
         inside.answer()
         assert not (await retried(client, "write", state, given=None, **WRITE)).is_error
 
-    talk(inside, "auto", work, Person())
+    talk(inside, work, "auto", Person())
 
 
 PAGE = "http://127.0.0.1:8600"
@@ -294,7 +279,7 @@ def test_a_call_of_tier_1_opens_the_page_and_no_answer_of_a_client_counts(
         assert result.is_error
         assert not (inside.project / "a.txt").exists()
 
-    talk(inside, mode, work, person)
+    talk(inside, work, mode, person)
     [shown] = person.shown
     assert isinstance(shown, ElicitRequestURLParams)
     [approval] = inside.house.approvals.latest()
@@ -327,7 +312,7 @@ def test_a_prompt_that_needs_a_yes_is_asked_about_too(tmp_path: Path, mode: str)
         result = await client.get_prompt("deploy", {})
         return result.messages[0].content.text  # type: ignore[union-attr]
 
-    assert "Changed." in talk(inside, mode, work, Person(YES))
+    assert "Changed." in talk(inside, work, mode, Person(YES))
 
 
 async def test_ids_of_the_request_stand_in_the_log(inside: Inside) -> None:
@@ -391,7 +376,7 @@ def test_a_question_of_the_modern_protocol_is_one_round(inside: Inside) -> None:
     async def work(client: Client) -> InputRequiredResult:
         return await asked(client, "write", **WRITE)
 
-    result = talk(inside, "auto", work, Person())
+    result = talk(inside, work, "auto", Person())
     assert shown_in(result).mode == "form"
     key = inside.house.config.state_directory / "mcp-rounds.key"
     assert key.stat().st_mode & 0o777 == 0o600

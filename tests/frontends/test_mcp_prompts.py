@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from skillhouse.frontends.mcp.tool_list import CHECK_SECONDS, ToolListing
 from skillhouse.house import ExtensionSettings
 from skillhouse.permission import Effect, Layer, Rule
 from tests.approval.questions import question
-from tests.frontends.mcp_inside import ERAS, Inside
+from tests.frontends.mcp_inside import ERAS, Inside, talk
 from tests.frontends.mcp_peer import LEGACY
 from tests.house.places import write_skill
 
@@ -37,16 +36,6 @@ Fix $issue on $branch.
 @pytest.fixture
 def inside(tmp_path: Path) -> Inside:
     return Inside(tmp_path, extensions=EXTENDED)
-
-
-def talk(inside: Inside, work: Callable[[Client], Awaitable[Any]], mode: str = "auto") -> Any:
-    """Run `work` with a connected client and return what it returns."""
-
-    async def main() -> Any:
-        async with inside.client(mode) as client:
-            return await work(client)
-
-    return anyio.run(main)
 
 
 def got(inside: Inside, name: str, arguments: dict[str, str], mode: str = "auto") -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import threading
 from collections.abc import Iterator
 from http.server import ThreadingHTTPServer
 from pathlib import Path
@@ -19,7 +18,7 @@ from tests.frontends.mcp_inside import YES, Person
 from tests.frontends.mcp_peer import LEGACY, MODERN, Peer, has_sandbox, text_of
 from tests.harness import Need
 from tests.house.places import write_skill
-from tests.loopback_http import QuietHandler
+from tests.loopback_http import QuietHandler, serving_http
 
 pytestmark = pytest.mark.slow
 
@@ -59,12 +58,8 @@ def forecast() -> Iterator[tuple[str, list[str]]]:
     """Return the address of a service on this machine, and what it is asked."""
     asked: list[str] = []
     handler = type("Handler", (Forecast,), {"asked": asked})
-    with ThreadingHTTPServer(("127.0.0.2", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
+    with serving_http(ThreadingHTTPServer(("127.0.0.2", 0), handler)) as server:
         yield f"http://127.0.0.2:{server.server_port}", asked
-        server.shutdown()
-        thread.join()
 
 
 async def scripted_model(client: Client, request: str) -> str:

@@ -8,7 +8,6 @@ import shutil
 import socket
 import subprocess
 import tempfile
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -20,7 +19,7 @@ from tests.cells.packages import npm_package, npm_registry, wheel
 from tests.frontends.chat.providers import Request, provider
 from tests.frontends.test_cli_remote import Shop
 from tests.harness import Need
-from tests.loopback_http import QuietHandler, served
+from tests.loopback_http import QuietHandler, served, serving_http
 from tests.registry.hosting.servers import serving as serving_registry
 from tests.registry.pki import TimestampAuthority
 from tests.registry.sources import skill_text
@@ -180,22 +179,16 @@ def registries(terminal: Terminal, place: Path, need: Need) -> Iterator[dict[str
 @contextmanager
 def skill_servers(terminal: Terminal, place: Path, need: Need) -> Iterator[dict[str, str]]:
     """A server with a skill behind each address of the page."""
-    with Shop() as shop:
+    with serving_http(Shop()) as shop:
         shop.offer(weather=text_of("weather"))
         shop.pages["/skills/index.json"] = (
             b'{"skills": [{"name": "pdf-forms", "description": "x", "files": ["SKILL.md"]}]}'
         )
         shop.pages["/skills/pdf-forms/SKILL.md"] = text_of("pdf-forms")
-        thread = threading.Thread(target=lambda: shop.serve_forever(poll_interval=0.01))
-        thread.start()
         configuration = terminal.home / ".config/skillhouse/config.toml"
         configuration.parent.mkdir(parents=True)
         configuration.write_text(PRIVATE.format(port=shop.server_port))
-        try:
-            yield {"https://skills.example.com": shop.url, "https://example.com": shop.url}
-        finally:
-            shop.shutdown()
-            thread.join()
+        yield {"https://skills.example.com": shop.url, "https://example.com": shop.url}
         assert shop.asked
 
 

@@ -20,19 +20,11 @@ from skillhouse.house.usage import (
     shares,
 )
 from skillhouse.retrieval import Hit
+from tests.harness import Clock
 from tests.house.places import make_places, write_skill
 
 DAY = 86_400.0
 REQUEST = "write the weekly report of the team"
-
-
-class Clock:
-    """A clock that a test sets, in seconds."""
-
-    now = 1_000_000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def house_at(base: Path, *, learn: bool = True) -> Skillhouse:

@@ -28,6 +28,7 @@ LISTED_BY_SOURCE = {
     "deepagents": {"good", "Other"},
     "goose": {"good", "Other", "inner", "bare"},
     "mistral-vibe": {"good"},
+    "openhands": {"good", "nameless", "bare"},
     "qwen-code": {"good", "Other"},
     "zed": {"good"},
     "copilot-vscode": {"good", "other", "nameless", "bare"},

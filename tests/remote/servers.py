@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import tarfile
 import zipfile
 from collections.abc import Mapping
 from typing import Any
@@ -14,6 +13,7 @@ import anyio
 
 from skillhouse.floor import SkillhouseError
 from skillhouse.remote import Fetched, RemoteSource, SyncReport, sync
+from tests.archives import tar_archive
 
 BASE = "https://skills.test"
 WELL_KNOWN = f"{BASE}/.well-known/agent-skills/index.json"
@@ -62,13 +62,7 @@ def entry(server: Server, name: str, data: bytes, *, kind: str = "skill-md") -> 
 
 
 def tar_of(files: Mapping[str, bytes]) -> bytes:
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w:gz") as archive:
-        for name, data in files.items():
-            info = tarfile.TarInfo(name)
-            info.size = len(data)
-            archive.addfile(info, io.BytesIO(data))
-    return out.getvalue()
+    return tar_archive(files.items())
 
 
 def zip_of(files: Mapping[str, bytes]) -> bytes:

@@ -150,16 +150,22 @@ def test_the_bound_of_a_file_counts_bytes(tmp_path: Path, extra: int) -> None:
     assert codes(read) == (["too-large"] if extra else ["large"])
 
 
+def read_up_to(end: int, path: Path, size: int) -> Any:
+    """Return what is read of a file that is said to have `size` bytes, of which `end` are read."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        found = read_metadata(handle, size, "x", DEFAULT_POLICY)
+        assert os.lseek(handle, 0, os.SEEK_CUR) == end
+    finally:
+        os.close(handle)
+    return found
+
+
 def test_a_sparse_gigabyte_is_refused_unread(tmp_path: Path) -> None:
     path = tmp_path / "SKILL.md"
     path.write_text(f"{START}---\n")
     os.truncate(path, 1 << 30)
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        found, findings = read_metadata(handle, 1 << 30, "x", DEFAULT_POLICY)
-        assert os.lseek(handle, 0, os.SEEK_CUR) == 0
-    finally:
-        os.close(handle)
+    found, findings = read_up_to(0, path, 1 << 30)
     assert found is None
     message = "expected at most 1048576 bytes, got 1073741824"
     assert [found[:4] for found in findings] == [("too-large", message, None, True)]
@@ -168,12 +174,7 @@ def test_a_sparse_gigabyte_is_refused_unread(tmp_path: Path) -> None:
 def test_a_body_is_not_read(tmp_path: Path) -> None:
     path = tmp_path / "SKILL.md"
     path.write_bytes(f"{START}---\n".encode() + b"\xff\0\r" * 50_000)
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        found, findings = read_metadata(handle, path.stat().st_size, "x", DEFAULT_POLICY)
-        assert os.lseek(handle, 0, os.SEEK_CUR) == HEAD_BYTES
-    finally:
-        os.close(handle)
+    found, findings = read_up_to(HEAD_BYTES, path, path.stat().st_size)
     assert found == ("x", "Does.", {"name": "x", "description": "Does."})
     assert findings == []
 
@@ -181,22 +182,12 @@ def test_a_body_is_not_read(tmp_path: Path) -> None:
 def test_a_file_without_frontmatter_is_refused_after_the_first_read(tmp_path: Path) -> None:
     path = tmp_path / "SKILL.md"
     path.write_bytes(b"# Title\n" + b"text\n" * 20_000)
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        found, findings = read_metadata(handle, path.stat().st_size, "x", DEFAULT_POLICY)
-        assert os.lseek(handle, 0, os.SEEK_CUR) == HEAD_BYTES
-    finally:
-        os.close(handle)
+    found, findings = read_up_to(HEAD_BYTES, path, path.stat().st_size)
     assert (found, [finding.code for finding in findings]) == (None, ["frontmatter-missing"])
 
 
 def test_a_file_that_grew_since_is_read_up_to_the_bound(tmp_path: Path) -> None:
     path = tmp_path / "SKILL.md"
     path.write_bytes(b"---\n" + b"a" * (4 * SKILL_FILE_MAX))
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        _, findings = read_metadata(handle, 100, "x", DEFAULT_POLICY)
-        assert os.lseek(handle, 0, os.SEEK_CUR) == HEAD_BYTES + SKILL_FILE_MAX
-    finally:
-        os.close(handle)
+    _, findings = read_up_to(HEAD_BYTES + SKILL_FILE_MAX, path, 100)
     assert [found.code for found in findings] == ["frontmatter-unclosed"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.server
 import shutil
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.sandbox import SandboxLevel, detect
 from tests.frontends.mcp_peer import has_sandbox
 from tests.house.places import make_places
-from tests.loopback_http import QuietHandler
+from tests.loopback_http import QuietHandler, serving_http
 from tests.tools.houses import Person
 
 pytestmark = pytest.mark.slow
@@ -81,12 +80,8 @@ except OSError as error:
 @pytest.fixture
 def pages() -> Iterator[Pages]:
     """A web server on the host's loopback that says what it was asked for."""
-    with Pages(("127.0.0.1", 0), Page) as served:
-        thread = threading.Thread(target=served.serve_forever, daemon=True)
-        thread.start()
+    with serving_http(Pages(("127.0.0.1", 0), Page)) as served:
         yield served
-        served.shutdown()
-        thread.join()
 
 
 def net_house(

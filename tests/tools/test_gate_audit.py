@@ -46,18 +46,37 @@ def entries(house: Skillhouse) -> list[AuditEntry]:
 
 def test_a_record_says_who_on_which_task_and_how_a_person_was_asked(tmp_path: Path) -> None:
     with house_at(tmp_path, person=Person([Answer.ONCE])) as house:
-        ids: dict[str, Any] = {"session_id": "s1", "message_id": "m2", "trace": "t3"}
+        ids: dict[str, Any] = {
+            "session_id": "s1",
+            "message_id": "m2",
+            "call_id": "toolu_1",
+            "trace": "t3",
+        }
         assert house.call_sync(*WRITE, **ids).status == "ok"
         (entry,) = entries(house)
         for record in (entry.record, entry.outcome):
             assert record is not None
-            found = (record.session, record.request, record.trace, record.security_level)
-            assert found == ("s1", "m2", "t3", "write")
+            found = (record.session, record.request, record.call, record.trace)
+            assert found == ("s1", "m2", "toolu_1", "t3")
+            assert record.security_level == "write"
         asked = entry.record.confirmation
         assert asked is not None
         assert (asked.required, asked.channel, asked.approved) == (True, "library", True)
         assert asked.requested_at <= asked.responded_at <= entry.record.ts
         assert asked.approval == entry.record.detail["approval"]
+
+
+def test_a_call_without_an_id_has_one_of_its_own_in_each_of_its_records(tmp_path: Path) -> None:
+    with house_at(tmp_path, ALLOW) as house:
+        for _ in range(2):
+            assert house.call_sync(*WRITE).status == "ok"
+        assert house.call_sync("exec", {"command": "rm -r x"}).status == "denied"
+        first, second, refused = entries(house)
+    for entry in (first, second):
+        assert entry.outcome is not None
+        assert entry.outcome.call == entry.record.call
+    calls = {entry.record.call for entry in (first, second, refused)}
+    assert (len(calls), {len(call) for call in calls}) == (3, {16})
 
 
 def test_a_record_says_in_which_project_it_was_called(tmp_path: Path) -> None:

@@ -52,8 +52,8 @@ HEX = 64
 _PLACE = 1_024
 """Bytes for id, time, place in the chain and hashes."""
 _SHORT = tuple(
-    "tier effective_tier security_level client device session trace request amount_usd session_key "
-    "signer_tier skill skill_version skill_digest gate_verdict rules_digest".split()
+    "tier effective_tier security_level client device session trace request call amount_usd "
+    "session_key signer_tier skill skill_version skill_digest gate_verdict rules_digest".split()
 )
 _short_values = attrgetter(*_SHORT)
 _NOTHING = ("",) * len(_SHORT)

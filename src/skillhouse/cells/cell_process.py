@@ -75,6 +75,8 @@ class CellProcess(ABC):
         self._active = 0
         self.completed: Completed | None = None
         self.failure: SandboxError | None = None
+        self._met = ""
+        """The limit that it had met when it was killed, where it was slow to go."""
         self.gone = asyncio.Event()
         """Set when the process and all that it started are gone."""
         self._prepare()
@@ -115,6 +117,8 @@ class CellProcess(ABC):
         with anyio.move_on_after(GRACE_SECONDS):
             await self.gone.wait()
             return
+        # Killed, it has no status that says so, and its group is removed.
+        self._met = self.limit()
         await self.end()
 
     def how(self) -> str:
@@ -175,7 +179,7 @@ class BubblewrapCell(CellProcess):
     def limit(self) -> str:
         if self.completed is not None and self.completed.limit:
             return self.completed.limit
-        return "" if self.gone.is_set() else self._guard.reached()
+        return self._met if self.gone.is_set() else self._guard.reached()
 
     def _command(self, descriptor: int) -> Command:
         spec, environment = self._spec, self._environment

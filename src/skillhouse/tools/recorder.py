@@ -112,6 +112,7 @@ class Recorder:
             session=call.session_id or session_key(call.agent, call.user, call.channel),
             trace=call.trace,
             request=call.message_id,
+            call=call.call_id,
             tier=verdict.tier.value if verdict else "",
             effective_tier=tier,
             security_level=context.level if plan else "",

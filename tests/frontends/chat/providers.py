@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import ThreadingHTTPServer
 
-from tests.loopback_http import QuietHandler
+from tests.loopback_http import QuietHandler, serving_http
 
 
 @dataclass
@@ -57,12 +56,6 @@ def provider(answer: Callable[[Request], None]) -> Iterator[Provider]:
             with suppress(OSError):  # Whoever asked went away, as they should.
                 answer(self)
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+    with serving_http(ThreadingHTTPServer(("127.0.0.1", 0), Handler)) as server:
         made.port = server.server_port
-        thread = threading.Thread(target=lambda: server.serve_forever(poll_interval=0.01))
-        thread.start()
-        try:
-            yield made
-        finally:
-            server.shutdown()
-            thread.join()
+        yield made

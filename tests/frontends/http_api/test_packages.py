@@ -20,6 +20,7 @@ from tests.frontends.http_api.place import API, client_of, make_house, token_of
 from tests.frontends.http_api.test_events import started
 from tests.frontends.test_cli_from_lock import entry_of, written
 from tests.frontends.test_cli_repositories import configure
+from tests.harness import Clock
 from tests.loopback_http import served
 from tests.registry.repositories import StaticRepository, static_server
 from tests.registry.sources import make_repository, make_skill
@@ -294,19 +295,9 @@ def test_jobs_of_another_user_are_not_shown(house: Skillhouse) -> None:
         assert eve.request(method, f"{API}/jobs/{job['id']}").status_code == 404
 
 
-class Moments:
-    """A clock that a test moves."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.fixture
 def jobs() -> Any:
-    made = Jobs(EventLog(), clock=Moments(), moment=Moments())
+    made = Jobs(EventLog(), clock=Clock(0.0), moment=Clock(0.0))
     yield made
     made.close()
 
@@ -355,8 +346,8 @@ def test_jobs_are_bounded_and_a_fault_says_nothing_of_this_machine(jobs: Jobs) -
 
 
 def test_progress_is_published_with_pauses_to_its_user_alone() -> None:
-    events, moment = EventLog(), Moments()
-    jobs = Jobs(events, clock=Moments(), moment=moment)
+    events, moment = EventLog(), Clock(0.0)
+    jobs = Jobs(events, clock=Clock(0.0), moment=moment)
     try:
 
         def work(job: Job) -> None:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import os
-import re
 from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +19,6 @@ from skillhouse.audit import (
     troubles,
     write_gate_lines,
 )
-from skillhouse.floor.regex import regex
 from skillhouse.frontends.answers.audit import (
     code_lists,
     entry_answer,
@@ -37,6 +34,7 @@ from skillhouse.frontends.cli.options import (
     add_place,
     house_of,
     positive,
+    utc_time,
 )
 from skillhouse.frontends.presentation.text import counted, fitted, one_line, shown
 
@@ -57,8 +55,6 @@ _COLOURS = {"ok": "green", "denied": "red", "error": "red", "unknown": "yellow"}
 _STATUSES = (
     "ok success error denied pending timeout escalated emergency-stopped stopped unknown".split()
 )
-_AGO = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1)}
-_TIME = regex(r"\d{4}(-\d{2}(-\d{2}([T ]\d{2}(:\d{2}(:\d{2}(\.\d{1,3})?)?)?)?)?)?Z?")
 _FORMATS = {"csv": csv_lines, "json": json_lines, "write-gate": write_gate_lines}
 _PROGRESS_BYTES = 32 * 1024 * 1024
 """Size of a log that takes long enough to verify for a person to wonder."""
@@ -98,9 +94,9 @@ def _add_filters(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--client", metavar="NAME", help="only calls of this client")
     parser.add_argument("--tier", choices=["none", "3", "2", "1"], help="only calls of this tier")
     parser.add_argument(
-        "--since", metavar="TIME", type=_moment, help="from a UTC time (2026-01-31) or 12h, 7d ago"
+        "--since", metavar="TIME", type=utc_time, help="from a UTC time (2026-01-31) or 12h, 7d ago"
     )
-    parser.add_argument("--until", metavar="TIME", type=_moment, help="up to a UTC time or ago")
+    parser.add_argument("--until", metavar="TIME", type=utc_time, help="up to a UTC time or ago")
 
 
 def _run(options: argparse.Namespace, terminal: Terminal) -> int:
@@ -146,17 +142,6 @@ def _entries(options: argparse.Namespace, log: AuditLog) -> Iterator[AuditEntry]
     return itertools.islice(
         entries_of(log.path, query, key=log.key), getattr(options, "limit", None)
     )
-
-
-def _moment(text: str) -> str:
-    """Return a UTC time or its beginning as records have it, for argparse."""
-    if match := re.fullmatch(r"(\d{1,5})([mhd])", text):
-        moment = datetime.now(UTC) - int(match[1]) * _AGO[match[2]]
-        return f"{moment:%Y-%m-%dT%H:%M:%S}"
-    if not _TIME.fullmatch(text):
-        message = f"expected a time such as 2026-01-31, 2026-01-31T12:00 or 7d, got `{text}`"
-        raise argparse.ArgumentTypeError(message)
-    return text.replace(" ", "T").removesuffix("Z")
 
 
 def _stats(stats: Stats, wrong: Sequence[Trouble], terminal: Terminal, *, json: bool) -> None:

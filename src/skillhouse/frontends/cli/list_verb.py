@@ -15,7 +15,14 @@ from skillhouse.floor import ConfigError
 from skillhouse.frontends.answers.catalogs import catalog_bounds
 from skillhouse.frontends.answers.findings import diagnostic_answers
 from skillhouse.frontends.answers.skills import code_facts, index_lists, listed_skill, skill_answer
-from skillhouse.frontends.cli.options import UsageError, Verb, add_common, house_of, positive
+from skillhouse.frontends.cli.options import (
+    UsageError,
+    Verb,
+    add_common,
+    house_of,
+    positive,
+    utc_time,
+)
 from skillhouse.frontends.cli.terminal import finding_line
 from skillhouse.frontends.presentation.findings import counts, folded_lines
 from skillhouse.frontends.presentation.library import (
@@ -29,6 +36,7 @@ from skillhouse.frontends.presentation.short_paths import (
     short_path,
     some_of,
     unread_folders,
+    unread_line,
 )
 from skillhouse.frontends.presentation.text import counted, fitted, moment, one_line, shown
 
@@ -46,6 +54,7 @@ _EXAMPLES = """examples:
   skillhouse list --sort changed      the one changed last first, with the day
   skillhouse list --sort source       by what they were installed from
   skillhouse list --sort size --reverse    the smallest SKILL.md first
+  skillhouse list --since 7d          those changed in the last seven days
   skillhouse list --scope user --limit 50 --page 2
   skillhouse list --client codex      those in a folder that Codex reads
   skillhouse list --problem           only what is not used, and why
@@ -55,8 +64,6 @@ _EXAMPLES = """examples:
 """
 ROWS_MAX = 20
 """Skills of one state that are listed beside the others; `--problem STATE` lists every one."""
-NAMED_FOLDERS = 3
-"""Folders that only some client reads which `list` names."""
 ANY = "any"
 
 
@@ -74,6 +81,12 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--scope", metavar="NAME", help="only skills of this scope")
     parser.add_argument(
         "--client", metavar="NAME", help="only skills in folders that this client reads"
+    )
+    parser.add_argument(
+        "--since",
+        type=utc_time,
+        metavar="TIME",
+        help="only skills whose SKILL.md changed since a UTC time (2026-01-31) or 12h, 7d ago",
     )
     parser.add_argument(
         "--problem",
@@ -97,7 +110,9 @@ def _filter_of(house: Skillhouse, options: argparse.Namespace) -> SkillFilter:
     known = [scope.name for scope in house.policy.profile.scopes]
     if options.scope is not None and options.scope not in known:
         raise UsageError(f"expected one of {', '.join(known)} after --scope")
-    return SkillFilter(words=tuple(options.words), scope=options.scope, roots=roots)
+    return SkillFilter(
+        words=tuple(options.words), scope=options.scope, roots=roots, since=options.since or ""
+    )
 
 
 def _roots_of(house: Skillhouse, client: str) -> tuple[str, ...]:
@@ -147,14 +162,15 @@ def _list(options: argparse.Namespace, terminal: Terminal) -> int:
     if choice.is_whole:
         for note in catalog_notes(catalog_bounds(house.view()), house.view()):
             terminal.line(note)
-    if choice.is_whole and (unread := _unread(house)):
+    if choice.is_whole and (unread := unread_line(house)):
         terminal.line(unread)
     _print_notes(house, code, terminal)
     return 0
 
 
 def _takes_code(choice: SkillFilter, one: manage.CodeFacts) -> bool:
-    return choice.takes(one.name, scope=one.scope, path=str(one.directory))
+    path = os.path.join(one.directory, "SKILL.md")
+    return choice.takes(one.name, scope=one.scope, path=path)
 
 
 def _code(house: Skillhouse) -> tuple[manage.CodeFacts, ...]:
@@ -175,18 +191,18 @@ def _sorted(skills: list[Skill], order: str, addresses: Mapping[str, str]) -> li
     if order == "name":
         return sorted(skills, key=lambda skill: (skill.name, skill.id))
     if order == "size":
-        return sorted(skills, key=lambda skill: (-_size_and_time(skill)[0], skill.name, skill.id))
+        return sorted(skills, key=lambda one: (-_size_and_time(one.file)[0], one.name, one.id))
     if order == "changed":
-        return sorted(skills, key=lambda skill: (-_size_and_time(skill)[1], skill.name, skill.id))
+        return sorted(skills, key=lambda one: (-_size_and_time(one.file)[1], one.name, one.id))
     if order == "source":
         return sorted(skills, key=lambda one: (*_where_from(one, addresses), one.name, one.id))
     return skills
 
 
-def _size_and_time(skill: Skill) -> tuple[int, float]:
+def _size_and_time(path: str) -> tuple[int, float]:
     """Return the bytes of a SKILL.md and when it was changed last."""
     try:
-        found = os.stat(skill.file)
+        found = os.stat(path)
     except OSError:  # It went meanwhile.
         return 0, 0.0
     return found.st_size, found.st_mtime
@@ -224,7 +240,7 @@ def _said(skill: Skill, order: str) -> str:
     """Return what a list in this order says of a skill beside its name and scope."""
     if order == "name":
         return ""
-    size, changed = _size_and_time(skill)
+    size, changed = _size_and_time(skill.file)
     if order == "changed":
         return "  " + (moment(changed)[:10] if changed else "gone")
     from skillhouse.frontends.cli.progress import size_text
@@ -388,23 +404,6 @@ def _summary(house: Skillhouse, skills: Sequence[Skill], choice: SkillFilter) ->
     if waiting := house.snapshot.shown.waiting:
         parts.append(f"{len(waiting)} to look at with `skillhouse trust`")
     return ", ".join(parts)
-
-
-def _unread(house: Skillhouse) -> str:
-    """Return the line about skills in folders that only some client reads; or nothing."""
-    start, home = house.config.places.start, house.config.places.home
-    found = unread_folders(house)
-    named = [
-        f"{counted(one.skills, 'skill')} in {shown(short_path(one.path, start, home))}"
-        for one in found[:NAMED_FOLDERS]
-    ]
-    if not named:
-        return ""
-    more = sum(one.skills for one in found[NAMED_FOLDERS:])
-    named += [f"{more} elsewhere"] if more else []
-    is_one = sum(one.skills for one in found) == 1
-    verb = "is" if is_one else "are"
-    return f"{', '.join(named)} {verb} not read here: `skillhouse doctor`"
 
 
 def _print_notes(house: Skillhouse, code: Sequence[manage.CodeFacts], terminal: Terminal) -> None:

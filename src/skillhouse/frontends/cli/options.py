@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from skillhouse.floor import UnknownSkillError, dataclass, nearest
+from skillhouse.floor.regex import regex
 from skillhouse.house import Locations, Settings, Skillhouse, configured
 
 if TYPE_CHECKING:
     from skillhouse.approval import Channel
     from skillhouse.frontends.cli.terminal import Terminal
+
+_AGO = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1)}
+_TIME = regex(r"\d{4}(-\d{2}(-\d{2}([T ]\d{2}(:\d{2}(:\d{2}(\.\d{1,3})?)?)?)?)?)?Z?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,3 +205,14 @@ def port(text: str) -> int:
     if not text.isdecimal() or int(text) > 65_535:
         raise argparse.ArgumentTypeError(f"expected a port from 0 to 65535, got `{text}`")
     return int(text)
+
+
+def utc_time(text: str) -> str:
+    """Return a UTC time, or its beginning, of a date or of so long ago (`7d`), for argparse."""
+    if match := re.fullmatch(r"(\d{1,5})([mhd])", text):
+        moment = datetime.now(UTC) - int(match[1]) * _AGO[match[2]]
+        return f"{moment:%Y-%m-%dT%H:%M:%S}"
+    if not _TIME.fullmatch(text):
+        message = f"expected a time such as 2026-01-31, 2026-01-31T12:00 or 7d, got `{text}`"
+        raise argparse.ArgumentTypeError(message)
+    return text.replace(" ", "T").removesuffix("Z")

@@ -13,7 +13,7 @@ from skillhouse.discovery import default_roots
 from skillhouse.floor import dataclass
 from skillhouse.frontends.answers.skills import LibrarySkillAnswer, catalog_tokens
 from skillhouse.frontends.presentation.short_paths import clients_of
-from skillhouse.frontends.presentation.text import counted, shown
+from skillhouse.frontends.presentation.text import counted, moment, shown
 from skillhouse.house.agent_view import LISTED
 from skillhouse.retrieval import Fit, reason
 
@@ -34,10 +34,12 @@ class SkillFilter:
     scope: str | None = None
     roots: tuple[str, ...] | None = None
     """Beginnings of the paths, each with a slash at its end."""
+    since: str = ""
+    """The UTC time, or its beginning, since which SKILL.md changed."""
 
     @property
     def is_whole(self) -> bool:
-        return not self.words and self.scope is None and self.roots is None
+        return not (self.words or self.scope or self.roots is not None or self.since)
 
     def takes(self, *texts: str, scope: str, path: str) -> bool:
         """Whether a list has what is at a path.
@@ -48,6 +50,10 @@ class SkillFilter:
         if self.scope is not None and scope != self.scope:
             return False
         if self.roots is not None and not path.startswith(self.roots):
+            return False
+        changed = changed_at(path) if self.since else 0.0
+        # What cannot be looked at has no time, and is not left out for it.
+        if changed and moment(changed) < self.since:
             return False
         if not self.words:
             return True
@@ -68,6 +74,14 @@ class SkillFilter:
 
     def lines(self, lines: Iterable[LibraryLine]) -> list[LibraryLine]:
         return [one for one in lines if self.takes(*one.texts, scope=one.scope, path=one.path)]
+
+
+def changed_at(path: str) -> float:
+    """Return when a file was changed last, in seconds since 1970; 0 where it cannot be seen."""
+    try:
+        return os.stat(path).st_mtime
+    except OSError:
+        return 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from skillhouse.clients import project_folders, user_folders, variable_folders
+from skillhouse.frontends.presentation.text import counted, shown
 from skillhouse.skill import SKILL_FILE
 
 if TYPE_CHECKING:
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
 LOOKED_MAX = 500
 """Directories of one folder that are looked at for skills."""
+NAMED_FOLDERS = 3
+"""Folders that only some client reads which `list` names."""
 
 
 def short_path(path: str, start: Path, home: Path) -> str:
@@ -160,3 +163,20 @@ def _skills_in(folder: str) -> Iterator[str]:
                 yield os.path.realpath(os.path.join(below, SKILL_FILE))
             elif depth == 1 and os.path.isdir(below):
                 pending.append((below, depth + 1))
+
+
+def unread_line(house: Skillhouse) -> str:
+    """Return the line about skills in folders that only some client reads; or nothing."""
+    start, home = house.config.places.start, house.config.places.home
+    found = unread_folders(house)
+    named = [
+        f"{counted(one.skills, 'skill')} in {shown(short_path(one.path, start, home))}"
+        for one in found[:NAMED_FOLDERS]
+    ]
+    if not named:
+        return ""
+    more = sum(one.skills for one in found[NAMED_FOLDERS:])
+    named += [f"{more} elsewhere"] if more else []
+    is_one = sum(one.skills for one in found) == 1
+    verb = "is" if is_one else "are"
+    return f"{', '.join(named)} {verb} not read here: `skillhouse doctor`"
