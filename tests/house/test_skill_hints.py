@@ -114,6 +114,10 @@ def test_a_client_that_lists_the_skill_loads_it_by_its_own_tool(place: Path) -> 
         }
         file = str(place / "home/.claude/skills/pdf-forms/SKILL.md")
         assert ways == {"claude-code": ["with the Skill tool"], "codex": [f"by reading {file}"]}
+        # Of Cursor no more than its folders is known.
+        unknown = asked.hint("what weather is forecast, rain?", client="cursor")
+        assert unknown is not None
+        assert unknown.skills[0].load.startswith("by reading ")
         weather = asked.hint("what weather is forecast, rain?", client="claude-code")
         assert weather is not None
         assert weather.skills[0].load.startswith("by reading ")

@@ -25,6 +25,7 @@ from skillhouse.permission import Effect
 from skillhouse.retrieval import Hit, skills_of
 from skillhouse.retrieval.confidence import UNFIT
 from skillhouse.skill import Profile, Skill
+from skillhouse.skill.profile import DEFAULT_TOOLS
 
 if TYPE_CHECKING:
     from skillhouse.house.agent_view import AgentView
@@ -220,7 +221,9 @@ def _skill_tool(profile: Profile) -> str:
 
 def _loading(skill: Skill, known: Mapping[str, str], profile: Profile, own_tool: str) -> str:
     """Return how a client loads a skill: by its own tool, by ours, or by the file."""
-    if _real(skill) in known and (tool := _skill_tool(profile)):
+    # Of a client whose tools its profile does not say, they are those of the default.
+    is_said = profile.tools != DEFAULT_TOOLS
+    if _real(skill) in known and is_said and (tool := _skill_tool(profile)):
         return f"with the {tool} tool"
     if own_tool:
         return f"with the tool {own_tool}"
