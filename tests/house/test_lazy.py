@@ -45,6 +45,6 @@ def test_what_could_not_be_made_is_tried_again() -> None:
 
 
 def test_a_value_that_is_put_there_is_not_made() -> None:
-    part = Lazy(lambda: pytest.fail("it is made"))
+    part: Lazy[str] = Lazy(lambda: pytest.fail("it is made"))
     part.put("given")
     assert (part.made, part.get()) == (True, "given")
