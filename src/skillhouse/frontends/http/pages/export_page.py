@@ -62,7 +62,7 @@ class ExportPage:
             chosen=request.query_params.getlist("skill"),
             plan=plan,
             apply_body={**asked, "plan_digest": plan["digest"]} if plan else {},
-            does_something=plan is not None and any(one["action"] for one in plan["items"]),
+            does_something=plan is not None and any(one.action for one in plan["items"]),
             problem=problem,
         )
 
