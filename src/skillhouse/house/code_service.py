@@ -46,8 +46,17 @@ class SkillCode:
     """Skills' own code: one executor, and each skill's packages installed once."""
 
     def __init__(
-        self, config: Config, profile: Profile, policy: Policy, cells: SandboxProvider, call: Call
+        self,
+        config: Config,
+        profile: Profile,
+        policy: Policy,
+        cells: SandboxProvider,
+        call: Call,
+        *,
+        executors: Callable[[str], toolbox.Runner] | None = None,
     ) -> None:
+        """`executors` gives what an extension runs code with, by the extension's name."""
+        self._executors = executors
         self._config = config
         self._profile = profile
         self._policy = policy
@@ -199,7 +208,9 @@ class SkillCode:
         settings = self._config.skill_code
         if settings.executor:
             # INVARIANT: what fails there fails; nothing that was to run elsewhere runs here.
-            if self._executor is None:
+            if self._executor is None and self._executors and "://" not in settings.executor:
+                self._executor = self._executors(settings.executor)
+            elif self._executor is None:
                 # Most configurations name none.
                 from skillhouse.house.container import ContainerExecutor  # noqa: PLC0415
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from skillhouse import tools as toolbox
+from skillhouse.floor import ConfigError
 from skillhouse.floor.lock import once
 from skillhouse.house.config.config_files import profile_of, project_of
 from skillhouse.house.mcp_skills import mcp_host_of
@@ -134,16 +135,34 @@ class Composition:
         )
 
 
+def names_of_tools(profile: Profile) -> tuple[str, ...]:
+    """Return the names of our tools by a profile, which no other tool may have."""
+    published = (name for names in profile.tool_names.values() for name in names)
+    return (*toolbox.BUILTIN_TOOLS, *(rule.name for rule in profile.tools), *published)
+
+
 def _check_tools(config: Config, profile: Profile, own: Sequence[Tool]) -> None:
     """Raise ConfigError where a program's own tool has a name that is taken, or a list of tools
     one that is unknown."""
     lists = config.all_tool_lists()
     if own or lists:
-        published = (name for names in profile.tool_names.values() for name in names)
-        known = (*toolbox.BUILTIN_TOOLS, *(rule.name for rule in profile.tools), *published)
+        known = names_of_tools(profile)
         if own:
             toolbox.check_own_tools(own, known)
-        toolbox.check_tool_lists(lists, (*known, *(tool.name for tool in own)))
+        _check_lists(lists, (*known, *(tool.name for tool in own)))
+
+
+def _check_lists(lists: Mapping[str, tuple[str, ...]], known: Sequence[str]) -> None:
+    """Raise ConfigError for an unknown name; only then tools of extensions are looked for."""
+    try:
+        toolbox.check_tool_lists(lists, known)
+    except ConfigError:
+        from skillhouse.extension import load_extensions  # noqa: PLC0415 - see above.
+
+        more = tuple(load_extensions().tools(taken=known))
+        if not more:
+            raise
+        toolbox.check_tool_lists(lists, (*known, *more))
 
 
 def _encoder_settings(composition: Composition) -> tuple[object, ...]:

@@ -46,8 +46,11 @@ class EnforcementServices:
         channels: Callable[[], Iterable[approval.Channel]] = tuple,
         secrets: Callable[[], Iterable[str]] = tuple,
         background: Callable[[], toolbox.Background | None] = lambda: None,
+        on_stop: Callable[[str], object] = lambda _: None,
     ) -> None:
+        """`on_stop` is called once all is stopped, with the reason."""
         self._config = config
+        self._on_stop = on_stop
         self._channels = channels
         self._secrets = secrets
         self._background = background
@@ -185,6 +188,7 @@ class EnforcementServices:
         report = self.tiers.stop(by, reason)
         shown_in = (self.tiers.stop_directory / CALLS).resolve()
         killed = sum(sandbox.kill_sandboxes(pid, shown_in) for pid in report.silent)
+        self._on_stop(reason)
         return replace(report, killed=killed)
 
     def resume(self, by: str, channel: str) -> bool:

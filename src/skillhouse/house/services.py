@@ -25,8 +25,8 @@ from skillhouse.floor import (
 from skillhouse.floor.lock import once
 from skillhouse.floor.structs import replace
 from skillhouse.house.cached_skills import refuse_unsynced
-from skillhouse.house.composition import Composition
-from skillhouse.house.config.config_files import project_of
+from skillhouse.house.composition import Composition, names_of_tools
+from skillhouse.house.config.config_files import profile_of, project_of
 from skillhouse.house.config_reload import Adopted, ConfigNews
 from skillhouse.house.learned_choices import LearnedChoices
 from skillhouse.house.settings import SettingsStore
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from skillhouse.house.code_service import Call, SkillCode
     from skillhouse.house.config import Config
     from skillhouse.house.enforcement import EnforcementServices
+    from skillhouse.house.extension_parts import ExtensionParts
     from skillhouse.house.gates import GateFactory
     from skillhouse.house.installed_check import InstalledCheck
     from skillhouse.house.network import Network
@@ -141,6 +142,7 @@ class Services:
         self._checks = tuple(checks)
         self._call = call
         self._own_tools = tuple(tools)
+        self._extension_parts: ExtensionParts | None = None
         self.trust_store = TrustStore(config.state_directory)
         self.settings_store = SettingsStore(config.state_directory)
         self.composition = self.composed(config)
@@ -200,10 +202,31 @@ class Services:
             sandbox=lambda: self.sandbox,
             results=lambda: self.results,
             background=lambda: self.background,
-            own_tools=self._own_tools,
+            own_tools=(*self._own_tools, *self._extension_tools(config)),
             newest=lambda: self.composition,
             before=vars(self).get("composition"),
         )
+
+    @property
+    def extensions(self) -> ExtensionParts:
+        """What extensions of others add; nothing is loaded before something asks for them."""
+        if self._extension_parts is None:
+            from skillhouse.house.extension_parts import ExtensionParts
+
+            redeem = lambda binding: self.enforcement.agreed.take(binding)  # noqa: E731, PLW0108 made late
+            self._extension_parts = ExtensionParts(self._call, redeem)
+        return self._extension_parts
+
+    def _extension_tools(self, config: Config) -> tuple[toolbox.Tool, ...]:
+        if self._extension_parts is None:
+            return ()
+        taken = {*names_of_tools(profile_of(config)), *(tool.name for tool in self._own_tools)}
+        return self._extension_parts.tools(config, taken)
+
+    def _all_channels(self) -> tuple[approval.Channel, ...]:
+        own = self.network.channels(self._channel)
+        parts = self._extension_parts
+        return own if parts is None else (*own, *parts.channels(self.config))
 
     def adopt(self, composition: Composition) -> Adopted:
         """Put another composition into use; calls that run keep theirs.
@@ -248,9 +271,10 @@ class Services:
 
         return EnforcementServices(
             self.config,
-            channels=lambda: self.network.channels(self._channel),
+            channels=self._all_channels,
             secrets=lambda: self.network.secret_values,
             background=lambda: self.skill_code.background if self._has_code else None,
+            on_stop=lambda reason: self.extensions.stopped(self.config, reason),
         )
 
     @once
@@ -271,7 +295,14 @@ class Services:
         from skillhouse.house.code_service import SkillCode
 
         profile = self.policy.profile
-        return SkillCode(self.config, profile, self.policy, self.sandbox, self._call)
+        return SkillCode(
+            self.config,
+            profile,
+            self.policy,
+            self.sandbox,
+            self._call,
+            executors=lambda name: self.extensions.executor(name, self.config),
+        )
 
     @property
     def _has_code(self) -> bool:
@@ -397,6 +428,8 @@ class Services:
         """End the signer's process; close the state and the log; remove the long results."""
         if "results" in vars(self):
             self.results.close()
+        if self._extension_parts is not None:
+            self._extension_parts.close(self.config)
         if "enforcement" in vars(self):
             self.enforcement.close()
         store.close_pooled(self.config.state_directory / store.STATE_FILE)

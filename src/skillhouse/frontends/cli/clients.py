@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from skillhouse.clients import client_profiles, is_installed, lens_profile
 from skillhouse.frontends.cli.client_fixes import fix_files
 from skillhouse.frontends.cli.options import Verb, add_json, places_of
+from skillhouse.frontends.cli.verbs import TAKEN
 from skillhouse.frontends.presentation.client_report import (
     COLUMNS,
     as_toml,
@@ -83,7 +84,7 @@ def _doctor(options: argparse.Namespace, terminal: Terminal) -> int:
     lens = seen_by(places, chosen)
     if options.fix:
         return fix_files(lens, terminal, discard=discarding(config), as_json=options.json)
-    found = examine(places, lens)
+    found = examine(places, lens, verbs=TAKEN)
     if options.brief and not options.json:
         for line in brief(lens, found.problems, more=found.further):
             terminal.line(line)

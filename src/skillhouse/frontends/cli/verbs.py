@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import argparse
 
-    from skillhouse.frontends.cli.options import Verb
+    from skillhouse.extension import Extension, Verb
 
 VERBS = {
     "up": ("serve", "serve the status page on this machine"),
@@ -80,17 +80,18 @@ NO_VERBS = {
     "skills": "`skillhouse list` lists the skills",
 }
 """Words that people try, and what does it."""
+TAKEN = frozenset({*VERBS, *ALIASES, *NO_VERBS, "help"})
+"""What no extension's verb is called."""
 
 
 def parser_of(verb: str) -> tuple[Verb, argparse.ArgumentParser]:
     """Return a verb and the parser of its arguments."""
     from skillhouse.frontends.cli.options import HelpFormatter, Parser
 
-    module, summary = VERBS[verb]
-    command: Verb = importlib.import_module(f"{__package__}.{module}").VERBS[verb]
+    command, summary = _command(verb)
     parser = Parser(
         prog=f"skillhouse {verb}",
-        description=summary[0].upper() + summary[1:] + ".",
+        description=f"{summary[:1].upper()}{summary[1:]}.",
         epilog=command.examples,
         formatter_class=HelpFormatter,
     )
@@ -98,6 +99,25 @@ def parser_of(verb: str) -> tuple[Verb, argparse.ArgumentParser]:
     _explain_below(parser, verb, command.examples)
     parser.set_defaults(verb=verb)
     return command, parser
+
+
+def _command(verb: str) -> tuple[Verb, str]:
+    """Return a verb with what it does in one line; KeyError where no extension has it either."""
+    if verb in VERBS:
+        module, summary = VERBS[verb]
+        found: Verb = importlib.import_module(f"{__package__}.{module}").VERBS[verb]
+        return found, summary
+    from skillhouse.frontends.presentation.text import one_line
+
+    command = extension_verbs()[verb][1]
+    return command, one_line(command.summary)
+
+
+def extension_verbs() -> dict[str, tuple[Extension, Verb]]:
+    """Return the verbs of the extensions of others; those of ours are never replaced."""
+    from skillhouse.extension import load_extensions
+
+    return load_extensions().verbs(taken=TAKEN)
 
 
 def _explain_below(parser: argparse.ArgumentParser, words: str, examples: str) -> None:
