@@ -101,7 +101,7 @@ def test_no_verb_asks_but_through_the_module_of_questions() -> None:
         "frontends/presentation/service_log.py": {"isatty"},
         # Text for a skill or a prompt, and the stream of the channel that asks about calls.
         "frontends/cli/manage.py": {"sys.stdin"},
-        "frontends/cli/chat.py": {"sys.stdin"},
+        "frontends/chat/chat_verb.py": {"sys.stdin"},
         "frontends/cli/calls.py": {"sys.stdin"},
         # The prompt of a chat, which begins at a terminal only.
         "frontends/chat/repl.py": {"input"},

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import sysconfig
 from pathlib import Path
 
 import skillhouse
@@ -23,8 +22,8 @@ class Environment:
         version = f"python{sys.version_info.major}.{sys.version_info.minor}"
         self.site = base / "env" / "lib" / version / "site-packages"
         source = Path(skillhouse.__file__).parent.parent
-        lines = f"{source}\n{sysconfig.get_paths()['purelib']}\n"
-        (self.site / "skillhouse.pth").write_text(lines)
+        ours = [one for one in sys.path if one.endswith("site-packages")]
+        (self.site / "skillhouse.pth").write_text("\n".join([str(source), *ours, ""]))
         self.home, self.place = base / "home", base / "project"
         self.home.mkdir()
         (self.place / ".git").mkdir(parents=True)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from skillhouse.extension.own import OWN_EXTENSIONS as OWN_EXTENSIONS
     from skillhouse.extension.own import OwnExtension as OwnExtension
     from skillhouse.extension.own import own_extension as own_extension
+    from skillhouse.extension.own import own_module as own_module
 else:
     from skillhouse.lazy_exports import lazy_exports
 

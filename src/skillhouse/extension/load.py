@@ -142,7 +142,7 @@ def _loaded(entry: EntryPoint) -> Extension | str:
 
 def _checked(found: Extension) -> Extension | str:
     try:
-        names = [*found.verbs, *found.tools]
+        names: list[object] = [*found.verbs, *found.tools]
         if found.section is not None:
             names.append(found.section.name)
         wrong = [one for one in names if not isinstance(one, str) or not _is_word(one)]

@@ -6,9 +6,12 @@ The core names them here as data and imports none of them. Nothing is searched f
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from skillhouse.floor import MissingExtraError, dataclass
+
+if TYPE_CHECKING:
+    from skillhouse.extension.contract import Extension
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,40 +19,56 @@ class OwnExtension:
     """One of ours."""
 
     package: str
-    """The import package; where it is missing, the extension is not installed."""
+    """Its import package; where it is missing, the extension is not installed."""
     extra: str
     """What brings it: an extra of ours."""
+    entry: str = ""
+    """The package whose module `extension` has its `EXTENSION`, where that is another one."""
 
 
 OWN_EXTENSIONS = {
     "server": OwnExtension(package="skillhouse.frontends.http", extra="server"),
-    "registry": OwnExtension(package="skillhouse.frontends.registry", extra="server"),
-    "cells": OwnExtension(package="skillhouse.cells", extra="all"),
+    "registry": OwnExtension(
+        package="skillhouse.registry.hosting", extra="server", entry="skillhouse.frontends.registry"
+    ),
+    "cells": OwnExtension(
+        package="skillhouse.cells", extra="all", entry="skillhouse.frontends.worker"
+    ),
     "chat": OwnExtension(package="skillhouse.frontends.chat", extra="chat"),
     "meaning": OwnExtension(package="skillhouse.retrieval.semantic", extra="semantic"),
     "postgres": OwnExtension(package="skillhouse.retrieval.postgres", extra="postgres"),
     "signer": OwnExtension(package="skillhouse.signer", extra="signer"),
 }
-"""By name; each has its `EXTENSION` in the module `extension` of its package."""
+"""By name."""
 
 
-def own_extension(name: str) -> Any:
+def own_extension(name: str) -> Extension:
     """Return the `EXTENSION` of one of ours.
 
     Raises:
         MissingExtraError: it is not installed; the text has the line that brings it.
     """
-    return own_module(name, "extension").EXTENSION
+    own = OWN_EXTENSIONS[name]
+    found: Extension = _imported(f"{own.entry or own.package}.extension", own).EXTENSION
+    return found
 
 
 def own_module(name: str, module: str = "") -> Any:
-    """Return a module of one of our extensions, its face when `module` is empty."""
+    """Return a module of one of our extensions, its face when `module` is empty.
+
+    Raises:
+        MissingExtraError: as of `own_extension`.
+    """
     own = OWN_EXTENSIONS[name]
-    path = f"{own.package}.{module}" if module else own.package
+    return _imported(f"{own.package}.{module}" if module else own.package, own)
+
+
+def _imported(path: str, own: OwnExtension) -> Any:
     try:
         return importlib.import_module(path)
     except ModuleNotFoundError as error:
         missing = error.name or ""
-        if not f"{path}.".startswith(f"{missing}."):
+        is_own = any(f"{one}.".startswith(f"{missing}.") for one in (path, own.package, own.entry))
+        if not is_own:
             raise
         raise MissingExtraError(own.extra, missing) from error

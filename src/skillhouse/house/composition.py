@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from skillhouse import tools as toolbox
-from skillhouse.floor import ConfigError
+from skillhouse.extension import own_module
+from skillhouse.floor import ConfigError, MissingExtraError
 from skillhouse.floor.lock import once
 from skillhouse.house.config.config_files import profile_of, project_of
 from skillhouse.house.mcp_skills import mcp_host_of
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from skillhouse.house.network import Network
     from skillhouse.house.sandbox_provider import SandboxProvider
     from skillhouse.house.trust import TrustStore
-    from skillhouse.retrieval import Encoders
+    from skillhouse.retrieval import MeaningMaker
     from skillhouse.skill import Profile
     from skillhouse.tools import BackgroundRuns, ResultFiles, Tool
 
@@ -108,15 +109,23 @@ class Composition:
         )
 
     @once
-    def encoders(self) -> Encoders | None:
+    def encoders(self) -> MeaningMaker | None:
         """The encoders of search; MissingExtraError: one that is configured is not installed."""
         before, self._encoders_before = self._encoders_before, None
         if before is not None and _encoder_settings(before) == _encoder_settings(self):
             return before.encoders
-        from skillhouse.retrieval import encoders_of  # noqa: PLC0415 - likewise.
-
         search = self.config.search
-        return encoders_of(search.encoder, Path(search.weights) if search.weights else None)
+        if search.encoder == "none":
+            return None
+        try:
+            meaning = own_module("meaning")
+        except MissingExtraError:
+            if search.encoder == "auto":
+                return None
+            raise
+        weights = Path(search.weights) if search.weights else None
+        made: MeaningMaker | None = meaning.encoders_of(search.encoder, weights)
+        return made
 
     @once
     def gates(self) -> GateFactory:

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from skillhouse.house.trust import Tools, TrustedTargets, TrustStore
     from skillhouse.house.trusted_text import ShownSkills, TrustedTexts
     from skillhouse.house.usage import RecentSkills, TouchedFiles
-    from skillhouse.retrieval import Encoders
+    from skillhouse.retrieval import MeaningMaker
     from skillhouse.skill import Profile
 
 logger = logging.getLogger(__name__)
@@ -109,7 +109,7 @@ class HouseSnapshot:
         recent: RecentSkills,
         learned: LearnedChoices | None,
         fault: Callable[[Skill], str],
-        encoders: Callable[[], Encoders | None],
+        encoders: Callable[[], MeaningMaker | None],
     ) -> None:
         """Store the dependencies; everything is read when it is first asked for.
 

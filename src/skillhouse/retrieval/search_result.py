@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from skillhouse.floor import dataclass
+from skillhouse.floor import SkillhouseError, dataclass
 from skillhouse.retrieval.confidence import Fit, fit_of
 from skillhouse.retrieval.hits import Hit
 from skillhouse.retrieval.votes import Meanings, MeaningState
@@ -13,6 +13,10 @@ from skillhouse.skill import Skill, SkillIndex
 
 WORDS_SHOWN = 8
 """Words of a query that a reason names for one field."""
+
+
+class SearchDatabaseError(SkillhouseError):
+    """The database of the search index cannot be used."""
 
 
 class Searcher(Protocol):

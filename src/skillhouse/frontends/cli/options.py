@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import ipaddress
 import os
 from contextlib import suppress
 from pathlib import Path
@@ -88,6 +89,14 @@ def add_user(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--user", default="local", metavar="NAME", help="the user that the audit log names (local)"
     )
+
+
+def address(text: str) -> str:
+    """Return an IP address, for argparse; a name could mean another one tomorrow."""
+    try:
+        return str(ipaddress.ip_address("127.0.0.1" if text == "localhost" else text))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected an IP address, got `{text}`") from None
 
 
 def add_tools(parser: argparse.ArgumentParser) -> None:

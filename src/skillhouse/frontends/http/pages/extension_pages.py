@@ -31,7 +31,7 @@ class ExtensionPages:
         services = site.house.services
         for extension, page in services.extensions.pages(site.house.config):
             with isolated() as failed:
-                if isinstance(page, Page) and _PATH.fullmatch(page.path):
+                if _PATH.fullmatch(page.path):
                     self._pages.setdefault((extension.name, page.path), page)
                 else:
                     logger.error("extension `%s`: a page without a usable path", extension.name)

@@ -5,10 +5,17 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from skillhouse.floor import MissingExtraError, Severity, SkillError, Tree, TreeError, dataclass
+from skillhouse.floor import (
+    MissingExtraError,
+    Severity,
+    SkillError,
+    SkillhouseError,
+    Tree,
+    TreeError,
+    dataclass,
+)
 from skillhouse.floor.trees import read_tree
 from skillhouse.registry.facts import SkillFacts, read_facts
-from skillhouse.registry.hosting.release_store import HostingError
 from skillhouse.registry.lock import LockedSignature
 from skillhouse.registry.signed_directory import PublisherCheck
 from skillhouse.registry.trust import PublisherError
@@ -16,6 +23,16 @@ from skillhouse.skill import SKILL_FILE, ArchiveError, read_archive, validate
 from skillhouse.skill.write_files import write_members
 
 _GZIP, _ZIP = b"\x1f\x8b", b"PK\x03\x04"
+
+
+class HostingError(SkillhouseError):
+    """A request is refused; `code` is one of those that docs/reference/registry-api.md lists."""
+
+    def __init__(self, code: str, message: str, *, digest: str = "") -> None:
+        super().__init__(message)
+        self.code = code
+        self.digest = digest
+        """Of the archive that is there already, for `version-exists`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

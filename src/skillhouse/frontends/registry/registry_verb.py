@@ -15,6 +15,7 @@ from skillhouse.frontends.cli.options import (
     UsageError,
     Verb,
     add_common,
+    address,
     house_of,
     natural,
     port,
@@ -22,9 +23,8 @@ from skillhouse.frontends.cli.options import (
 )
 from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.publish import CHANGES, add_changes, change
-from skillhouse.frontends.cli.registry_mirror import configure_mirror, run_mirror
-from skillhouse.frontends.cli.serve import address
 from skillhouse.frontends.presentation.text import shown
+from skillhouse.frontends.registry.mirror_verb import configure_mirror, run_mirror
 from skillhouse.registry.hosting import (
     DIRECTORY,
     HostedRepository,
