@@ -37,7 +37,7 @@ OWN_EXTENSIONS = {
     "chat": OwnExtension(package="skillhouse.frontends.chat", extra="chat"),
     "meaning": OwnExtension(package="skillhouse.retrieval.semantic", extra="semantic"),
     "postgres": OwnExtension(package="skillhouse.retrieval.postgres", extra="postgres"),
-    "signer": OwnExtension(package="skillhouse.signer", extra="signer"),
+    "signer": OwnExtension(package="skillhouse_signer", extra="signer"),
 }
 """By name."""
 

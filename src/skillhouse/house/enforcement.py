@@ -11,17 +11,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from skillhouse import approval, permission, sandbox, signer
+from skillhouse import approval, permission, sandbox
 from skillhouse import tools as toolbox
 from skillhouse.audit import AuditDraft, AuditError, AuditLog, is_secret_name
-from skillhouse.floor import ConfigError, SteadyClock, digest, read_regular
+from skillhouse.extension import own_module
+from skillhouse.floor import ConfigError, MissingExtraError, SteadyClock, digest, read_regular
 from skillhouse.floor.lock import once
 from skillhouse.floor.regex import regex
 from skillhouse.floor.structs import replace
 from skillhouse.house.access_tokens import Access, AccessTokens
 from skillhouse.house.config.config_files import approvals_of, profile_of
 from skillhouse.house.own_files import AUDIT_FILE
-from skillhouse.store import STATE_FILE
+from skillhouse.registry.passwords import PasswordSource
+from skillhouse.store import KEYSTORE_FILE, STATE_FILE
 from skillhouse.tiers import StopNotice, StopReport, TierEngine, TierPolicy, load_tier_policy
 from skillhouse.tiers.emergency_stop import CALLS
 from skillhouse.tiers.tier_file import POLICY_FILE_MAX
@@ -128,9 +130,9 @@ class EnforcementServices:
         return AccessTokens(self._state, record=self._token_event, clock=self.clock)
 
     @once
-    def session_keys(self) -> signer.SessionKeys:
-        """The keys that sign without an approval."""
-        return signer.SessionKeys(self._state / STATE_FILE)
+    def session_keys(self) -> Any:
+        """The keys that sign without an approval; MissingExtraError without the signer."""
+        return own_module("signer").SessionKeys(self._state / STATE_FILE)
 
     @once
     def policy(self) -> TierPolicy:
@@ -256,22 +258,36 @@ class EnforcementServices:
 
     def tools(self) -> dict[str, toolbox.ToolMaker]:
         """Return what makes the tool `sign`, if there is a keystore."""
-        keystore = self._state / signer.KEYSTORE_FILE
+        keystore = self._state / KEYSTORE_FILE
         if not keystore.exists():
             return {}
+        try:
+            signing = own_module("signer")
+        except MissingExtraError:
+            return {}
         return {
-            "sign": lambda: toolbox.SignTool(
+            "sign": lambda: signing.SignTool(
                 self.signer, keystore, self.session_keys, approval=self.agreed.take
             )
         }
 
+    def why_absent(self, tool: str) -> str:
+        """Return why the tool `sign` is not there though there are keys; "" for any other."""
+        if tool != "sign" or not (self._state / KEYSTORE_FILE).exists():
+            return ""
+        try:
+            own_module("signer")
+        except MissingExtraError as error:
+            return str(error)
+        return ""
+
     @once
-    def signer(self) -> signer.SignerProcess:
-        return signer.SignerProcess(
-            self._state / signer.KEYSTORE_FILE,
+    def signer(self) -> Any:
+        return own_module("signer").SignerProcess(
+            self._state / KEYSTORE_FILE,
             self._state / STATE_FILE,
             environment=self._config.places.environment,
-            password=signer.PasswordSource.parse(self._config.signer.password),
+            password=PasswordSource.parse(self._config.signer.password),
         )
 
     def close(self) -> None:
@@ -339,7 +355,14 @@ class EnforcementServices:
 
     def _revoke(self, notice: StopNotice) -> None:
         # Whatever the policy's action: docs/decisions/0111-tier-policy.md.
-        self.session_keys.revoke_all(f"emergency stop: {notice.reason}")
+        try:
+            keys = self.session_keys
+        except MissingExtraError:
+            # INVARIANT: keys that cannot be ended are said to be so, by whoever calls this.
+            if (self._state / KEYSTORE_FILE).exists():
+                raise
+            return
+        keys.revoke_all(f"emergency stop: {notice.reason}")
 
     def _record(self, what: str, notice: StopNotice) -> None:
         self.audit_log.append(

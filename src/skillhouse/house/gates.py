@@ -74,7 +74,7 @@ class GateFactory:
             names=toolbox.ToolNames(
                 published=view.profile.tool_names, bare=view.profile.bare_tool_names
             ),
-            absent=absent,
+            absent=lambda name: enforcement.why_absent(name) or absent(name),
             tiers=enforcement.tier_gate,
             workspace=toolbox.WorkspaceLock(
                 self._config.state_directory / "workspaces", self._config.places.start

@@ -6,6 +6,7 @@ if TYPE_CHECKING:
     from skillhouse.store.migrations import CACHE as CACHE
     from skillhouse.store.migrations import Schema as Schema
     from skillhouse.store.migrations import migrate as migrate
+    from skillhouse.store.state_schema import KEYSTORE_FILE as KEYSTORE_FILE
     from skillhouse.store.state_schema import STATE as STATE
     from skillhouse.store.state_schema import STATE_FILE as STATE_FILE
     from skillhouse.store.store import Store as Store

@@ -36,6 +36,7 @@ EXTRAS = {
     "rfc3161_client": "registry",
     "keyring": "registry",
     "eth_account": "signer",
+    "skillhouse_signer": "signer",
     "pkcs11": "hsm",
     "mcp": "mcp",
     "mcp_types": "mcp",

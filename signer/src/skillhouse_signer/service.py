@@ -13,8 +13,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from skillhouse.floor import Clock, dataclass, structs, system_clock
-from skillhouse.signer import key_state, keystore, unlock
-from skillhouse.signer.crypto import (
+from skillhouse.registry import passwords as unlock
+from skillhouse.registry.passwords import SignerError
+from skillhouse.store import STATE, Store
+from skillhouse_signer import key_state, keystore
+from skillhouse_signer.crypto import (
     key_id,
     new_secret,
     public_key,
@@ -22,8 +25,8 @@ from skillhouse.signer.crypto import (
     sign_message,
     sign_transaction,
 )
-from skillhouse.signer.key_state import accept_clock, check_terms, count, gather_future, trusted_now
-from skillhouse.signer.keys import (
+from skillhouse_signer.key_state import accept_clock, check_terms, count, gather_future, trusted_now
+from skillhouse_signer.keys import (
     KeyInfo,
     KeyKind,
     Movement,
@@ -31,8 +34,8 @@ from skillhouse.signer.keys import (
     message_movement,
     movement_of,
 )
-from skillhouse.signer.keystore import OpenKeystore
-from skillhouse.signer.request import (
+from skillhouse_signer.keystore import OpenKeystore
+from skillhouse_signer.request import (
     KeyList,
     Named,
     NewKey,
@@ -42,9 +45,7 @@ from skillhouse.signer.request import (
     check_request,
     message_text,
 )
-from skillhouse.signer.signer_errors import SignerError
-from skillhouse.signer.transaction import Transaction, decode_transaction
-from skillhouse.store import STATE, Store
+from skillhouse_signer.transaction import Transaction, decode_transaction
 
 SESSION_SECONDS_MAX = 7 * 86_400
 """Longest life of a session key; the design has one day."""

@@ -13,10 +13,11 @@ from typing import TypeVar
 
 import anyio
 
-from skillhouse.floor import DecodeError, MissingExtraError, dataclass
-from skillhouse.signer.keys import KeyInfo, KeyKind, Terms
-from skillhouse.signer.keystore import COST
-from skillhouse.signer.request import (
+from skillhouse.floor import DecodeError, MissingExtraError
+from skillhouse.registry.passwords import PasswordSource, SignerError
+from skillhouse_signer.keys import KeyInfo, KeyKind, Terms
+from skillhouse_signer.keystore import COST
+from skillhouse_signer.request import (
     LENGTH,
     Ask,
     KeyList,
@@ -31,7 +32,6 @@ from skillhouse.signer.request import (
     packed,
     unpacked,
 )
-from skillhouse.signer.signer_errors import SignerError
 
 ANSWER_SECONDS = 60.0
 """Longest wait for an answer that needs no person: reading libraries on a slow disk."""
@@ -44,32 +44,6 @@ _PASSED_ON = ("LANG", "LC_ALL", "TERM", "HOME", "DBUS_SESSION_BUS_ADDRESS", "XDG
 """Variables that the signer gets: those of the terminal, and of the OS keyring."""
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PasswordSource:
-    """Where the signer's password comes from; its text is in no argument of any process."""
-
-    kind: str = "terminal"
-    """terminal, descriptor, variable, or keyring."""
-    descriptor: int = -1
-    variable: str = ""
-
-    @classmethod
-    def parse(cls, text: str) -> PasswordSource:
-        """Return a source from `terminal`, `keyring`, `fd:NUMBER` or `env:NAME`; else refuse it."""
-        kind, _, value = text.partition(":")
-        if text in ("terminal", "keyring"):
-            return cls(kind=text)
-        if kind == "fd" and value.isascii() and value.isdecimal() and int(value) > 2:
-            return cls(kind="descriptor", descriptor=int(value))
-        if kind == "env" and value:
-            return cls(kind="variable", variable=value)
-        raise SignerError(
-            "no-password",
-            "expected `terminal`, `keyring`, `fd:NUMBER` (from 3) or `env:NAME` as the place of "
-            f"the password, got: {text[:64]}",
-        )
 
 
 class SignerProcess:
@@ -181,7 +155,7 @@ class SignerProcess:
                 passed.append(descriptor)
         try:
             self._process = subprocess.Popen(  # noqa: ASYNC220 - a fork, and no wait.
-                (sys.executable, "-I", "-m", "skillhouse.signer", *words),
+                (sys.executable, "-I", "-m", "skillhouse_signer", *words),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=None if self._source.kind == "terminal" else subprocess.DEVNULL,

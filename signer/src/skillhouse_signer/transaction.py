@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from skillhouse.floor import dataclass
 from skillhouse.floor.regex import regex
-from skillhouse.signer.signer_errors import SignerError
+from skillhouse.registry.passwords import SignerError
 
 DEPTH_MAX = 4
 """Lists in lists: a transaction with its access list has three."""

@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from skillhouse.floor import Clock, Moment, dataclass, system_clock
-from skillhouse.signer.keys import KeyInfo, Limit, Movement, amount_text
-from skillhouse.signer.signer_errors import SignerError
+from skillhouse.registry.passwords import SignerError
 from skillhouse.store import STATE, pooled
+from skillhouse_signer.keys import KeyInfo, Limit, Movement, amount_text
 
 MISSING, ACTIVE, EXPIRED, REVOKED = "missing", "active", "expired", "revoked"
 

@@ -28,9 +28,9 @@ from skillhouse.floor import (
     shaped,
     write_atomically,
 )
-from skillhouse.signer.keys import KeyInfo, Vault
-from skillhouse.signer.request import load_shallow
-from skillhouse.signer.signer_errors import SignerError
+from skillhouse.registry.passwords import SignerError
+from skillhouse_signer.keys import KeyInfo, Vault
+from skillhouse_signer.request import load_shallow
 
 VERSION = 1
 KEYSTORE_MAX = 1_048_576

@@ -1,4 +1,4 @@
-"""The signer's own process: `python -I -m skillhouse.signer SOCKET PASSWORD IMPORT`.
+"""The signer's own process: `python -I -m skillhouse_signer SOCKET PASSWORD IMPORT`.
 
 The three numbers are descriptors; -1 is none. It ends when the client closes the socket.
 """
@@ -15,7 +15,8 @@ from collections.abc import Callable
 from typing import Any
 
 from skillhouse.floor import DecodeError, MissingExtraError, SkillhouseError
-from skillhouse.signer.request import (
+from skillhouse.registry.passwords import SignerError
+from skillhouse_signer.request import (
     BODIES,
     LENGTH,
     Ask,
@@ -25,8 +26,7 @@ from skillhouse.signer.request import (
     packed,
     unpacked,
 )
-from skillhouse.signer.service import Descriptors, Service
-from skillhouse.signer.signer_errors import SignerError
+from skillhouse_signer.service import Descriptors, Service
 
 _SET_DUMPABLE = 4
 """PR_SET_DUMPABLE (prctl(2))."""

@@ -1,4 +1,4 @@
-"""Where the secret that opens a keystore comes from; read in the signer's own process only."""
+"""Where the secret comes from that opens a file of keys: of publishers, or of the signer."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import os
 import secrets
 from typing import Any, Protocol
 
-from skillhouse.floor import MissingExtraError
-from skillhouse.signer.signer_errors import SignerError
+from skillhouse.floor import MissingExtraError, SkillhouseError, dataclass
 
 PASSWORD_MAX = 4_096
 """Bytes of a password or an imported key read from a descriptor."""
@@ -25,6 +24,45 @@ _SAFE_BACKENDS = (
     "keyring.backends.Windows",
 )
 """Backends that leave the secret to the operating system; others may write plain text."""
+
+
+class SignerError(SkillhouseError):
+    """A key was not opened or kept, or something was not signed; `code` says why.
+
+    unreadable-message, unreadable-transaction, unknown-key, wrong-key, name-taken, wrong-password,
+    no-password, no-terminal, keystore, binding, expired, replayed, needs-person, session-over,
+    limit, uncountable, recipient, clock, counters, signer-gone, signer-failed.
+    """
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PasswordSource:
+    """Where the signer's password comes from; its text is in no argument of any process."""
+
+    kind: str = "terminal"
+    """terminal, descriptor, variable, or keyring."""
+    descriptor: int = -1
+    variable: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> PasswordSource:
+        """Return a source from `terminal`, `keyring`, `fd:NUMBER` or `env:NAME`; else refuse it."""
+        kind, _, value = text.partition(":")
+        if text in ("terminal", "keyring"):
+            return cls(kind=text)
+        if kind == "fd" and value.isascii() and value.isdecimal() and int(value) > 2:
+            return cls(kind="descriptor", descriptor=int(value))
+        if kind == "env" and value:
+            return cls(kind="variable", variable=value)
+        raise SignerError(
+            "no-password",
+            "expected `terminal`, `keyring`, `fd:NUMBER` (from 3) or `env:NAME` as the place of "
+            f"the password, got: {text[:64]}",
+        )
 
 
 class Keyring(Protocol):
@@ -94,7 +132,7 @@ def system_keyring() -> Keyring:
     try:
         import keyring
     except ImportError as error:
-        raise MissingExtraError("signer", "keyring") from error
+        raise MissingExtraError("registry", "keyring") from error
     return checked_keyring(keyring)
 
 

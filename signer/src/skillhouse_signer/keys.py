@@ -8,8 +8,8 @@ from decimal import Decimal
 
 from skillhouse.floor import dataclass
 from skillhouse.floor.regex import regex
-from skillhouse.signer.signer_errors import SignerError
-from skillhouse.signer.transaction import ADDRESS_BYTES, Transaction
+from skillhouse.registry.passwords import SignerError
+from skillhouse_signer.transaction import ADDRESS_BYTES, Transaction
 
 MESSAGE = "message"
 """The currency of messages: each costs one."""

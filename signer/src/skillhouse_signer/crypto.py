@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from skillhouse.floor import MissingExtraError
-from skillhouse.signer.keys import KeyKind
-from skillhouse.signer.signer_errors import SignerError
-from skillhouse.signer.transaction import Transaction
+from skillhouse.registry.passwords import SignerError
+from skillhouse_signer.keys import KeyKind
+from skillhouse_signer.transaction import Transaction
 
 _CURVE_ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
 """n of secp256k1 (SEC 2, section 2.4.1)."""

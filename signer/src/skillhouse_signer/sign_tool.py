@@ -10,7 +10,17 @@ from typing import Any
 
 from skillhouse.floor import Digest, SkillhouseError
 from skillhouse.permission import Effect, Permission
-from skillhouse.signer import (
+from skillhouse.tools.call import (
+    SKILL_CLAIM,
+    TRANSACTION_PAGE,
+    Output,
+    PermissionRequest,
+    Plan,
+    RefusedError,
+    object_schema,
+)
+from skillhouse.tools.tool import Session, Tool
+from skillhouse_signer import (
     COINS,
     KeyInfo,
     Movement,
@@ -32,16 +42,6 @@ from skillhouse.signer import (
     read_vault,
     with_approval,
 )
-from skillhouse.tools.call import (
-    SKILL_CLAIM,
-    TRANSACTION_PAGE,
-    Output,
-    PermissionRequest,
-    Plan,
-    RefusedError,
-    object_schema,
-)
-from skillhouse.tools.tool import Session, Tool
 
 CALLDATA_SHOWN = 256
 """Bytes of an unknown call that are shown, with its length."""

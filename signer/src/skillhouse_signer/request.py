@@ -16,8 +16,8 @@ import msgspec
 from skillhouse.floor import DecodeError, Digest, canonical_json, dataclass, digest, shaped
 from skillhouse.floor.regex import regex
 from skillhouse.floor.structs import replace
-from skillhouse.signer.keys import KeyInfo, KeyKind, Terms
-from skillhouse.signer.signer_errors import SignerError
+from skillhouse.registry.passwords import SignerError
+from skillhouse_signer.keys import KeyInfo, KeyKind, Terms
 
 MESSAGE_MAX = 65_536
 """Bytes of a message: a person is to read it."""
