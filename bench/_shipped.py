@@ -81,6 +81,10 @@ class Kept:
     def __init__(self, encoders: Encoders, cache: Path) -> None:
         self._encoders, self._cache = encoders, cache
 
+    @property
+    def names(self) -> Sequence[str]:
+        return self._encoders.names
+
     def over(self, count: int, text: Callable[[int], str], cache: Path | None) -> Meanings:
         return self._encoders.over(count, text, cache or self._cache)
 

@@ -98,8 +98,8 @@ def install(
             other = build(environment / "wheels" / name, OWN[name])
             into = ("--python", environment / "bin/python")
             _run(UV, "pip", "install", *QUIET, "--no-deps", *into, other)
-            (found,) = inside.glob(f"{name.replace('-', '_')}-*.dist-info")
-            needed += _needed(metadata.Distribution.at(found), (), core=own)
+            (about,) = inside.glob(f"{name.replace('-', '_')}-*.dist-info")
+            needed += _needed(metadata.Distribution.at(about), (), core=own)
             continue
         needed += [metadata.distribution(name), *_needed(metadata.distribution(name), ())]
     for found in needed:
