@@ -15,6 +15,7 @@ import pytest
 
 import skillhouse
 from skillhouse.frontends.cli.verbs import VERBS
+from tests.house.coded import tool, write_code
 from tests.house.places import write_skill
 
 pytestmark = [pytest.mark.slow, pytest.mark.heavy]  # It starts processes without bytecode.
@@ -23,13 +24,12 @@ ROOT = Path(__file__).resolve().parents[2]
 DELETED: Mapping[str, tuple[str, ...]] = {
     "server": ("frontends/http", "frontends/api_client"),
     "registry": ("registry/hosting", "frontends/registry"),
+    "cells": ("cells", "frontends/worker"),
     "chat": ("frontends/chat",),
     "meaning": ("retrieval/semantic", "retrieval/postgres"),
     "signer": (),
 }
-"""The folders of each below the package; the signer is another package, which is not there.
-
-The code of skills is not among them yet: the gate's tools of skills are made of its values."""
+"""The folders of each below the package; the signer is another package, which is not there."""
 VERBS_OF = {verb: module.partition(":")[2] for verb, (module, _) in VERBS.items() if ":" in module}
 NEEDS = {"registry": {"server"}}
 """What an extension needs of another, which its verbs name when it is missing."""
@@ -54,6 +54,8 @@ RUNS: tuple[tuple[str, ...], ...] = (
     ("validate", ".agents/skills/weather"),
     ("profiles", "list"),
     ("mcp", "status"),
+    ("sandbox",),
+    ("reload",),
     ("trust", "--show"),
     ("stop", "--reason", "a test"),
     ("completions", "bash"),
@@ -122,13 +124,14 @@ def test_every_module_of_the_core_is_imported(copy: Copy) -> None:
         f"{copy.start}import importlib, pathlib\n"
         f"base = pathlib.Path({str(copy.source)!r})\n"
         "skipped = ('adapters', 'frontends.http', 'frontends.registry', 'frontends.chat',"
-        " 'frontends.worker', 'frontends.api_client', 'registry.hosting', 'semantic', 'postgres',"
+        " 'frontends.worker', 'frontends.api_client', 'skillhouse.cells', 'registry.hosting',"
+        " 'semantic', 'postgres',"
         " '__main__', 'compile_cell', 'probe_cell', 'own_tmp')\n"
         "for file in sorted(base.rglob('*.py')):\n"
         "    name = '.'.join(file.relative_to(base).with_suffix('').parts)\n"
         "    name = name.removesuffix('.__init__')\n"
         "    if any(one in name for one in skipped): continue\n"
-        "    if 'inside' in name or '.cells.' in name: continue\n"
+        "    if 'inside' in name: continue\n"
         "    module = importlib.import_module(name)\n"
         "    for one in getattr(module, '__all__', ()): getattr(module, one)\n"
         "print('done')\n"
@@ -203,3 +206,17 @@ def test_without_the_signer_its_verbs_and_its_tool_name_what_brings_it(
     # Keys that cannot be ended are not taken for ended.
     stopped = copy.run("stop", "--reason", "x")
     assert "session keys" in stopped.stderr + stopped.stdout
+
+
+def test_without_what_runs_code_a_tool_of_a_skill_names_what_brings_it(tmp_path: Path) -> None:
+    copy = Copy(tmp_path, "cells")
+    write_code(tmp_path / "home/.agents/skills/coin", "tools = {}", tool("price"))
+    settings = tmp_path / "home/.config/skillhouse/config.toml"
+    settings.parent.mkdir(parents=True)
+    rule = '[[rules]]\neffect = "allow"\naction = "*"\npattern = "*"\n'
+    settings.write_text(f"[skill_code]\nenabled = true\n{rule}")
+
+    assert "coin" in copy.run("tools").stdout
+    called = copy.run("call", "coin__price", "--args", "{}")
+    assert called.returncode == 1, called
+    assert "optional part `all`" in called.stdout + called.stderr

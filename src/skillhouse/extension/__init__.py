@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from skillhouse.extension.load import load_extensions as load_extensions
     from skillhouse.extension.own import OWN_EXTENSIONS as OWN_EXTENSIONS
     from skillhouse.extension.own import OwnExtension as OwnExtension
+    from skillhouse.extension.own import OwnPackage as OwnPackage
+    from skillhouse.extension.own import is_installed as is_installed
     from skillhouse.extension.own import own_extension as own_extension
     from skillhouse.extension.own import own_module as own_module
 else:

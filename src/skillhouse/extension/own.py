@@ -63,6 +63,19 @@ def own_module(name: str, module: str = "") -> Any:
     return _imported(f"{own.package}.{module}" if module else own.package, own)
 
 
+class OwnPackage:
+    """The face of one of our extensions, loaded when a name of it is first used.
+
+    MissingExtraError where it is not installed.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        return getattr(own_module(self._name), attribute)
+
+
 def _imported(path: str, own: OwnExtension) -> Any:
     try:
         return importlib.import_module(path)
@@ -72,3 +85,12 @@ def _imported(path: str, own: OwnExtension) -> Any:
         if not is_own:
             raise
         raise MissingExtraError(own.extra, missing) from error
+
+
+def is_installed(name: str) -> bool:
+    """Whether one of our extensions is there; it is loaded then."""
+    try:
+        own_module(name)
+    except MissingExtraError:
+        return False
+    return True

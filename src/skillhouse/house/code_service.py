@@ -9,9 +9,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from skillhouse import cells, sandbox
+from skillhouse import sandbox
 from skillhouse import tools as toolbox
 from skillhouse.discovery import Root
+from skillhouse.extension import OwnPackage, is_installed
 from skillhouse.floor import Diagnostic, TreeError, WireNameError, WireNames, git_root, tree_digest
 from skillhouse.floor.faults import fault_finding, isolated
 from skillhouse.floor.lock import once
@@ -34,7 +35,11 @@ from skillhouse.house.reloads import Lacking, Reloads, failed_load
 from skillhouse.house.sandbox_provider import SandboxProvider
 from skillhouse.house.trusted_text import PROJECT
 from skillhouse.permission import Effect, Permission
+from skillhouse.sandbox import code_call
 from skillhouse.skill import ManifestResult, Profile, SkillManifest, find_manifests
+
+cells = OwnPackage("cells")
+"""What runs the code; it is loaded for the first call of code only."""
 
 logger = logging.getLogger(__name__)
 
@@ -97,7 +102,7 @@ class SkillCode:
         return (self._config.cache_directory or self._config.places.cache()) / "packages"
 
     @once
-    def _here(self) -> cells.InProcessRunner:
+    def _here(self) -> Any:
         return cells.InProcessRunner(trusted=self._config.skill_code.in_process)
 
     def found(self, roots: Sequence[Root], is_trusted: bool) -> Found:  # noqa: FBT001 a fact of the look
@@ -167,17 +172,18 @@ class SkillCode:
             refresh()
             try:
                 await self.reload()
-            except cells.RpcError as error:
+            except code_call.RpcError as error:
                 # It sees by the digest of each call what is there; and the call says this better.
                 logger.warning("the remote executor did not reload: %s", error)
 
-    async def runner(self, digest: str, language: cells.Language) -> toolbox.Runner:
+    async def runner(self, digest: str, language: code_call.Language) -> toolbox.Runner:
         """Return what runs the code of that digest; SandboxUnavailableError if nothing can."""
         if digest in self._config.skill_code.in_process:
-            return self._here
+            here: toolbox.Runner = self._here
+            return here
         return await self.executor(language)
 
-    async def look_at_exports(self, skill: toolbox.CodeSkill, spec: cells.CellSpec) -> None:
+    async def look_at_exports(self, skill: toolbox.CodeSkill, spec: code_call.CellSpec) -> None:
         """Find the tools that the code does not export, once for each digest."""
         if spec.digest in self._looked_at:
             return
@@ -193,10 +199,10 @@ class SkillCode:
             failed = failed_load(spec.digest, error.code, str(error))
             if failed is not None:
                 await in_thread(lambda: self.reloads.note({skill.directory: failed}))
-        except (cells.RpcError, OSError) as error:
+        except (code_call.RpcError, OSError) as error:
             logger.warning("what `%s` exports is not known: %s", skill.manifest.name, error)
 
-    async def executor(self, language: cells.Language | None = None) -> toolbox.Runner:
+    async def executor(self, language: code_call.Language | None = None) -> toolbox.Runner:
         """Return what runs the code, here or where the operator says, from the first call on.
 
         Here, the sandbox has been tested for code of that language.
@@ -260,7 +266,7 @@ class SkillCode:
         if not _needs_packages(skill):
             return None
         if skill.directory not in self._packages:
-            found: cells.Environment | None = await cells.prepare(
+            found = await cells.prepare(
                 skill.manifest,
                 skill.directory,
                 self._package_store,
@@ -275,7 +281,7 @@ class SkillCode:
             self._packages[skill.directory] = leased
         return self._packages[skill.directory]
 
-    def _caches(self) -> cells.MakeCaches | None:
+    def _caches(self) -> Any:
         """Return what compiles packages once: a cell of this machine, where calls have any."""
         executor = self.background
         return None if executor is None else functools.partial(cells.make_caches, executor)
@@ -283,7 +289,8 @@ class SkillCode:
     async def reload(self, skill: str | None = None) -> None:
         """Start new calls with the current code; running calls finish with the old."""
         self._packages.clear()
-        await self._here.reload(skill)
+        if is_installed("cells"):
+            await self._here.reload(skill)
         if self._config.skill_code.executor:
             # A remote executor outlives this process.
             await self.executor()
@@ -291,13 +298,14 @@ class SkillCode:
             await self._executor.reload(skill)
 
     @property
-    def background(self) -> cells.Executor | None:
+    def background(self) -> Any:
         """The local executor, whose idle cells a stop ends; a remote one ends its own calls."""
         found = self._executor
         if found is None:
             # `cells.Executor` is loaded for the first call of code only.
             return None
-        return found if isinstance(found, cells.Executor) else None
+        is_local = is_installed("cells") and isinstance(found, cells.Executor)
+        return found if is_local else None
 
     async def close(self) -> None:
         """Kill running code and release the packages."""
@@ -312,7 +320,9 @@ class SkillCode:
         if skill.manifest.language != "python":
             return None
         places = self._config.places
-        wanted = (skill.manifest.requires_python, cells.locked_python(skill.directory))
+        # What runs code says so itself where it is missing.
+        locked = cells.locked_python(skill.directory) if is_installed("cells") else None
+        wanted = (skill.manifest.requires_python, locked)
         # An executor elsewhere runs the Python of its image, and code in this process runs ours.
         return sandbox.choose_python(
             [one for one in wanted if one],
@@ -328,7 +338,7 @@ class SkillCode:
         except (TreeError, OSError):
             return False
 
-    def _rules(self, skill: toolbox.CodeSkill) -> cells.EnvironmentRules:
+    def _rules(self, skill: toolbox.CodeSkill) -> Any:
         settings = self._config.skill_code
         near, far = (*skill.shared, None, None)[:2]
         places = self._config.places

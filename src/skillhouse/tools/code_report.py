@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from skillhouse.audit import KnownSecrets, without_secrets
-from skillhouse.cells import CellResult, CodeFrame
+from skillhouse.sandbox.code_call import CellResult, CodeFrame
 
 LOG_LINES = 100
 """Lines of a call's own log that are kept."""

@@ -29,9 +29,9 @@ from skillhouse.cells import (
     ServedCall,
     executor_methods,
 )
-from skillhouse.cells.rpc import UNAVAILABLE
 from skillhouse.floor import SkillhouseError, dataclass
 from skillhouse.sandbox import SandboxStatus
+from skillhouse.sandbox.code_call import UNAVAILABLE
 
 FINISH_SECONDS = 8.0
 """How long calls may go on once the end was asked for; docker kills after 10."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from skillhouse import cells
 from skillhouse.approval import OWNER
 from skillhouse.clients import known_clients
 from skillhouse.floor import Locations
@@ -32,6 +31,7 @@ from skillhouse.frontends.presentation.doctor_values import (
 )
 from skillhouse.frontends.presentation.install_report import installed_value, state_value
 from skillhouse.frontends.presentation.json_values import pythons_value, sandbox_value
+from skillhouse.frontends.presentation.sandbox_levels import whole_test
 from skillhouse.frontends.presentation.service_values import (
     loaded_names,
     reload_more,
@@ -113,7 +113,7 @@ def _installed_one(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
 
 async def _sandbox(api: ApiServices, _: ApiRequest) -> dict[str, Any]:
     house = api.house
-    status = await cells.self_test(least=house.services.least_sandbox)
+    status = await whole_test(least=house.services.least_sandbox)
     places = PythonPlaces(os.environ, house.services.project)
     pythons = await in_thread(lambda: pythons_value(places))
     return {**sandbox_value(status), **pythons}

@@ -5,16 +5,27 @@ The probes are loaded only where something is tested: most calls find what is ke
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
-from skillhouse import cells
+from skillhouse import sandbox
 from skillhouse.floor import structs
+from skillhouse.sandbox.code_call import Language
 from skillhouse.sandbox.kept_tests import KeptTests
 from skillhouse.sandbox.status import ProbeResult, SandboxLevel, SandboxStatus, detect
 
-if TYPE_CHECKING:
-    from skillhouse.cells.cell import Language
+
+class CellTests(Protocol):
+    """The self-tests of what runs the code of skills."""
+
+    async def self_test(
+        self, *, least: SandboxLevel, languages: Sequence[Language]
+    ) -> SandboxStatus: ...
+
+    async def language_test(self, found: SandboxStatus, language: Language) -> SandboxStatus: ...
+
+    def installed(self) -> tuple[Language, ...]: ...
+
 
 COMMANDS = "commands"
 """The part of the self-test that every use of the sandbox needs."""
@@ -26,6 +37,7 @@ async def needed_test(
     *,
     before: SandboxStatus | None = None,
     least: SandboxLevel = SandboxLevel.LANDLOCK,
+    cells: CellTests | None = None,
 ) -> SandboxStatus:
     """Return the level for commands, and for cells of a language; test only what is not kept.
 
@@ -34,6 +46,7 @@ async def needed_test(
         language: Of the code that is to run; None for commands only.
         before: What this process has tested already, whose level is not found again.
         least: The weakest level that the operator accepts.
+        cells: Tests the cells of languages; None where none are installed.
     """
     facts = kept.facts()
     found = before
@@ -43,7 +56,10 @@ async def needed_test(
     if before is None:
         if COMMANDS not in known:
             wanted = () if language is None else (language,)
-            tested = await cells.self_test(least=least, languages=wanted)
+            if cells is None:
+                tested = await sandbox.self_test(least=least)
+            else:
+                tested = await cells.self_test(least=least, languages=wanted)
             kept.keep(facts, tested.level, _parts(tested))
             return tested
         found = structs.replace(found, probes=known[COMMANDS])
@@ -51,7 +67,7 @@ async def needed_test(
         return found
     if language in known:
         return structs.replace(found, probes=(*found.probes, *known[language]))
-    if language not in cells.installed():
+    if cells is None or language not in cells.installed():
         return found
     tested = await cells.language_test(found, language)
     kept.keep(facts, tested.level, _parts(tested))
