@@ -88,7 +88,7 @@ def host_name(text: str) -> str:
 
 def _up(options: argparse.Namespace, terminal: Terminal) -> int:
     from skillhouse.frontends.cli.person import coding_agent
-    from skillhouse.frontends.http import serve
+    from skillhouse.frontends import http
     from skillhouse.frontends.presentation.service_log import service_logging
 
     is_reachable = not ipaddress.ip_address(options.host).is_loopback
@@ -113,7 +113,7 @@ def _up(options: argparse.Namespace, terminal: Terminal) -> int:
     house.view().search.start()
     before = collect_often()
     try:
-        return serve(
+        return http.serve(
             house,
             port=options.port,
             announce=lambda address: _announced(address, terminal),

@@ -145,7 +145,7 @@ def _directory(options: argparse.Namespace) -> Path:
 
 
 def _serve(options: argparse.Namespace, terminal: Terminal) -> int:
-    from skillhouse.frontends.registry import serve_registry
+    from skillhouse.frontends import registry as service
     from skillhouse.frontends.registry.access import AccessPolicy
 
     repository = open_repository(
@@ -168,7 +168,7 @@ def _serve(options: argparse.Namespace, terminal: Terminal) -> int:
         proxy=options.proxy or "",
     )
     try:
-        return serve_registry(
+        return service.serve_registry(
             repository, host=options.host, port=options.port, announce=announce, policy=policy
         )
     finally:
