@@ -62,7 +62,7 @@ def extension(name: str, parts: str = "", before: str = "") -> str:
     """Return the source of a module with an extension."""
     return (
         "from pathlib import Path\n"
-        "from skillhouse.extension import ConfigSection, Extension, Hooks, Page, Verb\n"
+        "from skillhouse.extension import ConfigSection, Extension, Hooks, ExtensionPage, Verb\n"
         f"{before}\n"
         f"EXTENSION = Extension(name={name!r}, {parts})\n"
     )

@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from skillhouse.extension.contract import ConfigSection as ConfigSection
     from skillhouse.extension.contract import Extension as Extension
     from skillhouse.extension.contract import ExtensionContext as ExtensionContext
+    from skillhouse.extension.contract import ExtensionPage as ExtensionPage
     from skillhouse.extension.contract import Hooks as Hooks
-    from skillhouse.extension.contract import Page as Page
     from skillhouse.extension.contract import Verb as Verb
     from skillhouse.extension.entry_points import EntryPoint as EntryPoint
     from skillhouse.extension.entry_points import find_entry_points as find_entry_points

@@ -77,7 +77,7 @@ class ConfigSection:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
+class ExtensionPage:
     """A page of the HTTP service below `/extensions/NAME/`, which only the owner opens.
 
     It is read with GET and changes nothing: what changes anything is a tool, which passes the gate.
@@ -115,7 +115,7 @@ class Extension:
         default_factory=lambda: MappingProxyType({})
     )
     """What makes each tool, by the tool's name."""
-    pages: Callable[[ExtensionContext], Iterable[Page]] | None = None
+    pages: Callable[[ExtensionContext], Iterable[ExtensionPage]] | None = None
     executor: Callable[[ExtensionContext], Runner] | None = None
     """Makes what runs the code of skills, where `[skill_code] executor` is the extension's name."""
     channels: Callable[[ExtensionContext], Iterable[Channel]] | None = None

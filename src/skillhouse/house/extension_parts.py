@@ -13,8 +13,8 @@ from skillhouse.approval import Channel
 from skillhouse.extension import (
     Extension,
     ExtensionContext,
+    ExtensionPage,
     LoadedExtensions,
-    Page,
     load_extensions,
 )
 from skillhouse.floor import ConfigError
@@ -74,9 +74,9 @@ class ExtensionParts:
                 found += [each for made in self._made(one, make) for each in made]
         return tuple(found)
 
-    def pages(self, config: Config) -> tuple[tuple[Extension, Page], ...]:
+    def pages(self, config: Config) -> tuple[tuple[Extension, ExtensionPage], ...]:
         """Return their pages."""
-        found: list[tuple[Extension, Page]] = []
+        found: list[tuple[Extension, ExtensionPage]] = []
         for one in self.extensions:
             if one.pages is not None:
                 make = partial(_listed, one.pages, self._context(one, config))

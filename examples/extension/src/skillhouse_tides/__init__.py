@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from skillhouse import ConfigError, tool
-from skillhouse.extension import ConfigSection, Extension, ExtensionContext, Page, Verb
+from skillhouse.extension import ConfigSection, Extension, ExtensionContext, ExtensionPage, Verb
 
 if TYPE_CHECKING:
     import argparse
@@ -38,12 +38,12 @@ def _tool(context: ExtensionContext) -> Tool:
     return tide
 
 
-def _pages(context: ExtensionContext) -> Iterable[Page]:
+def _pages(context: ExtensionContext) -> Iterable[ExtensionPage]:
     def body(query: Mapping[str, str]) -> str:
         sea = query.get("sea", context.settings["sea"])
         return f"{sea}: {tide_of(sea)}"
 
-    return [Page(path="", title="Tides", body=body)]
+    return [ExtensionPage(path="", title="Tides", body=body)]
 
 
 def _section(table: Mapping[str, Any]) -> dict[str, str]:

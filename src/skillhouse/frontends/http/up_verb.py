@@ -87,8 +87,8 @@ def host_name(text: str) -> str:
 
 
 def _up(options: argparse.Namespace, terminal: Terminal) -> int:
-    from skillhouse.frontends.cli.person import coding_agent
     from skillhouse.frontends import http
+    from skillhouse.frontends.cli.person import coding_agent
     from skillhouse.frontends.presentation.service_log import service_logging
 
     is_reachable = not ipaddress.ip_address(options.host).is_loopback

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from skillhouse.extension import Page
+from skillhouse.extension import ExtensionPage
 from skillhouse.floor.faults import isolated
 from skillhouse.floor.regex import regex
 from skillhouse.frontends.http.pages.site import Site
@@ -27,7 +27,7 @@ class ExtensionPages:
 
     def __init__(self, site: Site) -> None:
         self._site = site
-        self._pages: dict[tuple[str, str], Page] = {}
+        self._pages: dict[tuple[str, str], ExtensionPage] = {}
         services = site.house.services
         for extension, page in services.extensions.pages(site.house.config):
             with isolated() as failed:
