@@ -10,9 +10,8 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from skillhouse import retrieval
+from skillhouse import extension, retrieval
 from skillhouse.approval import OWNER
-from skillhouse.extension import own_module
 from skillhouse.floor import SkillhouseError, structs
 from skillhouse.house.learned_choices import lifted
 from skillhouse.skill import SkillIndex
@@ -94,7 +93,11 @@ class AgentSearch:
                 or what talks to it is not installed.
         """
         address = self._address()
-        return own_module("postgres", "database").SearchDatabase(address) if address else None
+        return (
+            extension.own_module("postgres", "database").SearchDatabase(address)
+            if address
+            else None
+        )
 
     def wait_for_meaning(self, seconds: float, progress: Progress) -> MeaningState | None:
         """Return how far search by meaning is, after waiting for it so long; None without it.
@@ -272,7 +275,7 @@ class AgentSearch:
     def _opened(self, progress: Progress) -> Searcher:
         address = "" if self._fault else self._address()
         if address:
-            made: Searcher = own_module("postgres", "index").PostgresIndex(
+            made: Searcher = extension.own_module("postgres", "index").PostgresIndex(
                 self._visible,
                 address,
                 bodies=self._bodies,

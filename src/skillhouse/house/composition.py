@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from skillhouse import extension
 from skillhouse import tools as toolbox
-from skillhouse.extension import own_module
 from skillhouse.floor import ConfigError, MissingExtraError
 from skillhouse.floor.lock import once
 from skillhouse.house.config.config_files import profile_of, project_of
@@ -118,7 +118,7 @@ class Composition:
         if search.encoder == "none":
             return None
         try:
-            meaning = own_module("meaning")
+            meaning = extension.own_module("meaning")
         except MissingExtraError:
             if search.encoder == "auto":
                 return None
