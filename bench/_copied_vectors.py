@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from skillhouse.retrieval import Embedder, Encoders
+from skillhouse.retrieval.semantic import Embedder, Encoders
 from skillhouse.retrieval.semantic.vectors import VectorFile, key_of, packed, unpacked, zeros
 
 _NOISE = 0.3

@@ -29,7 +29,8 @@ from _relevance import (
     quality_rows,
 )
 from _robustness import everyday
-from skillhouse.retrieval import Encoders, SearchIndex, encoders_of, is_weak, search
+from skillhouse.retrieval import SearchIndex, is_weak, search
+from skillhouse.retrieval.semantic import Encoders, encoders_of
 from skillhouse.retrieval.votes import Meanings
 
 CACHE = ROOT / ".x" / "bench"
@@ -45,7 +46,8 @@ sys.path.insert(0, sys.argv[1])
 from pathlib import Path
 from _relevance import load
 from _shipped import SIZE, filled, with_encoders
-from skillhouse.retrieval import SearchIndex, encoders_of, search
+from skillhouse.retrieval import SearchIndex, search
+from skillhouse.retrieval.semantic import encoders_of
 documents = filled(load(Path(sys.argv[2])).documents, SIZE)
 built = SearchIndex.from_documents(documents)
 encoders = encoders_of("auto")
@@ -78,6 +80,10 @@ class Kept:
 
     def __init__(self, encoders: Encoders, cache: Path) -> None:
         self._encoders, self._cache = encoders, cache
+
+    @property
+    def names(self) -> Sequence[str]:
+        return self._encoders.names
 
     def over(self, count: int, text: Callable[[int], str], cache: Path | None) -> Meanings:
         return self._encoders.over(count, text, cache or self._cache)

@@ -26,7 +26,7 @@ MACHINE_PATHS = ("/wo" + "rk/", "/tmp" + "/v/")
 FORBIDDEN = re.compile(
     "|".join([*map(re.escape, HOSTS), *(rf"(?<![\w.]){path}" for path in MACHINE_PATHS)])
 )
-FOLDERS = ("src", "tests", "bench", "scripts")
+FOLDERS = ("src", "signer", "tests", "bench", "scripts")
 
 FIXES: tuple[tuple[str | Path, ...], ...] = (
     (BIN / "ruff", "check", "--fix-only", "--quiet", "."),

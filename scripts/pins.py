@@ -11,7 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PINS = (
     ("uv", ["requirements/uv.in"]),
-    ("core", ["pyproject.toml", "--extra", "all"]),
+    ("core", ["pyproject.toml", "signer/pyproject.toml", "--extra", "all"]),
     ("build", ["requirements/build.in", "--constraint", "requirements/core.txt"]),
     (
         "dev",
@@ -60,6 +60,8 @@ OPTIONS = (
     # No file may name a registry: a user's own index settings decide where packages come from.
     "--no-emit-index-url",
     "--no-emit-find-links",
+    # Ours come from this tree.
+    *("--no-emit-package", "skillhouse"),
     "--quiet",
     *("--python-version", "3.11"),
     *("--custom-compile-command", "./x pins"),

@@ -53,7 +53,7 @@ FRONTENDS = {
     "MCP": ("skillhouse.frontends.mcp.server", "SkillhouseServer.__init__"),
     "HTTP": ("skillhouse.frontends.http.app", "make_app"),
     "chat": ("skillhouse.frontends.chat.conversation", "ChatConversation.__init__"),
-    "executor": ("skillhouse.frontends.executor", "run_executor"),
+    "executor": ("skillhouse.frontends.worker.executor", "run_executor"),
     "adapter": ("skillhouse.frontends.adapters.framework_bridge", "FrameworkBridge.prompt"),
 }
 VERBS = {"mcp": "MCP", "up": "HTTP", "chat": "chat", "worker": "executor"}

@@ -22,6 +22,8 @@ ROOT = Path(__file__).resolve().parents[1]
 PLACE = ROOT / "tests" / "suite.json"
 SECONDS = ROOT / "tests" / "suite_seconds.json"
 SOURCE = "src/skillhouse/"
+SIGNER = "signer/src/skillhouse_signer/"
+"""Its files are recorded as `signer/NAME`."""
 FILE_SECONDS = 0.05
 """What reading a file of tests costs, and what an unrecorded one is taken to cost."""
 ALL_SLOW = re.compile(r"^pytestmark = (\[\s*)?pytest\.mark\.(slow|heavy)\b", re.MULTILINE)
@@ -167,6 +169,9 @@ def reaching(changed: Iterable[str], record: Record, everything: Sequence[str]) 
 def _concerned(path: str, record: Record, everything: Sequence[str]) -> Iterator[str]:
     if path in everything:
         yield path
+    if path.startswith(SIGNER):
+        yield from _entering({f"signer/{path.removeprefix(SIGNER)}"}, record)
+        yield from (file for file in everything if file.startswith("tests/signer/"))
     if path.startswith(SOURCE):
         yield from _entering({path.removeprefix(SOURCE)}, record)
         known = {source for one in record.by_file.values() for source in one.sources}

@@ -64,10 +64,14 @@ _GIT = "[user]\n\tname = Me\n\temail = me@example.com\n[init]\n\tdefaultBranch =
 QUIET = ("--quiet", "--offline")
 
 
-def build(into: Path) -> Path:
-    """Build the wheel of this tree, and return it."""
+OWN = {"skillhouse-signer": "signer"}
+"""Distributions of this tree besides skillhouse, and their folders."""
+
+
+def build(into: Path, folder: str = ".") -> Path:
+    """Build the wheel of this tree, or of a folder of it, and return it."""
     _run(UV, "build", *QUIET, "--wheel", "--no-build-isolation", "--python", sys.executable,
-         "--out-dir", into, ROOT)  # fmt: skip
+         "--out-dir", into, ROOT / folder)  # fmt: skip
     (wheel,) = into.glob("*.whl")
     return wheel
 
@@ -90,6 +94,13 @@ def install(
     (own,) = inside.glob("skillhouse-*.dist-info")
     needed = _needed(metadata.Distribution.at(own), tuple(extras))
     for name in packages:
+        if name in OWN:
+            other = build(environment / "wheels" / name, OWN[name])
+            into = ("--python", environment / "bin/python")
+            _run(UV, "pip", "install", *QUIET, "--no-deps", *into, other)
+            (about,) = inside.glob(f"{name.replace('-', '_')}-*.dist-info")
+            needed += _needed(metadata.Distribution.at(about), (), core=own)
+            continue
         needed += [metadata.distribution(name), *_needed(metadata.distribution(name), ())]
     for found in needed:
         for file in found.files or ():
@@ -99,8 +110,14 @@ def install(
     return environment / "bin"
 
 
-def _needed(own: metadata.Distribution, extras: tuple[str, ...]) -> list[metadata.Distribution]:
-    """Return the distributions that a distribution needs with some of its extras."""
+def _needed(
+    own: metadata.Distribution, extras: tuple[str, ...], core: Path | None = None
+) -> list[metadata.Distribution]:
+    """Return the distributions that a distribution needs with some of its extras.
+
+    `core` is where skillhouse is, which counts as there.
+    """
+    ours = own if core is None else metadata.Distribution.at(core)
     found: dict[str, metadata.Distribution] = {}
     done: set[tuple[str, str]] = set()
     todo = [(own, extra) for extra in ("", *extras)]
@@ -111,8 +128,8 @@ def _needed(own: metadata.Distribution, extras: tuple[str, ...]) -> list[metadat
                 continue
             name = canonicalize_name(requirement.name)
             with contextlib.suppress(metadata.PackageNotFoundError):
-                one = own if name == "skillhouse" else metadata.distribution(name)
-                if one is not own:
+                one = ours if name == "skillhouse" else metadata.distribution(name)
+                if one is not ours:
                     found[name] = one
                 new = {(name, wanted) for wanted in ("", *requirement.extras)} - done
                 todo += [(one, wanted) for _, wanted in sorted(new)]

@@ -336,3 +336,19 @@ def test_no_file_of_a_lazy_face_has_a_public_name(room):
     names = set(face.__all__)
     assert names
     assert {path.stem for path in Path(str(face.__file__)).parent.iterdir()} & names == set()
+
+
+def test_a_face_may_name_one_thing_in_two_lines(tmp_path, monkeypatch):
+    face = tmp_path / "long_face"
+    face.mkdir()
+    (face / "inner.py").write_text("ONE = 1\nTWO = 2\n")
+    (face / "__init__.py").write_text(
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n"
+        "    from long_face.inner import (\n        ONE as ONE,\n    )\n"
+        "    from long_face.inner import TWO as TWO\nelse:\n"
+        "    from skillhouse.lazy_exports import lazy_exports\n"
+        "    __all__, __getattr__ = lazy_exports(__name__)\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    made = importlib.import_module("long_face")
+    assert (made.__all__, made.ONE, made.TWO) == (["ONE", "TWO"], 1, 2)

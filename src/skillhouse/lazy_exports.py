@@ -18,10 +18,16 @@ def lazy_exports(package: str) -> tuple[list[str], Callable[[str], Any]]:
     """
     source = _source_of(package)
     module_of: dict[str, str] = {}
+    opened = ""
     for line in source.splitlines():
-        match line.split():
+        match line.rstrip(",").split():
             case ["from", module, "import", name, "as", alias] if name == alias:
                 module_of[name] = module
+            case ["from", module, "import", "("]:
+                # A line that would be too long has its one name on the next.
+                opened = module
+            case [name, "as", alias] if name == alias:
+                module_of[name] = opened
 
     def load(name: str) -> Any:
         module = module_of.get(name)

@@ -17,10 +17,10 @@ import pytest
 from skillhouse.floor import ConfigError
 from skillhouse.house.config.secret_places import read_secret
 from skillhouse.registry.hosting import open_repository
+from skillhouse.registry.passwords import SignerError
 from skillhouse.registry.publisher_keys import PublisherKeys
 from skillhouse.registry.trust import PublisherError
-from skillhouse.signer import read_vault
-from skillhouse.signer.signer_errors import SignerError
+from skillhouse_signer import read_vault
 from tests.harness import Need
 
 OTHER = 12345

@@ -19,11 +19,13 @@ from eth_account import Account
 
 from skillhouse.floor import system_clock
 from skillhouse.floor.structs import replace
-from skillhouse.signer import (
+from skillhouse.tools import Session
+from skillhouse_signer import (
     STATE_FILE,
     KeyInfo,
     KeyKind,
     SignerError,
+    SignTool,
     Transaction,
     decode_transaction,
     movement_of,
@@ -31,8 +33,7 @@ from skillhouse.signer import (
     terms_from,
     with_approval,
 )
-from skillhouse.signer.request import Named
-from skillhouse.tools import Session, SignTool
+from skillhouse_signer.request import Named
 from tests.signer.places import (
     ALICE,
     DAY_MS,

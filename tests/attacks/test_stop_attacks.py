@@ -183,7 +183,7 @@ def test_a_stop_ends_what_runs_in_every_process(peer: Peer, need: Any, node: Non
             begin(pipe, "touch BEGUN-1 && sleep 60 && touch LATE-1")
             await until(lambda: len(list(peer.project.glob("BEGUN*"))) == 2)
             said = await anyio.to_thread.run_sync(stop, peer)
-        await until(lambda: not house.services.skill_code.background.is_busy)  # type: ignore[union-attr]
+        await until(lambda: not house.services.skill_code.background.is_busy)
         results["over MCP"] = await anyio.to_thread.run_sync(received, pipe)
         await house.services.release_loop()
         house.close()

@@ -216,7 +216,7 @@ def test_the_executor_has_nothing_of_the_core() -> None:
     """What runs skills' code loads no gateway, channel, signer, session or built-in tool."""
     code = (
         "import sys\n"
-        "from skillhouse.frontends.executor import *\n"
+        "from skillhouse.frontends.worker.executor import *\n"
         "from skillhouse.cells import Executor, executor_methods, RpcClient\n"
         "print(*sorted({name.split('.')[1] for name in sys.modules"
         " if name.startswith('skillhouse.')}))"

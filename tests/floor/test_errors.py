@@ -222,6 +222,17 @@ def test_a_framework_is_added_to_all_that_a_tool_has(tmp_path: Path) -> None:
     assert extra_advice("langchain", prefix).endswith("'.[all,langchain]'`")
 
 
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("tool", "uv tool install --force --with ./signer '.[all]'"),
+        ("pipx", "pipx inject skillhouse ./signer"),
+    ],
+)
+def test_the_signer_is_a_distribution_of_its_own(tmp_path: Path, kind: str, said: str) -> None:
+    assert extra_advice("signer", prefix_of(tmp_path, kind)) == f"run in the clone `{said}`"
+
+
 def test_the_extras_of_all_are_those_of_the_project() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     [whole] = project["optional-dependencies"]["all"]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from skillhouse.signer import KEYSTORE_FILE
+from skillhouse_signer import KEYSTORE_FILE
 from tests.frontends.conftest import Run
 from tests.registry.publisher_skill import LOCKED, REGISTRY
 

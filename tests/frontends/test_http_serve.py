@@ -282,12 +282,12 @@ async def _no_app(scope: object, receive: object, send: object) -> None:
 
 _HEAPS = """
 import ctypes, sys, threading
-from skillhouse.frontends.cli import serve
+from skillhouse.frontends.http import up_verb
 library = ctypes.CDLL(None)
 if not hasattr(library, "malloc_info"):
     sys.exit("no glibc")
 if sys.argv[1] == "one":
-    serve.use_one_heap()
+    up_verb.use_one_heap()
 ready = threading.Barrier(5)
 def work():
     held = bytes(4_096)

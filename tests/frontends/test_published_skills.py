@@ -68,7 +68,7 @@ def force(monkeypatch: pytest.MonkeyPatch, need: Any) -> Force:
         async def tested(*_: object, **__: object) -> SandboxStatus:
             return status
 
-        monkeypatch.setattr("skillhouse.cells.needed_test", tested)
+        monkeypatch.setattr("skillhouse.house.sandbox_provider.needed_test", tested)
 
     return at
 

@@ -49,9 +49,11 @@ _FIRST_LINE = re.compile(r"# (?P<path>~/[\w./-]+)\n")
 INSTALL = re.compile(
     r"(?P<how>pip|uv tool|pipx) install '?[.\w/]*?(?:skillhouse|\.)"
     r"(?:\[(?P<extras>[a-z,-]+)\]'|(?=['\s`]))(?P<packages>(?: [a-z][a-z0-9-]*)*)"
-    r"|extra `(?P<extra>[a-z-]+)`"
+    r"|extra `(?P<extra>[a-z-]+)`|distribution `(?P<distribution>skillhouse-[a-z]+)`"
 )
-"""A line that installs skillhouse, or the name of an extra: what follows is run with that alone."""
+"""A line that installs skillhouse, or the name of an extra: what follows is run with that alone.
+
+With a distribution of ours it is run besides."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,6 +98,9 @@ def blocks(page: str) -> list[Block]:
     for part in _PARTS.finditer(text):
         line = text.count("\n", 0, part.start()) + 1
         for install in INSTALL.finditer(text, passed, part.start()):
+            if install["distribution"]:
+                extras = (*extras, f"+{install['distribution']}")
+                continue
             if install["extra"]:
                 needed |= {install["extra"]}
                 extras = python_extras = tuple(sorted(needed))

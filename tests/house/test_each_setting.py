@@ -625,6 +625,7 @@ ELSEWHERE = {
     "search.weights": "likewise",
     "search.database": "tests/retrieval",
     "signer.password": "tests/signer; enforcement.py ends the process of the one before",
+    "sections": "of extensions, whose tools each reload makes again; tests/extension",
     "skills.repositories": "read at each install",
     "assignees": "tests/tiers",
     "mcp_servers": "the rows `mcp_servers.*`",

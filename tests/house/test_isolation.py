@@ -13,7 +13,7 @@ from skillhouse.floor import tree_digest
 from skillhouse.house import Skillhouse
 from skillhouse.house.config import SignerSettings
 from skillhouse.sandbox import SandboxLevel, SandboxStatus
-from skillhouse.signer import KEYSTORE_FILE
+from skillhouse_signer import KEYSTORE_FILE
 from tests.cells.lab import status_of
 from tests.house.coded import called, coded_house, tool, write_code
 from tests.sandbox.places import LEVELS

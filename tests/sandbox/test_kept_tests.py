@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,6 @@ import anyio
 import pytest
 
 from skillhouse import cells
-from skillhouse.cells import needed_test
 from skillhouse.floor import Moment, encode, structs, system_clock
 from skillhouse.sandbox import (
     LACKING,
@@ -19,6 +19,7 @@ from skillhouse.sandbox import (
     SandboxLevel,
     SandboxStatus,
     detect,
+    first_use,
     kept_tests,
     status,
 )
@@ -27,6 +28,7 @@ from tests.harness import Need
 
 PASSED = (ProbeResult(name="tcp_refused", passed=True),)
 CELL = (ProbeResult(name="python_cell_starts", passed=True),)
+needed = partial(first_use.needed_test, cells=cells)
 HERE = SandboxLevel.CGROUP
 
 
@@ -193,11 +195,11 @@ def test_a_language_is_tested_when_it_is_needed_and_then_by_no_later_process(
 
     monkeypatch.setattr(cells, "self_test", commands)
     monkeypatch.setattr(cells, "language_test", one)
-    first = anyio.run(needed_test, KeptTests(directory), None)
+    first = anyio.run(needed, KeptTests(directory), None)
     assert (first.level, tested) == (found.level, [()])
-    second = anyio.run(lambda: needed_test(KeptTests(directory), "python", before=first))
+    second = anyio.run(lambda: needed(KeptTests(directory), "python", before=first))
     assert (second.level, tested) == (found.level, [(), "python"])
-    third = anyio.run(needed_test, KeptTests(directory), "python")
+    third = anyio.run(needed, KeptTests(directory), "python")
     assert (third.level, len(tested)) == (found.level, 2)
     assert sorted(probe.name for probe in third.probes) == sorted(
         probe.name for probe in second.probes

@@ -10,7 +10,7 @@ from typing import Any
 
 from skillhouse.floor import Moment
 from skillhouse.floor.structs import replace
-from skillhouse.signer import (
+from skillhouse_signer import (
     KEYSTORE_FILE,
     STATE_FILE,
     KeyInfo,
@@ -24,8 +24,8 @@ from skillhouse.signer import (
     terms_from,
     with_approval,
 )
-from skillhouse.signer.request import NewKey, Opening
-from skillhouse.signer.service import Descriptors, Service
+from skillhouse_signer.request import NewKey, Opening
+from skillhouse_signer.service import Descriptors, Service
 
 PASSWORD = "correct horse battery"
 COST = 14

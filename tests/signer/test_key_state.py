@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillhouse.floor.structs import replace
-from skillhouse.signer import STATE_FILE, KeyInfo, KeyKind, SignerError, terms_from
-from skillhouse.signer.key_state import (
+from skillhouse.store import STATE, Store
+from skillhouse_signer import STATE_FILE, KeyInfo, KeyKind, SignerError, terms_from
+from skillhouse_signer.key_state import (
     TOLERANCE_MS,
     accept_clock,
     count,
@@ -22,7 +23,6 @@ from skillhouse.signer.key_state import (
     spent_in_window,
     trusted_now,
 )
-from skillhouse.store import STATE, Store
 from tests.signer.places import DAY_MS, NOW_MS, FakeClock
 
 pytestmark = pytest.mark.slow

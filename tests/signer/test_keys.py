@@ -9,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillhouse.floor.structs import replace
-from skillhouse.signer import (
+from skillhouse.frontends.cli.signing_keys import KINDS
+from skillhouse_signer import (
+    KeyKind,
     Limit,
     Movement,
     SignerError,
@@ -21,7 +23,7 @@ from skillhouse.signer import (
     movement_of,
     terms_from,
 )
-from skillhouse.signer.keys import smallest, whole
+from skillhouse_signer.keys import smallest, whole
 from tests.signer.places import ALICE, BOB, ETH, FEE, TOKEN, payment, token_call
 
 COIN, TOKENS = "eip155:1", f"eip155:1/erc20:{TOKEN}"
@@ -131,3 +133,7 @@ def test_a_limit_that_is_unclear_is_refused(limits: tuple[str, ...], reason: str
 def test_an_address_that_is_none_is_refused() -> None:
     with pytest.raises(SignerError, match="40 hex digits"):
         terms_from((), ("mika.eth",))
+
+
+def test_the_command_line_offers_the_kinds_of_the_signer() -> None:
+    assert [str(kind) for kind in KeyKind] == list(KINDS)

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from skillhouse.floor.structs import replace
-from skillhouse.signer import KeyInfo, KeyKind, SignerError, read_vault, terms_from
-from skillhouse.signer.keystore import new_keystore, open_keystore, reopen, save
+from skillhouse_signer import KeyInfo, KeyKind, SignerError, read_vault, terms_from
+from skillhouse_signer.keystore import new_keystore, open_keystore, reopen, save
 from tests.signer.places import COST
 
 pytestmark = pytest.mark.slow

@@ -19,7 +19,8 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from skillhouse.floor import system_clock
-from skillhouse.signer import (
+from skillhouse.store import STATE, Store
+from skillhouse_signer import (
     STATE_FILE,
     KeyInfo,
     KeyKind,
@@ -31,8 +32,7 @@ from skillhouse.signer import (
     terms_from,
     with_approval,
 )
-from skillhouse.signer.request import FRAME_MAX, LENGTH, Ask, SignerReply, framed, packed, unpacked
-from skillhouse.store import STATE, Store
+from skillhouse_signer.request import FRAME_MAX, LENGTH, Ask, SignerReply, framed, packed, unpacked
 from tests.harness import ran
 from tests.signer.places import PASSWORD, process
 
@@ -136,7 +136,7 @@ def test_a_password_itself_is_no_source(text: str) -> None:
 def test_without_a_terminal_nobody_is_asked(tmp_path: Path) -> None:
     code = (
         "import anyio, os, sys; from pathlib import Path\n"
-        "from skillhouse.signer import *\n"
+        "from skillhouse_signer import *\n"
         "signer = SignerProcess(Path('keys.json'), Path('s.sqlite3'), environment=os.environ)\n"
         "try: anyio.run(signer.new_key, 'main', KeyKind.ED25519)\n"
         "except SignerError as error: print(error.code)\n"
@@ -154,7 +154,7 @@ def test_without_a_terminal_nobody_is_asked(tmp_path: Path) -> None:
 HOUSE = """
 import anyio, os, sys
 from pathlib import Path
-from skillhouse.signer import *
+from skillhouse_signer import *
 from skillhouse.floor import system_clock
 
 async def main(base, number):
@@ -164,7 +164,7 @@ async def main(base, number):
     request = new_request(key, "message", b"hello", system_clock().wall_ms)
     await signer.sign(with_approval(request, request.binding, "yes"))
     loaded = [n for n in sys.modules if n.split(".")[0] in ("eth_account", "cryptography")]
-    print(signer.pid, "skillhouse.signer.crypto" in sys.modules, loaded, flush=True)
+    print(signer.pid, "skillhouse_signer.crypto" in sys.modules, loaded, flush=True)
     sys.stdin.read()
 
 anyio.run(main, Path(sys.argv[1]), int(sys.argv[2]))
@@ -251,7 +251,7 @@ def bare() -> Iterator[tuple[socket.socket, subprocess.Popen[bytes]]]:
     ours, theirs = socket.socketpair()
     ours.settimeout(WAIT_SECONDS)
     started = subprocess.Popen(
-        [sys.executable, "-I", "-m", "skillhouse.signer", str(theirs.fileno()), "-1", "-1"],
+        [sys.executable, "-I", "-m", "skillhouse_signer", str(theirs.fileno()), "-1", "-1"],
         pass_fds=(theirs.fileno(),),
         stderr=subprocess.DEVNULL,
     )

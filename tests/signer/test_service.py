@@ -16,7 +16,7 @@ from eth_account.messages import encode_defunct
 
 from skillhouse.floor import MissingExtraError
 from skillhouse.floor.structs import replace
-from skillhouse.signer import (
+from skillhouse_signer import (
     KeyKind,
     SignerError,
     new_request,
@@ -24,8 +24,8 @@ from skillhouse.signer import (
     terms_from,
     with_approval,
 )
-from skillhouse.signer.request import Named, NewKey
-from skillhouse.signer.service import Service
+from skillhouse_signer.request import Named, NewKey
+from skillhouse_signer.service import Service
 from tests.signer.places import (
     ALICE,
     BOB,
@@ -346,7 +346,7 @@ def test_a_signature_that_fails_is_not_counted(
 ) -> None:
     key = bench.key("main", KeyKind.ED25519, "message=1/1")
     with monkeypatch.context() as patch:
-        patch.setattr("skillhouse.signer.service.sign_message", lambda *_: 1 / 0)
+        patch.setattr("skillhouse_signer.service.sign_message", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             bench.sign(key, "hello")
     bench.sign(key, "hello")
@@ -379,7 +379,7 @@ def test_the_first_key_of_two_houses_makes_one_keystore(bench: Bench) -> None:
 
 
 def test_a_keystore_has_an_end(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("skillhouse.signer.keystore.KEYS_MAX", 1)
+    monkeypatch.setattr("skillhouse_signer.keystore.KEYS_MAX", 1)
     bench.key()
     with pytest.raises(SignerError, match="at most 1 keys"):
         bench.key("second")

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillhouse.floor.structs import replace
-from skillhouse.signer import SignerError, Transaction, build_transaction, decode_transaction
-from skillhouse.signer.crypto import sign_transaction
-from skillhouse.signer.transaction import (
+from skillhouse_signer import SignerError, Transaction, build_transaction, decode_transaction
+from skillhouse_signer.crypto import sign_transaction
+from skillhouse_signer.transaction import (
     DEPTH_MAX,
     TRANSACTION_MAX,
     decode_rlp,

@@ -1,4 +1,4 @@
-"""Tests of signer/unlock.py."""
+"""Tests of registry/passwords.py, and of the signer that asks by it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from skillhouse.signer import KeyKind, SignerError, unlock
-from skillhouse.signer.keys import Terms
-from skillhouse.signer.request import NewKey, Opening
-from skillhouse.signer.service import Service
-from skillhouse.signer.unlock import PASSWORD_MAX, checked_keyring, read_descriptor
+from skillhouse.registry import passwords as unlock
+from skillhouse.registry.passwords import PASSWORD_MAX, checked_keyring, read_descriptor
+from skillhouse_signer import KeyKind, SignerError
+from skillhouse_signer.keys import Terms
+from skillhouse_signer.request import NewKey, Opening
+from skillhouse_signer.service import Service
 from tests.signer.places import COST, FakeClock, filled
 
 

@@ -16,7 +16,7 @@ from skillhouse.floor import ConfigError, make_private
 from skillhouse.house import Skillhouse, configured
 from skillhouse.house.config import SignerSettings
 from skillhouse.permission import Effect, Layer, Rule
-from skillhouse.signer import KEYSTORE_FILE, STATE_FILE, KeyKind, terms_from
+from skillhouse_signer import KEYSTORE_FILE, STATE_FILE, KeyKind, terms_from
 from tests.house.places import make_places
 from tests.signer.places import ALICE, PASSWORD, payment, process
 from tests.tools.test_gate_approvals import answer

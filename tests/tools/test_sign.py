@@ -1,4 +1,4 @@
-"""Tests of tools/sign.py."""
+"""Tests of sign_tool.py of the signer."""
 
 from __future__ import annotations
 
@@ -23,19 +23,6 @@ from skillhouse.audit import AuditLog, read_records
 from skillhouse.floor import Clock, Digest, system_clock
 from skillhouse.floor.structs import replace
 from skillhouse.permission import Decision, Effect, Layer, Permission, Rule, decide
-from skillhouse.signer import (
-    KEYSTORE_FILE,
-    STATE_FILE,
-    KeyInfo,
-    KeyKind,
-    SessionKeys,
-    Signature,
-    Signer,
-    SignRequest,
-    Transaction,
-    read_vault,
-)
-from skillhouse.signer.service import Service
 from skillhouse.skill import SkillIndex
 from skillhouse.tools import (
     TRANSACTION_PAGE,
@@ -45,10 +32,23 @@ from skillhouse.tools import (
     RedeemedApprovals,
     RefusedError,
     Session,
-    SignTool,
     ToolCall,
 )
 from skillhouse.tools.asker import standing_patterns
+from skillhouse_signer import (
+    KEYSTORE_FILE,
+    STATE_FILE,
+    KeyInfo,
+    KeyKind,
+    SessionKeys,
+    Signature,
+    Signer,
+    SignRequest,
+    SignTool,
+    Transaction,
+    read_vault,
+)
+from skillhouse_signer.service import Service
 from tests.signer.places import ALICE, ETH, MALLORY, TOKEN, Bench, payment, process, token_call
 from tests.tools.gates import gate_to
 from tests.tools.houses import Person

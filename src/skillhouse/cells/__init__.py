@@ -4,14 +4,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from skillhouse.cells.cell import CELL_LIMITS as CELL_LIMITS
-    from skillhouse.cells.cell import TOOL_SECONDS as TOOL_SECONDS
     from skillhouse.cells.cell import Capabilities as Capabilities
-    from skillhouse.cells.cell import CellResult as CellResult
-    from skillhouse.cells.cell import CellSpec as CellSpec
-    from skillhouse.cells.cell import HostCalls as HostCalls
-    from skillhouse.cells.cell import Language as Language
-    from skillhouse.cells.cell import wrap_failure as wrap_failure
-    from skillhouse.cells.cell import wrap_result as wrap_result
     from skillhouse.cells.cell_probes import contained_test as contained_test
     from skillhouse.cells.cell_probes import installed as installed
     from skillhouse.cells.cell_probes import language_test as language_test
@@ -25,15 +18,11 @@ if TYPE_CHECKING:
     from skillhouse.cells.environments import check_installable as check_installable
     from skillhouse.cells.environments import prepare as prepare
     from skillhouse.cells.executor import Executor as Executor
-    from skillhouse.cells.first_use import kept_test as kept_test
-    from skillhouse.cells.first_use import needed_test as needed_test
-    from skillhouse.cells.frames import CodeFrame as CodeFrame
     from skillhouse.cells.frames import own_frames as own_frames
     from skillhouse.cells.in_process import InProcessRunner as InProcessRunner
     from skillhouse.cells.installers import installer_variables as installer_variables
     from skillhouse.cells.rpc import FRAME_BYTES as FRAME_BYTES
     from skillhouse.cells.rpc import Method as Method
-    from skillhouse.cells.rpc import RpcError as RpcError
     from skillhouse.cells.rpc import respond as respond
     from skillhouse.cells.rpc_http import NoAnswerError as NoAnswerError
     from skillhouse.cells.rpc_http import RpcClient as RpcClient
@@ -50,6 +39,15 @@ if TYPE_CHECKING:
     from skillhouse.cells.service import executor_methods as executor_methods
     from skillhouse.cells.uv_lock import LockRules as LockRules
     from skillhouse.cells.uv_lock import uv_requirements as uv_requirements
+    from skillhouse.sandbox.code_call import TOOL_SECONDS as TOOL_SECONDS
+    from skillhouse.sandbox.code_call import CellResult as CellResult
+    from skillhouse.sandbox.code_call import CellSpec as CellSpec
+    from skillhouse.sandbox.code_call import CodeFrame as CodeFrame
+    from skillhouse.sandbox.code_call import HostCalls as HostCalls
+    from skillhouse.sandbox.code_call import Language as Language
+    from skillhouse.sandbox.code_call import RpcError as RpcError
+    from skillhouse.sandbox.code_call import wrap_failure as wrap_failure
+    from skillhouse.sandbox.code_call import wrap_result as wrap_result
 else:
     from skillhouse.lazy_exports import lazy_exports
 

@@ -20,12 +20,12 @@ from typing import Any
 
 import anyio
 
-from skillhouse.cells.cell import CellSpec, Language, NoHost
+from skillhouse.cells.cell import NoHost
 from skillhouse.cells.environment_store import FILES_MAX
 from skillhouse.cells.executor import Executor
-from skillhouse.cells.rpc import RpcError
 from skillhouse.floor import dataclass, tree_digest
 from skillhouse.floor.threads import in_thread
+from skillhouse.sandbox.code_call import CellSpec, Language, RpcError
 from skillhouse.sandbox.interpreters import Python
 from skillhouse.sandbox.profile import SandboxError, SandboxUnavailableError
 

@@ -12,15 +12,13 @@ from typing import Any
 
 import anyio
 
-from skillhouse.cells.cell import CELL_OUTPUT_BYTES, Capabilities, HostCalls, Kind, timeout_text
+from skillhouse.cells.cell import CELL_OUTPUT_BYTES, Capabilities, timeout_text
 from skillhouse.cells.rpc import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
     INVALID_REQUEST,
-    METHOD_NOT_FOUND,
     RESOURCE_LIMIT,
     Frames,
-    RpcError,
     RpcRequest,
     RpcResponse,
     error_value,
@@ -32,6 +30,7 @@ from skillhouse.cells.rpc import (
 )
 from skillhouse.floor import SkillhouseError, dataclass
 from skillhouse.floor.call_clock import CallClock
+from skillhouse.sandbox.code_call import METHOD_NOT_FOUND, HostCalls, Kind, RpcError
 
 CHUNK = 65_536
 MESSAGES = 10_000

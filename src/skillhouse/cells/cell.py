@@ -7,21 +7,15 @@ import hmac
 import secrets
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping
-from dataclasses import field
-from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any
 
 import anyio
 
-from skillhouse.cells.frames import CodeFrame
-from skillhouse.cells.rpc import STALE_CAPABILITY, UNAVAILABLE, RpcError
-from skillhouse.floor import dataclass
+from skillhouse.cells.rpc import STALE_CAPABILITY
 from skillhouse.floor.call_clock import CallClock, current_clock, using
-from skillhouse.sandbox.interpreters import Python
+from skillhouse.sandbox.code_call import UNAVAILABLE, HostCalls, RpcError
 from skillhouse.sandbox.profile import MIB, Limits
 
-TOOL_SECONDS = 30.0
-"""Default time of one call (DESIGN, bounds; S002-73)."""
 CELL_OUTPUT_BYTES = 262_144
 """Output of a cell with all its calls, which ends at it."""
 CELL_LIMITS = Limits(
@@ -38,79 +32,7 @@ CALLS_PER_CELL = 8
 TAIL_BYTES = 8_192
 """How much of a call's output is kept, from its end."""
 
-SHARED_MAX = 2
-"""Directories of packages besides the skill's own (S002-63: skills-level and host)."""
-
 EXECUTE = "tool.execute"
-
-Language = Literal["python", "javascript"]
-Kind = Literal["ok", "error", "timeout", "crashed", "resource-limit", "protocol"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CellSpec:
-    """Whose code runs, and for whom. Calls share a cell only if all of this is equal."""
-
-    skill: str
-    """The skill's id."""
-    digest: str
-    """Of the tree (`floor.tree_digest`); a tree with another digest is not run."""
-    directory: Path
-    language: Language
-    entry: str
-    """The file with `tools`, relative to the directory."""
-    env: Mapping[str, str] = field(default_factory=dict)
-    """The declared variables and their values; each call gets them, the cell itself never."""
-    dependencies: Path | None = None
-    """Directory of installed packages: what `site-packages` or `node_modules` would hold."""
-    shared: tuple[Path, ...] = ()
-    """Such directories of the place and of the host, nearest first, at most `SHARED_MAX`; they are
-    searched after `dependencies` (S002-63)."""
-    python: Python | None = None
-    """The interpreter of code in Python; None takes the default."""
-    permissions: str = ""
-    """Any text that changes with what the skill is permitted."""
-    user: str = ""
-    is_single: bool = False
-    """True: no other call is expected, so nothing is prepared for one."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CellResult:
-    """What came of one call, for the core."""
-
-    value: Any = None
-    """The tool's result as plain JSON values; of kind "ok" only."""
-    error: str = ""
-    kind: Kind
-    stdout_tail: str = ""
-    """The end of the code's output, both streams together."""
-    frames: tuple[CodeFrame, ...] = ()
-    """The places in the skill's own files that an exception passed through, innermost last."""
-    seconds: float
-    """From the start of the call in its cell; waiting for a cell does not count."""
-
-
-class HostCalls(Protocol):
-    """What one call may request of the core. An `RpcError` is passed to the skill."""
-
-    async def fetch(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Take url, method, headers and body; give status, headers and body."""
-        ...
-
-    async def sign(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Take what to sign; give the signer's answer."""
-        ...
-
-    async def read_file(self, path: str) -> str:
-        """Take a path relative to the workspace; give its text."""
-        ...
-
-    def log(self, text: str) -> None: ...
-
-    def progress(self, fraction: float, text: str) -> None:
-        """Take the completed fraction, from 0 to 1, and a short text."""
-        ...
 
 
 class NoHost:
@@ -192,25 +114,6 @@ class Capabilities:
 def _stale() -> RpcError:
     message = "the capability is not of this call, or its call has ended"
     return RpcError(STALE_CAPABILITY, message, reason="stale_capability")
-
-
-def wrap_result(value: Any) -> dict[str, Any]:
-    """Return a tool's result as a ToolResult (S002-76, 77, 80, 81).
-
-    An object that has `success` is passed on unchanged; everything else becomes `data`.
-
-    >>> wrap_result({"balance": "1.5"})
-    {'success': True, 'data': {'balance': '1.5'}}
-    >>> wrap_result({"success": False, "error": "no coin"})
-    {'success': False, 'error': 'no coin'}
-    """
-    if isinstance(value, dict) and "success" in value:
-        return value
-    return {"success": True, "data": value}
-
-
-def wrap_failure(result: CellResult) -> dict[str, Any]:
-    return {"success": False, "error": result.error}
 
 
 def timeout_text(seconds: float) -> str:

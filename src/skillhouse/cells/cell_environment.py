@@ -15,10 +15,10 @@ from importlib.util import MAGIC_NUMBER
 from pathlib import Path
 from types import CodeType
 
-from skillhouse.cells.cell import SHARED_MAX, CellSpec
 from skillhouse.floor import TreeError, dataclass, make_private, structs, tree_digest, unread_paths
 from skillhouse.floor.crash_cleanup import COPY_NAME, is_left, owner_name
 from skillhouse.sandbox.bubblewrap import SKILL_PLACE
+from skillhouse.sandbox.code_call import SHARED_MAX, CellSpec
 from skillhouse.sandbox.crash_watch import watch_for_crashes
 from skillhouse.sandbox.guard import OPEN_FILES, CgroupGuard, CgroupPlace, ProcessGuard, RlimitGuard
 from skillhouse.sandbox.interpreters import Python, interpreter, own_python

@@ -19,13 +19,13 @@ from typing import Any
 
 import anyio
 
-from skillhouse.cells.cell import CellResult, CellSpec, Language, NoHost
+from skillhouse.cells.cell import NoHost
 from skillhouse.cells.cell_environment import node_program
 from skillhouse.cells.cell_process import CONFINE
 from skillhouse.cells.executor import Executor
-from skillhouse.cells.rpc import RpcError
 from skillhouse.floor import structs, tree_digest
 from skillhouse.sandbox import level_probes
+from skillhouse.sandbox.code_call import CellResult, CellSpec, Language, RpcError
 from skillhouse.sandbox.interpreters import interpreter
 from skillhouse.sandbox.launcher import Launcher, launcher_for
 from skillhouse.sandbox.level_probes import HOLE_HINT, probe_directory, probe_results, running

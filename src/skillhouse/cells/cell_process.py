@@ -23,7 +23,6 @@ import anyio
 
 from skillhouse.cells import confine
 from skillhouse.cells.call_channel import CellOutput
-from skillhouse.cells.cell import CellSpec
 from skillhouse.cells.cell_environment import (
     IDLE_WATCH_SECONDS,
     NODE_CELL,
@@ -41,6 +40,7 @@ from skillhouse.cells.cell_environment import (
 )
 from skillhouse.sandbox import bubblewrap, scratch
 from skillhouse.sandbox.bubblewrap import CellView
+from skillhouse.sandbox.code_call import CellSpec
 from skillhouse.sandbox.guard import OPEN_FILES, WATCH_SECONDS, usage
 from skillhouse.sandbox.interpreters import default_python
 from skillhouse.sandbox.process import GRACE_SECONDS, Command, Run

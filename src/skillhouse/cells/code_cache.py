@@ -22,12 +22,12 @@ from typing import Any, Protocol
 import anyio
 
 from skillhouse.cells.bytecode import compiler_cell, make_bytecode, remove_bytecode
-from skillhouse.cells.cell import CellResult, NoHost
+from skillhouse.cells.cell import NoHost
 from skillhouse.cells.cell_environment import CODE_CACHE
 from skillhouse.cells.environment_store import FILES_MAX
 from skillhouse.cells.executor import Executor
-from skillhouse.cells.rpc import RpcError
 from skillhouse.floor.threads import in_thread
+from skillhouse.sandbox.code_call import CellResult, RpcError
 from skillhouse.sandbox.interpreters import Python
 from skillhouse.sandbox.profile import MIB, SandboxError, SandboxUnavailableError
 

@@ -14,9 +14,9 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 
-from skillhouse.cells.cell import CellSpec
 from skillhouse.cells.cell_environment import CellEnvironment, CodeSnapshots, places
 from skillhouse.cells.cell_process import BubblewrapCell
+from skillhouse.sandbox.code_call import CellSpec
 from skillhouse.sandbox.interpreters import default_python
 from skillhouse.sandbox.profile import SandboxError
 

@@ -13,30 +13,27 @@ from typing import Any
 import anyio
 import anyio.to_thread
 
-from skillhouse.cells.cell import (
-    CELL_LIMITS,
-    EXECUTE,
-    QUEUE_MAX,
-    TOOL_SECONDS,
-    CallQueue,
-    Capabilities,
-    CellResult,
-    CellSpec,
-    HostCalls,
-    NoHost,
-)
+from skillhouse.cells.cell import CELL_LIMITS, EXECUTE, QUEUE_MAX, CallQueue, Capabilities, NoHost
 from skillhouse.cells.cell_environment import CellEnvironment, CodeSnapshots, cell_environment_for
 from skillhouse.cells.early_cell import EarlyCell, EarlyStart
 from skillhouse.cells.language_cells import PythonCell
 from skillhouse.cells.node_cell import NodeCell
 from skillhouse.cells.ready_calls import LearnedImports
-from skillhouse.cells.rpc import UNAVAILABLE, RpcError, packed
+from skillhouse.cells.rpc import packed
 from skillhouse.floor import dataclass, tracing
 from skillhouse.floor.tracing import (
     SANDBOX_KIND,
     SANDBOX_LEVEL,
     SANDBOX_START,
     SANDBOX_START_SPAN,
+)
+from skillhouse.sandbox.code_call import (
+    TOOL_SECONDS,
+    UNAVAILABLE,
+    CellResult,
+    CellSpec,
+    HostCalls,
+    RpcError,
 )
 from skillhouse.sandbox.profile import Limits, SandboxError, SandboxUnavailableError
 from skillhouse.sandbox.status import SandboxLevel, SandboxStatus, untested

@@ -12,8 +12,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from skillhouse.floor import PathError, dataclass, is_utf8, read_beneath
+from skillhouse.floor import PathError, is_utf8, read_beneath
 from skillhouse.floor.regex import regex
+from skillhouse.sandbox.code_call import CodeFrame
 
 FRAMES_MAX = 16
 """Frames that are kept of one exception, the innermost: recursion has a thousand."""
@@ -24,26 +25,6 @@ FILE_MAX = 1 << 20
 _PATH_MAX = 256
 _FUNCTION = regex(r"[\w.<>$#]+(?: [\w.<>$#]+){0,3}")
 _FUNCTION_MAX = 80
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CodeFrame:
-    """One place in a skill's code."""
-
-    file: str
-    """Relative to the skill's directory."""
-    line: int
-    """From 1."""
-    function: str = ""
-    """Empty where it has none, or one that is no name."""
-
-    def text(self) -> str:
-        """Return it in one line.
-
-        >>> CodeFrame(file="main.py", line=3, function="get_price").text()
-        'main.py:3 in get_price'
-        """
-        return f"{self.file}:{self.line}" + (f" in {self.function}" if self.function else "")
 
 
 def own_frames(claims: object, *, place: str, tree: Path) -> tuple[CodeFrame, ...]:

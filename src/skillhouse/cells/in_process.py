@@ -26,12 +26,13 @@ from typing import Any
 import anyio
 
 from skillhouse.cells.call_channel import ASKED_AT_ONCE
-from skillhouse.cells.cell import TOOL_SECONDS, CellResult, CellSpec, HostCalls, timeout_text
+from skillhouse.cells.cell import timeout_text
 from skillhouse.cells.cell_context import json_bytes
 from skillhouse.cells.frames import claims_of, own_frames
 from skillhouse.cells.rpc import packed
 from skillhouse.floor import tree_digest
 from skillhouse.floor.call_clock import CallClock
+from skillhouse.sandbox.code_call import TOOL_SECONDS, CellResult, CellSpec, HostCalls
 from skillhouse.sandbox.profile import SandboxError
 
 

@@ -18,20 +18,11 @@ from typing import Any
 import anyio
 
 from skillhouse.cells.call_channel import CallChannel, CallOutcome, CellOutput, attempt
-from skillhouse.cells.cell import (
-    CALLS_PER_CELL,
-    EXECUTE,
-    TAIL_BYTES,
-    Capabilities,
-    CellResult,
-    CellSpec,
-    HostCalls,
-    Kind,
-)
+from skillhouse.cells.cell import CALLS_PER_CELL, EXECUTE, TAIL_BYTES, Capabilities
 from skillhouse.cells.cell_environment import CellEnvironment, places
 from skillhouse.cells.cell_process import BubblewrapCell, CellProcess, ContainerCell
 from skillhouse.cells.early_cell import EarlyCell
-from skillhouse.cells.frames import CodeFrame, own_frames
+from skillhouse.cells.frames import own_frames
 from skillhouse.cells.ready_calls import (
     LOAD_SECONDS,
     Ending,
@@ -42,6 +33,7 @@ from skillhouse.cells.ready_calls import (
 from skillhouse.cells.rpc import Frames
 from skillhouse.floor.threads import in_thread
 from skillhouse.sandbox.bubblewrap import writable
+from skillhouse.sandbox.code_call import CellResult, CellSpec, CodeFrame, HostCalls, Kind
 from skillhouse.sandbox.guard import OPEN_FILES
 from skillhouse.sandbox.process import GRACE_SECONDS
 

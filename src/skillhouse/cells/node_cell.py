@@ -14,11 +14,12 @@ from typing import Any
 import anyio
 
 from skillhouse.cells.call_channel import CallOutcome, attempt
-from skillhouse.cells.cell import EXECUTE, TAIL_BYTES, CellResult, HostCalls, Kind
+from skillhouse.cells.cell import EXECUTE, TAIL_BYTES
 from skillhouse.cells.cell_process import CellProcess
 from skillhouse.cells.language_cells import LanguageCell
 from skillhouse.cells.ready_calls import READY_MAX, ReadyCalls
 from skillhouse.cells.rpc import Frames
+from skillhouse.sandbox.code_call import CellResult, HostCalls, Kind
 from skillhouse.sandbox.profile import MIB
 
 OUT_OF_MEMORY = b"Allocation failed - JavaScript heap out of memory"

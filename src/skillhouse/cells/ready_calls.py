@@ -17,10 +17,10 @@ from dataclasses import field
 from typing import Any, Generic, Protocol, TypeVar
 
 from skillhouse.cells.call_channel import CHUNK, CellOutput
-from skillhouse.cells.cell import CellSpec
-from skillhouse.cells.rpc import Frames, RpcError, RpcRequest, framed, message, parse
+from skillhouse.cells.rpc import Frames, RpcRequest, framed, message, parse
 from skillhouse.floor import dataclass
 from skillhouse.floor.regex import regex
+from skillhouse.sandbox.code_call import CellSpec, RpcError
 from skillhouse.sandbox.profile import SandboxError
 
 PREPARE, PREPARED = "cell.prepare", "cell.prepared"

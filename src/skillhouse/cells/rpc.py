@@ -14,6 +14,7 @@ from typing import Any
 
 from skillhouse.floor import InternalFaultError, SkillhouseError, as_error, dataclass
 from skillhouse.floor.regex import regex
+from skillhouse.sandbox.code_call import METHOD_NOT_FOUND, RpcError
 
 FRAME_BYTES = 8 << 20
 """Longest message (DESIGN, bounds: RPC frame 8 MiB)."""
@@ -26,7 +27,6 @@ LENGTH = struct.Struct("!I")
 
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
-METHOD_NOT_FOUND = -32601
 INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603
 """All five: JSON-RPC 2.0, section 5.1."""
@@ -38,39 +38,10 @@ RESOURCE_LIMIT = -32002
 """A limit of memory, processes, output or messages was exceeded."""
 REFUSED = -32003
 """A rule or a person refused the request."""
-UNAVAILABLE = -32005
-"""No code can be run, or not at the moment."""
 
 _STRING = regex(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _NO_ID = object()
-
-
-class RpcError(SkillhouseError):
-    def __init__(
-        self,
-        code: int,
-        message: str,
-        *,
-        reason: str = "",
-        frames: object = None,
-        report: str = "",
-    ) -> None:
-        super().__init__(message)
-        self.code = code
-        self.frames = frames
-        """What a cell says of the places in its code; unchecked, and sent to nothing else."""
-        self.reason = reason
-        """Stable code for programs, for example "stale_capability"; "" for none."""
-        self.report = report
-        """By what whoever runs it finds the fault; "" for none."""
-
-    def value(self) -> dict[str, Any]:
-        error: dict[str, Any] = {"code": self.code, "message": str(self)}
-        data = {"reason": self.reason, "report": self.report}
-        if any(data.values()):
-            error["data"] = {key: text for key, text in data.items() if text}
-        return error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

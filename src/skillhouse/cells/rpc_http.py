@@ -22,9 +22,7 @@ from anyio.abc import Listener, SocketAttribute, SocketStream, TaskGroup
 from skillhouse.cells.rpc import (
     BATCH,
     FRAME_BYTES,
-    UNAVAILABLE,
     Method,
-    RpcError,
     RpcResponse,
     message,
     packed,
@@ -32,6 +30,7 @@ from skillhouse.cells.rpc import (
     request_value,
     respond,
 )
+from skillhouse.sandbox.code_call import UNAVAILABLE, RpcError
 
 TOKEN_MIN = 16
 """Fewest characters of a token."""

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
 
-from skillhouse.cells.rpc import INVALID_PARAMS, RpcError
+from skillhouse.cells.rpc import INVALID_PARAMS
 from skillhouse.floor import dataclass
+from skillhouse.sandbox.code_call import RpcError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,29 +11,23 @@ import anyio
 import anyio.to_thread
 
 from skillhouse.cells.call_channel import answered, tell
-from skillhouse.cells.cell import (
-    TOOL_SECONDS,
-    Capabilities,
-    CellSpec,
-    HostCalls,
-    timeout_text,
-    wrap_failure,
-    wrap_result,
-)
+from skillhouse.cells.cell import Capabilities, timeout_text
 from skillhouse.cells.executor import Executor
-from skillhouse.cells.rpc import (
-    INVALID_PARAMS,
-    UNAVAILABLE,
-    Method,
-    RpcError,
-    RpcRequest,
-    full_name,
-)
+from skillhouse.cells.rpc import INVALID_PARAMS, Method, RpcRequest, full_name
 from skillhouse.cells.rpc_http import RpcClient
 from skillhouse.cells.served_call import ServedCall, read_context, read_execution
 from skillhouse.floor import Severity, WireNames, as_error, dataclass, tree_digest
 from skillhouse.floor.call_clock import CallClock, clock_stopped
 from skillhouse.floor.structs import replace
+from skillhouse.sandbox.code_call import (
+    TOOL_SECONDS,
+    UNAVAILABLE,
+    CellSpec,
+    HostCalls,
+    RpcError,
+    wrap_failure,
+    wrap_result,
+)
 from skillhouse.sandbox.profile import SandboxError
 from skillhouse.skill import ManifestResult, SkillManifest, find_manifests
 

@@ -14,8 +14,10 @@ from pathlib import Path
 
 from msgspec import Struct
 
-_IN_ALL = frozenset("mcp server watch signer chat telemetry registry hsm postgres".split())
+_IN_ALL = frozenset("mcp server watch chat telemetry registry hsm postgres".split())
 """The extras that `all` has (pyproject.toml)."""
+_DISTRIBUTIONS = {"signer": "signer"}
+"""What is a distribution of its own, by its folder in the clone; as an extra it is no more."""
 _BIN, _SUFFIX = ("Scripts", ".exe") if os.name == "nt" else ("bin", "")
 
 
@@ -25,6 +27,8 @@ def extra_advice(extra: str, prefix: Path | None = None) -> str:
     It is installed from the clone: no name on a package index is ours.
     """
     place = Path(sys.prefix) if prefix is None else prefix
+    if extra in _DISTRIBUTIONS:
+        return _distribution_advice(_DISTRIBUTIONS[extra], place)
     if clone := _clone_of(place):
         return _clone_command(place, f"-e '{clone}[{extra}]'")
     # A tool is installed as a whole: with one extra alone the others would go.
@@ -34,6 +38,17 @@ def extra_advice(extra: str, prefix: Path | None = None) -> str:
     if _is_pipx(place):
         return f"run in the clone `pipx install --force '.[{whole}]'`"
     return f"run in the clone `{_pip(place)} '.[{extra}]'`"
+
+
+def _distribution_advice(folder: str, place: Path) -> str:
+    """Return the command that installs a distribution of the clone beside this program."""
+    if clone := _clone_of(place):
+        return _clone_command(place, f"-e '{clone / folder}'")
+    if _is_tool(place):
+        return f"run in the clone `uv tool install --force --with ./{folder} '.[all]'`"
+    if _is_pipx(place):
+        return f"run in the clone `pipx inject skillhouse ./{folder}`"
+    return f"run in the clone `{_pip(place)} ./{folder}`"
 
 
 def package_advice(package: str, prefix: Path | None = None) -> str:

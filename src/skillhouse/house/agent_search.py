@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from skillhouse import retrieval
+from skillhouse import extension, retrieval
 from skillhouse.approval import OWNER
 from skillhouse.floor import SkillhouseError, structs
 from skillhouse.house.usage import lifted
@@ -19,10 +19,9 @@ from skillhouse.skill import SkillIndex
 if TYPE_CHECKING:
     from skillhouse.house.usage import LearnedChoices
     from skillhouse.retrieval import (
-        Encoders,
+        MeaningMaker,
         MeaningState,
         Progress,
-        SearchDatabase,
         Searcher,
         SearchResult,
     )
@@ -53,7 +52,7 @@ class AgentSearch:
         *,
         bodies: bool,
         cache: Path | None,
-        encoders: Callable[[], Encoders | None] = lambda: None,
+        encoders: Callable[[], MeaningMaker | None] = lambda: None,
         learned: LearnedChoices | None = None,
         address: Callable[[], str] = str,
     ) -> None:
@@ -86,7 +85,7 @@ class AgentSearch:
             self._make(made, progress)
         return made.result()
 
-    def database(self) -> SearchDatabase | None:
+    def database(self) -> Any:
         """Return a connection to the database that has the index; None where files have it.
 
         Raises:
@@ -94,7 +93,11 @@ class AgentSearch:
                 or what talks to it is not installed.
         """
         address = self._address()
-        return retrieval.SearchDatabase(address) if address else None
+        return (
+            extension.own_module("postgres", "database").SearchDatabase(address)
+            if address
+            else None
+        )
 
     def wait_for_meaning(self, seconds: float, progress: Progress) -> MeaningState | None:
         """Return how far search by meaning is, after waiting for it so long; None without it.
@@ -272,7 +275,7 @@ class AgentSearch:
     def _opened(self, progress: Progress) -> Searcher:
         address = "" if self._fault else self._address()
         if address:
-            return retrieval.PostgresIndex(
+            made: Searcher = extension.own_module("postgres", "index").PostgresIndex(
                 self._visible,
                 address,
                 bodies=self._bodies,
@@ -280,6 +283,7 @@ class AgentSearch:
                 progress=progress,
                 encoders=self._encoders(),
             )
+            return made
         return retrieval.SearchIndex.from_skills(
             self._visible,
             bodies=self._bodies,

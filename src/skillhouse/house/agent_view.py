@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from skillhouse.floor import Diagnostic
     from skillhouse.house.config import Config
     from skillhouse.house.usage import LearnedChoices
-    from skillhouse.retrieval import Encoders
+    from skillhouse.retrieval import MeaningMaker
     from skillhouse.skill import Extensions, Profile, ToolRule
 
 
@@ -57,7 +57,7 @@ class AgentView:
         learned: LearnedChoices | None = None,
         why_absent: Callable[[str], str] = lambda _: "",
         fault: Callable[[Skill], str] = lambda _: "",
-        encoders: Callable[[], Encoders | None] = lambda: None,
+        encoders: Callable[[], MeaningMaker | None] = lambda: None,
         waiting: Iterable[Skill] = (),
     ) -> None:
         """Sort the index into what the agent may see, what a rule denies and what is off.

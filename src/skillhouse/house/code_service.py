@@ -9,9 +9,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from skillhouse import cells, sandbox
+from skillhouse import sandbox
 from skillhouse import tools as toolbox
 from skillhouse.discovery import Root
+from skillhouse.extension import OwnPackage, is_installed
 from skillhouse.floor import Diagnostic, TreeError, WireNameError, WireNames, git_root, tree_digest
 from skillhouse.floor.faults import fault_finding, isolated
 from skillhouse.floor.threads import in_thread
@@ -34,7 +35,11 @@ from skillhouse.house.policy import Policy, RulesInUse
 from skillhouse.house.sandbox_provider import SandboxProvider
 from skillhouse.house.trusted_text import PROJECT
 from skillhouse.permission import Effect, Permission
+from skillhouse.sandbox import code_call
 from skillhouse.skill import ManifestResult, Profile, SkillManifest, find_manifests
+
+cells = OwnPackage("cells")
+"""What runs the code; it is loaded for the first call of code only."""
 
 logger = logging.getLogger(__name__)
 
@@ -45,13 +50,21 @@ Call = Callable[..., Awaitable[toolbox.ToolResult]]
 class SkillCode:
     """Skills' own code: one executor, and each skill's packages installed once."""
 
-    def __init__(self, rules: RulesInUse, sandboxes: SandboxProvider, call: Call) -> None:
+    def __init__(
+        self,
+        rules: RulesInUse,
+        sandboxes: SandboxProvider,
+        call: Call,
+        executors: Callable[[str], toolbox.Runner] | None = None,
+    ) -> None:
         """`rules` gives the configuration and rules in use, also after a reload: cells and packages
-        stay, and a variable or package of the new one is for the calls that begin then."""
+        stay, and a variable or package of the new one is for the calls that begin then.
+        `executors` gives what an extension runs code with, by the extension's name."""
+        self._executors = executors
         self._in_use = rules
         self._sandboxes = sandboxes
         self._call = call
-        self._here: tuple[tuple[str, ...], cells.InProcessRunner] | None = None
+        self._here: tuple[tuple[str, ...], Any] | None = None
         self._packages: dict[Path, Path | None] = {}
         self._leases = ExitStack()
         self._executor: toolbox.Runner | None = None
@@ -91,7 +104,7 @@ class SkillCode:
     def _package_store(self) -> Path:
         return (self._config.cache_directory or self._config.places.cache()) / "packages"
 
-    def _in_process(self) -> cells.InProcessRunner:
+    def _in_process(self) -> Any:
         """Return what runs, in this process, the code that the configuration in use names."""
         named = self._config.skill_code.in_process
         if self._here is None or self._here[0] != named:
@@ -161,17 +174,18 @@ class SkillCode:
             refresh()
             try:
                 await self.reload()
-            except cells.RpcError as error:
+            except code_call.RpcError as error:
                 # It sees by the digest of each call what is there; and the call says this better.
                 logger.warning("the remote executor did not reload: %s", error)
 
-    async def runner(self, digest: str, language: cells.Language) -> toolbox.Runner:
+    async def runner(self, digest: str, language: code_call.Language) -> toolbox.Runner:
         """Return what runs the code of that digest; SandboxUnavailableError if nothing can."""
         if digest in self._config.skill_code.in_process:
-            return self._in_process()
+            here: toolbox.Runner = self._in_process()
+            return here
         return await self.executor(language)
 
-    async def look_at_exports(self, skill: toolbox.CodeSkill, spec: cells.CellSpec) -> None:
+    async def look_at_exports(self, skill: toolbox.CodeSkill, spec: code_call.CellSpec) -> None:
         """Find the tools that the code does not export, once for each digest."""
         if spec.digest in self._looked_at:
             return
@@ -187,10 +201,10 @@ class SkillCode:
             failed = failed_load(spec.digest, error.code, str(error))
             if failed is not None:
                 await in_thread(lambda: self.reloads.note({skill.directory: failed}))
-        except (cells.RpcError, OSError) as error:
+        except (code_call.RpcError, OSError) as error:
             logger.warning("what `%s` exports is not known: %s", skill.manifest.name, error)
 
-    async def executor(self, language: cells.Language | None = None) -> toolbox.Runner:
+    async def executor(self, language: code_call.Language | None = None) -> toolbox.Runner:
         """Return what runs the code, here or where the operator says, from the first call on.
 
         Here, the sandbox has been tested for code of that language.
@@ -202,7 +216,9 @@ class SkillCode:
         settings = self._config.skill_code
         if settings.executor:
             # INVARIANT: what fails there fails; nothing that was to run elsewhere runs here.
-            if self._executor is None:
+            if self._executor is None and self._executors and "://" not in settings.executor:
+                self._executor = self._executors(settings.executor)
+            elif self._executor is None:
                 # Most configurations name none.
                 from skillhouse.house.container import ContainerExecutor  # noqa: PLC0415
 
@@ -252,7 +268,7 @@ class SkillCode:
         if not _needs_packages(skill):
             return None
         if skill.directory not in self._packages:
-            found: cells.Environment | None = await cells.prepare(
+            found = await cells.prepare(
                 skill.manifest,
                 skill.directory,
                 self._package_store,
@@ -267,7 +283,7 @@ class SkillCode:
             self._packages[skill.directory] = leased
         return self._packages[skill.directory]
 
-    def _caches(self) -> cells.MakeCaches | None:
+    def _caches(self) -> Any:
         """Return what compiles packages once: a cell of this machine, where calls have any."""
         executor = self.background
         return None if executor is None else functools.partial(cells.make_caches, executor)
@@ -275,7 +291,8 @@ class SkillCode:
     async def reload(self, skill: str | None = None) -> None:
         """Start new calls with the current code; running calls finish with the old."""
         self._packages.clear()
-        await self._in_process().reload(skill)
+        if is_installed("cells"):
+            await self._in_process().reload(skill)
         if self._config.skill_code.executor:
             # A remote executor outlives this process.
             await self.executor()
@@ -283,13 +300,14 @@ class SkillCode:
             await self._executor.reload(skill)
 
     @property
-    def background(self) -> cells.Executor | None:
+    def background(self) -> Any:
         """The local executor, whose idle cells a stop ends; a remote one ends its own calls."""
         found = self._executor
         if found is None:
             # `cells.Executor` is loaded for the first call of code only.
             return None
-        return found if isinstance(found, cells.Executor) else None
+        is_local = is_installed("cells") and isinstance(found, cells.Executor)
+        return found if is_local else None
 
     async def close(self) -> None:
         """Kill running code and release the packages."""
@@ -304,7 +322,9 @@ class SkillCode:
         if skill.manifest.language != "python":
             return None
         places = self._config.places
-        wanted = (skill.manifest.requires_python, cells.locked_python(skill.directory))
+        # What runs code says so itself where it is missing.
+        locked = cells.locked_python(skill.directory) if is_installed("cells") else None
+        wanted = (skill.manifest.requires_python, locked)
         # An executor elsewhere runs the Python of its image, and code in this process runs ours.
         return sandbox.choose_python(
             [one for one in wanted if one],
@@ -320,7 +340,7 @@ class SkillCode:
         except (TreeError, OSError):
             return False
 
-    def _rules(self, skill: toolbox.CodeSkill) -> cells.EnvironmentRules:
+    def _rules(self, skill: toolbox.CodeSkill) -> Any:
         settings = self._config.skill_code
         near, far = (*skill.shared, None, None)[:2]
         places = self._config.places

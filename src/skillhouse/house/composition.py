@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from skillhouse import extension
 from skillhouse import tools as toolbox
+from skillhouse.floor import ConfigError, MissingExtraError
 from skillhouse.house.config.config_files import profile_of, project_of
 from skillhouse.house.lazy import Lazy
 from skillhouse.house.policy import Policy
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from skillhouse.house.gates import GateFactory, LastingServices
     from skillhouse.house.installed_check import InstalledCheck
     from skillhouse.house.network import Network
-    from skillhouse.retrieval import Encoders
+    from skillhouse.retrieval import MeaningMaker
     from skillhouse.skill import Profile, Skill
 
 
@@ -41,7 +43,7 @@ class Composition(Struct, frozen=True, kw_only=True):
     network: Lazy[Network]
     installed_check: Lazy[InstalledCheck]
     """Compares installed skills with the locks of this user and this project."""
-    encoders: Lazy[Encoders | None]
+    encoders: Lazy[MeaningMaker | None]
     """What finds skills by meaning; MissingExtraError where the configured one is not installed."""
     enforcement: Lazy[EnforcementSettings]
     gates: Lazy[GateFactory]
@@ -75,7 +77,7 @@ def compose(
             or the name of a tool of the program is taken.
     """
     profile = profile_of(config)
-    _check_tools(config, profile, services.own_tools)
+    _check_tools(config, profile, services.own_tools(config))
     was = None if before is None else before.config
     if before is not None and before.config.mcp_servers == config.mcp_servers:
         mcp_host = before.mcp_host
@@ -108,7 +110,16 @@ def compose(
         network=network,
         installed_check=check,
         encoders=encoders,
-        enforcement=Lazy(partial(_enforcement_settings, config, network, channel, settings)),
+        enforcement=Lazy(
+            partial(
+                _enforcement_settings,
+                config,
+                network,
+                channel,
+                services.extension_channels,
+                settings,
+            )
+        ),
         gates=Lazy(partial(_gates, policy, network, services)),
     )
 
@@ -133,22 +144,32 @@ def _installed_check(config: Config) -> InstalledCheck:
     )
 
 
-def _encoders(config: Config) -> Encoders | None:
-    from skillhouse.retrieval import encoders_of  # noqa: PLC0415
-
+def _encoders(config: Config) -> MeaningMaker | None:
+    """Return the encoders of search; MissingExtraError: one that is configured is not installed."""
     search = config.search
-    return encoders_of(search.encoder, Path(search.weights) if search.weights else None)
+    if search.encoder == "none":
+        return None
+    try:
+        meaning = extension.own_module("meaning")
+    except MissingExtraError:
+        if search.encoder == "auto":
+            return None
+        raise
+    weights = Path(search.weights) if search.weights else None
+    made: MeaningMaker | None = meaning.encoders_of(search.encoder, weights)
+    return made
 
 
 def _enforcement_settings(
     config: Config,
     network: Lazy[Network],
     channel: approval.Channel | None,
+    further: Callable[[Config], tuple[approval.Channel, ...]],
     before: EnforcementSettings | None,
 ) -> EnforcementSettings:
     from skillhouse.house.enforcement import EnforcementSettings  # noqa: PLC0415
 
-    return EnforcementSettings(config, network, channel, before)
+    return EnforcementSettings(config, network, channel, before, further)
 
 
 def _gates(policy: Policy, network: Lazy[Network], services: LastingServices) -> GateFactory:
@@ -157,16 +178,34 @@ def _gates(policy: Policy, network: Lazy[Network], services: LastingServices) ->
     return GateFactory(policy, network.get(), services)
 
 
+def names_of_tools(profile: Profile) -> tuple[str, ...]:
+    """Return the names of our tools by a profile, which no other tool may have."""
+    published = (name for names in profile.tool_names.values() for name in names)
+    return (*toolbox.BUILTIN_TOOLS, *(rule.name for rule in profile.tools), *published)
+
+
 def _check_tools(config: Config, profile: Profile, own: Sequence[toolbox.Tool]) -> None:
     """Raise ConfigError where a program's own tool has a name that is taken, or a list of tools
     one that is unknown."""
     lists = config.all_tool_lists()
     if own or lists:
-        published = (name for names in profile.tool_names.values() for name in names)
-        known = (*toolbox.BUILTIN_TOOLS, *(rule.name for rule in profile.tools), *published)
+        known = names_of_tools(profile)
         if own:
             toolbox.check_own_tools(own, known)
-        toolbox.check_tool_lists(lists, (*known, *(tool.name for tool in own)))
+        _check_lists(lists, (*known, *(tool.name for tool in own)))
+
+
+def _check_lists(lists: Mapping[str, tuple[str, ...]], known: Sequence[str]) -> None:
+    """Raise ConfigError for an unknown name; only then tools of extensions are looked for."""
+    try:
+        toolbox.check_tool_lists(lists, known)
+    except ConfigError:
+        from skillhouse.extension import load_extensions  # noqa: PLC0415 - see above.
+
+        more = tuple(load_extensions().tools(taken=known))
+        if not more:
+            raise
+        toolbox.check_tool_lists(lists, (*known, *more))
 
 
 def _encoder_settings(config: Config) -> tuple[object, ...]:

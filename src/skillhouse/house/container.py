@@ -16,17 +16,23 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from skillhouse import cells
-from skillhouse.cells import TOOL_SECONDS, Capabilities, CellResult, RpcError
-from skillhouse.cells.rpc import METHOD_NOT_FOUND, UNAVAILABLE
+from skillhouse.extension import OwnPackage
 from skillhouse.floor import ConfigError
 from skillhouse.house.config import callback_of
 from skillhouse.sandbox import SandboxError
+from skillhouse.sandbox.code_call import (
+    METHOD_NOT_FOUND,
+    TOOL_SECONDS,
+    UNAVAILABLE,
+    CellResult,
+    RpcError,
+)
 
 if TYPE_CHECKING:
-    from skillhouse.cells import CellSpec, HostCalls
     from skillhouse.house.config import SkillCodeSettings
+    from skillhouse.sandbox.code_call import CellSpec, HostCalls
 
+cells = OwnPackage("cells")
 TOKEN_BYTES = 4_096
 LOAD_SECONDS = 60.0
 """Time for the executor to load one skill's code, or to read all manifests."""
@@ -39,7 +45,7 @@ class ContainerExecutor:
     def __init__(self, settings: SkillCodeSettings, environment: Mapping[str, str]) -> None:
         """Take the executor's address and ours; ConfigError if one or the token is unusable."""
         token = token_at(settings.executor_token, environment, key="skill_code.executor_token")
-        self._capabilities = Capabilities()
+        self._capabilities = cells.Capabilities()
         self._address = settings.executor
         self._host, self._port = callback_of(settings.callback)
         try:

@@ -12,10 +12,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
-from skillhouse import approval, permission, sandbox, signer
+from skillhouse import approval, permission, sandbox
 from skillhouse import tools as toolbox
 from skillhouse.audit import AuditDraft, AuditError, AuditLog, KnownSecrets, is_secret_name
-from skillhouse.floor import ConfigError, SteadyClock, digest, read_regular
+from skillhouse.extension import own_module
+from skillhouse.floor import ConfigError, MissingExtraError, SteadyClock, digest, read_regular
 from skillhouse.floor.lock import once
 from skillhouse.floor.regex import regex
 from skillhouse.floor.structs import replace
@@ -24,7 +25,8 @@ from skillhouse.house.config.config_files import approvals_of, profile_of
 from skillhouse.house.lazy import Lazy
 from skillhouse.house.network import Network
 from skillhouse.house.own_files import AUDIT_FILE
-from skillhouse.store import STATE_FILE
+from skillhouse.registry.passwords import PasswordSource
+from skillhouse.store import KEYSTORE_FILE, STATE_FILE
 from skillhouse.tiers import StopNotice, StopReport, TierEngine, TierPolicy, load_tier_policy
 from skillhouse.tiers.emergency_stop import CALLS
 from skillhouse.tiers.tier_file import POLICY_FILE_MAX
@@ -52,13 +54,16 @@ class EnforcementSettings:
         network: Lazy[Network],
         channel: approval.Channel | None = None,
         before: EnforcementSettings | None = None,
+        further: Callable[[Config], tuple[approval.Channel, ...]] = lambda _: (),
     ) -> None:
-        """`channel` asks a person besides those of the configuration. The signer's process of
+        """`channel` asks a person besides those of the configuration, and so do those that `further`
+        gives. The signer's process of
         `before` goes on where its settings are the same, and its tier policy where the file that
         replaces it has a fault."""
         self.config = config
         self._network = network
         self._channel = channel
+        self._further = further
         self.approvals = approvals_of(config)
         self.hidden = Lazy(partial(hidden_values, config))
         self.signer = Lazy(partial(_signer, config))
@@ -75,7 +80,8 @@ class EnforcementSettings:
 
     def channels(self) -> tuple[approval.Channel, ...]:
         """Return what asks a person; ConfigError where one of them cannot be used."""
-        return tuple(self._network.get().channels(self._channel))
+        own = self._network.get().channels(self._channel)
+        return (*own, *self._further(self.config))
 
     def secret_values(self) -> tuple[str, ...]:
         """Return the values of the network and of the configuration that no log may hold."""
@@ -95,12 +101,12 @@ class EnforcementSettings:
         return any(entry.confirmation_channel == COMPANION_APP for entry in entries)
 
 
-def _signer(config: Config) -> signer.SignerProcess:
-    return signer.SignerProcess(
-        config.state_directory / signer.KEYSTORE_FILE,
+def _signer(config: Config) -> Any:
+    return own_module("signer").SignerProcess(
+        config.state_directory / KEYSTORE_FILE,
         config.state_directory / STATE_FILE,
         environment=config.places.environment,
-        password=signer.PasswordSource.parse(config.signer.password),
+        password=PasswordSource.parse(config.signer.password),
     )
 
 
@@ -142,8 +148,11 @@ class EnforcementServices:
         in_use: SettingsInUse,
         *,
         background: Callable[[], toolbox.Background | None] = lambda: None,
+        on_stop: Callable[[str], object] = lambda _: None,
     ) -> None:
-        """`background` gives the cells that a stop ends, where there are any."""
+        """`background` gives the cells that a stop ends, where there are any; `on_stop` is called
+        once all is stopped, with the reason."""
+        self._on_stop = on_stop
         config = in_use.enforcement_settings.config
         self._in_use = in_use
         self._background = background
@@ -229,9 +238,9 @@ class EnforcementServices:
         return AccessTokens(self._state, record=self._token_event, clock=self.clock)
 
     @once
-    def session_keys(self) -> signer.SessionKeys:
-        """The keys that sign without an approval."""
-        return signer.SessionKeys(self._state / STATE_FILE)
+    def session_keys(self) -> Any:
+        """The keys that sign without an approval; MissingExtraError without the signer."""
+        return own_module("signer").SessionKeys(self._state / STATE_FILE)
 
     @property
     def policy(self) -> TierPolicy:
@@ -289,6 +298,7 @@ class EnforcementServices:
         report = self.tiers.stop(by, reason)
         shown_in = (self.tiers.stop_directory / CALLS).resolve()
         killed = sum(sandbox.kill_sandboxes(pid, shown_in) for pid in report.silent)
+        self._on_stop(reason)
         return replace(report, killed=killed)
 
     def resume(self, by: str, channel: str) -> bool:
@@ -356,14 +366,33 @@ class EnforcementServices:
 
     def tools(self) -> dict[str, toolbox.ToolMaker]:
         """Return what makes the tool `sign`, if there is a keystore."""
-        keystore = self._state / signer.KEYSTORE_FILE
-        return {"sign": partial(self._sign_tool, keystore)} if keystore.exists() else {}
+        keystore = self._state / KEYSTORE_FILE
+        if not keystore.exists():
+            return {}
+        try:
+            signing = own_module("signer")
+        except MissingExtraError:
+            return {}
+        return {"sign": partial(self._sign_tool, signing, keystore)}
 
-    def _sign_tool(self, keystore: Path) -> toolbox.Tool:
-        return toolbox.SignTool(self.signer, keystore, self.session_keys, approval=self.agreed.take)
+    def _sign_tool(self, signing: Any, keystore: Path) -> toolbox.Tool:
+        made: toolbox.Tool = signing.SignTool(
+            self.signer, keystore, self.session_keys, approval=self.agreed.take
+        )
+        return made
+
+    def why_absent(self, tool: str) -> str:
+        """Return why the tool `sign` is not there though there are keys; "" for any other."""
+        if tool != "sign" or not (self._state / KEYSTORE_FILE).exists():
+            return ""
+        try:
+            own_module("signer")
+        except MissingExtraError as error:
+            return str(error)
+        return ""
 
     @property
-    def signer(self) -> signer.SignerProcess:
+    def signer(self) -> Any:
         return self._settings.signer.get()
 
     def close(self) -> None:
@@ -425,7 +454,14 @@ class EnforcementServices:
 
     def _revoke(self, notice: StopNotice) -> None:
         # Whatever the policy's action: docs/decisions/0111-tier-policy.md.
-        self.session_keys.revoke_all(f"emergency stop: {notice.reason}")
+        try:
+            keys = self.session_keys
+        except MissingExtraError:
+            # INVARIANT: keys that cannot be ended are said to be so, by whoever calls this.
+            if (self._state / KEYSTORE_FILE).exists():
+                raise
+            return
+        keys.revoke_all(f"emergency stop: {notice.reason}")
 
     def _withdraw(self, _: StopNotice) -> None:
         self.approvals.withdraw_all()

@@ -25,6 +25,7 @@ from skillhouse.skill import SkillIndex, ToolRule
 
 if TYPE_CHECKING:
     from skillhouse import net
+    from skillhouse.house.config import Config
 
 
 class LastingServices(Protocol):
@@ -53,9 +54,11 @@ class LastingServices(Protocol):
     @property
     def background(self) -> toolbox.BackgroundRuns: ...
 
-    @property
-    def own_tools(self) -> Sequence[toolbox.Tool]:
-        """The tools of the program, which every agent has."""
+    def own_tools(self, config: Config) -> Sequence[toolbox.Tool]:
+        """Return the tools of the program and of extensions, which every agent has."""
+
+    def extension_channels(self, config: Config) -> tuple[approval.Channel, ...]:
+        """Return what asks a person by the extensions that are loaded."""
 
     def session_grants(self, key: str) -> tuple[approval.Grant, ...]:
         """Return the approvals for the rest of a conversation."""
@@ -91,19 +94,24 @@ class GateFactory:
 
         INVARIANT: no two have one name: see `check_own_tools` and `SkillCode.tools`.
         """
+        enforcement = self._services.enforcement
+
+        def missing(name: str) -> str:
+            return enforcement.why_absent(name) or why_absent(name)
+
         tools = toolbox.ToolSet(
-            [*self._services.own_tools, *code],
-            {**self._tools(view), **self._services.enforcement.tools()},
+            [*self._services.own_tools(self._config), *code],
+            {**self._tools(view), **enforcement.tools()},
             view.offer,
             toolbox.ToolNames(published=view.profile.tool_names, bare=view.profile.bare_tool_names),
-            why_absent,
+            missing,
         )
         return toolbox.Gate(
             tools,
             judge=self._judge,
             asker=self._asker,
             recorder=self._recorder,
-            tiers=self._services.enforcement.tier_gate,
+            tiers=enforcement.tier_gate,
             workspace=toolbox.WorkspaceLock(
                 self._config.state_directory / "workspaces", self._config.places.start
             ),

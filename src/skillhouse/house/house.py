@@ -180,6 +180,7 @@ class Skillhouse:
         """
         from skillhouse.house.model_tools import ModelTools
 
+        self.use_extensions()
         snapshot = self._current()
         return ModelTools(snapshot.gate(agent).tools.values(), snapshot.view(agent))
 
@@ -212,8 +213,8 @@ class Skillhouse:
         await self.config_reload.check_in_thread()
         if self.runs_code:
             await self.services.skill_code.reload_if_signalled(self.refresh)
-        snapshot = self._current(is_checked=True)
         known = self.services.caller(caller, fields)
+        snapshot = self._snapshot_with(name, known.agent, self._current(is_checked=True))
         call = known.tool_call(name, arguments, approval_id=approval_id)
         visible = snapshot.view(call.agent).visible
         session = self.services.sessions.of(call, visible, origin_digest=origin_digest)
@@ -268,6 +269,7 @@ class Skillhouse:
         """
         call = self.services.caller(caller, fields).tool_call(name, arguments)
         snapshot, known = self._current(), self.services.sessions
+        snapshot = self._snapshot_with(name, call.agent, snapshot)
         seen = snapshot.view(call.agent).visible
         session = known.of(call, seen, origin_digest=origin_digest, forecasts=cache)
         return snapshot.gate(call.agent).forecast(call, session, need=need)
@@ -404,6 +406,20 @@ class Skillhouse:
             MissingExtraError: the extra `watch` is not installed.
         """
         watch(self, announce, stop=stop, poll=poll)
+
+    def use_extensions(self) -> bool:
+        """Load the extensions of others, once, for servers and lists of tools; whether there are
+        any. Otherwise an unknown tool has them loaded."""
+        if not self.services.extensions.load():
+            return False
+        self.services.reload(self.config)
+        return True
+
+    def _snapshot_with(self, tool: str, agent: str, snapshot: HouseSnapshot) -> HouseSnapshot:
+        """Return the snapshot, a new one where an extension may have brought an unknown tool."""
+        if snapshot.gate(agent).knows(tool) or not self.use_extensions():
+            return snapshot
+        return self.services.snapshot
 
     def _current(self, *, is_checked: bool = False) -> HouseSnapshot:
         """Return the snapshot in use, a new one for a profile without a cache."""

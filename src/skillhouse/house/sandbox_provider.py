@@ -8,9 +8,12 @@ from typing import get_args
 
 import anyio
 
-from skillhouse import cells, sandbox
+from skillhouse import sandbox
+from skillhouse.extension import is_installed, own_module
 from skillhouse.house.config import Config
 from skillhouse.house.policy import RulesInUse
+from skillhouse.sandbox.code_call import Language
+from skillhouse.sandbox.first_use import kept_test, needed_test
 
 LOOK_SECONDS = 0.02
 """How often it is looked whether another call's self-test, which takes half a second, is over."""
@@ -34,14 +37,14 @@ class SandboxProvider:
         """What the configuration accepted when `tested` was found."""
         self.tested: sandbox.SandboxStatus | None = None
         """What the self-test said; None before anything needed it."""
-        self._languages: set[cells.Language | None] = set()
+        self._languages: set[Language | None] = set()
         """Those that are tested already; None for commands."""
         self._launcher: sandbox.Launcher | None = None
         # Calls come from several tasks, threads and event loops. No lock of one event loop serves
         # them all, and who waits for this one must not stop its own loop.
         self._testing = threading.Lock()
 
-    async def status(self, language: cells.Language | None = None) -> sandbox.SandboxStatus:
+    async def status(self, language: Language | None = None) -> sandbox.SandboxStatus:
         """Return the sandbox's level, tested once however many calls begin at the same time.
 
         Args:
@@ -59,21 +62,21 @@ class SandboxProvider:
                 self._testing.release()
         return known
 
-    async def status_if_kept(self, language: cells.Language) -> sandbox.SandboxStatus | None:
+    async def status_if_kept(self, language: Language) -> sandbox.SandboxStatus | None:
         """Return what `status` would return without testing anything; None where it would test."""
         if self.tested is not None or not self._testing.acquire(blocking=False):
             return self._known(language)
         try:
             least = least_level(self._rules.policy.config)
             sandbox.watch_for_crashes().mark(self._state)
-            found = await cells.kept_test(self._kept, language, least=least)
+            found = await kept_test(self._kept, language, least=least)
             if found is not None:
                 self._note(found, language, least)
         finally:
             self._testing.release()
         return self._known(language)
 
-    def _known(self, language: cells.Language | None) -> sandbox.SandboxStatus | None:
+    def _known(self, language: Language | None) -> sandbox.SandboxStatus | None:
         """Return the level as far as it is tested and the configuration accepts it, else None."""
         tested, least = self.tested, least_level(self._rules.policy.config)
         if tested is None:
@@ -89,12 +92,15 @@ class SandboxProvider:
         is_none = self.tested is not None and self.tested.level is sandbox.SandboxLevel.NONE
         return is_none and self._tested_least is not least_level(self._rules.policy.config)
 
-    async def _test(self, language: cells.Language | None) -> None:
+    async def _test(self, language: Language | None) -> None:
         if self._is_outdated():
             self.tested, self._languages = None, set()
         least = least_level(self._rules.policy.config)
         sandbox.watch_for_crashes().mark(self._state)
-        found = await cells.needed_test(self._kept, language, before=self.tested, least=least)
+        cells = own_module("cells") if is_installed("cells") else None
+        found = await needed_test(
+            self._kept, language, before=self.tested, least=least, cells=cells
+        )
         self._note(found, language, least)
         if found.level is sandbox.SandboxLevel.NONE:
             self._launcher = None
@@ -102,7 +108,7 @@ class SandboxProvider:
     def _note(
         self,
         found: sandbox.SandboxStatus,
-        language: cells.Language | None,
+        language: Language | None,
         least: sandbox.SandboxLevel,
     ) -> None:
         self.tested, self._tested_least = found, least
@@ -111,7 +117,7 @@ class SandboxProvider:
     def adopt(self, status: sandbox.SandboxStatus) -> None:
         """Use a level that was tested by whoever calls this, for commands and each language."""
         self.tested, self._tested_least = status, least_level(self._rules.policy.config)
-        self._languages |= {None, *get_args(cells.Language)}
+        self._languages |= {None, *get_args(Language)}
 
     async def launcher(self) -> sandbox.Launcher:
         """Return what runs commands at that level; SandboxUnavailableError if nothing does."""

@@ -25,8 +25,8 @@ from skillhouse.floor import (
     structs,
 )
 from skillhouse.floor.lock import once
-from skillhouse.house.composition import Composition, compose
-from skillhouse.house.config.config_files import project_of
+from skillhouse.house.composition import Composition, compose, names_of_tools
+from skillhouse.house.config.config_files import profile_of, project_of
 from skillhouse.house.config_reload import Adopted, ConfigNews
 from skillhouse.house.house_snapshot import HouseSnapshot
 from skillhouse.house.lazy import Lazy
@@ -45,12 +45,13 @@ if TYPE_CHECKING:
     from skillhouse.house.code_service import Call, SkillCode
     from skillhouse.house.config import Config
     from skillhouse.house.enforcement import EnforcementServices, EnforcementSettings
+    from skillhouse.house.extension_parts import ExtensionParts
     from skillhouse.house.gates import GateFactory
     from skillhouse.house.installed_check import InstalledCheck
     from skillhouse.house.network import Network
     from skillhouse.house.policy import Policy
     from skillhouse.house.sandbox_provider import SandboxProvider
-    from skillhouse.retrieval import Encoders
+    from skillhouse.retrieval import MeaningMaker
     from skillhouse.sandbox import SandboxLevel, SandboxStatus
     from skillhouse.skill import Skill
 
@@ -142,7 +143,8 @@ class Services:
         self._channel = channel
         self._checks = tuple(checks)
         self._call = call
-        self.own_tools = tuple(tools)
+        self._own_tools = tuple(tools)
+        self._extension_parts: ExtensionParts | None = None
         self.project = project_of(config.places.start)
         """The git root of the start directory, or the start directory outside git."""
         self.trust_store = TrustStore(config.state_directory)
@@ -190,7 +192,7 @@ class Services:
         self.composition.network.put(network)
 
     @property
-    def encoders(self) -> Encoders | None:
+    def encoders(self) -> MeaningMaker | None:
         """What finds skills by meaning; MissingExtraError where the configured one is missing."""
         return self.composition.encoders.get()
 
@@ -205,6 +207,30 @@ class Services:
     @property
     def enforcement_settings(self) -> EnforcementSettings:
         return self.composition.enforcement.get()
+
+    @property
+    def extensions(self) -> ExtensionParts:
+        """What extensions of others add; nothing is loaded before something asks for them."""
+        if self._extension_parts is None:
+            from skillhouse.house.extension_parts import ExtensionParts
+
+            self._extension_parts = ExtensionParts(self._call, self._redeemed)
+        return self._extension_parts
+
+    def _redeemed(self, binding: str) -> str:
+        return self.enforcement.agreed.take(binding)
+
+    def own_tools(self, config: Config) -> tuple[toolbox.Tool, ...]:
+        """Return the tools of the program and of the extensions that are loaded."""
+        if self._extension_parts is None:
+            return self._own_tools
+        taken = {*names_of_tools(profile_of(config)), *(tool.name for tool in self._own_tools)}
+        return (*self._own_tools, *self._extension_parts.tools(config, taken))
+
+    def extension_channels(self, config: Config) -> tuple[approval.Channel, ...]:
+        """Return what asks a person by the extensions that are loaded."""
+        parts = self._extension_parts
+        return () if parts is None else tuple(parts.channels(config))
 
     def scan(self) -> HouseSnapshot:
         """Return a snapshot of the skills as they are now; it is read when it is first asked."""
@@ -270,7 +296,12 @@ class Services:
     def _make_enforcement(self) -> EnforcementServices:
         from skillhouse.house.enforcement import EnforcementServices
 
-        return EnforcementServices(self, background=self._cells_to_stop)
+        return EnforcementServices(
+            self, background=self._cells_to_stop, on_stop=self._stop_extensions
+        )
+
+    def _stop_extensions(self, reason: str) -> None:
+        self.extensions.stopped(self.config, reason)
 
     def _cells_to_stop(self) -> toolbox.Background | None:
         return self.skill_code.background if self._skill_code.made else None
@@ -300,7 +331,10 @@ class Services:
     def _make_skill_code(self) -> SkillCode:
         from skillhouse.house.code_service import SkillCode
 
-        return SkillCode(self, self.sandbox, self._call)
+        return SkillCode(self, self.sandbox, self._call, self._executor_of_extension)
+
+    def _executor_of_extension(self, name: str) -> toolbox.Runner:
+        return self.extensions.executor(name, self.config)
 
     def found_code(self, roots: Sequence[Root], *, is_trusted: bool) -> Found:
         """Return the manifests of skills' own code below the roots; none where code is off."""
@@ -434,6 +468,8 @@ class Services:
         """End the signer's process; close the state and the log; remove the long results."""
         if self._results.made:
             self.results.close()
+        if self._extension_parts is not None:
+            self._extension_parts.close(self.config)
         if self._enforcement.made:
             self.enforcement.close()
         store.close_pooled(self.config.state_directory / store.STATE_FILE)

@@ -42,8 +42,7 @@ from skillhouse.registry import (
     SkillFacts,
     pack,
 )
-from skillhouse.registry.hosting import HostingError
-from skillhouse.registry.hosting.publish_checks import PublishChecks, media_type_of
+from skillhouse.registry.publish_checks import HostingError, PublishChecks, media_type_of
 from skillhouse.registry.releases import REVOCATIONS_FILE, is_version, strict_document
 from skillhouse.skill import ARCHIVE_MAX, read_archive, validate_name, write_members
 

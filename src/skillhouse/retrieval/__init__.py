@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from skillhouse.retrieval.confidence import fit_of as fit_of
     from skillhouse.retrieval.confidence import is_weak as is_weak
     from skillhouse.retrieval.hits import Hit as Hit
+    from skillhouse.retrieval.hits import SearchDatabaseError as SearchDatabaseError
     from skillhouse.retrieval.hits import Searcher as Searcher
     from skillhouse.retrieval.hits import SearchResult as SearchResult
     from skillhouse.retrieval.hits import reason as reason
@@ -17,16 +18,9 @@ if TYPE_CHECKING:
     from skillhouse.retrieval.index import Progress as Progress
     from skillhouse.retrieval.index import SearchIndex as SearchIndex
     from skillhouse.retrieval.index import search as search
-    from skillhouse.retrieval.postgres.database import SearchDatabase as SearchDatabase
-    from skillhouse.retrieval.postgres.database import SearchDatabaseError as SearchDatabaseError
-    from skillhouse.retrieval.postgres.index import PostgresIndex as PostgresIndex
     from skillhouse.retrieval.query import surely_meant as surely_meant
     from skillhouse.retrieval.query import words_in as words_in
     from skillhouse.retrieval.rank import FIELDS as FIELDS
-    from skillhouse.retrieval.semantic import Embedder as Embedder
-    from skillhouse.retrieval.semantic import EncoderError as EncoderError
-    from skillhouse.retrieval.semantic import Encoders as Encoders
-    from skillhouse.retrieval.semantic import encoders_of as encoders_of
     from skillhouse.retrieval.tokens import QUERY_TERMS_MAX as QUERY_TERMS_MAX
     from skillhouse.retrieval.tokens import SearchError as SearchError
     from skillhouse.retrieval.tokens import name_key as name_key

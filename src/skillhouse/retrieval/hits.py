@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol
 
 from msgspec import Struct, field
 
+from skillhouse.floor import SkillhouseError
 from skillhouse.retrieval.confidence import Fit, confidence, fit_of
 from skillhouse.retrieval.evidence import Evidence, Judge
 from skillhouse.retrieval.tokens import name_keys
@@ -114,6 +115,10 @@ def collapsed(heads: Sequence[Head], ranked: Sequence[Ranked]) -> list[list[Rank
             of_key.setdefault(key, group)
         group.append(each)
     return groups
+
+
+class SearchDatabaseError(SkillhouseError):
+    """The database of the search index cannot be used."""
 
 
 class Searcher(Protocol):

@@ -65,6 +65,9 @@ class Meanings(Protocol):
 class MeaningMaker(Protocol):
     """Encoders that are shared by indexes."""
 
+    @property
+    def names(self) -> Sequence[str]: ...
+
     def over(self, count: int, text: Callable[[int], str], cache: Path | None) -> Meanings:
         """Return the vectors of `count` rows, which are read or made in the background.
 

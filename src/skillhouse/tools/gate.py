@@ -121,6 +121,10 @@ class Gate:
         """The tools that a model is shown."""
         return self._tools.shown()
 
+    def knows(self, name: str) -> bool:
+        """Whether a tool has the name, offered or not, or several of skills."""
+        return self._tools.get(name) is not None or bool(self._tools.bare(name))
+
     async def call(
         self, call: ToolCall, session: Session, *, listener: ProgressHandler | None = None
     ) -> ToolResult:

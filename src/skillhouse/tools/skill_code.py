@@ -17,7 +17,12 @@ from msgspec import Struct, field
 
 from skillhouse.approval import Level
 from skillhouse.audit import KnownSecrets, without_secrets
-from skillhouse.cells import (
+from skillhouse.floor import ConfigError, MissingExtraError, TreeError, tree_digest, wire_name
+from skillhouse.floor.structs import replace
+from skillhouse.floor.tracing import SKILL_NAME, SKILL_SOURCE
+from skillhouse.permission import Effect, Permission
+from skillhouse.sandbox import Python, SandboxError, SandboxUnavailableError
+from skillhouse.sandbox.code_call import (
     TOOL_SECONDS,
     CellResult,
     CellSpec,
@@ -27,11 +32,6 @@ from skillhouse.cells import (
     wrap_failure,
     wrap_result,
 )
-from skillhouse.floor import ConfigError, TreeError, tree_digest, wire_name
-from skillhouse.floor.structs import replace
-from skillhouse.floor.tracing import SKILL_NAME, SKILL_SOURCE
-from skillhouse.permission import Effect, Permission
-from skillhouse.sandbox import Python, SandboxError, SandboxUnavailableError
 from skillhouse.skill import SkillManifest, ToolSpec
 from skillhouse.tools.call import (
     LEVELS,
@@ -66,7 +66,7 @@ CODE_ACTION = "skill_tool"
 DENIED_BY_GATE = -32_001
 """JSON-RPC code of what the gate refused to a skill (server error, implementation-defined)."""
 
-_NOT_RUN = (SandboxError, SandboxUnavailableError, RpcError, ConfigError)
+_NOT_RUN = (SandboxError, SandboxUnavailableError, RpcError, ConfigError, MissingExtraError)
 """Why code was not run."""
 
 Ask = Callable[[str, Mapping[str, Any]], Awaitable[ToolResult]]

@@ -29,8 +29,8 @@ from skillhouse.tools.tool import Session, Tool
 
 if TYPE_CHECKING:
     from skillhouse.approval import ApprovalOutcome
-    from skillhouse.cells import CellResult
     from skillhouse.sandbox import Completed
+    from skillhouse.sandbox.code_call import CellResult
 
 Preview = Callable[[Mapping[str, Any]], Mapping[str, object]]
 """Returns values as the audit log would keep them."""

@@ -15,7 +15,6 @@ from skillhouse.registry.hosting.release_store import (
     ChangeKind,
     HostedSkill,
     HostedSkills,
-    HostingError,
     NewestRelease,
     NewRelease,
     RepositoryChange,
@@ -24,6 +23,7 @@ from skillhouse.registry.hosting.release_store import (
     version_exists,
 )
 from skillhouse.registry.hosting.version_order import newest_of, version_key
+from skillhouse.registry.publish_checks import HostingError
 from skillhouse.registry.releases import Release, SkillReleases, State, address_name
 
 Key = tuple[str, str]

@@ -11,7 +11,8 @@ import psycopg
 import pytest
 
 from skillhouse.discovery import discover
-from skillhouse.retrieval import PostgresIndex, SearchDatabaseError, SearchIndex
+from skillhouse.retrieval import SearchDatabaseError, SearchIndex
+from skillhouse.retrieval.postgres.index import PostgresIndex
 from skillhouse.skill import Skill, SkillIndex, load_body
 from tests.house.places import write_skill
 

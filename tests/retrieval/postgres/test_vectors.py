@@ -12,7 +12,8 @@ import psycopg
 import pytest
 
 from skillhouse.discovery import discover
-from skillhouse.retrieval import PostgresIndex, SearchDatabaseError, SearchIndex
+from skillhouse.retrieval import SearchDatabaseError, SearchIndex
+from skillhouse.retrieval.postgres.index import PostgresIndex
 from skillhouse.retrieval.postgres.vectors import PostgresVectors
 from skillhouse.skill import SkillIndex
 from tests.house.places import write_skill

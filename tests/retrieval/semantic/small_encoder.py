@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from skillhouse.retrieval import Encoders
+from skillhouse.retrieval.semantic import Encoders
 
 Floats = npt.NDArray[np.float32]
 SENTENCES = (

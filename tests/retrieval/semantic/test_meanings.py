@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from skillhouse.floor import MissingExtraError
-from skillhouse.retrieval import Encoders, MeaningState, SearchIndex, encoders_of, is_weak
-from skillhouse.retrieval.semantic import EncoderError
+from skillhouse.retrieval import MeaningState, SearchIndex, is_weak
+from skillhouse.retrieval.semantic import EncoderError, Encoders, encoders_of
 from tests.retrieval.semantic.small_encoder import Floats, Held, SmallEncoder, encoders
 
 DOCUMENTS = [
@@ -119,7 +119,8 @@ def test_nothing_is_encoded_after_the_index_is_closed(tmp_path: Path) -> None:
 def test_the_base_loads_no_numpy() -> None:
     code = """
 import sys
-from skillhouse.retrieval import SearchIndex, encoders_of
+from skillhouse.retrieval import SearchIndex
+from skillhouse.retrieval.semantic import encoders_of
 assert encoders_of("none") is None
 SearchIndex.from_documents([("a", "car", "Mends a car", "")]).search("mend")
 sys.exit("numpy" in sys.modules)

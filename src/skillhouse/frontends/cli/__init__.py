@@ -12,7 +12,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import skillhouse
-from skillhouse.frontends.cli.verbs import ALIASES, NO_VERBS, SHOWN, VERBS, parser_of
+from skillhouse.frontends.cli.verbs import (
+    ALIASES,
+    NO_VERBS,
+    SHOWN,
+    VERBS,
+    extension_verbs,
+    parser_of,
+)
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
@@ -29,6 +36,7 @@ EXTRAS = {
     "rfc3161_client": "registry",
     "keyring": "registry",
     "eth_account": "signer",
+    "skillhouse_signer": "signer",
     "pkcs11": "hsm",
     "mcp": "mcp",
     "mcp_types": "mcp",
@@ -172,7 +180,7 @@ def _run(arguments: list[str]) -> int:
     if unreadable and verb != "stop":
         terminal.error(f"expected UTF-8 in every argument, got `{unreadable[0]}`")
         code, error = USAGE, _UnreadableArgumentError(terminal.last_error)
-    elif verb not in VERBS:
+    elif verb not in VERBS and (verb in NO_VERBS or verb not in extension_verbs()):
         message = _unknown(verb)
         terminal.error(message)
         code, error = USAGE, _UnknownVerbError(message)
@@ -318,5 +326,20 @@ def _help(*, everything: bool = False) -> str:
     lines = []
     for title, verbs in groups.items():
         lines += [f"{title}:\n", *(f"  {one:<{width}}{VERBS[one][1]}\n" for one in verbs), "\n"]
+    lines += _extension_lines(width)
     others = "" if everything else f"`skillhouse help --all` lists all {len(VERBS)} verbs.\n"
     return _INTRODUCTION + "".join(lines) + _CLOSING + others
+
+
+def _extension_lines(width: int) -> list[str]:
+    """Return the verbs that extensions of others add; nothing where there is none."""
+    verbs = extension_verbs()
+    if not verbs:
+        return []
+    from skillhouse.frontends.presentation.text import one_line
+
+    lines = ["of extensions:\n"]
+    for name, (extension, verb) in verbs.items():
+        text = f"{one_line(verb.summary)} ({extension.name})"
+        lines.append(f"  {name:<{width - 1}} {text}\n")
+    return [*lines, "\n"]

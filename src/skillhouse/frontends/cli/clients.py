@@ -12,6 +12,7 @@ from skillhouse.frontends.answers.client_changes import discarding
 from skillhouse.frontends.cli.client_fixes import fix_files
 from skillhouse.frontends.cli.hooks import hook_changes, hook_lines, is_faulty
 from skillhouse.frontends.cli.options import Verb, add_json, places_of
+from skillhouse.frontends.cli.verbs import TAKEN
 from skillhouse.frontends.presentation.client_report import (
     COLUMNS,
     as_toml,
@@ -85,7 +86,7 @@ def _doctor(options: argparse.Namespace, terminal: Terminal) -> int:
     lens = seen_by(places, chosen)
     if options.fix:
         return fix_files(lens, terminal, discard=discarding(config), as_json=options.json)
-    found = examine(places, lens)
+    found = examine(places, lens, verbs=TAKEN)
     hooks = () if options.clients else hook_changes(places, config)
     is_well = found.is_well and not any(is_faulty(change) for change in hooks)
     if options.brief and not options.json:

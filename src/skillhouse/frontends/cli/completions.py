@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from skillhouse import manage
-from skillhouse.floor import dataclass
+from skillhouse.floor import MissingExtraError, dataclass
 from skillhouse.frontends.cli.completion_scripts import SCRIPTS, Node, ValueSource
 from skillhouse.frontends.cli.options import Verb, add_json
 from skillhouse.frontends.cli.verbs import VERBS as ALL_VERBS
@@ -67,7 +67,11 @@ def nodes() -> Iterator[Node]:
         sources={},
     )
     for verb in ALL_VERBS:
-        _, parser = parser_of(verb)
+        try:
+            _, parser = parser_of(verb)
+        except MissingExtraError:
+            # Its extension is not installed: the verb completes, and says so when it is run.
+            continue
         yield from _below(_Place((verb,), parser))
 
 

@@ -3,45 +3,28 @@
 from __future__ import annotations
 
 import argparse
+import ipaddress
 import os
 import re
-from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from skillhouse.floor import UnknownSkillError, dataclass, nearest
+from skillhouse.extension import contract
+from skillhouse.floor import UnknownSkillError, nearest
 from skillhouse.floor.regex import regex
 from skillhouse.house import Locations, Settings, Skillhouse, configured
 
 if TYPE_CHECKING:
     from skillhouse.approval import Channel
-    from skillhouse.frontends.cli.terminal import Terminal
 
 _AGO = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1)}
 _TIME = regex(r"\d{4}(-\d{2}(-\d{2}([T ]\d{2}(:\d{2}(:\d{2}(\.\d{1,3})?)?)?)?)?)?Z?")
 
 
-@dataclass(frozen=True, slots=True)
-class Verb:
-    """One verb of the command line."""
-
-    examples: str
-    """What follows the options in its help."""
-    configure: Callable[[argparse.ArgumentParser], None]
-    run: Callable[[argparse.Namespace, Terminal], int]
-    """Does its work and returns the exit code."""
-    without: str = ""
-    """The verb of a group that is meant when none is given."""
-    adapt: Callable[[list[str]], list[str]] = list
-    """Changes the arguments before they are parsed."""
-
-    def arguments(self, given: Sequence[str]) -> list[str]:
-        """Return the arguments to parse: the group's own verb added, where none is given."""
-        words = list(given)
-        is_bare = not words or (words[0].startswith("-") and words[0] not in ("-h", "--help"))
-        return self.adapt([self.without, *words] if self.without and is_bare else words)
+Verb = contract.Verb
+"""Of our verbs and of those that extensions add."""
 
 
 class UsageError(Exception):
@@ -112,6 +95,14 @@ def add_user(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--user", default="local", metavar="NAME", help="the user that the audit log names (local)"
     )
+
+
+def address(text: str) -> str:
+    """Return an IP address, for argparse; a name could mean another one tomorrow."""
+    try:
+        return str(ipaddress.ip_address("127.0.0.1" if text == "localhost" else text))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected an IP address, got `{text}`") from None
 
 
 def add_tools(parser: argparse.ArgumentParser) -> None:

@@ -6,13 +6,15 @@ import argparse
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from skillhouse import registry, signer
+from skillhouse import registry
+from skillhouse.extension import own_module
 from skillhouse.floor import SkillhouseError, needs_extra
 from skillhouse.frontends.answers.json_form import members
 from skillhouse.frontends.answers.packages import certificate_answer
 from skillhouse.frontends.cli.options import UsageError
 from skillhouse.frontends.cli.question import typed
 from skillhouse.frontends.presentation.text import counted, shown
+from skillhouse.store import KEYSTORE_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -124,7 +126,10 @@ def is_of_publisher(house: Skillhouse, options: argparse.Namespace) -> bool:
     names = {path.stem for path in _directory(house).glob("*.json")}
     if options.name not in names:
         return False
-    vault = signer.read_vault(house.config.state_directory / signer.KEYSTORE_FILE)
+    keystore = house.config.state_directory / KEYSTORE_FILE
+    if not keystore.exists():
+        return True
+    vault = own_module("signer").read_vault(keystore)
     if any(key.name == options.name for key in vault.keys):
         message = f"there are two keys `{options.name}`: add --for transactions, or --for skills"
         raise UsageError(message)

@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from skillhouse import registry, signer
+from skillhouse import registry
 from skillhouse.floor import SkillhouseError
+from skillhouse.registry import passwords
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
 
 def open_private(
-    keys: registry.PublisherKeys, key: registry.PublisherKey, source: signer.PasswordSource
+    keys: registry.PublisherKeys, key: registry.PublisherKey, source: passwords.PasswordSource
 ) -> EllipticCurvePrivateKey:
     """Return the private key of a publisher; what does not open is refused."""
     password = password_for(key, source)
@@ -23,26 +24,26 @@ def open_private(
 
 
 def password_for(
-    key: registry.PublisherKey, source: signer.PasswordSource, *, is_new: bool = False
+    key: registry.PublisherKey, source: passwords.PasswordSource, *, is_new: bool = False
 ) -> bytes:
     """Return the password of a key, from where `--password` says; the keyring where it locks it."""
     if key.lock == "keyring":
-        return signer.keyring_secret(signer.system_keyring(), key.id, create=is_new)
+        return passwords.keyring_secret(passwords.system_keyring(), key.id, create=is_new)
     if source.kind == "descriptor":
-        password = signer.read_descriptor(source.descriptor)
+        password = passwords.read_descriptor(source.descriptor)
     elif source.kind == "variable":
         password = os.environ.get(source.variable, "").encode()
         if not password:
             message = f"the variable `{source.variable}` is empty"
-            raise signer.SignerError("no-password", message)
+            raise passwords.SignerError("no-password", message)
     elif key.lock == "pkcs11":
-        return signer.ask_password("PIN of the token: ")
+        return passwords.ask_password("PIN of the token: ")
     elif is_new:
-        return signer.new_password()
+        return passwords.new_password()
     elif source.kind == "keyring":
         raise SkillhouseError(f"the key `{key.name}` is not in the keyring: it has a password")
     else:
-        return signer.ask_password(f"password of `{key.name}`: ")
+        return passwords.ask_password(f"password of `{key.name}`: ")
     if is_new and key.lock == "password":
-        signer.check_new(password)
+        passwords.check_new(password)
     return password

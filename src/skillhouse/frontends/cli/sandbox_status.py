@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from skillhouse import cells
 from skillhouse.floor import Locations, git_root
 from skillhouse.floor.crash_cleanup import clean_state
 from skillhouse.floor.machine import is_unwritable
@@ -19,6 +18,7 @@ from skillhouse.frontends.presentation.sandbox_levels import (
     LevelStatuses,
     probe_rows,
     tested_levels,
+    whole_test,
 )
 from skillhouse.frontends.presentation.text import shown
 from skillhouse.house import usable_config
@@ -63,7 +63,7 @@ def _report(options: argparse.Namespace, terminal: Terminal) -> int:
         return _print_levels(terminal, as_json=options.json)
     with house_of(options) as house:
         least = house.services.least_sandbox
-    status = anyio.run(lambda: cells.self_test(least=least))
+    status = anyio.run(lambda: whole_test(least=least))
     if options.json:
         terminal.json(
             SandboxAnswer(status=status, interpreters=interpreters_answer(_python_places()))

@@ -17,7 +17,7 @@ from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.publisher_secrets import open_private
 from skillhouse.frontends.presentation.text import counted, shown
 from skillhouse.net import fetch, parse_url
-from skillhouse.signer import PasswordSource
+from skillhouse.registry.passwords import PasswordSource
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import argparse
 
-    from skillhouse.frontends.cli.options import Verb
+    from skillhouse.extension import Extension, Verb
 
 VERBS = {
-    "up": ("serve", "serve the status page on this machine"),
+    "up": ("extension:server", "serve the status page on this machine"),
     "list": ("list_verb", "list the skills that an agent sees here"),
     "catalog": ("browse", "print the list of skills that a model gets, or one for a request"),
     "show": ("describe", "show one skill: metadata, files, findings, permission"),
@@ -41,7 +41,7 @@ VERBS = {
     "profiles": ("clients", "list, show and compare how clients treat skills"),
     "export": ("client_files", "write skills into the folders that other clients read"),
     "trust": ("project_trust", "let this project's skills be read"),
-    "chat": ("chat", "chat with a model that has the skills"),
+    "chat": ("extension:chat", "chat with a model that has the skills"),
     "rehearse": ("check", "walk a request through every step without a model"),
     "tools": ("calls", "list the tools that an agent has"),
     "call": ("calls", "make one gated tool call"),
@@ -56,15 +56,15 @@ VERBS = {
     "remote": ("skill_servers", "list and sync the servers whose skills are used here"),
     "sandbox": ("sandbox_status", "test the sandbox that commands run in"),
     "tokens": ("tokens", "make, list and revoke tokens for the HTTP service"),
-    "worker": ("serve", "run the code of skills for a core in another process"),
+    "worker": ("extension:cells", "run the code of skills for a core in another process"),
     "sign": ("skill_signatures", "sign a skill of your own, for others to verify"),
-    "registry": ("registry", "serve a registry of packages, and make its tokens"),
+    "registry": ("extension:registry", "serve a registry of packages, and make its tokens"),
     "keys": ("signing_keys", "make, list and revoke the keys that sign"),
     "self": ("self_removal", "remove what skillhouse left in clients and folders"),
     "stop": ("manage", "stop every tool and end the session keys at once"),
     "resume": ("manage", "allow the tools again after a stop"),
 }
-"""Each verb's module in this package, and what it does in one line."""
+"""Each verb's module in this package or extension of ours, and what it does in one line."""
 
 
 SHOWN = {
@@ -82,17 +82,18 @@ NO_VERBS = {
     "skills": "`skillhouse list` lists the skills",
 }
 """Words that people try, and what does it."""
+TAKEN = frozenset({*VERBS, *ALIASES, *NO_VERBS, "help"})
+"""What no extension's verb is called."""
 
 
 def parser_of(verb: str) -> tuple[Verb, argparse.ArgumentParser]:
     """Return a verb and the parser of its arguments."""
     from skillhouse.frontends.cli.options import HelpFormatter, Parser
 
-    module, summary = VERBS[verb]
-    command: Verb = importlib.import_module(f"{__package__}.{module}").VERBS[verb]
+    command, summary = _command(verb)
     parser = Parser(
         prog=f"skillhouse {verb}",
-        description=summary[0].upper() + summary[1:] + ".",
+        description=f"{summary[:1].upper()}{summary[1:]}.",
         epilog=command.examples,
         formatter_class=HelpFormatter,
     )
@@ -100,6 +101,30 @@ def parser_of(verb: str) -> tuple[Verb, argparse.ArgumentParser]:
     _explain_below(parser, verb, command.examples)
     parser.set_defaults(verb=verb)
     return command, parser
+
+
+def _command(verb: str) -> tuple[Verb, str]:
+    """Return a verb with what it does in one line; KeyError where no extension has it either."""
+    if verb in VERBS:
+        module, summary = VERBS[verb]
+        kind, _, name = module.partition(":")
+        if kind == "extension":
+            from skillhouse.extension import own_extension
+
+            return own_extension(name).verbs[verb], summary
+        found: Verb = importlib.import_module(f"{__package__}.{module}").VERBS[verb]
+        return found, summary
+    from skillhouse.frontends.presentation.text import one_line
+
+    command = extension_verbs()[verb][1]
+    return command, one_line(command.summary)
+
+
+def extension_verbs() -> dict[str, tuple[Extension, Verb]]:
+    """Return the verbs of the extensions of others; those of ours are never replaced."""
+    from skillhouse.extension import load_extensions
+
+    return load_extensions().verbs(taken=TAKEN)
 
 
 def _explain_below(parser: argparse.ArgumentParser, words: str, examples: str) -> None:

@@ -54,6 +54,7 @@ from skillhouse.frontends.http.pages.edit_pages import (
     EditPages,
 )
 from skillhouse.frontends.http.pages.export_page import ExportPage
+from skillhouse.frontends.http.pages.extension_pages import ExtensionPages
 from skillhouse.frontends.http.pages.package_pages import PackagePages
 from skillhouse.frontends.http.pages.page_version import VersionedPages
 from skillhouse.frontends.http.pages.policy_pages import PolicyPages
@@ -100,6 +101,7 @@ def make_app(
     read_only: str = "",
 ) -> RequestGuard:
     """Return the application of `http_app`, with the options of `serve`."""
+    house.use_extensions()
     enforcement = house.services.enforcement
     example = f"http://127.0.0.1:{port}/?token=…"
     reader = StatusReader(house, time.monotonic)
@@ -145,6 +147,7 @@ def make_app(
         *DeviceAnswers(house.approvals, enforcement.devices).routes(),
         *inbox.routes(),
         *PolicyPages(site).routes(),
+        *ExtensionPages(site).routes(),
         *site.routes(),
         *(Route(path, api) for path in (API_PATH, f"{API_PATH}/{{path:path}}")),
         *OperationsApi(house, read_only=read_only).routes(),

@@ -5,22 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from skillhouse.cells import RpcError, wrap_result
-from skillhouse.cells.rpc import (
-    FRAME_BYTES,
-    INVALID_PARAMS,
-    METHOD_NOT_FOUND,
-    REFUSED,
-    Method,
-    full_name,
-    respond,
-)
+from skillhouse.cells.rpc import FRAME_BYTES, INVALID_PARAMS, REFUSED, Method, full_name, respond
 from skillhouse.floor.threads import in_thread
 from skillhouse.frontends.answers.service import failures, loaded_names, untried_names
 from skillhouse.frontends.http.guard import access_of
 from skillhouse.house import Caller
 from skillhouse.house.access_tokens import Access, AccessScope
 from skillhouse.manage.code_reload import reload_code
+from skillhouse.sandbox.code_call import METHOD_NOT_FOUND, RpcError, wrap_result
 from skillhouse.tools import SkillCodeTool, UnknownToolError
 
 if TYPE_CHECKING:

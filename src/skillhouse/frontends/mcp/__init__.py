@@ -35,6 +35,7 @@ def serve(house: Skillhouse, *, agent: str = "default", user: str = "local") -> 
     house.policy.layers(agent)
     if find_spec("mcp") is None:
         raise MissingExtraError("mcp", "mcp")
+    house.use_extensions()
     with claimed() as (source, sink):
         late = Prompts(profile=house.policy.profile, has_skills=True, catalog=house.catalog)
         fast_handshake = FastHandshake(late.without_list())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from skillhouse import __version__
@@ -20,10 +20,12 @@ from skillhouse.clients import (
     problems,
 )
 from skillhouse.discovery import watch_bound, watch_use
+from skillhouse.extension import load_extensions
 from skillhouse.floor import (
     Diagnostic,
     InternalFaultError,
     MissingExtraError,
+    Severity,
     SkillhouseError,
     dataclass,
     fault_finding,
@@ -46,10 +48,12 @@ from skillhouse.house import (
     tool_report,
     usable_config,
 )
+from skillhouse.house.config.config_files import CONFIG_KEYS
 from skillhouse.house.own_files import AUDIT_FILE
 from skillhouse.manage import changed_skills, offered_code
 from skillhouse.retrieval import SearchDatabaseError
 from skillhouse.skill import DEFAULT_PROFILE, load_profile, profile_names
+from skillhouse.tools import BUILTIN_TOOLS
 
 if TYPE_CHECKING:
     from skillhouse.audit import Trouble
@@ -110,10 +114,10 @@ class Examination:
         }
 
 
-def examine(places: Locations, lens: Lens) -> Examination:
-    """Look at everything here besides what the clients see, which is `lens`."""
+def examine(places: Locations, lens: Lens, *, verbs: Collection[str] = ()) -> Examination:
+    """Look at everything here besides what the clients see, which is `lens`; `verbs` are ours."""
     config, faults = usable_config(places)
-    found = list(faults)
+    found = [*faults, *extension_findings(verbs)]
     catalog, watches, code, notes, changed = _own_place(config, found)
     return Examination(
         lens=lens,
@@ -129,6 +133,23 @@ def examine(places: Locations, lens: Lens) -> Examination:
         changed=changed,
         tools=tool_report(config),
     )
+
+
+def extension_findings(verbs: Collection[str] = ()) -> list[Diagnostic]:
+    """Return what is wrong with the extensions of others: those that fail, and names that are
+    taken, of `verbs` too."""
+    loaded = load_extensions()
+    clashes = loaded.clashes(verbs=verbs, tools=BUILTIN_TOOLS, sections=CONFIG_KEYS)
+    return [
+        Diagnostic(
+            code=one.code,
+            severity=Severity.ERROR,
+            message=f"extension `{one.extension}`"
+            + (f" of {one.distribution}" if one.distribution else "")
+            + f": {one.message}",
+        )
+        for one in (*loaded.faults, *clashes)
+    ]
 
 
 def tool_lines(tools: ToolReport, home: str) -> list[str]:

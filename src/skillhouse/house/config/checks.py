@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from skillhouse import approval, net, permission, signer
+from skillhouse import approval, net, permission
 from skillhouse.approval import ApprovalSettings
 from skillhouse.floor import ConfigError, DecodeError, SkillhouseError, nearest
 from skillhouse.floor.regex import regex
@@ -21,6 +21,7 @@ from skillhouse.house.config.repositories import (
     keys_of_skills,
 )
 from skillhouse.permission import Effect, Rule, matches
+from skillhouse.registry import passwords
 from skillhouse.remote import RemoteSource
 
 APPROVAL_NUMBER_MAX = 86_400
@@ -187,8 +188,8 @@ def _seen(table: Mapping[str, Any], place: str) -> str:
 def check_signer(password: str, path: Path | None) -> None:
     """Raise ConfigError for a place of the password that `SignerSettings` does not name."""
     try:
-        signer.PasswordSource.parse(password)
-    except signer.SignerError:
+        passwords.PasswordSource.parse(password)
+    except passwords.SignerError:
         # What was written may be the password itself, so it is not repeated.
         message = "expected `terminal`, `keyring`, `fd:NUMBER` (from 3) or `env:NAME`"
         raise ConfigError(message, path=path, key="signer.password") from None

@@ -69,6 +69,7 @@ from skillhouse.house.config.rule_tables import (
     try_examples,
     with_each_pattern,
 )
+from skillhouse.house.config.sections import section_value
 from skillhouse.house.trust import TrustStore
 from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.skill import Profile, load_profile
@@ -198,6 +199,8 @@ def _merged(*strongest_first: Settings) -> Settings:
                 if isinstance(found, ExtensionSettings):
                     # Each by itself: what is turned off from above stays so.
                     values[known.name] = found.before(value)
+                if known.name == "sections":
+                    values[known.name] = {**value, **found}
                 if known.name == "sandbox":
                     values[known.name] = as_table(found).before(as_table(value))
     return Settings(**values)
@@ -269,16 +272,30 @@ class _ConfigFile:
         self._settings = Settings()
         if rules_only:
             self._table = {"rules": self._table.get("rules", [])}
-        for key in self._table.keys() - (_KEYS if only is None else only):
-            if key in _KEYS:
+        self._sections: dict[str, object] = {}
+        for key in self._table.keys() - (CONFIG_KEYS if only is None else only):
+            if only is None:
+                # No project sets one: an extension is not judged by what a project says.
+                self._take_section(key)
+            elif key in CONFIG_KEYS:
                 message = f"key `{key}` cannot be set by a project"
                 with self._lines():
                     raise ConfigError(message, path=path, key=key)
+
+    def _take_section(self, key: str) -> None:
+        """Read a table that belongs to an extension; an unknown key stays, and is refused."""
+        found = section_value(key, self._table[key], self._path)
+        if found is not None:
+            del self._table[key]
+            with self._lines():
+                self._sections[key] = found()
 
     def settings(self) -> Settings:
         path = self._path
         with self._lines():
             settings = _settings(self._table, path)
+        if self._sections:
+            settings = replace(settings, sections=self._sections)
         if settings.roots is not None:
             roots = tuple(str(path.parent / os.path.expanduser(root)) for root in settings.roots)
             settings = replace(settings, roots=roots)
@@ -346,7 +363,7 @@ def _settings(table: Mapping[str, Any], path: Path | None) -> Settings:
 
 
 def _refuse_unknown_keys(table: Mapping[str, Any], path: Path | None) -> None:
-    refuse_unknown(table, _KEYS, "key", path)
+    refuse_unknown(table, CONFIG_KEYS, "key", path)
     refuse_unknown_rule_keys(table, path)
     own = [(f"{key} key", known, table.get(key)) for key, known in _tables().items()]
     for kind, known, found in (*own, *tables_of(table)):
@@ -372,7 +389,8 @@ def _tables() -> Mapping[str, frozenset[str]]:
     return found
 
 
-_KEYS = frozenset(field.name for field in fields(Settings))
+CONFIG_KEYS = frozenset(field.name for field in fields(Settings)) - {"sections"}
+"""The keys of a configuration file; others may be sections of extensions."""
 _AGENT_KEYS = frozenset(field.name for field in fields(AgentSettings))
 
 

@@ -48,6 +48,7 @@ class SearchSettings:
 ALL_TOOLS = ("all",)
 """The list that leaves no tool out."""
 DIGEST = r"skilltree1:[0-9a-f]{64}"
+EXTENSION_NAME = r"[a-z][a-z0-9]*(-[a-z0-9]+)*"
 PACKAGES_MAX = 2
 """Directories of packages beside those of a skill: for all skills, and of the host."""
 TOOL_PLACES_MAX = 24
@@ -109,7 +110,8 @@ class SkillCodeSettings:
     node_packages: tuple[str, ...] = ()
     """Likewise for skills in JavaScript: what `node_modules` would hold."""
     executor: str = ""
-    """Address of an executor elsewhere, http://HOST:PORT/rpc; "" runs code on this machine."""
+    """Address of an executor elsewhere, http://HOST:PORT/rpc, or the name of an extension that runs
+    code; "" runs code on this machine."""
     executor_token: str = ""
     """Where the token is by which both know each other, file:PATH or env:NAME; never itself."""
     callback: str = "127.0.0.1:0"
@@ -142,7 +144,8 @@ class SkillCodeSettings:
             # What was written may be the token itself, so it is not repeated.
             message = "expected `file:PATH` or `env:NAME` in `executor_token`"
             raise ConfigError(message, key="executor_token")
-        if bool(self.executor) != bool(self.executor_token):
+        is_extension = bool(re.fullmatch(EXTENSION_NAME, self.executor))
+        if (bool(self.executor) and not is_extension) != bool(self.executor_token):
             raise ConfigError("expected `executor` and `executor_token` together", key="executor")
         try:
             callback_of(self.callback)
@@ -381,6 +384,8 @@ class Settings:
     """The users who count for `assignee-only` in a tier policy."""
     audit_checkpoints: str | None = None
     """A directory for the log's signed checkpoints, best on another machine."""
+    sections: Mapping[str, Any] | None = None
+    """What the tables of extensions were read as, by key; no key of this name may be written."""
 
 
 Stamp = tuple[int | str, ...]
@@ -466,6 +471,8 @@ class Config:
     """The users who count for `assignee-only`; the owner always does."""
     audit_checkpoints: Path | None = None
     """Where the log's signed checkpoints are kept; None is beside the log."""
+    sections: Mapping[str, Any] = field(default_factory=dict)
+    """What the tables of extensions were read as, by key."""
     problems: tuple[Diagnostic, ...] = ()
     """What is wrong with the project's file, which costs what that file sets."""
     source: ConfigSource | None = field(default=None, compare=False, repr=False)

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from skillhouse.registry.hosting.hosted_repository import checked_address as checked_address
     from skillhouse.registry.hosting.hosted_repository import open_repository as open_repository
     from skillhouse.registry.hosting.release_store import PAGE_MAX as PAGE_MAX
-    from skillhouse.registry.hosting.release_store import HostingError as HostingError
     from skillhouse.registry.hosting.release_store import ListQuery as ListQuery
     from skillhouse.registry.hosting.release_store import ReleaseStore as ReleaseStore
     from skillhouse.registry.hosting.release_store import ReleaseToken as ReleaseToken
     from skillhouse.registry.hosting.release_store import utc_text as utc_text
     from skillhouse.registry.hosting.sqlite_store import SqliteReleases as SqliteReleases
+    from skillhouse.registry.publish_checks import HostingError as HostingError
 else:
     from skillhouse.lazy_exports import lazy_exports
 

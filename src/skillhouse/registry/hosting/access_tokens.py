@@ -9,12 +9,8 @@ import secrets
 from datetime import datetime, timedelta
 
 from skillhouse.floor import dataclass
-from skillhouse.registry.hosting.release_store import (
-    HostingError,
-    ReleaseStore,
-    ReleaseToken,
-    utc_text,
-)
+from skillhouse.registry.hosting.release_store import ReleaseStore, ReleaseToken, utc_text
+from skillhouse.registry.publish_checks import HostingError
 from skillhouse.registry.releases import DEFAULT_NAMESPACE
 from skillhouse.skill import validate_name
 

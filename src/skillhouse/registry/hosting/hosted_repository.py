@@ -13,13 +13,7 @@ from skillhouse.floor import digest as digest_of
 from skillhouse.registry.hosting.access_tokens import TokenAccess
 from skillhouse.registry.hosting.blobs import BlobDirectory
 from skillhouse.registry.hosting.near_names import near_keys
-from skillhouse.registry.hosting.publish_checks import (
-    CheckedPackage,
-    PublishChecks,
-    media_type_of,
-)
 from skillhouse.registry.hosting.release_store import (
-    HostingError,
     NewRelease,
     ReleaseStore,
     unknown_version,
@@ -27,6 +21,12 @@ from skillhouse.registry.hosting.release_store import (
     version_exists,
 )
 from skillhouse.registry.hosting.sqlite_store import DATABASE, SqliteReleases
+from skillhouse.registry.publish_checks import (
+    CheckedPackage,
+    HostingError,
+    PublishChecks,
+    media_type_of,
+)
 from skillhouse.registry.releases import (
     VERSIONS_MAX,
     Release,

@@ -9,23 +9,14 @@ from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from typing import Literal, Protocol
 
-from skillhouse.floor import SkillhouseError, dataclass
+from skillhouse.floor import dataclass
+from skillhouse.registry.publish_checks import HostingError
 from skillhouse.registry.releases import Release, SkillReleases, State
 
 ChangeKind = Literal["publish", "yank", "unyank", "revoke", "channel", "revocations"]
 Sort = Literal["relevance", "name", "updated"]
 PAGE_MAX = 200
 """Skills of one page."""
-
-
-class HostingError(SkillhouseError):
-    """A request is refused; `code` is one of those that docs/reference/registry-api.md lists."""
-
-    def __init__(self, code: str, message: str, *, digest: str = "") -> None:
-        super().__init__(message)
-        self.code = code
-        self.digest = digest
-        """Of the archive that is there already, for `version-exists`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,13 +12,8 @@ from typing import Any
 
 from skillhouse.floor.regex import regex
 from skillhouse.registry.hosting.near_names import name_key
-from skillhouse.registry.hosting.release_store import (
-    PAGE_MAX,
-    HostedSkill,
-    HostedSkills,
-    HostingError,
-    ListQuery,
-)
+from skillhouse.registry.hosting.release_store import PAGE_MAX, HostedSkill, HostedSkills, ListQuery
+from skillhouse.registry.publish_checks import HostingError
 from skillhouse.registry.releases import address_name
 from skillhouse.store import Store
 

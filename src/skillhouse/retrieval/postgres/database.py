@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from skillhouse.floor import SkillhouseError, needs_extra
+from skillhouse.floor import needs_extra
+from skillhouse.retrieval.hits import SearchDatabaseError
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -20,10 +21,6 @@ CONNECT_SECONDS = 5
 STATEMENT_MS = 10_000
 _LOCK = 0x736B6853
 """Of `pg_advisory_xact_lock`, for who makes tables."""
-
-
-class SearchDatabaseError(SkillhouseError):
-    """The database of the search index cannot be used."""
 
 
 class SearchDatabase:

@@ -14,7 +14,6 @@ from urllib.parse import parse_qsl
 from anyio import CapacityLimiter, to_thread
 from jsonschema_rs import Draft202012Validator
 
-from skillhouse.cells import RpcError
 from skillhouse.cells.rpc import parse
 from skillhouse.frontends.answers.json_form import members
 from skillhouse.frontends.http.api.problems import ApiProblem, problem_of, problem_value
@@ -30,6 +29,7 @@ from skillhouse.frontends.http.api.route_table import (
 )
 from skillhouse.frontends.http.guard import access_of
 from skillhouse.house.access_tokens import Access
+from skillhouse.sandbox.code_call import RpcError
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from skillhouse import cells
 from skillhouse.approval import OWNER
 from skillhouse.clients import known_clients
 from skillhouse.floor import Locations
@@ -45,6 +44,7 @@ from skillhouse.frontends.presentation.doctor_values import (
     profile_value,
     seen_by,
 )
+from skillhouse.frontends.presentation.sandbox_levels import whole_test
 from skillhouse.house.access_tokens import AccessScope
 from skillhouse.install import InstalledSkills
 from skillhouse.manage.code_reload import reload_code
@@ -121,7 +121,7 @@ def _installed_one(api: ApiServices, request: ApiRequest) -> InstalledStateAnswe
 
 async def _sandbox(api: ApiServices, _: ApiRequest) -> SandboxAnswer:
     house = api.house
-    status = await cells.self_test(least=house.services.least_sandbox)
+    status = await whole_test(least=house.services.least_sandbox)
     places = PythonPlaces(os.environ, house.project)
     found = await in_thread(lambda: interpreters_answer(places))
     return SandboxAnswer(status=status, interpreters=found)

@@ -1,0 +1,124 @@
+"""The one interface of extensions: what ours and those of others may add.
+
+An extension is one value of `Extension`. Everything in it is a function or a table of functions
+that is called when it is needed, so that naming an extension loads nothing of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import field
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from skillhouse.floor import dataclass
+
+if TYPE_CHECKING:
+    import argparse
+
+    from skillhouse.approval import Channel
+    from skillhouse.floor import Digest
+    from skillhouse.tools import Runner, Tool, ToolResult
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """One verb of the command line."""
+
+    examples: str
+    """What follows the options in its help."""
+    configure: Callable[[argparse.ArgumentParser], None]
+    run: Callable[[argparse.Namespace, Any], int]
+    """Does its work, prints through the terminal that it gets, and returns the exit code."""
+    without: str = ""
+    """The verb of a group that is meant when none is given."""
+    adapt: Callable[[list[str]], list[str]] = list
+    """Changes the arguments before they are parsed."""
+    summary: str = ""
+    """What it does in one line, for the list of verbs; those of ours are in the table of verbs."""
+
+    def arguments(self, given: Sequence[str]) -> list[str]:
+        """Return the arguments to parse: the group's own verb added, where none is given."""
+        words = list(given)
+        is_bare = not words or (words[0].startswith("-") and words[0] not in ("-h", "--help"))
+        return self.adapt([self.without, *words] if self.without and is_bare else words)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExtensionContext:
+    """What an extension gets of the `Skillhouse` that it works in."""
+
+    settings: Any
+    """What the extension's section of the configuration was read as; None where it has none."""
+    state_directory: Path
+    """Where state is kept, private to this user. The extension makes a directory of its own there,
+    `extensions/NAME`."""
+    workspace: Path
+    """The directory in which this process works."""
+    environment: Mapping[str, str]
+    call: Callable[..., Awaitable[ToolResult]]
+    """Makes a tool call through the gate, as `Skillhouse.call`: it is decided, asked about and
+    recorded as any call."""
+    redeem: Callable[[Digest], str]
+    """Consumes the approval of a plan's `binding` that a person gave on a transaction page, and
+    returns its id; "" where there is none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigSection:
+    """A table of the configuration file, which no project's file may set."""
+
+    name: str
+    """Its key in the file, as in `[NAME]`."""
+    parse: Callable[[Mapping[str, Any]], object]
+    """Returns the value of the table; an empty one gives the defaults. ConfigError says what is
+    wrong, with the key."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExtensionPage:
+    """A page of the HTTP service below `/extensions/NAME/`, which only the owner opens.
+
+    It is read with GET and changes nothing: what changes anything is a tool, which passes the gate.
+    """
+
+    path: str
+    """Of words a-z, 0-9, `-` and `/`, without a slash at its ends; "" is `/extensions/NAME/`."""
+    title: str
+    body: Callable[[Mapping[str, str]], str]
+    """Returns plain text for the values of the query; it is escaped and shown line by line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hooks:
+    """Called at moments of a `Skillhouse`; what one raises is logged and changes nothing."""
+
+    on_stop: Callable[[ExtensionContext, str], object] | None = None
+    """After everything was stopped, with the reason that was given."""
+    on_close: Callable[[ExtensionContext], object] | None = None
+    """When the `Skillhouse` closes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extension:
+    """What one extension adds; each part may be left out.
+
+    Nothing of it replaces what is there: a verb, tool or section whose name is taken is left out,
+    and `skillhouse doctor` names it.
+    """
+
+    name: str
+    """As in the entry point: a-z, 0-9 and `-`."""
+    verbs: Mapping[str, Verb] = field(default_factory=lambda: MappingProxyType({}))
+    tools: Mapping[str, Callable[[ExtensionContext], Tool]] = field(
+        default_factory=lambda: MappingProxyType({})
+    )
+    """What makes each tool, by the tool's name."""
+    pages: Callable[[ExtensionContext], Iterable[ExtensionPage]] | None = None
+    executor: Callable[[ExtensionContext], Runner] | None = None
+    """Makes what runs the code of skills, where `[skill_code] executor` is the extension's name."""
+    channels: Callable[[ExtensionContext], Iterable[Channel]] | None = None
+    """Makes further ways to ask a person, for servers."""
+    hooks: Hooks = Hooks()
+    section: ConfigSection | None = None

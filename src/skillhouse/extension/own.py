@@ -1,0 +1,96 @@
+"""The table of our own extensions: where each is, and what brings it.
+
+The core names them here as data and imports none of them. Nothing is searched for one of ours.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from skillhouse.floor import MissingExtraError, dataclass
+
+if TYPE_CHECKING:
+    from skillhouse.extension.contract import Extension
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnExtension:
+    """One of ours."""
+
+    package: str
+    """Its import package; where it is missing, the extension is not installed."""
+    extra: str
+    """What brings it: an extra of ours."""
+    entry: str = ""
+    """The package whose module `extension` has its `EXTENSION`, where that is another one."""
+
+
+OWN_EXTENSIONS = {
+    "server": OwnExtension(package="skillhouse.frontends.http", extra="server"),
+    "registry": OwnExtension(
+        package="skillhouse.registry.hosting", extra="server", entry="skillhouse.frontends.registry"
+    ),
+    "cells": OwnExtension(
+        package="skillhouse.cells", extra="all", entry="skillhouse.frontends.worker"
+    ),
+    "chat": OwnExtension(package="skillhouse.frontends.chat", extra="chat"),
+    "meaning": OwnExtension(package="skillhouse.retrieval.semantic", extra="semantic"),
+    "postgres": OwnExtension(package="skillhouse.retrieval.postgres", extra="postgres"),
+    "signer": OwnExtension(package="skillhouse_signer", extra="signer"),
+}
+"""By name."""
+
+
+def own_extension(name: str) -> Extension:
+    """Return the `EXTENSION` of one of ours.
+
+    Raises:
+        MissingExtraError: it is not installed; the text has the line that brings it.
+    """
+    own = OWN_EXTENSIONS[name]
+    found: Extension = _imported(f"{own.entry or own.package}.extension", own).EXTENSION
+    return found
+
+
+def own_module(name: str, module: str = "") -> Any:
+    """Return a module of one of our extensions, its face when `module` is empty.
+
+    Raises:
+        MissingExtraError: as of `own_extension`.
+    """
+    own = OWN_EXTENSIONS[name]
+    return _imported(f"{own.package}.{module}" if module else own.package, own)
+
+
+class OwnPackage:
+    """The face of one of our extensions, loaded when a name of it is first used.
+
+    MissingExtraError where it is not installed.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        return getattr(own_module(self._name), attribute)
+
+
+def _imported(path: str, own: OwnExtension) -> Any:
+    try:
+        return importlib.import_module(path)
+    except ModuleNotFoundError as error:
+        missing = error.name or ""
+        is_own = any(f"{one}.".startswith(f"{missing}.") for one in (path, own.package, own.entry))
+        if not is_own:
+            raise
+        raise MissingExtraError(own.extra, missing) from error
+
+
+def is_installed(name: str) -> bool:
+    """Whether one of our extensions is there; it is loaded then."""
+    try:
+        own_module(name)
+    except MissingExtraError:
+        return False
+    return True

@@ -1,0 +1,1 @@
+"""Runs the code of skills for a core in another process: `skillhouse worker`."""
