@@ -170,6 +170,7 @@ def week_of(base: Path, *calls: Call, refused: Sequence[Call] = ()) -> Path:
         ((run("npm ci --offline"), run("sudo ls"), run("LD_PRELOAD=x ls")), (), []),
         ((run("cat .env"), run("cat ../x"), write(".env"), write(".github/workflows/x")), (), []),
         ((("fetch", {"url": "https://a.example", "method": "POST"}),), (), []),
+        ((("read", {"path": "../outside.txt"}), ("read", {"path": "/etc/hostname"})), (), []),
     ],
 )
 def test_a_rule_is_as_narrow_as_what_it_answers(

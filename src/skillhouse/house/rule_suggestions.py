@@ -261,19 +261,17 @@ def _asked(action: str, resource: str, layer: str, said: str, root: str) -> _Ask
         is_quiet = resource.partition(" ")[0] in _QUIET_METHODS
         once = once or ("" if is_quiet else "it sends something")
     elif action in ("read", "write", "list"):
-        once = once or _why_not_path(action, resource, root)
+        once = once or _why_not_path(resource, root)
     else:
         once = once or f"no rule is suggested about `{action}`"
     return _Asked(action, resource, argv, once)
 
 
-def _why_not_path(action: str, path: str, root: str) -> str:
+def _why_not_path(path: str, root: str) -> str:
     relative = os.path.relpath(path, root)
     if is_secret(relative):
         return "it may hold secrets"
-    if action == "write" and relative.startswith("../"):
-        return "it is outside the workspace"
-    return ""
+    return "it is outside the workspace" if relative.startswith("..") else ""
 
 
 @lru_cache(maxsize=4096)
