@@ -13,7 +13,9 @@ import sqlite3
 from collections.abc import Mapping
 from pathlib import Path
 
-from skillhouse.floor import Clock, Moment, dataclass, system_clock
+from msgspec import Struct
+
+from skillhouse.floor import Clock, Moment, system_clock
 from skillhouse.registry.passwords import SignerError
 from skillhouse.store import STATE, pooled
 from skillhouse_signer.keys import KeyInfo, Limit, Movement, amount_text
@@ -21,8 +23,7 @@ from skillhouse_signer.keys import KeyInfo, Limit, Movement, amount_text
 MISSING, ACTIVE, EXPIRED, REVOKED = "missing", "active", "expired", "revoked"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeyEvent:
+class KeyEvent(Struct, frozen=True, kw_only=True):
     """One line of the life-cycle log."""
 
     seq: int
@@ -34,8 +35,7 @@ class KeyEvent:
     detail: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionKey:
+class SessionKey(Struct, frozen=True, kw_only=True):
     """A session key as the state knows it."""
 
     key_id: str

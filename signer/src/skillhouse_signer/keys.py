@@ -6,7 +6,8 @@ import enum
 import re
 from decimal import Decimal
 
-from skillhouse.floor import dataclass
+from msgspec import Struct
+
 from skillhouse.floor.regex import regex
 from skillhouse.registry.passwords import SignerError
 from skillhouse_signer.transaction import ADDRESS_BYTES, Transaction
@@ -41,8 +42,7 @@ _SELECTORS = {
 _CURRENCY = regex(r"message|eip155:[1-9][0-9]{0,19}(/erc20:0x[0-9a-f]{40})?")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spend:
+class Spend(Struct, frozen=True, kw_only=True):
     """An amount that leaves, or may leave, the key's account."""
 
     currency: str
@@ -55,8 +55,7 @@ class Spend:
     """Address, `fee`, or "" for a new contract."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Movement:
+class Movement(Struct, frozen=True, kw_only=True):
     """What a transaction does, as far as its bytes show."""
 
     call: str
@@ -205,8 +204,7 @@ class KeyKind(enum.StrEnum):
     """Messages (EIP-191) and EVM transactions."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limit:
+class Limit(Struct, frozen=True, kw_only=True):
     """How much of one currency a key may spend; in the smallest unit."""
 
     currency: str
@@ -215,8 +213,7 @@ class Limit:
     """In any 24 hours."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
+class Terms(Struct, frozen=True, kw_only=True):
     """What a key may do. They are sealed with the key, so that a change needs the password."""
 
     limits: tuple[Limit, ...] = ()
@@ -227,8 +224,7 @@ class Terms:
     """Contracts that may be called; empty is any whose currency has a limit."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeyInfo:
+class KeyInfo(Struct, frozen=True, kw_only=True):
     """One key, without its secret."""
 
     id: str
@@ -254,8 +250,7 @@ class KeyInfo:
         return self.created_ms + self.session_seconds * 1000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Vault:
+class Vault(Struct, frozen=True, kw_only=True):
     """The keys of one keystore, in the order they came."""
 
     store_id: str

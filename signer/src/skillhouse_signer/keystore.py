@@ -11,23 +11,23 @@ import json
 import os
 import secrets
 import stat
-from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from skillhouse.floor import (
     DecodeError,
     ExposedError,
     MissingExtraError,
     canonical_json,
-    dataclass,
     make_private,
     open_own,
     shaped,
     write_atomically,
 )
+from skillhouse.floor.structs import PartialStruct
 from skillhouse.registry.passwords import SignerError
 from skillhouse_signer.keys import KeyInfo, Vault
 from skillhouse_signer.request import load_shallow
@@ -45,8 +45,7 @@ COSTS = range(14, 21)
 _KEY_BYTES, _NONCE_BYTES, _SALT_BYTES = 32, 12, 16
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Header:
+class _Header(Struct, frozen=True, kw_only=True):
     """The open part, as it is in the file."""
 
     version: int
@@ -59,14 +58,15 @@ class _Header:
     keys: tuple[KeyInfo, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenKeystore:
+class OpenKeystore(PartialStruct, frozen=True, kw_only=True):
     """An opened keystore; lives in the signer's own process only."""
 
+    HIDDEN = frozenset(("secrets", "sealing_key"))
+
     vault: Vault
-    secrets: dict[str, bytes] = field(repr=False)
+    secrets: dict[str, bytes]
     """Private keys by id."""
-    sealing_key: bytes = field(repr=False)
+    sealing_key: bytes
     lock: str
     cost: int
     salt: bytes

@@ -12,8 +12,9 @@ import struct
 from typing import Any, Protocol, TypeVar
 
 import msgspec
+from msgspec import Struct
 
-from skillhouse.floor import DecodeError, Digest, canonical_json, dataclass, digest, shaped
+from skillhouse.floor import DecodeError, Digest, canonical_json, digest, shaped
 from skillhouse.floor.regex import regex
 from skillhouse.floor.structs import replace
 from skillhouse.registry.passwords import SignerError
@@ -28,8 +29,7 @@ TYPES = ("message", "transaction")
 _ID = regex(r"[0-9a-f]{32}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SignRequest:
+class SignRequest(Struct, frozen=True, kw_only=True):
     """One thing to sign, bound to the content that a person saw."""
 
     id: str
@@ -69,8 +69,7 @@ class SignRequest:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Signature:
+class Signature(Struct, frozen=True, kw_only=True):
     """A signature, and the signed transaction if it is one."""
 
     key_id: str
@@ -171,8 +170,7 @@ LENGTH = struct.Struct(">I")
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
+class Ask(Struct, frozen=True, kw_only=True):
     """One request; the reply to the one before it has come."""
 
     number: int
@@ -180,8 +178,7 @@ class Ask:
     body: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SignerReply:
+class SignerReply(Struct, frozen=True, kw_only=True):
     """The answer to the request of the same number."""
 
     number: int
@@ -191,8 +188,7 @@ class SignerReply:
     body: bytes = b""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Opening:
+class Opening(Struct, frozen=True, kw_only=True):
     """Which keystore, and where its password comes from."""
 
     keystore: str
@@ -202,8 +198,7 @@ class Opening:
     cost: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewKey:
+class NewKey(Struct, frozen=True, kw_only=True):
     """A key to make, or to import from a descriptor or the terminal."""
 
     name: str
@@ -213,16 +208,14 @@ class NewKey:
     is_import: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Named:
+class Named(Struct, frozen=True, kw_only=True):
     """A key by name, with terms where they are to change."""
 
     name: str
     terms: Terms | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeyList:
+class KeyList(Struct, frozen=True, kw_only=True):
     keys: tuple[KeyInfo, ...] = ()
 
 

@@ -12,7 +12,9 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
-from skillhouse.floor import Clock, dataclass, structs, system_clock
+from msgspec import Struct
+
+from skillhouse.floor import Clock, structs, system_clock
 from skillhouse.registry import passwords as unlock
 from skillhouse.registry.passwords import SignerError
 from skillhouse.store import STATE, Store
@@ -54,8 +56,7 @@ FOREVER_MS = 1 << 62
 Checked = tuple[Movement, Transaction | str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Descriptors:
+class Descriptors(Struct, frozen=True, kw_only=True):
     """Descriptors from which secrets are read once; None for the terminal."""
 
     password: int | None = None

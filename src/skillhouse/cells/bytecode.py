@@ -19,11 +19,12 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+from msgspec import Struct
 
 from skillhouse.cells.cell import NoHost
 from skillhouse.cells.environment_store import FILES_MAX
 from skillhouse.cells.executor import Executor
-from skillhouse.floor import dataclass, tree_digest
+from skillhouse.floor import tree_digest
 from skillhouse.floor.threads import in_thread
 from skillhouse.sandbox.code_call import CellSpec, Language, RpcError
 from skillhouse.sandbox.interpreters import Python
@@ -57,8 +58,7 @@ def remove_bytecode(installed: Path) -> None:
             directories.remove(CACHE_NAME)
 
 
-@dataclass(slots=True)
-class Space:
+class Space(Struct):
     """What may still be added to an environment."""
 
     size: int

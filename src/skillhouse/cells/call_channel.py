@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 import anyio
+from msgspec import Struct
 
 from skillhouse.cells.cell import CELL_OUTPUT_BYTES, Capabilities, timeout_text
 from skillhouse.cells.rpc import (
@@ -28,7 +29,7 @@ from skillhouse.cells.rpc import (
     request_value,
     result_value,
 )
-from skillhouse.floor import SkillhouseError, dataclass
+from skillhouse.floor import SkillhouseError
 from skillhouse.floor.call_clock import CallClock
 from skillhouse.sandbox.code_call import METHOD_NOT_FOUND, HostCalls, Kind, RpcError
 
@@ -302,8 +303,7 @@ class CellOutput:
             self._descriptor = -1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallOutcome:
+class CallOutcome(Struct, frozen=True, kw_only=True):
     """What a cell says of one call."""
 
     kind: Kind

@@ -15,7 +15,9 @@ from importlib.util import MAGIC_NUMBER
 from pathlib import Path
 from types import CodeType
 
-from skillhouse.floor import TreeError, dataclass, make_private, structs, tree_digest, unread_paths
+from msgspec import Struct
+
+from skillhouse.floor import TreeError, make_private, structs, tree_digest, unread_paths
 from skillhouse.floor.crash_cleanup import COPY_NAME, is_left, owner_name
 from skillhouse.sandbox.bubblewrap import SKILL_PLACE
 from skillhouse.sandbox.code_call import SHARED_MAX, CellSpec
@@ -58,8 +60,7 @@ CPU_WEIGHT = 50
 """A cell's share of contended processors, all its processes together; the core's is 100 or more."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CellEnvironment:
+class CellEnvironment(Struct, frozen=True, kw_only=True):
     """What all cells of this process are made with."""
 
     program: Path

@@ -23,8 +23,9 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from pathlib import Path
 
 import anyio
+from msgspec import Struct
 
-from skillhouse.floor import dataclass, make_private
+from skillhouse.floor import make_private
 from skillhouse.floor.lock import lock, try_lock
 from skillhouse.sandbox.profile import SandboxError
 
@@ -42,8 +43,7 @@ _PACKAGES = "packages"
 _STAGING = "staging-"
 
 
-@dataclass(frozen=True, slots=True)
-class EnvironmentStore:
+class EnvironmentStore(Struct, frozen=True):
     """The cache of all environments of a user; several processes share it."""
 
     cache: Path

@@ -13,17 +13,18 @@ import platform
 import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
 from pathlib import Path
 
 import anyio.to_thread
+from msgspec import Struct, field
 
 from skillhouse import cells
 from skillhouse.cells.code_cache import MakeCaches, remove_caches
 from skillhouse.cells.environment_locks import LOCK_MAX, LOCKS, clean_npm, clean_requirements
 from skillhouse.cells.environment_store import EnvironmentStore
 from skillhouse.cells.installers import RunTool, run_tool
-from skillhouse.floor import Digest, PathError, canonical_json, dataclass, digest, read_beneath
+from skillhouse.floor import Digest, PathError, canonical_json, digest, read_beneath
+from skillhouse.floor.structs import PartialStruct
 from skillhouse.floor.threads import in_thread
 from skillhouse.sandbox.interpreters import Python, default_python
 from skillhouse.sandbox.profile import SandboxError
@@ -38,9 +39,10 @@ SHOWN_MAX = 600
 """Characters of it that an error shows."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EnvironmentRules:
+class EnvironmentRules(PartialStruct, frozen=True, kw_only=True):
     """The operator's settings for installations; a skill sets none of them."""
+
+    HIDDEN = frozenset(("variables",))
 
     python: Python | None = None
     """The interpreter of the cell, for which wheels are chosen; None takes the default."""
@@ -55,15 +57,14 @@ class EnvironmentRules:
     """Packages for all skills of a place, laid out like `site-packages` or `node_modules`."""
     host: Path | None = None
     """Packages of the host that skills may import, likewise (S002-64)."""
-    variables: Mapping[str, str] = field(default_factory=dict, repr=False)
+    variables: Mapping[str, str] = field(default_factory=dict)
     """All variables of the installers; `installer_variables` picks them."""
     seconds: float = INSTALL_SECONDS
     environment_bytes: int = ENVIRONMENT_BYTES
     cache_bytes: int = CACHE_BYTES
 
 
-@dataclass(frozen=True, slots=True)
-class Environment:
+class Environment(Struct, frozen=True):
     """The installed packages of one lock."""
 
     path: Path
@@ -148,8 +149,7 @@ async def check_installable(
         await _python_installer(run, rules)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Wanted:
+class _Wanted(Struct, frozen=True, kw_only=True):
     key: str
     """Of the environment in the store."""
     path: Path | None

@@ -6,12 +6,12 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Awaitable, Coroutine, Mapping
-from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 import anyio
 import anyio.to_thread
+from msgspec import Struct, field
 
 from skillhouse.cells.cell import CELL_LIMITS, EXECUTE, QUEUE_MAX, CallQueue, Capabilities, NoHost
 from skillhouse.cells.cell_environment import CellEnvironment, CodeSnapshots, cell_environment_for
@@ -20,7 +20,7 @@ from skillhouse.cells.language_cells import PythonCell
 from skillhouse.cells.node_cell import NodeCell
 from skillhouse.cells.ready_calls import LearnedImports
 from skillhouse.cells.rpc import packed
-from skillhouse.floor import dataclass, tracing
+from skillhouse.floor import tracing
 from skillhouse.floor.tracing import (
     SANDBOX_KIND,
     SANDBOX_LEVEL,
@@ -49,8 +49,7 @@ LIST_SECONDS = 10.0
 _Key = tuple[str, ...]
 
 
-@dataclass(slots=True, eq=False)
-class _Held:
+class _Held(Struct, eq=False):
     """A cell that is kept for further calls."""
 
     key: _Key

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Protocol
 
 import anyio
+from msgspec import Struct
 
-from skillhouse.floor import dataclass
 from skillhouse.sandbox.profile import SandboxError
 
 OUTPUT_MAX = 65_536
@@ -23,8 +23,7 @@ _PROXIES = ("http_proxy", "https_proxy", "no_proxy", "all_proxy")
 _PREFIXES = ("uv_", "pip_", "npm_config_")
 
 
-@dataclass(frozen=True, slots=True)
-class Ran:
+class Ran(Struct, frozen=True):
     """The end of an installer."""
 
     code: int

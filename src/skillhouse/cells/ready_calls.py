@@ -13,12 +13,12 @@ import socket
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import field
 from typing import Any, Generic, Protocol, TypeVar
+
+from msgspec import Struct, field
 
 from skillhouse.cells.call_channel import CHUNK, CellOutput
 from skillhouse.cells.rpc import Frames, RpcRequest, framed, message, parse
-from skillhouse.floor import dataclass
 from skillhouse.floor.regex import regex
 from skillhouse.sandbox.code_call import CellSpec, RpcError
 from skillhouse.sandbox.profile import SandboxError
@@ -61,8 +61,7 @@ def module_names(value: object) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-@dataclass(frozen=True, slots=True)
-class Learned:
+class Learned(Struct, frozen=True):
     """What a process that has loaded a skill's code, and nothing of a call, reported of it."""
 
     names: tuple[str, ...] = ()
@@ -137,8 +136,7 @@ class Demand:
         return self._wanted
 
 
-@dataclass(slots=True)
-class Ending:
+class Ending(Struct):
     """How the process of one call ended, once it has."""
 
     done: asyncio.Event = field(default_factory=asyncio.Event)
@@ -147,8 +145,7 @@ class Ending:
     failed: str = ""
 
 
-@dataclass(slots=True, eq=False)
-class Fork:
+class Fork(Struct, eq=False):
     """A process of one call, and our ends of what connects it."""
 
     number: int

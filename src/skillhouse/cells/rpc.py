@@ -12,7 +12,9 @@ import struct
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
-from skillhouse.floor import InternalFaultError, SkillhouseError, as_error, dataclass
+from msgspec import Struct
+
+from skillhouse.floor import InternalFaultError, SkillhouseError, as_error
 from skillhouse.floor.regex import regex
 from skillhouse.sandbox.code_call import METHOD_NOT_FOUND, RpcError
 
@@ -44,8 +46,7 @@ _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _NO_ID = object()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RpcRequest:
+class RpcRequest(Struct, frozen=True, kw_only=True):
     """A request or, without an id, a notification."""
 
     method: str
@@ -56,8 +57,7 @@ class RpcRequest:
     is_notification: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RpcResponse:
+class RpcResponse(Struct, frozen=True, kw_only=True):
     """One answer of JSON-RPC 2.0."""
 
     id: Any

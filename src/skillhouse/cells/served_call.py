@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import field
 from typing import Any
 
+from msgspec import Struct, field
+
 from skillhouse.cells.rpc import INVALID_PARAMS
-from skillhouse.floor import dataclass
 from skillhouse.sandbox.code_call import RpcError
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServedCall:
+class ServedCall(Struct, frozen=True, kw_only=True):
     """What the core sends about a call besides the tool and its arguments."""
 
     meta: Mapping[str, Any] = field(default_factory=dict)

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import anyio
 import anyio.to_thread
+from msgspec import Struct
 
 from skillhouse.cells.call_channel import answered, tell
 from skillhouse.cells.cell import Capabilities, timeout_text
@@ -16,7 +17,7 @@ from skillhouse.cells.executor import Executor
 from skillhouse.cells.rpc import INVALID_PARAMS, Method, RpcRequest, full_name
 from skillhouse.cells.rpc_http import RpcClient
 from skillhouse.cells.served_call import ServedCall, read_context, read_execution
-from skillhouse.floor import Severity, WireNames, as_error, dataclass, tree_digest
+from skillhouse.floor import Severity, WireNames, as_error, tree_digest
 from skillhouse.floor.call_clock import CallClock, clock_stopped
 from skillhouse.floor.structs import replace
 from skillhouse.sandbox.code_call import (
@@ -32,8 +33,7 @@ from skillhouse.sandbox.profile import SandboxError
 from skillhouse.skill import ManifestResult, SkillManifest, find_manifests
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServedTool:
+class ServedTool(Struct, frozen=True, kw_only=True):
     name: str
     """Its name on the wire, `skill:tool`."""
     tool: str

@@ -13,12 +13,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote
 
+from msgspec import Struct
 from packaging.markers import Marker, default_environment
 from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
 from skillhouse.cells.environment_locks import PACKAGES_MAX
-from skillhouse.floor import dataclass
 from skillhouse.floor.regex import regex
 from skillhouse.sandbox.interpreters import Python
 from skillhouse.sandbox.profile import SandboxError
@@ -38,8 +38,7 @@ _ABI = regex(r"\.cpython-(\d{2,4}[a-z]{0,3})-")
 Table = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LockRules:
+class LockRules(Struct, frozen=True, kw_only=True):
     python: Python
     """The interpreter of the cell."""
     builds: bool = False

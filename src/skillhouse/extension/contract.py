@@ -7,12 +7,11 @@ that is called when it is needed, so that naming an extension loads nothing of i
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import field
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from skillhouse.floor import dataclass
+from msgspec import Struct, field
 
 if TYPE_CHECKING:
     import argparse
@@ -22,8 +21,7 @@ if TYPE_CHECKING:
     from skillhouse.tools import Runner, Tool, ToolResult
 
 
-@dataclass(frozen=True, slots=True)
-class Verb:
+class Verb(Struct, frozen=True):
     """One verb of the command line."""
 
     examples: str
@@ -45,8 +43,7 @@ class Verb:
         return self.adapt([self.without, *words] if self.without and is_bare else words)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExtensionContext:
+class ExtensionContext(Struct, frozen=True, kw_only=True):
     """What an extension gets of the `Skillhouse` that it works in."""
 
     settings: Any
@@ -65,8 +62,7 @@ class ExtensionContext:
     returns its id; "" where there is none."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConfigSection:
+class ConfigSection(Struct, frozen=True, kw_only=True):
     """A table of the configuration file, which no project's file may set."""
 
     name: str
@@ -76,8 +72,7 @@ class ConfigSection:
     wrong, with the key."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExtensionPage:
+class ExtensionPage(Struct, frozen=True, kw_only=True):
     """A page of the HTTP service below `/extensions/NAME/`, which only the owner opens.
 
     It is read with GET and changes nothing: what changes anything is a tool, which passes the gate.
@@ -90,8 +85,7 @@ class ExtensionPage:
     """Returns plain text for the values of the query; it is escaped and shown line by line."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hooks:
+class Hooks(Struct, frozen=True, kw_only=True):
     """Called at moments of a `Skillhouse`; what one raises is logged and changes nothing."""
 
     on_stop: Callable[[ExtensionContext, str], object] | None = None
@@ -100,8 +94,7 @@ class Hooks:
     """When the `Skillhouse` closes."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Extension:
+class Extension(Struct, frozen=True, kw_only=True):
     """What one extension adds; each part may be left out.
 
     Nothing of it replaces what is there: a verb, tool or section whose name is taken is left out,

@@ -14,7 +14,9 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from skillhouse.floor import ConfigError, dataclass, read_regular
+from msgspec import Struct
+
+from skillhouse.floor import ConfigError, read_regular
 from skillhouse.floor.regex import regex
 
 FILE_MAX = 64 * 1024
@@ -26,8 +28,7 @@ _TARGET = regex(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 NAME_MAX = 40
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EntryPoint:
+class EntryPoint(Struct, frozen=True, kw_only=True):
     """One line of such a file."""
 
     name: str

@@ -13,10 +13,11 @@ import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from msgspec import Struct
+
 from skillhouse.extension.contract import Extension
 from skillhouse.extension.entry_points import EntryPoint, find_entry_points, site_directories
 from skillhouse.extension.own import OWN_EXTENSIONS
-from skillhouse.floor import dataclass
 from skillhouse.floor.faults import is_of_interrupt
 
 GROUP = "skillhouse.extensions"
@@ -24,8 +25,7 @@ TEXT_MAX = 200
 """Characters of an error's text that are repeated."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExtensionFault:
+class ExtensionFault(Struct, frozen=True, kw_only=True):
     """Why an extension, or a part of one, is not in use."""
 
     extension: str
@@ -35,8 +35,7 @@ class ExtensionFault:
     """`extension-failed`, or `extension-clash` where a name was taken."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadedExtensions:
+class LoadedExtensions(Struct, frozen=True, kw_only=True):
     """The extensions of others that loaded, by name, and what is wrong with the others."""
 
     extensions: tuple[Extension, ...] = ()

@@ -8,14 +8,15 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from skillhouse.floor import MissingExtraError, dataclass
+from msgspec import Struct
+
+from skillhouse.floor import MissingExtraError
 
 if TYPE_CHECKING:
     from skillhouse.extension.contract import Extension
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OwnExtension:
+class OwnExtension(Struct, frozen=True, kw_only=True):
     """One of ours."""
 
     package: str

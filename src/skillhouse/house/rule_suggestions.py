@@ -15,12 +15,14 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from skillhouse import tools as toolbox
 from skillhouse.approval import NEVER_LASTING, OWNER, Approval, ApprovalState
 from skillhouse.approval.request import KEPT_MAX
 from skillhouse.audit import AuditEntry, Query, entries_of, timestamp
 from skillhouse.audit.redaction import HIDDEN
-from skillhouse.floor import PersistentPaths, dataclass, digest, structs
+from skillhouse.floor import PersistentPaths, digest, structs
 from skillhouse.floor.secret_names import is_secret
 from skillhouse.permission import (
     Effect,
@@ -64,8 +66,7 @@ _ONCE_LAYERS = ("tiers", "write gate", toolbox.HIDDEN_TEXT, toolbox.PERSISTENCE)
 _QUIET_METHODS = ("GET", "HEAD")
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
+class _Asked(Struct, frozen=True):
     """One permission that a person was asked about."""
 
     action: str
@@ -86,8 +87,7 @@ class _Asked:
         return f"{self.action} {self.resource}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Question:
+class _Question(Struct, frozen=True, kw_only=True):
     asked: tuple[_Asked, ...]
     is_allowed: bool
     agent: str
@@ -97,8 +97,7 @@ class _Question:
         return frozenset(one.group for one in self.asked)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Suggestion:
+class Suggestion(Struct, frozen=True, kw_only=True):
     """One rule, and how often a person would not have been asked."""
 
     rule: Rule
@@ -120,8 +119,7 @@ class Suggestion:
         return digest(f"{rule.action} {rule.pattern}".encode()).removeprefix("sha256:")[:6]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OnceGroup:
+class OnceGroup(Struct, frozen=True, kw_only=True):
     """Questions of one kind that no rule is suggested for."""
 
     group: str
@@ -129,8 +127,7 @@ class OnceGroup:
     why: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RuleSuggestions:
+class RuleSuggestions(Struct, frozen=True, kw_only=True):
     """What the log of a workspace suggests."""
 
     questions: int

@@ -16,9 +16,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from skillhouse import clients
 from skillhouse.approval import OWNER
-from skillhouse.floor import SkillhouseError, dataclass, isolated
+from skillhouse.floor import SkillhouseError, isolated
 from skillhouse.floor.regex import regex
 from skillhouse.house.remote_skills import load_known
 from skillhouse.permission import Effect
@@ -53,8 +55,7 @@ _NAME = regex(r"\w[\w .:+-]{0,63}")
 _SEEN = frozenset({clients.LensState.SEEN, clients.LensState.FOLDER})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HintedSkill:
+class HintedSkill(Struct, frozen=True, kw_only=True):
     """A skill of a hint."""
 
     file: str
@@ -66,8 +67,7 @@ class HintedSkill:
     """How this client loads it, as the hint says it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hint:
+class Hint(Struct, frozen=True, kw_only=True):
     """One line for a model."""
 
     text: str

@@ -7,7 +7,9 @@ import os
 import secrets
 from typing import Any, Protocol
 
-from skillhouse.floor import MissingExtraError, SkillhouseError, dataclass
+from msgspec import Struct
+
+from skillhouse.floor import MissingExtraError, SkillhouseError
 
 PASSWORD_MAX = 4_096
 """Bytes of a password or an imported key read from a descriptor."""
@@ -39,8 +41,7 @@ class SignerError(SkillhouseError):
         self.code = code
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PasswordSource:
+class PasswordSource(Struct, frozen=True, kw_only=True):
     """Where the signer's password comes from; its text is in no argument of any process."""
 
     kind: str = "terminal"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from msgspec import Struct
+
 from skillhouse.floor import (
     MissingExtraError,
     Severity,
@@ -12,7 +14,6 @@ from skillhouse.floor import (
     SkillhouseError,
     Tree,
     TreeError,
-    dataclass,
 )
 from skillhouse.floor.trees import read_tree
 from skillhouse.registry.facts import SkillFacts, read_facts
@@ -35,8 +36,7 @@ class HostingError(SkillhouseError):
         """Of the archive that is there already, for `version-exists`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckedPackage:
+class CheckedPackage(Struct, frozen=True, kw_only=True):
     """An archive that may be published under the name and version that it was given for."""
 
     facts: SkillFacts

@@ -6,11 +6,12 @@ What runs code is an extension; the gate's tools of skills are made of these val
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from skillhouse.floor import SkillhouseError, dataclass
+from msgspec import Struct, field
+
+from skillhouse.floor import SkillhouseError
 from skillhouse.sandbox.interpreters import Python
 
 METHOD_NOT_FOUND = -32601
@@ -50,8 +51,7 @@ class RpcError(SkillhouseError):
         return error
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CodeFrame:
+class CodeFrame(Struct, frozen=True, kw_only=True):
     """One place in a skill's code."""
 
     file: str
@@ -74,8 +74,7 @@ Language = Literal["python", "javascript"]
 Kind = Literal["ok", "error", "timeout", "crashed", "resource-limit", "protocol"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CellSpec:
+class CellSpec(Struct, frozen=True, kw_only=True):
     """Whose code runs, and for whom. Calls share a cell only if all of this is equal."""
 
     skill: str
@@ -102,8 +101,7 @@ class CellSpec:
     """True: no other call is expected, so nothing is prepared for one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CellResult:
+class CellResult(Struct, frozen=True, kw_only=True):
     """What came of one call, for the core."""
 
     value: Any = None

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from skillhouse.floor import dataclass
+from msgspec import Struct
+
 from skillhouse.floor.regex import regex
 from skillhouse.floor.structs import replace
 from skillhouse.permission import Effect, Layer, Permission, unwrapped
@@ -39,8 +40,7 @@ SHOWN_MAX = 8
 _READERS_OF_TREES = regex(r"\b(?:[ef]?grep|diff|cp)\b")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NativeCall:
+class NativeCall(Struct, frozen=True, kw_only=True):
     """What a client's data file makes of one call: which kind it is, and where its values are."""
 
     kind: str

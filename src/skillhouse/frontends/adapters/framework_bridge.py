@@ -9,8 +9,10 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Generic, TypeVar
 
+from msgspec import Struct
+
 from skillhouse.approval import Answer, ApprovalRequest
-from skillhouse.floor import InternalFaultError, SkillhouseError, dataclass
+from skillhouse.floor import InternalFaultError, SkillhouseError
 from skillhouse.floor.paths import sendable
 from skillhouse.floor.structs import replace
 from skillhouse.floor.threads import in_thread
@@ -39,8 +41,7 @@ def description_chars(provider: str) -> int | None:
     return None if provider.startswith(LONG_DESCRIPTIONS) else OPENAI_CHARS
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FrameworkBridge:
+class FrameworkBridge(Struct, frozen=True, kw_only=True):
     """One framework's access to Skillhouse: who calls, and on which channel."""
 
     house: Skillhouse

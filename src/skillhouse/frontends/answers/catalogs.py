@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Struct, UnsetType
 
 from skillhouse import tools as toolbox
-from skillhouse.floor import dataclass
 from skillhouse.frontends.answers.json_form import Count, JsonAnswer
 from skillhouse.frontends.answers.skills import SkillAnswer, skill_answer
 from skillhouse.retrieval import Fit, HeadIndex, Hit, SearchResult, reason, skills_of
@@ -171,8 +170,7 @@ def meaning_answer(state: MeaningState | None) -> MeaningAnswer | None:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FoundSkills:
+class FoundSkills(Struct, frozen=True, kw_only=True):
     """The skills that fit a request."""
 
     found: SearchResult

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Struct, UnsetType
 
 from skillhouse import clients
 from skillhouse.clients import Action, Exporter, ExportState, Form, difference
-from skillhouse.floor import SkillhouseError, dataclass, digest, structs
+from skillhouse.floor import SkillhouseError, digest, structs
 from skillhouse.frontends.answers.json_form import JsonAnswer, copied, plain
 from skillhouse.frontends.answers.skills import digest_of
 from skillhouse.house import Skillhouse
@@ -35,8 +35,7 @@ class ExportChangedError(SkillhouseError):
     code = "plan-changed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShownExports:
+class ShownExports(Struct, frozen=True, kw_only=True):
     """What would be done, place by place."""
 
     items: tuple[Item, ...]

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import field
 from typing import TYPE_CHECKING, Annotated
 
-from msgspec import Meta
+from msgspec import Meta, Struct, field
 
 from skillhouse import manage
-from skillhouse.floor import SkillError, dataclass, digest
+from skillhouse.floor import SkillError, digest
 from skillhouse.frontends.answers.findings import diagnostic_answers
 from skillhouse.frontends.answers.json_form import JsonAnswer, members
 from skillhouse.frontends.answers.skills import CodeFactsAnswer, code_facts
@@ -89,8 +88,7 @@ def _trusted_skill(found: TrustedSkill) -> TrustedSkillAnswer:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrustView:
+class TrustView(Struct, frozen=True, kw_only=True):
     """A project with its skills, their code, and what is wrong with them."""
 
     report: TrustReport

@@ -11,8 +11,9 @@ from urllib.parse import urlencode, urlsplit
 import anyio
 import h11
 from anyio.abc import ByteStream
+from msgspec import Struct
 
-from skillhouse.floor import SkillhouseError, dataclass
+from skillhouse.floor import SkillhouseError
 
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 120.0
@@ -34,8 +35,7 @@ class ApiClientError(SkillhouseError):
         self.problem = problem
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HttpAnswer:
+class HttpAnswer(Struct, frozen=True, kw_only=True):
     status: int
     headers: Mapping[str, str]
     body: bytes
@@ -44,8 +44,7 @@ class HttpAnswer:
         return json.loads(self.body)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApiEvent:
+class ApiEvent(Struct, frozen=True, kw_only=True):
     id: str
     """For `last_id`, to go on where a connection ended."""
     kind: str

@@ -10,7 +10,9 @@ from contextlib import ExitStack, closing
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from skillhouse.floor import MissingExtraError, dataclass
+from msgspec import Struct
+
+from skillhouse.floor import MissingExtraError
 from skillhouse.frontends.cli.options import (
     UsageError,
     Verb,
@@ -179,8 +181,7 @@ def _once(
     return found
 
 
-@dataclass(slots=True, kw_only=True)
-class Begun:
+class Begun(Struct, kw_only=True):
     """A chat for which the library of the models has not been loaded yet."""
 
     house: Skillhouse
@@ -288,8 +289,7 @@ def _begin(
     return begun
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prompt:
+class Prompt(Struct, frozen=True, kw_only=True):
     given: str
     piped: str
     """What stdin holds; never a command."""

@@ -8,6 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from msgspec import Struct
 from pydantic_ai import Agent
 from pydantic_ai.exceptions import AgentRunError
 from pydantic_ai.messages import (
@@ -24,7 +25,6 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.models import Model
 
-from skillhouse.floor import dataclass
 from skillhouse.frontends.chat.marks import ATTACHED, STARTED, SUMMARY, last_prompt, mark_of
 from skillhouse.frontends.presentation.text import counted
 from skillhouse.house.model_tools import OfferedTools
@@ -41,8 +41,7 @@ def tokens_of_tools(tools: Iterable[OfferedTools]) -> int:
     return sum(tokens_of(tool.name + tool.description + json.dumps(tool.schema)) for tool in tools)
 
 
-@dataclass(slots=True)
-class Spent:
+class Spent(Struct):
     """Usage of a session's requests, as reported by the providers."""
 
     requests: int = 0
@@ -102,8 +101,7 @@ Summarise = Callable[[str], Awaitable[str]]
 """Returns the summary of a conversation as text; empty if there is none."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compacted:
+class Compacted(Struct, frozen=True, kw_only=True):
     messages: list[ModelMessage]
     left_out: int
     """Number of messages that the first one replaces."""

@@ -9,6 +9,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
+from msgspec import Struct
 from pydantic_ai import Agent, AgentRun, ModelRequestNode
 from pydantic_ai.capabilities import ProcessHistory
 from pydantic_ai.exceptions import AgentRunError
@@ -25,7 +26,7 @@ from pydantic_ai.messages import (
 )
 
 from skillhouse.audit import KnownSecrets
-from skillhouse.floor import dataclass, structs
+from skillhouse.floor import structs
 from skillhouse.frontends.adapters.framework_bridge import FrameworkBridge
 from skillhouse.frontends.chat.chat_tools import ChatTools
 from skillhouse.frontends.chat.compaction import (
@@ -82,8 +83,7 @@ INSTRUCTIONS = (
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answered:
+class Answered(Struct, frozen=True, kw_only=True):
     text: str = ""
     status: Status = "ok"
     reason: str = ""

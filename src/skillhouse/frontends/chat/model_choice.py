@@ -9,16 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from urllib.parse import parse_qsl, urlsplit
 
+from msgspec import Struct
+
 from skillhouse.audit import is_secret_name
-from skillhouse.floor import ConfigError, dataclass
+from skillhouse.floor import ConfigError
 from skillhouse.frontends.chat.transcript import TranscriptHead
 from skillhouse.frontends.presentation.text import one_line
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class Wanted(Struct, frozen=True, kw_only=True):
     model: str
     """`provider:name`; with an address also just a name."""
     base_url: str = ""

@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import httpx2
+from msgspec import Struct
 from pydantic_ai.exceptions import UserError
 from pydantic_ai.messages import (
     PartDeltaEvent,
@@ -27,7 +28,6 @@ from skillhouse.floor import (
     ConfigError,
     MissingExtraError,
     SkillhouseError,
-    dataclass,
     nearest,
     package_advice,
 )
@@ -57,8 +57,7 @@ class MissingProviderError(MissingExtraError):
         self.module = module
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UsableModel:
+class UsableModel(Struct, frozen=True, kw_only=True):
     model: Model
     where: str = ""
     """The model, and its address if given, for display."""

@@ -12,7 +12,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from skillhouse.floor import SkillhouseError, StateError, dataclass, make_private
+from msgspec import Struct
+
+from skillhouse.floor import SkillhouseError, StateError, make_private
 from skillhouse.floor.lock import try_lock
 from skillhouse.floor.regex import regex
 
@@ -33,8 +35,7 @@ class ChatError(SkillhouseError):
     """A conversation cannot be found, or another process has it open."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TranscriptHead:
+class TranscriptHead(Struct, frozen=True, kw_only=True):
     """The first record of a transcript."""
 
     id: str
@@ -47,8 +48,7 @@ class TranscriptHead:
     key_variable: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TranscriptLine:
+class TranscriptLine(Struct, frozen=True, kw_only=True):
     head: TranscriptHead
     changed_ms: int
     first: str
@@ -57,8 +57,7 @@ class TranscriptLine:
     """Why it cannot be resumed; empty if it looks intact."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredTranscript:
+class StoredTranscript(Struct, frozen=True, kw_only=True):
     head: TranscriptHead
     messages: list[dict[str, Any]]
     """The current history, as the library's JSON; after a compaction the shortened one."""

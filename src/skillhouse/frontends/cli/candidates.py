@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 # Packages and not their names, each of which is loaded when it is first used.
 import skillhouse.house
 from skillhouse import floor
@@ -29,8 +31,7 @@ SAFE = re.compile(r"[\w.:@/+][\w.,:@/+-]*")
 _LENGTH_MAX = 200
 
 
-@floor.dataclass(frozen=True, slots=True)
-class Typed:
+class Typed(Struct, frozen=True):
     """The words of a command line up to the cursor, the last of which is completed."""
 
     words: tuple[str, ...]

@@ -12,11 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from skillhouse.floor import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ValueSource:
+class ValueSource(Struct, frozen=True, kw_only=True):
     """Where values come from: fixed words, or a kind."""
 
     words: tuple[str, ...] = ()
@@ -26,8 +25,7 @@ class ValueSource:
         return self.kind or "=" + " ".join(self.words)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class Node(Struct, frozen=True, kw_only=True):
     """What may follow a verb."""
 
     path: str

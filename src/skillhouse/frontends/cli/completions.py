@@ -7,8 +7,10 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from skillhouse import manage
-from skillhouse.floor import MissingExtraError, dataclass
+from skillhouse.floor import MissingExtraError
 from skillhouse.frontends.cli.completion_scripts import SCRIPTS, Node, ValueSource
 from skillhouse.frontends.cli.options import Verb, add_json
 from skillhouse.frontends.cli.verbs import VERBS as ALL_VERBS
@@ -49,8 +51,7 @@ _ARGUMENTS = {
 """What an argument is, by its name or its verb and name."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
+class _Place(Struct, frozen=True):
     """One verb, or a verb below it, with its parser."""
 
     words: tuple[str, ...]

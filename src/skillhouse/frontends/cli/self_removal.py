@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
-from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct, field
+
 from skillhouse.clients import Action, ClientConfigs, Exporter, ExportRequest
-from skillhouse.floor import dataclass, isolated
+from skillhouse.floor import isolated
 from skillhouse.frontends.cli.hooks import entries_of
 from skillhouse.frontends.cli.install_answers import installing
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common
@@ -44,8 +45,7 @@ _ENDED = "ended"
 """Status of what the input ended at: who closes the terminal means none of the rest."""
 
 
-@dataclass(slots=True, kw_only=True)
-class _Remains:
+class _Remains(Struct, kw_only=True):
     """One thing that skillhouse left, and how it is taken back."""
 
     kind: str

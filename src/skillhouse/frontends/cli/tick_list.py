@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from skillhouse.floor import dataclass
+from msgspec import Struct
+
 from skillhouse.frontends.presentation.text import cut, shown
 
 FILTER_MAX = 64
@@ -14,8 +15,7 @@ FRAME = 3
 KEYS = "space ticks, Enter goes on, letters filter, Ctrl-A ticks all, Esc ends"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TickRow:
+class TickRow(Struct, frozen=True, kw_only=True):
     """One thing that can be chosen; its texts may be from anywhere."""
 
     label: str

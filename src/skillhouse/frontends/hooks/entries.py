@@ -9,9 +9,10 @@ import shlex
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import field
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 from skillhouse.audit import AuditError, AuditLog
 from skillhouse.audit.log import recorded
@@ -26,7 +27,6 @@ from skillhouse.floor import (
     Locations,
     StateError,
     check_private,
-    dataclass,
     decode,
     encode,
     make_private,
@@ -57,8 +57,7 @@ class HookStanding(enum.StrEnum):
     UNREADABLE = "unreadable"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HookRecord:
+class HookRecord(Struct, frozen=True, kw_only=True):
     """What we wrote into a file of a client."""
 
     client: str
@@ -71,8 +70,7 @@ class HookRecord:
     made_folders: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HookChange:
+class HookChange(Struct, frozen=True, kw_only=True):
     """What an entry is, or what is done with it."""
 
     client: str
@@ -95,8 +93,7 @@ class HookChange:
     """Those that are recorded alone, as are all that are not named."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Edit:
+class _Edit(Struct, frozen=True, kw_only=True):
     change: HookChange
     file: ConfigFile
     before: str

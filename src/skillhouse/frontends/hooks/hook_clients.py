@@ -6,11 +6,12 @@ import functools
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal
 
-from skillhouse.floor import ConfigError, Locations, dataclass, nearest, shaped
+from msgspec import Struct, field
+
+from skillhouse.floor import ConfigError, Locations, nearest, shaped
 from skillhouse.floor.documents import DocumentError, json_value, toml_table
 from skillhouse.tools import NativeCall
 
@@ -26,8 +27,7 @@ class HookEventError(Exception):
     """An event cannot be understood, so nothing can be decided about it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HookValue:
+class HookValue(Struct, frozen=True, kw_only=True):
     """A value besides the entries that the client's file has to have."""
 
     table: str = ""
@@ -36,8 +36,7 @@ class HookValue:
     value: Any
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HookFile:
+class HookFile(Struct, frozen=True, kw_only=True):
     """Where a client's hooks are configured."""
 
     kind: Literal["json", "file"]
@@ -65,8 +64,7 @@ class HookFile:
         return base / self.user
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolShape:
+class ToolShape(Struct, frozen=True, kw_only=True):
     """How one tool of a client is judged: the names that its arguments have, by role."""
 
     kind: Literal[
@@ -95,8 +93,7 @@ class ToolShape:
 _ROLES = ("command", "path", "content", "old", "new", "all", "edits", "patch", "url", "name")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HookCall:
+class HookCall(Struct, frozen=True, kw_only=True):
     """One call of a client's own tool, as an event says it."""
 
     tool: str
@@ -113,8 +110,7 @@ class HookCall:
     """None in an event that is not about one call."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HookClient:
+class HookClient(Struct, frozen=True, kw_only=True):
     """One client, as its data file has it."""
 
     name: str = ""

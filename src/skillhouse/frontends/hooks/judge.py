@@ -11,14 +11,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from skillhouse.approval import session_key
 from skillhouse.audit import AuditDraft, DecidedPermission
-from skillhouse.floor import (
-    Locations,
-    SkillhouseError,
-    dataclass,
-    make_private,
-)
+from skillhouse.floor import Locations, SkillhouseError, make_private
 from skillhouse.floor.structs import replace
 from skillhouse.floor.threads import in_thread
 from skillhouse.frontends.hooks.hook_clients import (
@@ -42,8 +39,7 @@ FAST_KINDS = frozenset({"read", "search", "record"})
 """Kinds whose record need not be on the disk before they run, as of our own reads."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HookRequest:
+class HookRequest(Struct, frozen=True, kw_only=True):
     """What a hook's client sends."""
 
     client: str
@@ -57,8 +53,7 @@ class HookRequest:
     event: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HookAnswer:
+class HookAnswer(Struct, frozen=True, kw_only=True):
     """What a hook's client prints, and the code that it ends with."""
 
     code: int = 0

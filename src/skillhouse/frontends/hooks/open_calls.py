@@ -13,14 +13,15 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from skillhouse.floor import DecodeError, dataclass, decode, encode, make_private
+from msgspec import Struct
+
+from skillhouse.floor import DecodeError, decode, encode, make_private
 
 KEPT_SECONDS = 7 * 86_400
 """How long a call without an outcome is kept; its record stays, and its outcome is unknown."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenCall:
+class OpenCall(Struct, frozen=True, kw_only=True):
     """A call with an intent in the log."""
 
     intent: str

@@ -16,7 +16,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
 
-from skillhouse.floor import StateError, dataclass
+from msgspec import Struct
+
+from skillhouse.floor import StateError
 from skillhouse.floor.structs import replace
 from skillhouse.frontends.presentation.error_values import hint_value
 from skillhouse.house.access_tokens import (
@@ -68,8 +70,7 @@ NeededScope = Callable[[str, str], AccessScope | None]
 """Returns the scope with which a named token may use a method and path; None: the owner only."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GuardReply:
+class GuardReply(Struct, frozen=True, kw_only=True):
     status: int
     code: str = ""
     """Of the problem that a program gets."""

@@ -11,16 +11,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 import skillhouse
 from skillhouse.audit import Trouble
-from skillhouse.floor import (
-    Diagnostic,
-    Severity,
-    SkillError,
-    TreeError,
-    UnknownSkillError,
-    dataclass,
-)
+from skillhouse.floor import Diagnostic, Severity, SkillError, TreeError, UnknownSkillError
 from skillhouse.floor.structs import asdict
 from skillhouse.frontends.answers.catalogs import CatalogBoundsAnswer, catalog_bounds
 from skillhouse.frontends.answers.findings import diagnostic_answers
@@ -56,8 +51,7 @@ FRESH_SECONDS = 1.0
 """Age from which a request scans again."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RootLine:
+class RootLine(Struct, frozen=True, kw_only=True):
     path: Path
     scope: str
     state: str
@@ -66,16 +60,14 @@ class RootLine:
     """Number of skills, including denied and shadowed ones."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShadowedLine:
+class ShadowedLine(Struct, frozen=True, kw_only=True):
     skill: Skill
     winner: Skill
     reference: str
     """Its id, or its file if a skill of higher precedence has the same id."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SkillScan:
+class SkillScan(Struct, frozen=True, kw_only=True):
     index: SkillIndex
     view: AgentView
     """The view of the default agent."""
@@ -100,8 +92,7 @@ class SkillScan:
         return sum(one.severity is Severity.ERROR for one in self.index.diagnostics)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Status:
+class Status(Struct, frozen=True, kw_only=True):
     """What the start page says besides the skills."""
 
     project: Path
@@ -115,8 +106,7 @@ class Status:
     """Why a configuration file cannot be used; or empty."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SkillDetail:
+class SkillDetail(Struct, frozen=True, kw_only=True):
     skill: Skill
     reference: str
     """As in `ShadowedLine`."""

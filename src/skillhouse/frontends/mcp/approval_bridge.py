@@ -29,6 +29,7 @@ from mcp.server.request_state import (
     RequestStateSecurity,
 )
 from mcp.shared.exceptions import MCPError
+from msgspec import Struct
 
 from skillhouse.approval import (
     Answer,
@@ -38,7 +39,7 @@ from skillhouse.approval import (
     canonical,
     new_connection,
 )
-from skillhouse.floor import DecodeError, StateError, dataclass, make_private, shaped, tracing
+from skillhouse.floor import DecodeError, StateError, make_private, shaped, tracing
 from skillhouse.floor.structs import asdict
 from skillhouse.floor.threads import in_thread
 from skillhouse.frontends.mcp.elicitation import (
@@ -202,8 +203,7 @@ QUESTION = "approval"
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FlowState:
+class FlowState(Struct, frozen=True, kw_only=True):
     """State that a client returns with its retry; it can neither read nor change it."""
 
     approval: str

@@ -16,10 +16,10 @@ import mcp_types as types
 from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from msgspec import Struct
 from pydantic import ValidationError
 
 from skillhouse.approval import Answer, ApprovalBroker, ApprovalRequest
-from skillhouse.floor import dataclass
 from skillhouse.floor.paths import sendable
 from skillhouse.frontends.presentation.text import question_lines
 
@@ -50,8 +50,7 @@ Send = Callable[[Elicitation], Awaitable[types.ElicitResult]]
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ElicitationClient:
+class ElicitationClient(Struct, frozen=True, kw_only=True):
     """How the client of one request can ask its user."""
 
     form: bool = False

@@ -12,8 +12,7 @@ from typing import Any
 from mcp.server.streamable_http import EventCallback, EventMessage, EventStore
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp_types import JSONRPCMessage
-
-from skillhouse.floor import dataclass
+from msgspec import Struct
 
 RETRY_MS = 1_000
 """When a client connects again after its stream has ended."""
@@ -22,8 +21,7 @@ BYTES_MAX = 32 * 1_048_576
 """Of the events of all sessions together; the oldest ones go first."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoredEvent:
+class StoredEvent(Struct, frozen=True):
     session: int
     stream: str
     message: JSONRPCMessage | None

@@ -12,7 +12,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
-from skillhouse.floor import dataclass
+from msgspec import Struct
+
 from skillhouse.floor.regex import regex
 
 MESSAGE_MAX = 8 * 1_048_576
@@ -28,8 +29,7 @@ PARSE_ERROR, INVALID_REQUEST = -32700, -32600
 """JSON-RPC 2.0, section 5.1."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RefusedMessage:
+class RefusedMessage(Struct, frozen=True, kw_only=True):
     """A message that is answered with an error, and reaches no handler."""
 
     code: int

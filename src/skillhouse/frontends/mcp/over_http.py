@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
+from msgspec import Struct
 
-from skillhouse.floor import MissingExtraError, SkillhouseError, dataclass
+from skillhouse.floor import MissingExtraError, SkillhouseError
 from skillhouse.floor.threads import in_thread
 from skillhouse.frontends.mcp.http_messages import MessageFilter
 from skillhouse.frontends.mcp.messages import MESSAGE_MAX
@@ -36,8 +37,7 @@ ENDED_SECONDS = 2.0
 """Time after which the open connections of a token that was revoked end."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seat:
+class Seat(Struct, frozen=True, kw_only=True):
     """Whose calls a server of `/mcp` makes; what is of one seat is unknown at the others."""
 
     id: str = ""

@@ -22,6 +22,7 @@ from urllib.parse import quote
 
 import mcp_types as types
 from mcp.shared.exceptions import MCPError
+from msgspec import Struct
 
 from skillhouse.floor import (
     Digest,
@@ -29,7 +30,6 @@ from skillhouse.floor import (
     Severity,
     SkillhouseError,
     as_error,
-    dataclass,
     digest,
     is_leftover_name,
     is_utf8,
@@ -60,16 +60,14 @@ class NotServedError(SkillhouseError):
     """A skill cannot be served; the text is the reason."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServedFile:
+class ServedFile(Struct, frozen=True, kw_only=True):
     relative: str
     """POSIX path below the skill's directory."""
     digest: Digest
     size: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Manifest:
+class Manifest(Struct, frozen=True, kw_only=True):
     base: Path
     """The real directory."""
     files: tuple[ServedFile, ...]
@@ -181,8 +179,7 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SkillResource:
+class SkillResource(Struct, frozen=True, kw_only=True):
     skill: Skill
     base: str
     """Address of the directory."""

@@ -7,9 +7,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 # A package and not its names, which are loaded when something is installed.
 from skillhouse import install
-from skillhouse.floor import dataclass, digest, isolated
+from skillhouse.floor import digest, isolated
 from skillhouse.frontends.answers.packages import report_value
 from skillhouse.frontends.presentation.error_values import error_code
 from skillhouse.install.change_plan import (
@@ -26,8 +28,7 @@ if TYPE_CHECKING:
     from skillhouse.install import Installer, OpenSource
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Agreement:
+class Agreement(Struct, frozen=True, kw_only=True):
     """What a person agreed to of one skill."""
 
     digest: str

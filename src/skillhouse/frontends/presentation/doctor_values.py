@@ -6,6 +6,8 @@ import platform
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from skillhouse import __version__
 from skillhouse.approval import OWNER
 from skillhouse.audit import AuditLog
@@ -27,7 +29,6 @@ from skillhouse.floor import (
     MissingExtraError,
     Severity,
     SkillhouseError,
-    dataclass,
     fault_finding,
     git_root,
     isolated,
@@ -63,8 +64,7 @@ if TYPE_CHECKING:
     from skillhouse.skill import Profile
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Examination:
+class Examination(Struct, frozen=True, kw_only=True):
     """Everything that is looked at, for some clients."""
 
     lens: Lens

@@ -8,9 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from skillhouse import manage
 from skillhouse.discovery import default_roots
-from skillhouse.floor import dataclass
 from skillhouse.frontends.answers.skills import LibrarySkillAnswer, catalog_tokens
 from skillhouse.frontends.presentation.short_paths import clients_of
 from skillhouse.frontends.presentation.text import counted, moment, shown
@@ -25,8 +26,7 @@ if TYPE_CHECKING:
     from skillhouse.skill import Skill
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SkillFilter:
+class SkillFilter(Struct, frozen=True, kw_only=True):
     """Which skills a list has, of the command line and of both lists of the HTTP API."""
 
     words: tuple[str, ...] = ()
@@ -84,8 +84,7 @@ def changed_at(path: str) -> float:
         return 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LibraryLine:
+class LibraryLine(Struct, frozen=True, kw_only=True):
     """A skill of the index, or what is known of a file or place that is none."""
 
     path: str

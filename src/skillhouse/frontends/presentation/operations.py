@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
-from skillhouse.floor import ConfigError, DecodeError, SkillhouseError, dataclass, nearest, shaped
+from msgspec import Struct, field
+
+from skillhouse.floor import ConfigError, DecodeError, SkillhouseError, nearest, shaped
 from skillhouse.frontends.answers.json_form import plain
 from skillhouse.frontends.answers.skills import definition_answer
 
@@ -85,8 +86,7 @@ def _toggle(management: Management, skill: str, enabled: bool) -> dict[str, Any]
     return {"skill": definition_answer(management.set_enabled(skill, enabled=enabled))}
 
 
-@dataclass(frozen=True, slots=True)
-class _Operation:
+class _Operation(Struct, frozen=True):
     run: Callable[..., dict[str, Any]]
     arguments: Mapping[str, tuple[str, type]] = field(default_factory=dict)
     """Published name of an argument to our name and its type."""

@@ -6,8 +6,10 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from msgspec import Struct
+
 from skillhouse.audit import Query, entries_of
-from skillhouse.floor import ConfigError, SkillhouseError, dataclass, read_regular, structs
+from skillhouse.floor import ConfigError, SkillhouseError, read_regular, structs
 from skillhouse.frontends.answers.policy import explained
 from skillhouse.house import Skillhouse
 from skillhouse.house.config import Config
@@ -31,8 +33,7 @@ class AskedBefore(NamedTuple):
     agent: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RuleChange:
+class RuleChange(Struct, frozen=True, kw_only=True):
     """One change of the user's file, before it is made."""
 
     rule: str

@@ -8,15 +8,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 import skillhouse.house
 from skillhouse import manage
 from skillhouse.discovery import Root, discover
-from skillhouse.floor import (
-    AmbiguousSkillError,
-    UnknownSkillError,
-    UnusableSkillError,
-    dataclass,
-)
+from skillhouse.floor import AmbiguousSkillError, UnknownSkillError, UnusableSkillError
 from skillhouse.frontends.answers.json_form import members
 from skillhouse.frontends.answers.policy import explanation_answer
 from skillhouse.frontends.answers.skills import code_facts, content_answer, digest_of
@@ -87,8 +84,7 @@ def shown_value(house: Skillhouse, found: SkillContent | CodeFacts) -> dict[str,
     return {**plain, "decision": explanation_answer(explained)}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SkillFiles:
+class SkillFiles(Struct, frozen=True, kw_only=True):
     """The files of a skill besides its SKILL.md."""
 
     directory: Path

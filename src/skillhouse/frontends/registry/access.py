@@ -9,17 +9,16 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 
+from msgspec import Struct
 from starlette.requests import Request
 
-from skillhouse.floor import dataclass
 from skillhouse.registry.hosting import HostedRepository, HostingError, TokenAccess, access_of
 
 BUCKETS_MAX = 20_000
 """Addresses and tokens whose rate is known; those that asked longest ago are forgotten."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AccessPolicy:
+class AccessPolicy(Struct, frozen=True, kw_only=True):
     """What is asked of those who send requests."""
 
     is_private: bool = False

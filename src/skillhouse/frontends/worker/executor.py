@@ -17,6 +17,7 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 import anyio
+from msgspec import Struct
 
 from skillhouse.cells import (
     DirectorySource,
@@ -29,7 +30,7 @@ from skillhouse.cells import (
     ServedCall,
     executor_methods,
 )
-from skillhouse.floor import SkillhouseError, dataclass
+from skillhouse.floor import SkillhouseError
 from skillhouse.sandbox import SandboxStatus
 from skillhouse.sandbox.code_call import UNAVAILABLE
 
@@ -39,8 +40,7 @@ FINISH_SECONDS = 8.0
 Report = Callable[[Mapping[str, Any]], None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExecutorSettings:
+class ExecutorSettings(Struct, frozen=True, kw_only=True):
     host: str
     port: int
     """0 takes a free one."""

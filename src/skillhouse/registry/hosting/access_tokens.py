@@ -8,7 +8,8 @@ import re
 import secrets
 from datetime import datetime, timedelta
 
-from skillhouse.floor import dataclass
+from msgspec import Struct
+
 from skillhouse.registry.hosting.release_store import ReleaseStore, ReleaseToken, utc_text
 from skillhouse.registry.publish_checks import HostingError
 from skillhouse.registry.releases import DEFAULT_NAMESPACE
@@ -21,8 +22,7 @@ _TOKEN = re.compile(rf"{PREFIX}_([0-9a-f]{{12}})_([A-Za-z0-9_-]{{43}})")
 _NOBODY = "0" * 64
 
 
-@dataclass(frozen=True, slots=True)
-class TokenAccess:
+class TokenAccess(Struct, frozen=True):
     """What the sender of a request may do."""
 
     token_id: str = ""

@@ -8,7 +8,9 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from skillhouse.floor import ConfigError, DecodeError, dataclass, make_private, needs_extra
+from msgspec import Struct
+
+from skillhouse.floor import ConfigError, DecodeError, make_private, needs_extra
 from skillhouse.floor import digest as digest_of
 from skillhouse.registry.hosting.access_tokens import TokenAccess
 from skillhouse.registry.hosting.blobs import BlobDirectory
@@ -52,8 +54,7 @@ _NAME_SETTING, _LIST_SETTING, _REVOKED_SETTING = "name", "revocations", "revoked
 _TAKEN = frozenset({"latest", "versions", "channels", "reports"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Address:
+class Address(Struct, frozen=True, kw_only=True):
     """A checked address of a version."""
 
     namespace: str

@@ -9,7 +9,8 @@ from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from typing import Literal, Protocol
 
-from skillhouse.floor import dataclass
+from msgspec import Struct
+
 from skillhouse.registry.publish_checks import HostingError
 from skillhouse.registry.releases import Release, SkillReleases, State
 
@@ -19,8 +20,7 @@ PAGE_MAX = 200
 """Skills of one page."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewRelease:
+class NewRelease(Struct, frozen=True, kw_only=True):
     """A version to add, and what its SKILL.md says of the skill."""
 
     namespace: str
@@ -30,8 +30,7 @@ class NewRelease:
     release: Release
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostedSkill:
+class HostedSkill(Struct, frozen=True, kw_only=True):
     """A skill in a list: what its newest version says."""
 
     name: str
@@ -45,16 +44,14 @@ class HostedSkill:
     updated_at: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostedSkills:
+class HostedSkills(Struct, frozen=True, kw_only=True):
     """One page of a list."""
 
     skills: tuple[HostedSkill, ...]
     next_cursor: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListQuery:
+class ListQuery(Struct, frozen=True, kw_only=True):
     """Which skills are listed."""
 
     text: str = ""
@@ -68,8 +65,7 @@ class ListQuery:
     publisher: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewestRelease:
+class NewestRelease(Struct, frozen=True, kw_only=True):
     """The newest published version of a skill."""
 
     skill: str
@@ -77,8 +73,7 @@ class NewestRelease:
     release: Release
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RepositoryChange:
+class RepositoryChange(Struct, frozen=True, kw_only=True):
     """One line of the feed of changes."""
 
     seq: int
@@ -89,8 +84,7 @@ class RepositoryChange:
     at: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReleaseToken:
+class ReleaseToken(Struct, frozen=True, kw_only=True):
     """A token without its secret."""
 
     id: str

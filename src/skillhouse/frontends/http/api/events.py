@@ -14,8 +14,9 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from skillhouse.approval import OWNER
-from skillhouse.floor import dataclass
 from skillhouse.floor.threads import in_thread
 from skillhouse.frontends.answers.json_form import members
 
@@ -32,8 +33,7 @@ QUIET_SECONDS = 15.0
 the reader's key still holds is looked at again."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
+class Event(Struct, frozen=True, kw_only=True):
     number: int
     kind: str
     user: str

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from skillhouse.floor import dataclass
+from msgspec import Struct, field
+
 from skillhouse.house.access_tokens import Access, AccessScope
 
 if TYPE_CHECKING:
@@ -26,8 +26,7 @@ Schema = Mapping[str, Any]
 """A JSON Schema (draft 2020-12), as OpenAPI 3.1 uses it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RouteParameter:
+class RouteParameter(Struct, frozen=True, kw_only=True):
     """One value of the query, or a header that the route reads."""
 
     name: str
@@ -38,8 +37,7 @@ class RouteParameter:
     required: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Body:
+class Body(Struct, frozen=True, kw_only=True):
     """What a request must carry."""
 
     schema: Schema
@@ -47,8 +45,7 @@ class Body:
     max_bytes: int = BODY_MAX
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApiRequest:
+class ApiRequest(Struct, frozen=True, kw_only=True):
     """A checked request: every value has the shape that its route names."""
 
     access: Access
@@ -59,8 +56,7 @@ class ApiRequest:
     """Names in lower case; a header that came twice has its last value."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RouteResponse:
+class RouteResponse(Struct, frozen=True, kw_only=True):
     """An answer that is more than a JSON value with the status of its route."""
 
     value: Any = None
@@ -75,8 +71,7 @@ Run = Callable[["ApiServices", ApiRequest], "RouteResponse | Any | Awaitable[Rou
 """Does the work: on a thread, or on the event loop if it is a coroutine function."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Endpoint:
+class Endpoint(Struct, frozen=True, kw_only=True, dict=True):
     """One route, with all that its documentation says."""
 
     name: str

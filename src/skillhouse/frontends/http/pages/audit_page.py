@@ -8,13 +8,14 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
+from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from skillhouse.audit import AuditEntry, Query, entries_of, troubles
 from skillhouse.audit.series import Series, first_moment, last_moment, series_of
-from skillhouse.floor import SkillhouseError, dataclass
+from skillhouse.floor import SkillhouseError
 from skillhouse.frontends.answers.audit import subject_of
 from skillhouse.frontends.http.pages import plots
 from skillhouse.frontends.http.pages.site import Site
@@ -40,8 +41,7 @@ _ID = re.compile(r"[0-9A-Z]{26}", re.ASCII)
 _FIELD_MAX = 200
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditView:
+class AuditView(Struct, frozen=True, kw_only=True):
     """What a filter finds."""
 
     entries: tuple[AuditEntry, ...]
@@ -165,8 +165,7 @@ def _is_day(text: str) -> bool:
     return True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plot:
+class Plot(Struct, frozen=True, kw_only=True):
     """One plot with its kinds, of which the table and the legend have a column each."""
 
     name: str

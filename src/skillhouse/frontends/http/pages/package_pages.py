@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from msgspec import Struct
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -12,7 +13,7 @@ from starlette.routing import Route
 
 # A package and not its names: what installs is loaded with the first page that needs it.
 from skillhouse import install
-from skillhouse.floor import SkillhouseError, dataclass
+from skillhouse.floor import SkillhouseError
 from skillhouse.frontends.answers.packages import InstalledAnswer, PackageAnswer, installed_answer
 from skillhouse.frontends.http.api.jobs import ENDED
 from skillhouse.frontends.http.api.repository_routes import offered_packages, package_value
@@ -24,8 +25,7 @@ QUERY_MAX = 200
 """Characters of a search in repositories, as the API takes them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InstalledLine:
+class InstalledLine(Struct, frozen=True, kw_only=True):
     value: InstalledAnswer
     """As the API gives it."""
     state: str

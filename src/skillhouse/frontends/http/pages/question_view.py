@@ -8,8 +8,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from skillhouse.approval import Approval, ApprovalRequest, content_digest
-from skillhouse.floor import PathError, dataclass
+from skillhouse.floor import PathError
 from skillhouse.floor.paths import open_beneath
 from skillhouse.tools.call import SKILL_CLAIM
 from skillhouse.tools.consequences import LABEL as WILL_NOT_WORK
@@ -24,8 +26,7 @@ RECIPIENT_CHARACTERS = 4
 """Last characters of a recipient that a person types."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WantedPermission:
+class WantedPermission(Struct, frozen=True, kw_only=True):
     """One permission of the call, with whether it is what the person is asked about."""
 
     action: str
@@ -33,8 +34,7 @@ class WantedPermission:
     is_asked: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConfirmationPhrase:
+class ConfirmationPhrase(Struct, frozen=True, kw_only=True):
     """What a person types to approve what signs."""
 
     kind: str
@@ -50,8 +50,7 @@ class ConfirmationPhrase:
         return given.casefold().split() == self.text.casefold().split()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuestionView:
+class QuestionView(Struct, frozen=True, kw_only=True):
     """One question, taken apart for its page; every text in it is untrusted."""
 
     commands: tuple[WantedPermission, ...]

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import Any
 
+from msgspec import Struct
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -17,7 +18,7 @@ from starlette.routing import Route
 from skillhouse.approval import Approval
 from skillhouse.audit import AuditEntry, AuditError, Query, entries_of
 from skillhouse.clients import Lens
-from skillhouse.floor import PathError, SkillError, SkillhouseError, dataclass
+from skillhouse.floor import PathError, SkillError, SkillhouseError
 from skillhouse.frontends.http.forms import attachment
 from skillhouse.frontends.http.pages.languages import language_of, translations
 from skillhouse.frontends.http.pages.renderer import files_path
@@ -43,8 +44,7 @@ CALLS_SHOWN = 10
 QUESTIONS_SHOWN = 10
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileTree:
+class FileTree(Struct, frozen=True, kw_only=True):
     """A directory of a skill, with its files and directories in order."""
 
     name: str
@@ -57,8 +57,7 @@ class FileTree:
         return len(self.files) + sum(one.count for one in self.directories)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Field:
+class Field(Struct, frozen=True, kw_only=True):
     """One argument of a tool, as a form asks for it."""
 
     name: str
@@ -69,8 +68,7 @@ class Field:
     is_required: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallableTool:
+class CallableTool(Struct, frozen=True, kw_only=True):
     """A tool of a skill's own code."""
 
     name: str

@@ -8,8 +8,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from msgspec import Struct
+
 from skillhouse.audit import AuditError, AuditLog, Query, entries_of
-from skillhouse.floor import dataclass
 from skillhouse.frontends.http.status import SkillScan
 from skillhouse.frontends.presentation.library import LibraryLine, library_lines
 from skillhouse.frontends.presentation.short_paths import clients_of, short_path
@@ -28,8 +29,7 @@ _NOT_USED = ("shadowed", "exported")
 """States in which another skill of the name is used."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SkillRow:
+class SkillRow(Struct, frozen=True, kw_only=True):
     """One skill, or a file or place that is none."""
 
     line: LibraryLine
@@ -173,8 +173,7 @@ def _tokens(skill: Skill | None) -> int:
     return -(-skill.signature[2] // 4) if skill and skill.signature else 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Choices:
+class Choices(Struct, frozen=True, kw_only=True):
     """What a list can be filtered by, with the number of rows of each."""
 
     scopes: Mapping[str, int]
