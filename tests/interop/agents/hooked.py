@@ -14,11 +14,13 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.harness import until
 from tests.interop.agents.clients import CLIENTS, OWN_SHELLS, PROMPT, Client, OwnShell
 from tests.interop.agents.fake_model import FakeModel, Step
 from tests.interop.agents.scenes import Actor, House, act
@@ -175,6 +177,22 @@ def run_scene(actor: Actor, scene: HookScene, base: Path) -> Mapping[str, Any]:
     }
 
 
+def _end_judges(base: Path) -> None:
+    """Let the judges of these homes end: they do when their sockets are gone."""
+    for socket in base.rglob("judge.sock"):
+        if socket.is_socket():
+            socket.unlink()
+    until(lambda: not any(os.fsencode(base) in words for words in _commands()), 15)
+
+
+def _commands() -> Iterator[bytes]:
+    for place in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            words = (place / "cmdline").read_bytes()
+            if b"\0serve\0" in words:
+                yield words
+
+
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--agents", required=True)
@@ -196,6 +214,7 @@ def main() -> int:
             print(json.dumps({"scene": name, **found}), flush=True)
     finally:
         if not options.keep:
+            _end_judges(base)
             shutil.rmtree(base, ignore_errors=True)
     return 0
 
