@@ -16,9 +16,11 @@ from pathlib import Path
 
 import pytest
 
+from skillhouse.frontends.chat import chat_verb
 from skillhouse.frontends.cli import person, question
 from skillhouse.frontends.cli.terminal import Terminal
 from skillhouse.frontends.cli.verbs import VERBS
+from skillhouse_signer import key_verbs
 from tests.frontends import test_cli_outdated, test_cli_publish
 from tests.frontends.conftest import Run
 from tests.frontends.shells import typed
@@ -28,6 +30,11 @@ from tests.registry.publisher_skill import make_skill
 
 server = test_cli_publish.server
 CLI = Path(question.__file__).parent
+OF_EXTENSIONS = (
+    Path(chat_verb.__file__),
+    Path(key_verbs.__file__),
+)
+"""Verbs of extensions of ours that ask."""
 ASKS = {
     "ask",
     "answered",
@@ -166,6 +173,9 @@ ASKING = (
     Asking("validate_fix.fix", ("validate", "{}", "--fix"), "(y, n)", broken_skill),
     Asking("policy._init", ("policy", "init"), "(y, n)"),
     Asking("configuration.write_rule", ("policy", "allow", "exec", "pwd"), "(y, n)"),
+    # Without a terminal it lists and adds nothing; tests/frontends/test_cli_policy_suggest.py asks.
+    Asking("policy_suggest._asked", ("policy", "suggest"), "", refused=0, says=""),
+    Asking("hooks._run", ("hooks", "install", "claude-code"), "(y, n)"),
     Asking("manage._asked", ("new",), "hyphens):", answers={**FREE, "My Notes\nN!\n\t": 2}),
     Asking("manage._asked", ("new", "x"), "use it:", answers={**FREE, "": 2}),
     Asking("manage._resume", ("resume",), "Type `resume`", stopped),
@@ -198,7 +208,7 @@ ASKING = (
         is_call=True,
     ),
     Asking("calls._invoke", ("invoke", "notes"), "", user_skill, refused=0, says="", is_call=True),
-    Asking("chat._run", ("chat",), "", says="a chat needs a terminal"),
+    Asking("chat_verb._run", ("chat",), "", says="a chat needs a terminal"),
     *(
         Asking(
             site,
@@ -209,8 +219,8 @@ ASKING = (
             needs="publisher" if asks == "password of `" else "",
         )
         for site, words, asks in (
-            ("signing_keys._change", "keys new main", "new password"),
-            ("signing_keys._change", "keys import main", "private key"),
+            ("key_verbs._change", "keys new main", "new password"),
+            ("key_verbs._change", "keys import main", "private key"),
             ("publisher_verbs._new", "keys new acme --for skills", "new password"),
             ("publisher_verbs._request", "keys request acme", "password of `"),
             ("publisher_verbs._issue", "keys issue acme.csr --by root", "password of `"),
@@ -228,7 +238,7 @@ ASKING = (
 def sites() -> set[str]:
     """Return each function of the command line that asks, as `file.Class.function`."""
     found = set()
-    for file in CLI.glob("*.py"):
+    for file in (*CLI.glob("*.py"), *OF_EXTENSIONS):
         if file.name not in OWN:
             tree = ast.parse(file.read_bytes())
             for name, node in functions(tree, file.stem):
@@ -252,7 +262,7 @@ def functions(tree: ast.AST, name: str) -> Iterator[tuple[str, ast.AST]]:
 
 def test_every_function_that_asks_is_tried_here() -> None:
     assert sites() == {one.site for one in ASKING}
-    assert {one.words[0] for one in ASKING} <= set(VERBS)
+    assert {one.words[0] for one in ASKING} <= {*VERBS, "chat", "keys"}
 
 
 def kept(place: Path) -> dict[str, object]:

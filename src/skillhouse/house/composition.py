@@ -46,6 +46,8 @@ class Composition(Struct, frozen=True, kw_only=True):
     encoders: Lazy[MeaningMaker | None]
     """What finds skills by meaning; MissingExtraError where the configured one is not installed."""
     enforcement: Lazy[EnforcementSettings]
+    own_tools: tuple[toolbox.Tool, ...]
+    """Those of the program and of extensions, which every agent has."""
     gates: Lazy[GateFactory]
 
     @property
@@ -77,7 +79,8 @@ def compose(
             or the name of a tool of the program is taken.
     """
     profile = profile_of(config)
-    _check_tools(config, profile, services.own_tools(config))
+    own_tools = tuple(services.own_tools(config))
+    _check_tools(config, profile, own_tools)
     was = None if before is None else before.config
     if before is not None and before.config.mcp_servers == config.mcp_servers:
         mcp_host = before.mcp_host
@@ -120,7 +123,8 @@ def compose(
                 settings,
             )
         ),
-        gates=Lazy(partial(_gates, policy, network, services)),
+        own_tools=own_tools,
+        gates=Lazy(partial(_gates, policy, network, services, own_tools)),
     )
 
 
@@ -172,10 +176,15 @@ def _enforcement_settings(
     return EnforcementSettings(config, network, channel, before, further)
 
 
-def _gates(policy: Policy, network: Lazy[Network], services: LastingServices) -> GateFactory:
+def _gates(
+    policy: Policy,
+    network: Lazy[Network],
+    services: LastingServices,
+    own_tools: tuple[toolbox.Tool, ...],
+) -> GateFactory:
     from skillhouse.house.gates import GateFactory  # noqa: PLC0415
 
-    return GateFactory(policy, network.get(), services)
+    return GateFactory(policy, network.get(), services, own_tools)
 
 
 def names_of_tools(profile: Profile) -> tuple[str, ...]:

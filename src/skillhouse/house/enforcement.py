@@ -56,10 +56,9 @@ class EnforcementSettings:
         before: EnforcementSettings | None = None,
         further: Callable[[Config], tuple[approval.Channel, ...]] = lambda _: (),
     ) -> None:
-        """`channel` asks a person besides those of the configuration, and so do those that `further`
-        gives. The signer's process of
-        `before` goes on where its settings are the same, and its tier policy where the file that
-        replaces it has a fault."""
+        """`channel` asks a person besides those of the configuration, and so do those that
+        `further` gives. The signer's process of `before` goes on where its settings are the same,
+        and its tier policy where the file that replaces it has a fault."""
         self.config = config
         self._network = network
         self._channel = channel

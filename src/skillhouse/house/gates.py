@@ -67,7 +67,15 @@ class LastingServices(Protocol):
 class GateFactory:
     """Makes gates that share one policy, one audit log and one set of approvals."""
 
-    def __init__(self, policy: Policy, network: Network, services: LastingServices) -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        network: Network,
+        services: LastingServices,
+        own_tools: Sequence[toolbox.Tool] = (),
+    ) -> None:
+        """`own_tools` are those of the program and of extensions, which every agent has."""
+        self._own_tools = own_tools
         self._policy = policy
         self._config = policy.config
         self._network = network
@@ -100,7 +108,7 @@ class GateFactory:
             return enforcement.why_absent(name) or why_absent(name)
 
         tools = toolbox.ToolSet(
-            [*self._services.own_tools(self._config), *code],
+            [*self._own_tools, *code],
             {**self._tools(view), **enforcement.tools()},
             view.offer,
             toolbox.ToolNames(published=view.profile.tool_names, bare=view.profile.bare_tool_names),

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from skillhouse.floor import structs
-from skillhouse.frontends.cli.options import UsageError, Verb, add_json, add_place, house_of
-from skillhouse.frontends.cli.question import YES, ask
+from skillhouse.frontends.cli.options import Verb, add_json, add_place, house_of
+from skillhouse.frontends.cli.question import confirmed
 from skillhouse.frontends.presentation.text import one_line, shown
 from skillhouse.house import project_of
 
@@ -112,9 +112,9 @@ def _run(options: argparse.Namespace, terminal: Terminal) -> int:
             return _said(planned, options, terminal)
         if not options.yes:
             _print_difference(planned, terminal)
-            question = f"{planned.action} this in {shown(planned.file)}? [y/N] "
-            if ask(question, terminal, instead="use --yes") not in YES:
-                raise UsageError("nothing was changed")
+            if not confirmed(f"{planned.action} this in {shown(planned.file)}?", terminal):
+                terminal.note("nothing was changed")
+                return 1
         if options.action == "install":
             done = entries.install(options.client, where=where, mode=options.mode)
         else:

@@ -128,6 +128,7 @@ class _PlainFields(TypedDict, total=False):
     search: SearchSettings
     assignees: frozenset[str]
     audit_checkpoints: Path | None
+    sections: Mapping[str, Any]
     problems: tuple[Diagnostic, ...]
 
 
