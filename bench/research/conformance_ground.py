@@ -8,7 +8,7 @@ from pathlib import Path
 
 from skillhouse import Skillhouse, discover
 from skillhouse.approval import Answer, ApprovalRequest
-from skillhouse.clients import Lens, LensState, compare
+from skillhouse.clients import ClientReport, LensState, compare
 from skillhouse.discovery import default_roots
 from skillhouse.house import Locations, configured
 from skillhouse.permission import Layer, Rule
@@ -63,7 +63,7 @@ class Ground:
         )
         return discover(roots, profile=self.profile, trusted=trusted)
 
-    def lens(self) -> Lens:
+    def lens(self) -> ClientReport:
         """Return what the lens says of this place for the profile."""
         return compare(start=self.project, home=self.home, environment={}, profiles=[self.profile])
 

@@ -19,9 +19,14 @@ from research.relevance_fit import Candidates, cross_validated
 from retrieval import HEADER, ours
 from skillhouse.retrieval import SearchIndex
 from skillhouse.retrieval.evidence import FEATURE_WEIGHTS, FEATURES
-from skillhouse.retrieval.query import MIX, Mix
+from skillhouse.retrieval.query import MIX, TranslationWeights
 
-MIXES = [Mix(0.9, 0.1), Mix(0.9, 0.15), Mix(1.0, 0.15), Mix(1.0, 0.25)]
+MIXES = [
+    TranslationWeights(0.9, 0.1),
+    TranslationWeights(0.9, 0.15),
+    TranslationWeights(1.0, 0.15),
+    TranslationWeights(1.0, 0.25),
+]
 """What the fit chooses from."""
 
 
@@ -57,7 +62,7 @@ def fitted(index: SearchIndex, queries: Sequence[Query]) -> str:
     ]
     rows += [
         (name, *(f"{mix[at]:.2f}" for mix in found.mixes), f"{MIX[at]:.2f}")
-        for at, name in enumerate(Mix._fields)
+        for at, name in enumerate(TranslationWeights._fields)
     ]
     folds = range(len(found.weights) - 1)
     header = ("feature", *(f"without fold {fold}" for fold in folds), "on all", "shipped")
@@ -70,7 +75,7 @@ def fitted(index: SearchIndex, queries: Sequence[Query]) -> str:
     )
 
 
-def _candidates(index: SearchIndex, query: Query, mix: Mix) -> Candidates:
+def _candidates(index: SearchIndex, query: Query, mix: TranslationWeights) -> Candidates:
     judged = index.judged(query.text, mix)
     return Candidates([found for found, _ in judged], [each.features for _, each in judged])
 

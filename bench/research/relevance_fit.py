@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from _relevance import CHINESE_TO_CHINESE, FOLDS, Judged, Query, judge
-from skillhouse.retrieval.query import Mix
+from skillhouse.retrieval.query import TranslationWeights
 
 _STEPS = 80
 _RATE = 0.25
@@ -26,14 +26,16 @@ class Candidates(NamedTuple):
 class Fit(NamedTuple):
     weights: Sequence[Vector]
     """Fitted on the English requests of the other folds, for each fold, and last on all."""
-    mixes: Sequence[Mix]
+    mixes: Sequence[TranslationWeights]
     """Chosen on the Chinese requests of the other folds, for each fold, and last on all."""
     judged: Sequence[Judged]
     """The result of each request under what was fitted without it."""
 
 
 def cross_validated(
-    queries: Sequence[Query], candidates: Mapping[Mix, Sequence[Candidates]], start: Vector
+    queries: Sequence[Query],
+    candidates: Mapping[TranslationWeights, Sequence[Candidates]],
+    start: Vector,
 ) -> Fit:
     """Fit weights and choose the mix without each fold, and on all.
 
@@ -41,7 +43,7 @@ def cross_validated(
         candidates: The judged documents of each request, by the mix that they were judged with.
     """
     weights: list[Vector] = []
-    mixes: list[Mix] = []
+    mixes: list[TranslationWeights] = []
     judged: dict[int, Judged] = {}
     some = next(iter(candidates.values()))
     for fold in (*range(FOLDS), None):

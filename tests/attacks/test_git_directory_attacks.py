@@ -28,7 +28,7 @@ from skillhouse.sandbox import (
     launcher_for,
     with_submodules,
 )
-from skillhouse.sandbox.mountpoints import Stash
+from skillhouse.sandbox.mountpoints import KeptPlaceholders
 from skillhouse.sandbox.protected_mounts import shield
 from tests import repositories
 from tests.repositories import git
@@ -229,7 +229,9 @@ async def test_a_run_leaves_the_placeholders_of_another_in_a_shared_directory(
     workspace, main = repositories.linked(tmp_path), str(tmp_path / "repo")
     profile = SandboxProfile(workspace, paths=PersistentPaths(), git=find_git(str(workspace)))
     before = sorted(os.listdir(tmp_path / "repo/.git"))
-    async with shield(main, SandboxProfile(Path(main)).protected, stash=Stash()) as first:
+    async with shield(
+        main, SandboxProfile(Path(main)).protected, stash=KeptPlaceholders()
+    ) as first:
         placed = existing(first.placeholders)
         done = await launcher.run(("git", "status"), profile, cwd=workspace)
         assert done.exit_code == 0

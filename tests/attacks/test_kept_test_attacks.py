@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from skillhouse import cells
-from skillhouse.floor import Moment, decode, encode, system_clock
+from skillhouse.floor import ClockReading, decode, encode, system_clock
 from skillhouse.floor.structs import replace
 from skillhouse.sandbox import ProbeResult, SandboxLevel, SandboxStatus, first_use, kept_tests
 from skillhouse.sandbox.kept_tests import KEPT_MS, KeptTests
@@ -141,7 +141,7 @@ def test_what_belongs_to_another_user_is_not_believed(state: Path, need: Need, w
 def test_a_result_of_another_boot_is_not_believed(state: Path) -> None:
     now = system_clock()
 
-    def before() -> Moment:
+    def before() -> ClockReading:
         return replace(now, boot="another")
 
     kept = KeptTests(state, clock=before)

@@ -15,7 +15,7 @@ import pytest
 from skillhouse.approval import Answer
 from skillhouse.floor import PROTECTED_NAMES
 from skillhouse.floor.crash_cleanup import PLACEHOLDER_NS
-from skillhouse.sandbox.mountpoints import Stash
+from skillhouse.sandbox.mountpoints import KeptPlaceholders
 from skillhouse.sandbox.protected_mounts import MountCover, shield
 from tests.attacks.test_persistence_attacks import Workspace, workspace
 
@@ -219,7 +219,7 @@ def test_a_person_and_a_command_use_git_at_the_same_time(
         return [one.stdout.decode().strip() for one in done]
 
     async def person() -> list[str]:
-        async with shield(str(workspace.root), PROTECTED_NAMES, stash=Stash()) as mounts:
+        async with shield(str(workspace.root), PROTECTED_NAMES, stash=KeptPlaceholders()) as mounts:
             assert mounts.covers[f"{workspace.root}/.git/commondir"] is MountCover.READ_ONLY
             return asks()
 

@@ -22,7 +22,7 @@ from skillhouse.cells.environments import (
     check_installable,
     prepare,
 )
-from skillhouse.cells.installers import Ran, run_tool
+from skillhouse.cells.installers import InstallerResult, run_tool
 from skillhouse.floor import structs
 from skillhouse.sandbox import SandboxError, default_python
 from skillhouse.skill import SkillManifest
@@ -134,10 +134,10 @@ class Counted:
 
     async def __call__(
         self, argv: Sequence[str], *, cwd: Path, variables: Mapping[str, str], seconds: float
-    ) -> Ran:
+    ) -> InstallerResult:
         self.programs.append(argv[0])
         if not self._works:
-            return Ran(1, "")
+            return InstallerResult(1, "")
         return await run_tool(argv, cwd=cwd, variables=variables, seconds=seconds)
 
 
@@ -353,8 +353,8 @@ async def test_without_uv_and_pip_it_is_said_what_to_install(tmp_path: Path) -> 
 
     async def fail(
         argv: Sequence[str], *, cwd: Path, variables: Mapping[str, str], seconds: float
-    ) -> Ran:
-        return Ran(1, "No module named pip")
+    ) -> InstallerResult:
+        return InstallerResult(1, "No module named pip")
 
     with pytest.raises(SandboxError, match="need `uv`, or pip for") as caught:
         await prepare(PYTHON, skill, tmp_path / "cache", run=fail, rules=rules)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from skillhouse.clients import (
-    Lens,
+    ClientReport,
     LensState,
     client_profile,
     client_profiles,
@@ -34,7 +34,7 @@ def places(tmp_path: Path) -> Locations:
     return make_places(tmp_path, {"PATH": ""})
 
 
-def seen(places: Locations, *names: str) -> Lens:
+def seen(places: Locations, *names: str) -> ClientReport:
     return compare(
         start=places.start,
         home=places.home,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from skillhouse.clients import Fix, Lens, apply_fix, compare, proposed_fixes
+from skillhouse.clients import ClientReport, Fix, apply_fix, compare, proposed_fixes
 from skillhouse.clients.config_file import ConfigFileError
 from skillhouse.skill import load_profile, mended
 from tests.house.places import write_skill
@@ -25,7 +25,7 @@ def refuse(path: Path, _: str) -> None:
     raise AssertionError(path)
 
 
-def see(base: Path, *names: str) -> Lens:
+def see(base: Path, *names: str) -> ClientReport:
     profiles = [load_profile(name) for name in names or CLIENTS]
     return compare(start=base / "project", home=base / "home", environment={}, profiles=profiles)
 

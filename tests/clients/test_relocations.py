@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from skillhouse.clients import Fix, Lens, LensState, apply_fix, compare, proposed_fixes
+from skillhouse.clients import ClientReport, Fix, LensState, apply_fix, compare, proposed_fixes
 from skillhouse.clients.config_file import ConfigFileError
 from skillhouse.house.trash import Trash
 from skillhouse.skill import load_profile
@@ -21,7 +21,7 @@ def base(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def see(base: Path, *names: str) -> Lens:
+def see(base: Path, *names: str) -> ClientReport:
     profiles = [load_profile(name) for name in names]
     return compare(start=base / "project", home=base / "home", environment={}, profiles=profiles)
 

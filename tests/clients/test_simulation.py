@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillhouse.clients import Cut, Lens, LensProblem, LensState, compare, problems
+from skillhouse.clients import ClientReport, Cut, LensState, ReportedProblem, compare, problems
 from skillhouse.clients.client_view import UnboundedEntry, fit
 from skillhouse.floor.structs import replace
 from skillhouse.skill import CatalogRule, Profile, load_profile
@@ -26,7 +26,7 @@ def base(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def see(base: Path, *names: str | Profile, start: str = "project", **options: Any) -> Lens:
+def see(base: Path, *names: str | Profile, start: str = "project", **options: Any) -> ClientReport:
     return compare(
         start=base / start,
         home=base / "home",
@@ -36,7 +36,7 @@ def see(base: Path, *names: str | Profile, start: str = "project", **options: An
     )
 
 
-def states(lens: Lens) -> dict[str, str]:
+def states(lens: ClientReport) -> dict[str, str]:
     """Return the first letters of the states of each file, by its short path."""
     return {
         lens.short(skill.directory): " ".join(verdict.state.value for verdict in skill.verdicts)
@@ -44,7 +44,7 @@ def states(lens: Lens) -> dict[str, str]:
     }
 
 
-def problem(lens: Lens, code: str) -> LensProblem:
+def problem(lens: ClientReport, code: str) -> ReportedProblem:
     found = [found for found in problems(lens) if found.code == code]
     assert len(found) == 1, [found.code for found in problems(lens)]
     return found[0]

@@ -17,7 +17,7 @@ import pytest
 
 from skillhouse.floor import (
     ExposedError,
-    Looks,
+    PathStateCache,
     StateError,
     check_private,
     directory_problem,
@@ -308,7 +308,7 @@ def test_looks_hold_until_something_that_counts_is_another(
     (tmp_path / "directory").mkdir()
     (tmp_path / "file").write_text("")
     (tmp_path / "link").symlink_to("directory/file")
-    looks = Looks()
+    looks = PathStateCache()
     for name in ("file", "link", "missing", "directory/file"):
         trail(tmp_path / name, looks)
         file_problem(tmp_path / name, looks=looks)
@@ -320,7 +320,7 @@ def test_looks_hold_until_something_that_counts_is_another(
 def test_looks_never_hold_where_a_group_can_write(tmp_path: Path) -> None:
     (tmp_path / "shared").mkdir()
     (tmp_path / "shared").chmod(0o770)
-    looks = Looks()
+    looks = PathStateCache()
     directory_problem(tmp_path / "shared", looks=looks)
     assert not looks.hold()
 
@@ -370,7 +370,7 @@ def test_what_was_not_there_is_seen_when_it_comes_whatever_its_directory_says(
     place = tmp_path.resolve() / "place"
     place.mkdir()
     (place / "there").mkdir()
-    looks = Looks()
+    looks = PathStateCache()
     trail(place / "absent", looks)
     trail(place / "none/deep/file", looks)
     trail(place / "there", looks)
@@ -386,7 +386,7 @@ def test_a_directory_that_has_just_changed_is_no_proof_of_what_is_not_in_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = tmp_path.resolve()
-    looks = Looks()
+    looks = PathStateCache()
     trail(place / "absent", looks)
     # A clock that does not tick: all changes have the same times.
     real = os.lstat
@@ -406,7 +406,7 @@ def test_the_times_of_a_link_are_no_proof_of_what_is_behind_it(
     place = tmp_path.resolve()
     (place / "real").mkdir()
     (place / "link").symlink_to("real")
-    looks = Looks()
+    looks = PathStateCache()
     assert looks.at(str(place / "link"))
     assert looks.at(str(place / "link/absent")) is None
     now = time.time_ns
@@ -429,7 +429,7 @@ def test_whole_seconds_are_no_proof_before_the_next_ones(
         fields = {"st_mtime_ns": second, "st_ctime_ns": second}
         return os.stat_result(tuple(info), fields) if str(path) == str(place) else info
 
-    looks = Looks()
+    looks = PathStateCache()
     trail(place / "absent", looks)
     monkeypatch.setattr("skillhouse.floor.ownership.os.lstat", coarse)
     monkeypatch.setattr("skillhouse.floor.ownership.time.time_ns", lambda: second + 10**9)

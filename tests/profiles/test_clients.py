@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from skillhouse.clients import Lens, LensSkill, LensState, Verdict, compare
+from skillhouse.clients import ClientReport, LensState, ReportedSkill, Verdict, compare
 from skillhouse.skill import CAUSES, Profile, load_profile, profile_names
 from tests.profiles.probes import START, build
 
@@ -36,7 +36,7 @@ LISTED_BY_SOURCE = {
 """What each of them lists of the five skills below, by its source."""
 
 
-def seen_in(base: Path, name: str) -> Lens:
+def seen_in(base: Path, name: str) -> ClientReport:
     build(base)
     if name == "copilot-cli":
         # In a root it hides all below it, which the profile says that it does not cover.
@@ -48,7 +48,7 @@ def seen_in(base: Path, name: str) -> Lens:
     )
 
 
-def rows(lens: Lens) -> list[tuple[LensSkill, Verdict]]:
+def rows(lens: ClientReport) -> list[tuple[ReportedSkill, Verdict]]:
     return [(skill, skill.verdicts[0]) for skill in lens.skills]
 
 
@@ -174,7 +174,7 @@ def test_a_variable_moves_the_users_directory(
     assert [(row.name, verdict.state) for row, verdict in rows(lens)] == [("pdf", LensState.SEEN)]
 
 
-def sixty(base: Path, name: str, count: int, characters: int) -> tuple[Profile, Lens]:
+def sixty(base: Path, name: str, count: int, characters: int) -> tuple[Profile, ClientReport]:
     """Build the project with which the budgets were measured: `count` skills like each other."""
     (base / ".git").mkdir()
     for number in range(count):

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from skillhouse.discovery import discover
 from skillhouse.retrieval import Hit, SearchIndex, segment, segment_store
 from skillhouse.retrieval.segment import DamagedError, Segment, SegmentBuilder
-from skillhouse.retrieval.segment_store import Keyed, add_documents
+from skillhouse.retrieval.segment_store import KeyedSegment, add_documents
 from skillhouse.skill import Skill, SkillIndex, load
 
 WORDS = "pdf merge merging chart 数据 天气 kite the useEffect data".split()
@@ -52,7 +52,7 @@ def anew(index: SkillIndex) -> SearchIndex:
     )
 
 
-class Opened:
+class OpenedProtection:
     """An index over a cache, and how many bodies were read for it."""
 
     def __init__(self, index: SkillIndex, cache: Path, *, bodies: bool = True) -> None:
@@ -84,7 +84,7 @@ def files_of(cache: Path) -> list[Path]:
 @pytest.mark.slow
 def test_a_second_index_reads_no_body(root, tmp_path):
     index = found(root)
-    first, second = (Opened(index, tmp_path / "cache") for _ in range(2))
+    first, second = (OpenedProtection(index, tmp_path / "cache") for _ in range(2))
     assert (first.read, second.read) == (40, 0)
     for query in ("wind", "rain", "number 7", "kite-03"):
         expected = anew(index).search(query, limit=50)
@@ -121,27 +121,27 @@ def test_what_is_kept_and_updated_is_as_an_index_made_anew(steps, hidden, small)
                     write(root, "moved", description, body)
                 index = found(root)
                 seen = index.where(lambda skill: skill.name not in hidden)
-                assert hits(Opened(index, cache).index) == hits(anew(index))
+                assert hits(OpenedProtection(index, cache).index) == hits(anew(index))
                 # Whoever may not see a skill gets the scores of a library that has none of it.
-                assert hits(Opened(seen, cache).index) == hits(anew(seen))
-                assert Opened(index, cache).read == 0
+                assert hits(OpenedProtection(seen, cache).index) == hits(anew(seen))
+                assert OpenedProtection(index, cache).read == 0
 
 
 @pytest.mark.slow
 def test_only_what_changed_is_read_again(root, tmp_path):
     cache = tmp_path / "cache"
-    Opened(found(root), cache)
+    OpenedProtection(found(root), cache)
     write(root, "kite-03", "Number 3", "gravel")
     write(root, "new", "Number 3", "gravel")
     (root / "kite-04" / "SKILL.md").unlink()
     (root / "kite-05").rename(root / "renamed")
     index = found(root)
-    opened = Opened(index, cache)
+    opened = OpenedProtection(index, cache)
     # A file that was moved is another skill.
     assert opened.read == 3
     assert hits(opened.index) == hits(anew(index))
     assert {hit.name for hit in opened.index.search("gravel")} == {"kite-03", "new"}
-    assert Opened(index, cache).read == 0
+    assert OpenedProtection(index, cache).read == 0
 
 
 def test_a_body_that_changed_by_neither_size_nor_time_is_read_again(root, tmp_path):
@@ -149,12 +149,12 @@ def test_a_body_that_changed_by_neither_size_nor_time_is_read_again(root, tmp_pa
     file = write(root, "sly", body="gravel")
     index = found(root)
     before = file.stat()
-    assert [hit.name for hit in Opened(index, cache).index.search("gravel")] == ["sly"]
+    assert [hit.name for hit in OpenedProtection(index, cache).index.search("gravel")] == ["sly"]
     write(root, "sly", body="pebble")
     os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
     after = file.stat()
     assert (after.st_size, after.st_mtime_ns) == (before.st_size, before.st_mtime_ns)
-    opened = Opened(found(root), cache)
+    opened = OpenedProtection(found(root), cache)
     assert opened.read == 1
     assert [opened.index.search(word) != [] for word in ("gravel", "pebble")] == [False, True]
 
@@ -162,16 +162,16 @@ def test_a_body_that_changed_by_neither_size_nor_time_is_read_again(root, tmp_pa
 def test_a_file_of_a_moment_ago_is_searched_and_not_kept(root, tmp_path):
     index = found(root, clock=0)
     assert {skill.signature for skill in index.skills} == {None}
-    opened = Opened(index, tmp_path / "cache")
+    opened = OpenedProtection(index, tmp_path / "cache")
     assert hits(opened.index) == hits(anew(index))
     assert not (tmp_path / "cache").exists()
-    assert Opened(index, tmp_path / "cache").read == 40
+    assert OpenedProtection(index, tmp_path / "cache").read == 40
 
 
 def test_bodies_that_are_not_searched_are_not_found_by_an_index_that_has_them(root, tmp_path):
     index = found(root)
-    Opened(index, tmp_path / "cache")
-    opened = Opened(index, tmp_path / "cache", bodies=False)
+    OpenedProtection(index, tmp_path / "cache")
+    opened = OpenedProtection(index, tmp_path / "cache", bodies=False)
     assert opened.index.search("rain") == []
     assert len(opened.index.search("number", limit=50)) == 40
 
@@ -179,7 +179,9 @@ def test_bodies_that_are_not_searched_are_not_found_by_an_index_that_has_them(ro
 def test_a_skill_that_is_there_twice_is_found_twice(root, tmp_path):
     skills = found(root).skills
     index = SkillIndex([*skills, skills[0]])
-    names = [hit.name for hit in Opened(index, tmp_path / "cache").index.search("kite-00")]
+    names = [
+        hit.name for hit in OpenedProtection(index, tmp_path / "cache").index.search("kite-00")
+    ]
     assert names[:2] == ["kite-00", "kite-00"]
 
 
@@ -187,19 +189,19 @@ def test_a_skill_that_is_there_twice_is_found_twice(root, tmp_path):
 def test_roots_share_nothing_and_each_is_kept_once(root, tmp_path):
     other, cache = tmp_path / "other", tmp_path / "cache"
     write(other, "lamp", body="rain")
-    assert Opened(found(root), cache).read == 40
+    assert OpenedProtection(found(root), cache).read == 40
     both = found(other, root)
-    assert Opened(both, cache).read == 1
-    assert hits(Opened(both, cache).index) == hits(anew(both))
-    assert Opened(found(root), cache).read == 0
+    assert OpenedProtection(both, cache).read == 1
+    assert hits(OpenedProtection(both, cache).index) == hits(anew(both))
+    assert OpenedProtection(found(root), cache).read == 0
 
 
 def test_words_of_merged_segments_are_still_corrections(root, tmp_path):
-    Opened(found(root), tmp_path / "cache")
+    OpenedProtection(found(root), tmp_path / "cache")
     for names, about in ((["n1", "n2"], "Implementing gliders."), (["n3"], "Paints walls.")):
         for name in names:
             write(root, name, about)
-        opened = Opened(found(root), tmp_path / "cache")
+        opened = OpenedProtection(found(root), tmp_path / "cache")
     assert {hit.name for hit in opened.index.search("implmenting")} == {"n1", "n2"}
 
 
@@ -210,21 +212,21 @@ def test_what_others_wanted_stays_until_it_is_too_much(root, tmp_path, monkeypat
     cache = tmp_path / "cache"
     index = found(root)
     parts = [SkillIndex(index.skills[at:end]) for at, end in itertools.pairwise((0, 10, 20, 40))]
-    assert [Opened(part, cache).read for part in parts] == [10, 10, 20]
+    assert [OpenedProtection(part, cache).read for part in parts] == [10, 10, 20]
     # Ten more and ten more were no more than twice as many as were wanted.
-    assert [Opened(part, cache).read for part in parts] == [0, 0, 0]
+    assert [OpenedProtection(part, cache).read for part in parts] == [0, 0, 0]
     write(root, "one", body="gravel")
-    Opened(SkillIndex([found(root).get("one")]), cache)
-    assert Opened(parts[0], cache).read == 10
+    OpenedProtection(SkillIndex([found(root).get("one")]), cache)
+    assert OpenedProtection(parts[0], cache).read == 10
 
 
 def test_files_are_for_the_user_alone(root, tmp_path):
     cache = tmp_path / "cache"
     previous = os.umask(0)
     try:
-        Opened(found(root), cache)
+        OpenedProtection(found(root), cache)
         write(root, "new")
-        Opened(found(root), cache)
+        OpenedProtection(found(root), cache)
     finally:
         os.umask(previous)
     modes = {path.suffix: stat.S_IMODE(path.stat().st_mode) for path in files_of(cache)}
@@ -236,7 +238,7 @@ def test_a_cache_that_cannot_be_written_costs_the_cache_alone(root, tmp_path):
     cache = tmp_path / "cache"
     cache.write_text("a file")
     index = found(root)
-    opened = Opened(index, cache)
+    opened = OpenedProtection(index, cache)
     assert opened.read == 40
     assert hits(opened.index) == hits(anew(index))
 
@@ -254,7 +256,7 @@ def test_an_update_that_fails_half_way_leaves_nothing_behind(root, tmp_path):
     with pytest.raises(Stopped):
         SearchIndex.from_skills(found(root), cache=cache, progress=stop)
     assert [path.suffix for path in files_of(cache)] == [".lock"]
-    assert Opened(found(root), cache).read == 40
+    assert OpenedProtection(found(root), cache).read == 40
 
 
 def test_what_a_writer_that_died_left_and_roots_of_long_ago_are_removed(
@@ -262,7 +264,7 @@ def test_what_a_writer_that_died_left_and_roots_of_long_ago_are_removed(
 ):
     monkeypatch.setattr(segment_store, "ROOTS_KEPT", 2)
     cache = tmp_path / "cache"
-    Opened(found(root), cache)
+    OpenedProtection(found(root), cache)
     for path in files_of(cache):
         os.utime(path, (1, 1))
     dead, alive = cache / "words" / ".dead", cache / "words" / ".alive"
@@ -271,10 +273,10 @@ def test_what_a_writer_that_died_left_and_roots_of_long_ago_are_removed(
     os.utime(dead, (1, 1))
     for name in ("a", "b"):
         write(tmp_path / name, "lamp")
-        Opened(found(tmp_path / name), cache)
+        OpenedProtection(found(tmp_path / name), cache)
     assert (dead.exists(), alive.exists()) == (False, True)
     assert sum(path.suffix == ".base" for path in files_of(cache)) == 2
-    assert Opened(found(root), cache).read == 40
+    assert OpenedProtection(found(root), cache).read == 40
 
 
 def damaged_ways(data: bytes, chance: random.Random) -> list[bytes]:
@@ -294,10 +296,10 @@ def test_a_damaged_file_is_never_a_crash_or_another_answer(tmp_path, suffix):
     root, cache = tmp_path / "root", tmp_path / "cache"
     for name in ("kite", "lamp"):
         write(root, name, body=f"{name} rain")
-    Opened(found(root), cache)
+    OpenedProtection(found(root), cache)
     write(root, "new", body="rain kite")
     index = found(root)
-    Opened(index, cache)
+    OpenedProtection(index, cache)
     queries = ("kite", "rain", "new", "D", "lamp rain")
     expected = [anew(index).search(query) for query in queries]
     whole = {path: path.read_bytes() for path in files_of(cache)}
@@ -307,16 +309,18 @@ def test_a_damaged_file_is_never_a_crash_or_another_answer(tmp_path, suffix):
             path.write_bytes(before)
         file.write_bytes(data)
         for _ in range(2):
-            opened = Opened(index, cache)
+            opened = OpenedProtection(index, cache)
             assert [opened.index.search(query) for query in queries] == expected
         write(root, "new", body="rain kite")
-        assert [Opened(found(root), cache).index.search(query) for query in queries] == expected
+        assert [
+            OpenedProtection(found(root), cache).index.search(query) for query in queries
+        ] == expected
 
 
 @pytest.mark.parametrize("kind", ["link", "directory", "fifo"])
 def test_something_else_in_the_place_of_a_file_is_not_read(root, tmp_path, kind):
     cache, index = tmp_path / "cache", found(root)
-    Opened(index, cache)
+    OpenedProtection(index, cache)
     [base] = [path for path in files_of(cache) if path.suffix == ".base"]
     elsewhere = base.rename(tmp_path / "elsewhere")
     before = elsewhere.read_bytes()
@@ -326,7 +330,7 @@ def test_something_else_in_the_place_of_a_file_is_not_read(root, tmp_path, kind)
         base.mkdir()
     else:
         os.mkfifo(base)
-    opened = Opened(index, cache)
+    opened = OpenedProtection(index, cache)
     assert opened.read >= 40
     assert hits(opened.index) == hits(anew(index))
     assert elsewhere.read_bytes() == before
@@ -346,7 +350,9 @@ def test_each_stem_is_found_and_no_part_of_one():
 
 def test_postings_are_checked_against_the_documents(monkeypatch):
     builder = SegmentBuilder()
-    add_documents(builder, [Keyed(bytes(16), "kite", "", ""), Keyed(bytes(16), "kite", "", "")])
+    add_documents(
+        builder, [KeyedSegment(bytes(16), "kite", "", ""), KeyedSegment(bytes(16), "kite", "", "")]
+    )
     builder._postings["kite"][2] = 2  # noqa: SLF001 a document that is none
     monkeypatch.setattr(segment, "length_classes", lambda _: [0, 0, 0])
     file = io.BytesIO()
@@ -360,8 +366,8 @@ def test_postings_are_checked_against_the_documents(monkeypatch):
 
 def test_a_file_that_is_cut_while_it_is_open_is_made_again(root, tmp_path):
     cache, index = tmp_path / "cache", found(root)
-    Opened(index, cache)
-    opened = Opened(index, cache)
+    OpenedProtection(index, cache)
+    opened = OpenedProtection(index, cache)
     for path in files_of(cache):
         os.truncate(path, 0)
     assert hits(opened.index) == hits(anew(index))
@@ -369,7 +375,7 @@ def test_a_file_that_is_cut_while_it_is_open_is_made_again(root, tmp_path):
 
 @pytest.mark.slow
 def test_several_threads_may_ask_an_index_that_is_kept(root, tmp_path):
-    opened = Opened(found(root), tmp_path / "cache")
+    opened = OpenedProtection(found(root), tmp_path / "cache")
     queries = ["wind", "rain", "number", "kite-07"] * 25
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(opened.index.search, queries)) == [
@@ -406,7 +412,7 @@ def test_twelve_processes_on_a_cold_cache_give_one_answer(root, tmp_path):
     assert len({answer for answer, _ in answers}) == 1
     assert len(json.loads(answers[0][0])) == 40
     index = found(root)
-    assert Opened(index, tmp_path / "cache").read == 0
+    assert OpenedProtection(index, tmp_path / "cache").read == 0
 
 
 def test_a_skill_without_a_file_is_found_by_its_description(tmp_path):
@@ -418,5 +424,5 @@ def test_a_skill_without_a_file_is_found_by_its_description(tmp_path):
         root=str(tmp_path / "far"),
         packed_fields=b"",
     )
-    opened = Opened(SkillIndex([skill]), tmp_path / "cache")
+    opened = OpenedProtection(SkillIndex([skill]), tmp_path / "cache")
     assert [hit.id for hit in opened.index.search("kite")] == ["remote:far"]

@@ -10,9 +10,9 @@ import pytest
 
 from skillhouse.floor import PROTECTED_NAMES, PersistentPaths
 from skillhouse.sandbox import covers
-from skillhouse.sandbox.covers import PATHS_MAX, Survey, covered_paths
-from skillhouse.sandbox.persistence import Census
-from skillhouse.sandbox.profile import Opened, SurveyEntry, SurveyHit
+from skillhouse.sandbox.covers import PATHS_MAX, CoverCache, covered_paths
+from skillhouse.sandbox.persistence import PersistentFileScan
+from skillhouse.sandbox.profile import OpenedProtection, SurveyEntry, SurveyHit
 
 
 def make(base: Path, *paths: str) -> None:
@@ -69,7 +69,7 @@ def wanted(place: str, entry: SurveyEntry) -> SurveyHit | None:
     return SurveyHit(entry.name, ("wanted",), is_closed=False) if entry.name == "x" else None
 
 
-def found(survey: Survey, root: Path) -> list[str]:
+def found(survey: CoverCache, root: Path) -> list[str]:
     return [place for place, _ in survey.walk(str(root), wanted, "wanted")]
 
 
@@ -92,7 +92,7 @@ def test_only_what_changed_is_read_again(tmp_path: Path, reads: list[str]) -> No
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "y").touch()
-    survey = Survey()
+    survey = CoverCache()
     assert found(survey, tmp_path) == []
     assert len(reads) == 3
     reads.clear()
@@ -107,7 +107,7 @@ def test_a_directory_that_was_replaced_is_read_again(tmp_path: Path, reads: list
     for name in ("a", "other"):
         (tmp_path / name).mkdir()
     (tmp_path / "other/x").touch()
-    survey = Survey()
+    survey = CoverCache()
     assert found(survey, tmp_path) == ["other"]
     (tmp_path / "a").rmdir()
     (tmp_path / "other").rename(tmp_path / "a")
@@ -117,7 +117,7 @@ def test_a_directory_that_was_replaced_is_read_again(tmp_path: Path, reads: list
 
 
 def test_what_may_change_within_the_same_tick_is_not_kept(tmp_path: Path) -> None:
-    survey = Survey()
+    survey = CoverCache()
     for _ in range(20):
         assert found(survey, tmp_path) == []
         (tmp_path / "x").touch()
@@ -127,7 +127,7 @@ def test_what_may_change_within_the_same_tick_is_not_kept(tmp_path: Path) -> Non
 
 def test_another_question_is_asked_of_every_directory(tmp_path: Path, reads: list[str]) -> None:
     (tmp_path / "x").touch()
-    survey = Survey()
+    survey = CoverCache()
     assert found(survey, tmp_path) == [""]
     assert survey.walk(str(tmp_path), lambda place, entry: None, "nothing") == []
     assert len(reads) == 1
@@ -137,15 +137,15 @@ def test_other_names_of_a_file_are_known(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "x").touch()
     os.link(tmp_path / "x", tmp_path / "a/y")
-    survey = Survey()
+    survey = CoverCache()
     found(survey, tmp_path)
     inode = (tmp_path / "x").stat().st_ino
     assert list(survey.names_of(frozenset({inode}))) == ["x", "a/y"]
 
 
-def census_of(root: Path, survey: Survey) -> Census:
+def census_of(root: Path, survey: CoverCache) -> PersistentFileScan:
     known = covered_paths(str(root), PROTECTED_NAMES, survey=survey).directories
-    census = Census(str(root), PersistentPaths(), Opened(), known)
+    census = PersistentFileScan(str(root), PersistentPaths(), OpenedProtection(), known)
     census.take()
     return census
 
@@ -153,7 +153,7 @@ def census_of(root: Path, survey: Survey) -> Census:
 def test_what_acts_later_is_looked_for_in_the_same_walk(tmp_path: Path, reads: list[str]) -> None:
     (tmp_path / "a/b").mkdir(parents=True)
     (tmp_path / "a/AGENTS.md").touch()
-    survey = Survey()
+    survey = CoverCache()
     assert census_of(tmp_path, survey).covered == [f"{tmp_path}/a/AGENTS.md"]
     assert len(reads) == 3
     reads.clear()

@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from skillhouse import cells
-from skillhouse.floor import Moment, encode, structs, system_clock
+from skillhouse.floor import ClockReading, encode, structs, system_clock
 from skillhouse.sandbox import (
     LACKING,
     ProbeResult,
@@ -100,7 +100,7 @@ def test_a_later_part_does_not_renew_the_older_ones(directory: Path) -> None:
     assert kept.passed(facts, HERE) == {}
 
 
-def later(moment: Moment, milliseconds: int) -> Moment:
+def later(moment: ClockReading, milliseconds: int) -> ClockReading:
     return structs.replace(moment, running_ms=moment.running_ms + milliseconds)
 
 

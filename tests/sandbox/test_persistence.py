@@ -11,14 +11,16 @@ from pathlib import Path
 import pytest
 
 from skillhouse.floor import PersistentPaths
-from skillhouse.sandbox.persistence import Census
-from skillhouse.sandbox.profile import Opened
+from skillhouse.sandbox.persistence import PersistentFileScan
+from skillhouse.sandbox.profile import OpenedProtection
 from skillhouse.sandbox.scratch import remove
 
 
-def checked(workspace: Path, run: Callable[[], object], opened: Opened | None = None) -> list[str]:
+def checked(
+    workspace: Path, run: Callable[[], object], opened: OpenedProtection | None = None
+) -> list[str]:
     """Return the notes of a census around something that a run could do."""
-    census = Census(str(workspace), PersistentPaths(), opened or Opened())
+    census = PersistentFileScan(str(workspace), PersistentPaths(), opened or OpenedProtection())
     census.take()
     run()
     census.check()
@@ -98,7 +100,7 @@ def test_a_repository_that_its_owner_may_not_read_or_write_is_disarmed(
             (git / name).chmod(mode)
 
     def work() -> None:
-        notes = checked(open_place, run, Opened(repositories=True))
+        notes = checked(open_place, run, OpenedProtection(repositories=True))
         assert len(notes) == 1, notes
         assert "evil" not in (git / "config").read_text()
         assert os.listdir(git / "hooks") == []

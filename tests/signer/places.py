@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from skillhouse.floor import Moment
+from skillhouse.floor import ClockReading
 from skillhouse.floor.structs import replace
 from skillhouse_signer import (
     KEYSTORE_FILE,
@@ -43,9 +43,9 @@ class FakeClock:
     """Clocks of one boot; `wall` is set by whoever likes, `running` by time alone."""
 
     def __init__(self) -> None:
-        self.now = Moment(wall_ms=NOW_MS, running_ms=5_000_000, boot="first")
+        self.now = ClockReading(wall_ms=NOW_MS, running_ms=5_000_000, boot="first")
 
-    def __call__(self) -> Moment:
+    def __call__(self) -> ClockReading:
         return self.now
 
     def passes(self, ms: int) -> None:
@@ -58,7 +58,7 @@ class FakeClock:
 
     def reboots(self, off_ms: int = 60_000) -> None:
         wall_ms, boot = self.now.wall_ms + off_ms, self.now.boot + "+"
-        self.now = Moment(wall_ms=wall_ms, running_ms=9_000, boot=boot)
+        self.now = ClockReading(wall_ms=wall_ms, running_ms=9_000, boot=boot)
 
 
 class Bench:

@@ -13,10 +13,10 @@ from skillhouse.frontends.cli.signing_keys import KINDS
 from skillhouse_signer import (
     KeyKind,
     Limit,
-    Movement,
     SignerError,
     Spend,
     Transaction,
+    TransactionEffect,
     amount_text,
     decimal_amount,
     limit_text,
@@ -31,7 +31,7 @@ FEES = Spend(currency=COIN, amount=FEE, recipient="fee")
 
 
 def test_a_payment_is_its_value_and_the_greatest_fee() -> None:
-    assert movement_of(payment(ETH)) == Movement(
+    assert movement_of(payment(ETH)) == TransactionEffect(
         call="send",
         spends=(FEES, Spend(currency=COIN, amount=ETH, recipient=ALICE)),
         is_countable=True,
@@ -50,7 +50,7 @@ def test_a_payment_is_its_value_and_the_greatest_fee() -> None:
 def test_a_call_of_a_token_shows_who_gets_how_much(
     transaction: Transaction, call: str, recipient: str
 ) -> None:
-    assert movement_of(transaction) == Movement(
+    assert movement_of(transaction) == TransactionEffect(
         call=call,
         spends=(FEES, Spend(currency=TOKENS, amount=5, recipient=recipient)),
         is_countable=True,

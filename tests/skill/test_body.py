@@ -16,7 +16,7 @@ from skillhouse.permission.grammar import grammar_of
 from skillhouse.skill import BodyMentions, Mention, UnjudgedBlock, find_mentions, plain_words
 from skillhouse.skill.body import (
     ARGUMENTS_MAX,
-    Filling,
+    PlaceholderSubstitution,
     SubstitutionError,
     argument_names,
     find_commands,
@@ -304,7 +304,7 @@ def test_places_that_would_fill_the_memory_are_refused() -> None:
 def test_a_command_is_taken_apart_before_its_places_are_filled(
     command: str, words: tuple[str, ...] | None
 ) -> None:
-    filling = Filling("'a b; $(x)' --c", directory=PLACE, names=("issue",))
+    filling = PlaceholderSubstitution("'a b; $(x)' --c", directory=PLACE, names=("issue",))
     assert filling.words(command) == words
 
 
@@ -324,7 +324,7 @@ def test_commands_are_parts_of_the_body_in_their_order(body: str) -> None:
 
 @given(arguments=st.text(alphabet="!`$ARGUMENTS0{}_'\" ;|\n", max_size=40))
 def test_no_argument_changes_how_many_words_a_command_has(arguments: str) -> None:
-    filling = Filling(arguments, directory=PLACE)
+    filling = PlaceholderSubstitution(arguments, directory=PLACE)
     words = filling.words("git log $ARGUMENTS $0 '$1'")
     assert words is not None
     assert (len(words), words[:3]) == (5, ("git", "log", arguments))

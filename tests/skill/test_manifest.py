@@ -117,7 +117,7 @@ EXPECTED = SkillManifest(
 
 TOOL: dict[str, Any] = {
     "name": "look",
-    "description": "Looks.",
+    "description": "PathStateCache.",
     "parameters": {"type": "object"},
     "security": {"level": "read"},
 }

@@ -13,7 +13,7 @@ import pytest
 from skillhouse.approval import Answer
 from skillhouse.floor import PersistentPaths
 from skillhouse.permission import Effect, Rule
-from skillhouse.sandbox import Launcher, Opened, SandboxProfile
+from skillhouse.sandbox import Launcher, OpenedProtection, SandboxProfile
 from skillhouse.tools import ToolResult
 from tests.cells.lab import until
 from tests.harness import Need
@@ -268,7 +268,7 @@ def test_a_command_at_the_same_time_changes_nothing_of_it(
             with anyio.fail_after(20):
                 while not (place / "started").exists():  # noqa: ASYNC110
                     await anyio.sleep(0.01)
-            opened = Opened(repositories=True, trees=True, top_repository=True)
+            opened = OpenedProtection(repositories=True, trees=True, top_repository=True)
             profile = SandboxProfile(place, paths=PersistentPaths(), opened=opened)
             done = await launcher.run(("git", "init", "-q"), profile, cwd=place)
             assert (done.exit_code, done.notes) == (0, ())

@@ -21,7 +21,7 @@ from skillhouse.tools import (
     Session,
     Tool,
     ToolNotOfferedError,
-    ToolOffer,
+    ToolVisibility,
     UnknownToolError,
 )
 from skillhouse.tools.call import object_schema
@@ -60,7 +60,7 @@ class Makers(dict[str, Any]):
 
 def test_a_tool_is_made_once_and_no_other_with_it():
     makers = Makers("read", "exec")
-    tools = ToolSet([Named("mine")], makers, ToolOffer())
+    tools = ToolSet([Named("mine")], makers, ToolVisibility())
     assert tools.get("read") is tools.get("read")
     assert tools.get("none") is None
     assert makers.made == ["read"]
@@ -69,7 +69,7 @@ def test_a_tool_is_made_once_and_no_other_with_it():
 def test_the_shown_tools_are_in_their_order_and_within_the_offer():
     makers = Makers("read", "exec", "fetch")
     own = Named("a__b", "a:b")
-    tools = ToolSet([own], makers, ToolOffer(lists=(("fetch", "read", "a:*"),)))
+    tools = ToolSet([own], makers, ToolVisibility(lists=(("fetch", "read", "a:*"),)))
     assert list(tools.shown()) == ["read", "fetch", "a__b"]
     assert tools.get("a:b") is own
     assert tools.get("exec") is not None
@@ -78,7 +78,7 @@ def test_the_shown_tools_are_in_their_order_and_within_the_offer():
 def test_threads_that_ask_at_once_get_one_tool():
     start = threading.Barrier(4)
     makers = Makers("read")
-    tools = ToolSet([], makers, ToolOffer())
+    tools = ToolSet([], makers, ToolVisibility())
 
     def ask(_: int) -> Tool | None:
         start.wait()
@@ -91,7 +91,7 @@ def test_threads_that_ask_at_once_get_one_tool():
 
 @pytest.mark.parametrize("made", [object(), Named("another")])
 def test_what_a_maker_makes_must_be_the_tool_of_that_name(made):
-    tools = ToolSet([], {"read": lambda: made}, ToolOffer())
+    tools = ToolSet([], {"read": lambda: made}, ToolVisibility())
     with pytest.raises(TypeError, match="named `read`"):
         tools.get("read")
 
@@ -100,11 +100,11 @@ def test_a_schema_that_is_none_is_refused_before_any_call():
     broken = Named("one")
     broken.schema = {"type": "objekt", "properties": {}}
     with pytest.raises(jsonschema_rs.ValidationError):
-        ToolSet([broken], {}, ToolOffer())
+        ToolSet([broken], {}, ToolVisibility())
 
 
 def test_what_is_wrong_with_arguments_is_said_by_the_tool_s_schema():
-    tools = ToolSet([Named("one")], {}, ToolOffer())
+    tools = ToolSet([Named("one")], {}, ToolVisibility())
     one = tools.get("one")
     assert one is not None
     assert tools.argument_fault(one, {"n": 1}) == ""
@@ -120,7 +120,7 @@ NAMES = ToolNames(
 
 
 def test_a_published_name_is_listed_in_place_of_ours_and_both_are_taken():
-    tools = ToolSet([], Makers("read", "fetch", "exec"), ToolOffer(), NAMES)
+    tools = ToolSet([], Makers("read", "fetch", "exec"), ToolVisibility(), NAMES)
     assert list(tools.shown()) == ["read", "web_fetch", "exec"]
     own = tools.get("fetch")
     assert own is not None
@@ -135,7 +135,7 @@ def test_a_published_name_is_listed_in_place_of_ours_and_both_are_taken():
 
 def test_a_published_name_takes_nothing_from_a_tool_that_has_it():
     mine = Named("web_fetch")
-    tools = ToolSet([mine], Makers("fetch"), ToolOffer(), NAMES)
+    tools = ToolSet([mine], Makers("fetch"), ToolVisibility(), NAMES)
     assert tools.get("web_fetch") is mine
     # The next of the design's names is listed then.
     assert list(tools.shown()) == ["get", "web_fetch"]
@@ -144,14 +144,14 @@ def test_a_published_name_takes_nothing_from_a_tool_that_has_it():
 def test_a_name_without_its_skill_means_the_one_tool_of_that_name():
     skills = [Named("a__go", "a:go"), Named("b__go", "b:go"), Named("a__one", "a:one"),
               Named("a__exec", "a:exec"), Named("a__web_fetch", "a:web_fetch")]  # fmt: skip
-    tools = ToolSet(skills, Makers("fetch"), ToolOffer(), NAMES)
+    tools = ToolSet(skills, Makers("fetch"), ToolVisibility(), NAMES)
     found = {n: [t.full_name for t in tools.bare(n)] for n in ("go", "one", "none", "exec")}
     assert found == {"go": ["a:go", "b:go"], "one": ["a:one"], "none": [], "exec": []}
     # Names of ours are none of theirs, whether our tool is there or not.
     assert [*tools.bare("web_fetch"), *tools.bare("sign"), *tools.bare("sign_it")] == []
-    fewer = ToolSet(skills, {}, ToolOffer(lists=(("a:*",),)), NAMES)
+    fewer = ToolSet(skills, {}, ToolVisibility(lists=(("a:*",),)), NAMES)
     assert [tool.full_name for tool in fewer.bare("go")] == ["a:go"]
-    assert ToolSet(skills, {}, ToolOffer()).bare("one") == ()
+    assert ToolSet(skills, {}, ToolVisibility()).bare("one") == ()
 
 
 def rule(words: str) -> Rule:

@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from skillhouse_signer.keys import COINS as COINS
     from skillhouse_signer.keys import KeyInfo as KeyInfo
     from skillhouse_signer.keys import KeyKind as KeyKind
+    from skillhouse_signer.keys import KeyRecords as KeyRecords
     from skillhouse_signer.keys import Limit as Limit
-    from skillhouse_signer.keys import Movement as Movement
     from skillhouse_signer.keys import Spend as Spend
     from skillhouse_signer.keys import Terms as Terms
-    from skillhouse_signer.keys import Vault as Vault
+    from skillhouse_signer.keys import TransactionEffect as TransactionEffect
     from skillhouse_signer.keys import amount_text as amount_text
     from skillhouse_signer.keys import decimal_amount as decimal_amount
     from skillhouse_signer.keys import limit_text as limit_text

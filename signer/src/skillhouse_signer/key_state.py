@@ -15,10 +15,10 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from skillhouse.floor import Clock, Moment, system_clock
+from skillhouse.floor import Clock, ClockReading, system_clock
 from skillhouse.registry.passwords import SignerError
 from skillhouse.store import STATE, pooled
-from skillhouse_signer.keys import KeyInfo, Limit, Movement, amount_text
+from skillhouse_signer.keys import KeyInfo, Limit, TransactionEffect, amount_text
 
 MISSING, ACTIVE, EXPIRED, REVOKED = "missing", "active", "expired", "revoked"
 
@@ -177,7 +177,7 @@ KEPT_HOURS = 24 * 7
 """How long counts are kept for people to look at."""
 
 
-def check_terms(key: KeyInfo, movement: Movement) -> None:
+def check_terms(key: KeyInfo, movement: TransactionEffect) -> None:
     """Refuse what a key's terms do not let it sign, whatever it has spent.
 
     The codes are "uncountable", "recipient" and "limit".
@@ -281,7 +281,7 @@ TOLERANCE_MS = 300_000
 """How far a clock may be set while the machine runs, in all (reference/security.md, 4.3: 5 min)."""
 
 
-def trusted_now(connection: sqlite3.Connection, store_id: str, moment: Moment) -> int:
+def trusted_now(connection: sqlite3.Connection, store_id: str, moment: ClockReading) -> int:
     """Return the time in milliseconds, never less than what it returned before, and keep it.
 
     Refuses with "clock" when the clock was set, with "counters" when this keystore has none.
@@ -321,7 +321,7 @@ def trusted_now(connection: sqlite3.Connection, store_id: str, moment: Moment) -
     return now_ms
 
 
-def accept_clock(connection: sqlite3.Connection, store_id: str, moment: Moment) -> None:
+def accept_clock(connection: sqlite3.Connection, store_id: str, moment: ClockReading) -> None:
     """Accept the clock from now on, for a new keystore or because a person says so."""
     connection.execute(
         "INSERT INTO sign_clock VALUES (?, ?, ?, ?, ?) ON CONFLICT (store_id) DO UPDATE "

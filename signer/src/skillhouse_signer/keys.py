@@ -55,7 +55,7 @@ class Spend(Struct, frozen=True, kw_only=True):
     """Address, `fee`, or "" for a new contract."""
 
 
-class Movement(Struct, frozen=True, kw_only=True):
+class TransactionEffect(Struct, frozen=True, kw_only=True):
     """What a transaction does, as far as its bytes show."""
 
     call: str
@@ -78,7 +78,7 @@ class Movement(Struct, frozen=True, kw_only=True):
         return sums
 
 
-def movement_of(transaction: Transaction) -> Movement:
+def movement_of(transaction: Transaction) -> TransactionEffect:
     """Return what a transaction moves; the fee counts with the greatest amount it can have."""
     coin = coin_of(transaction.chain_id)
     target = address_text(transaction.to) if transaction.to is not None else ""
@@ -86,12 +86,14 @@ def movement_of(transaction: Transaction) -> Movement:
     if transaction.value or not transaction.data:
         spends.append(Spend(currency=coin, amount=transaction.value, recipient=target))
     if transaction.to is None:
-        return Movement(call="create", spends=tuple(spends), is_countable=False)
+        return TransactionEffect(call="create", spends=tuple(spends), is_countable=False)
     if not transaction.data:
-        return Movement(call="send", spends=tuple(spends), is_countable=True)
+        return TransactionEffect(call="send", spends=tuple(spends), is_countable=True)
     call, values = _arguments(transaction.data)
     if not values:
-        return Movement(call="unknown", spends=tuple(spends), is_countable=False, contract=target)
+        return TransactionEffect(
+            call="unknown", spends=tuple(spends), is_countable=False, contract=target
+        )
     # The last address gets or may take the tokens; transferFrom is counted whoever it takes from.
     spends.append(
         Spend(
@@ -100,12 +102,12 @@ def movement_of(transaction: Transaction) -> Movement:
             recipient=address_text(values[-2][-ADDRESS_BYTES:]),
         )
     )
-    return Movement(call=call, spends=tuple(spends), is_countable=True, contract=target)
+    return TransactionEffect(call=call, spends=tuple(spends), is_countable=True, contract=target)
 
 
-def message_movement() -> Movement:
+def message_movement() -> TransactionEffect:
     spend = Spend(currency=MESSAGE, amount=1, recipient="fee")
-    return Movement(call="message", spends=(spend,), is_countable=True)
+    return TransactionEffect(call="message", spends=(spend,), is_countable=True)
 
 
 def coin_of(chain_id: int) -> str:
@@ -250,7 +252,7 @@ class KeyInfo(Struct, frozen=True, kw_only=True):
         return self.created_ms + self.session_seconds * 1000
 
 
-class Vault(Struct, frozen=True, kw_only=True):
+class KeyRecords(Struct, frozen=True, kw_only=True):
     """The keys of one keystore, in the order they came."""
 
     store_id: str

@@ -29,7 +29,7 @@ from skillhouse.floor import (
 )
 from skillhouse.floor.structs import PartialStruct
 from skillhouse.registry.passwords import SignerError
-from skillhouse_signer.keys import KeyInfo, Vault
+from skillhouse_signer.keys import KeyInfo, KeyRecords
 from skillhouse_signer.request import load_shallow
 
 VERSION = 1
@@ -63,7 +63,7 @@ class OpenKeystore(PartialStruct, frozen=True, kw_only=True):
 
     HIDDEN = frozenset(("secrets", "sealing_key"))
 
-    vault: Vault
+    vault: KeyRecords
     secrets: dict[str, bytes]
     """Private keys by id."""
     sealing_key: bytes
@@ -72,7 +72,7 @@ class OpenKeystore(PartialStruct, frozen=True, kw_only=True):
     salt: bytes
 
 
-def read_vault(path: Path) -> Vault:
+def read_vault(path: Path) -> KeyRecords:
     """Return the open part of a keystore, which anyone who can write the file may have changed.
 
     For showing only: what is signed is held against the sealed file. An absent file has no keys;
@@ -81,8 +81,8 @@ def read_vault(path: Path) -> Vault:
     try:
         header, _ = _read(path)
     except FileNotFoundError:
-        return Vault(store_id="")
-    return Vault(store_id=header.store_id, keys=header.keys)
+        return KeyRecords(store_id="")
+    return KeyRecords(store_id=header.store_id, keys=header.keys)
 
 
 def lock_of(path: Path) -> tuple[str, str]:
@@ -95,7 +95,7 @@ def new_keystore(secret: bytes, lock: str, store_id: str, *, cost: int = COST) -
     """Return an empty keystore that `secret` will open; `save` writes it."""
     salt = secrets.token_bytes(_SALT_BYTES)
     return OpenKeystore(
-        vault=Vault(store_id=store_id),
+        vault=KeyRecords(store_id=store_id),
         secrets={},
         sealing_key=_derived(secret, salt, cost),
         lock=lock,
@@ -184,7 +184,7 @@ def _opened(path: Path, header: _Header, sealed: bytes, key: bytes) -> OpenKeyst
             f"the keystore does not open: another {header.lock}, or the file was changed: `{path}`",
         ) from None
     return OpenKeystore(
-        vault=Vault(store_id=header.store_id, keys=header.keys),
+        vault=KeyRecords(store_id=header.store_id, keys=header.keys),
         secrets={name: bytes.fromhex(secret) for name, secret in json.loads(plain).items()},
         sealing_key=key,
         lock=header.lock,

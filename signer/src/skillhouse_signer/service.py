@@ -31,7 +31,7 @@ from skillhouse_signer.key_state import accept_clock, check_terms, count, gather
 from skillhouse_signer.keys import (
     KeyInfo,
     KeyKind,
-    Movement,
+    TransactionEffect,
     checked_name,
     message_movement,
     movement_of,
@@ -53,7 +53,7 @@ SESSION_SECONDS_MAX = 7 * 86_400
 """Longest life of a session key; the design has one day."""
 FOREVER_MS = 1 << 62
 
-Checked = tuple[Movement, Transaction | str]
+Checked = tuple[TransactionEffect, Transaction | str]
 
 
 class Descriptors(Struct, frozen=True, kw_only=True):

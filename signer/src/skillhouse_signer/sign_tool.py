@@ -23,12 +23,12 @@ from skillhouse.tools.tool import Session, Tool
 from skillhouse_signer import (
     COINS,
     KeyInfo,
-    Movement,
     SessionKeys,
     Signature,
     Signer,
     SignerError,
     Transaction,
+    TransactionEffect,
     amount_text,
     build_transaction,
     decimal_amount,
@@ -195,7 +195,9 @@ def _transaction_bytes(arguments: Mapping[str, Any]) -> bytes:
     return build_transaction(arguments["transaction"])
 
 
-def _transaction_facts(transaction: Transaction, movement: Movement) -> tuple[tuple[str, str], ...]:
+def _transaction_facts(
+    transaction: Transaction, movement: TransactionEffect
+) -> tuple[tuple[str, str], ...]:
     coin = COINS.get(transaction.chain_id, "not known by name")
     facts = [("does", _deed(movement))]
     for spend in movement.spends:
@@ -238,7 +240,7 @@ def _access_list_text(transaction: Transaction) -> str:
     )
 
 
-def _deed(movement: Movement) -> str:
+def _deed(movement: TransactionEffect) -> str:
     # ERC-721 has the same two calls with a piece's number where ERC-20 has an amount.
     return {
         "send": "pays from the account",
@@ -252,7 +254,7 @@ def _deed(movement: Movement) -> str:
     }[movement.call]
 
 
-def _resource_words(transaction: Transaction, movement: Movement) -> tuple[str, ...]:
+def _resource_words(transaction: Transaction, movement: TransactionEffect) -> tuple[str, ...]:
     recipients = ",".join(r or "new-contract" for r in movement.recipients)
     return (f"eip155:{transaction.chain_id}", movement.call, recipients or movement.contract)
 
@@ -265,13 +267,13 @@ def _term_facts(key: KeyInfo) -> tuple[tuple[str, str], ...]:
     return tuple(facts)
 
 
-def _spends(movement: Movement) -> Any:
+def _spends(movement: TransactionEffect) -> Any:
     if not movement.is_countable:
         return None
     return tuple((c, decimal_amount(c, amount)) for c, amount in movement.totals().items())
 
 
-def _output(key: KeyInfo, movement: Movement, signed: Signature) -> Output:
+def _output(key: KeyInfo, movement: TransactionEffect, signed: Signature) -> Output:
     data = {
         "key": signed.key_id,
         "public_key": signed.public_key,

@@ -143,7 +143,7 @@ class Device(PartialStruct, frozen=True, kw_only=True):
     paired_ms: int
 
 
-class Unpaired(Struct, frozen=True, kw_only=True):
+class DeviceRevocation(Struct, frozen=True, kw_only=True):
     """The approvals that ended with a device."""
 
     device: Device
@@ -212,7 +212,7 @@ class Devices:
             for i, name, user, secret, paired in rows
         )
 
-    def unpair(self, device_id: str) -> Unpaired | None:
+    def unpair(self, device_id: str) -> DeviceRevocation | None:
         """Forget a device with every approval of it that could still be used; None for no device.
         What it allowed for the rest of a conversation ends in every process (`session_grants`)."""
         device = next((device for device in self.all() if device.id == device_id), None)
@@ -237,7 +237,7 @@ class Devices:
         self._record(
             "unpaired", device, f"{approvals} unused and {grants} standing approvals ended"
         )
-        return Unpaired(device=device, approvals=approvals, grants=grants)
+        return DeviceRevocation(device=device, approvals=approvals, grants=grants)
 
     def answer(self, broker: ApprovalBroker, headers: Mapping[str, str], body: bytes) -> Approval:
         """Take one signed answer: JSON of a `DeviceAnswer`, with lower-case header names. Raises

@@ -58,7 +58,7 @@ def remove_bytecode(installed: Path) -> None:
             directories.remove(CACHE_NAME)
 
 
-class Space(Struct):
+class RemainingQuota(Struct):
     """What may still be added to an environment."""
 
     size: int
@@ -129,7 +129,12 @@ def compiler_cell(
 
 class _Compiling:
     def __init__(
-        self, executor: Executor, spec: CellSpec, installed: Path, python: Python, space: Space
+        self,
+        executor: Executor,
+        spec: CellSpec,
+        installed: Path,
+        python: Python,
+        space: RemainingQuota,
     ) -> None:
         self.made = 0
         self._executor = executor
@@ -191,10 +196,10 @@ def _bytecode(value: object) -> bytes:
     return data if is_right else b""
 
 
-def _surveyed(installed: Path, max_bytes: int) -> tuple[list[tuple[str, int]], Space]:
+def _surveyed(installed: Path, max_bytes: int) -> tuple[list[tuple[str, int]], RemainingQuota]:
     """Return the modules below a directory with their sizes, and what fits beside all files."""
     sources: list[tuple[str, int]] = []
-    space = Space(max_bytes, FILES_MAX)
+    space = RemainingQuota(max_bytes, FILES_MAX)
     for place, directories, files in os.walk(installed):
         for name in (*directories, *files):
             path = os.path.join(place, name)

@@ -141,10 +141,10 @@ class FirstStep:
         sys.set_asyncgen_hooks(*(getattr(self.loop, name, None) for name in hooks))
 
     async def rest(self) -> Any:
-        return await Rest(self)
+        return await RemainingSteps(self)
 
 
-class Rest:
+class RemainingSteps:
     """All steps after the first one."""
 
     def __init__(self, first: FirstStep) -> None:

@@ -23,7 +23,7 @@ _PROXIES = ("http_proxy", "https_proxy", "no_proxy", "all_proxy")
 _PREFIXES = ("uv_", "pip_", "npm_config_")
 
 
-class Ran(Struct, frozen=True):
+class InstallerResult(Struct, frozen=True):
     """The end of an installer."""
 
     code: int
@@ -35,7 +35,7 @@ class Ran(Struct, frozen=True):
 class RunTool(Protocol):
     async def __call__(
         self, argv: Sequence[str], *, cwd: Path, variables: Mapping[str, str], seconds: float
-    ) -> Ran:
+    ) -> InstallerResult:
         """Run `argv` with just these variables; nothing of it is left afterwards."""
         ...
 
@@ -55,7 +55,7 @@ def installer_variables(variables: Mapping[str, str]) -> dict[str, str]:
 
 async def run_tool(
     argv: Sequence[str], *, cwd: Path, variables: Mapping[str, str], seconds: float
-) -> Ran:
+) -> InstallerResult:
     """See `RunTool`. The installer runs on the host: it needs the network and the cache."""
     output = bytearray()
     try:
@@ -87,4 +87,4 @@ async def run_tool(
     if limit.cancelled_caught:
         raise SandboxError("dependencies-time", f"installing took longer than {seconds:g} s")
     code = -1 if process.returncode is None else process.returncode
-    return Ran(code, output.decode("utf-8", "replace"))
+    return InstallerResult(code, output.decode("utf-8", "replace"))

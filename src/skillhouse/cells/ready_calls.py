@@ -192,7 +192,7 @@ class Owner(Protocol[P]):
 
     def start_ready(self, seconds: float) -> P: ...
 
-    def drop_ready(self, process: P) -> None:
+    def remove_spare(self, process: P) -> None:
         """End one that gets no call."""
         ...
 
@@ -201,10 +201,10 @@ class Owner(Protocol[P]):
         ...
 
     def stop_ready(self, process: P) -> None:
-        """Give it no processor time until `go_ready`."""
+        """Give it no processor time until `add_spare`."""
         ...
 
-    def go_ready(self, process: P) -> None: ...
+    def add_spare(self, process: P) -> None: ...
 
     def start_learner(self) -> P | None:
         """Start one that loads the code to report of it, and gets no call; None if it has."""
@@ -212,7 +212,7 @@ class Owner(Protocol[P]):
 
     def take_report(self, report: Mapping[str, Any]) -> None: ...
 
-    def most_ready(self) -> int:
+    def max_spares(self) -> int:
         """Return how many may wait."""
         ...
 
@@ -252,9 +252,9 @@ class ReadyCalls(Generic[P]):
             if fits:
                 found = process
             else:
-                self._owner.drop_ready(process)
+                self._owner.remove_spare(process)
         if found is not None and found.is_stopped:
-            self._owner.go_ready(found)
+            self._owner.add_spare(found)
         elif self._has_begun:
             self._demand.miss()
         return found
@@ -270,7 +270,7 @@ class ReadyCalls(Generic[P]):
                     self._learner = learner
                     self._begin(learner, env)
                     return
-                if len(self._waiting) >= min(self._demand.wanted, self._owner.most_ready()):
+                if len(self._waiting) >= min(self._demand.wanted, self._owner.max_spares()):
                     return
                 self._has_begun = True
                 process = self._owner.start_ready(self._seconds)
@@ -313,7 +313,7 @@ class ReadyCalls(Generic[P]):
             self._remove(process)
             self.refill(self._seconds, process.env)
             return
-        if len(self._waiting) > self._owner.most_ready():
+        if len(self._waiting) > self._owner.max_spares():
             self._remove(process)
             return
         # It has no processor time until its call arrives.
@@ -342,7 +342,7 @@ class ReadyCalls(Generic[P]):
             self._learner = None
         else:
             self._waiting.remove(process)
-        self._owner.drop_ready(process)
+        self._owner.remove_spare(process)
 
     def _settle(self, process: P) -> None:
         """Stop to wait for its report."""

@@ -37,13 +37,13 @@ if TYPE_CHECKING:
     from skillhouse.clients.program import fault_of as fault_of
     from skillhouse.clients.trees import difference as difference
     from skillhouse.clients.verdicts import BudgetUse as BudgetUse
+    from skillhouse.clients.verdicts import ClientColumn as ClientColumn
+    from skillhouse.clients.verdicts import ClientReport as ClientReport
     from skillhouse.clients.verdicts import Cut as Cut
-    from skillhouse.clients.verdicts import Lens as Lens
-    from skillhouse.clients.verdicts import LensClient as LensClient
-    from skillhouse.clients.verdicts import LensProblem as LensProblem
-    from skillhouse.clients.verdicts import LensSkill as LensSkill
     from skillhouse.clients.verdicts import LensState as LensState
     from skillhouse.clients.verdicts import NearMiss as NearMiss
+    from skillhouse.clients.verdicts import ReportedProblem as ReportedProblem
+    from skillhouse.clients.verdicts import ReportedSkill as ReportedSkill
     from skillhouse.clients.verdicts import Verdict as Verdict
 else:
     from skillhouse.lazy_exports import lazy_exports

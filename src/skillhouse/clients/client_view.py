@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from msgspec import Struct, field
 
-from skillhouse.clients.verdicts import BudgetUse, Cut, LensClient, LensState, Verdict
+from skillhouse.clients.verdicts import BudgetUse, ClientColumn, Cut, LensState, Verdict
 from skillhouse.discovery import Root
 from skillhouse.floor import Diagnostic, Severity
 from skillhouse.skill import SKILL_FILE, CatalogRule, Profile, Skill, SkillIndex
@@ -147,7 +147,7 @@ def _links(root: str) -> list[str]:
         return []
 
 
-class Reals(dict[str, str]):
+class RealPathCache(dict[str, str]):
     def __missing__(self, path: str) -> str:
         self[path] = os.path.realpath(path)
         return self[path]
@@ -157,7 +157,7 @@ class ClientView(Struct):
     profile: Profile
     roots: tuple[Root, ...]
     index: SkillIndex
-    reals: Reals
+    reals: RealPathCache
     may_read: bool
     listed: dict[str, Skill] = field(default_factory=dict)
     losers: dict[str, Skill] = field(default_factory=dict)
@@ -190,7 +190,7 @@ class ClientView(Struct):
             else:
                 self.warnings[self.reals[path]].setdefault(code, diagnostic)
 
-    def judge(self) -> LensClient:
+    def judge(self) -> ClientColumn:
         """Apply the bounds of the client's list; call once, before `verdict`."""
         profile = self.profile
         self.winners = {self._key(skill): skill for skill in self.listed.values()}
@@ -200,7 +200,7 @@ class ClientView(Struct):
             if not self._is_manual(skill)
         ]
         budget, self.cuts = fit(profile.catalog, entries)
-        return LensClient(
+        return ClientColumn(
             profile=profile,
             roots=tuple(dict.fromkeys(str(root.path) for root in self.roots)),
             own=frozenset(str(root.path) for root in self.roots if root.scope in _OWN_SCOPES),

@@ -15,8 +15,15 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
-from skillhouse.clients.client_view import ClientView, Reals
-from skillhouse.clients.verdicts import LISTED, Lens, LensSkill, LensState, NearMiss, Verdict
+from skillhouse.clients.client_view import ClientView, RealPathCache
+from skillhouse.clients.verdicts import (
+    LISTED,
+    ClientReport,
+    LensState,
+    NearMiss,
+    ReportedSkill,
+    Verdict,
+)
 from skillhouse.discovery import default_roots, discover
 from skillhouse.floor import (
     InternalFaultError,
@@ -153,7 +160,7 @@ def compare(
     trusted: bool = True,
     explicit: Sequence[Path] = (),
     cache: Path | None = None,
-) -> Lens:
+) -> ClientReport:
     """Return every client's verdict on every skill that one of them can reach.
 
     Args:
@@ -167,7 +174,7 @@ def compare(
         cache: Directory of the persistent index.
     """
     start, home = Path(os.path.abspath(start)), Path(os.path.abspath(home))
-    reals = Reals()
+    reals = RealPathCache()
     views = []
     judged = []
     faults: list[tuple[str, str]] = []
@@ -187,7 +194,7 @@ def compare(
     rows = _LensRows(views, around, reals)
     clients = tuple(judged)
     project = str(git_root(start) or start)
-    empty = Lens(
+    empty = ClientReport(
         start=str(start),
         project=project,
         home=str(home),
@@ -209,7 +216,9 @@ def compare(
 class _LensRows:
     """Every SKILL.md that was found, by its real path."""
 
-    def __init__(self, views: Sequence[ClientView], around: MisplacedFiles, reals: Reals) -> None:
+    def __init__(
+        self, views: Sequence[ClientView], around: MisplacedFiles, reals: RealPathCache
+    ) -> None:
         self._views = views
         self._places: dict[str, set[str]] = defaultdict(set)
         self._skills: dict[str, Skill] = {}
@@ -231,13 +240,13 @@ class _LensRows:
                 if os.path.basename(real) == SKILL_FILE:
                     self._places[real].add(str(fault.path))
 
-    def skills(self) -> Iterable[LensSkill]:
+    def skills(self) -> Iterable[ReportedSkill]:
         for real, places in self._places.items():
             skill = self._skills.get(real)
             # The real path comes first.
             ordered = sorted(places, key=lambda place: (place != real, place))
             described = "" if skill is None else skill.description
-            yield LensSkill(
+            yield ReportedSkill(
                 file=real,
                 places=tuple(ordered),
                 root=self._root(ordered[0]),
@@ -270,7 +279,9 @@ def _verdict(view: ClientView, real: str, places: Sequence[str]) -> Verdict:
         return Verdict(state=LensState.DROPPED, code=InternalFaultError.code, reason=reason)
 
 
-def _around(views: Sequence[ClientView], start: Path, home: Path, reals: Reals) -> MisplacedFiles:
+def _around(
+    views: Sequence[ClientView], start: Path, home: Path, reals: RealPathCache
+) -> MisplacedFiles:
     """Search every root of every client, and similar directories that no client reads."""
     known = {str(root.path): None for view in views for root in view.roots}
     top = git_root(start) or start
@@ -295,7 +306,7 @@ def _around(views: Sequence[ClientView], start: Path, home: Path, reals: Reals) 
     return around
 
 
-def _digests(skills: Sequence[LensSkill]) -> dict[str, str]:
+def _digests(skills: Sequence[ReportedSkill]) -> dict[str, str]:
     """Return digests of the files that share a name, to recognise copies."""
     by_name = defaultdict(list)
     for skill in skills:
@@ -392,7 +403,7 @@ def hidden_notes(skill: Skill) -> list[str]:
 
 class Seen:
     def __init__(self, places: Locations, project: Path, profiles: Sequence[Profile]) -> None:
-        self._lens: Lens = compare(
+        self._lens: ClientReport = compare(
             start=project,
             home=places.home,
             environment=places.environment,
@@ -417,7 +428,7 @@ class Seen:
             if known.verdicts[number].name.casefold() == name.casefold() and known.file not in but
         ]
 
-    def _known(self, client: str) -> Iterator[LensSkill]:
+    def _known(self, client: str) -> Iterator[ReportedSkill]:
         number = self._names.index(client)
         for skill in self._lens.skills:
             if skill.verdicts[number].state in LISTED:

@@ -11,12 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from skillhouse.clients.verdicts import (
     LISTED,
+    ClientReport,
     Cut,
-    Lens,
-    LensProblem,
-    LensSkill,
     LensState,
     NearMiss,
+    ReportedProblem,
+    ReportedSkill,
     Verdict,
 )
 from skillhouse.floor import InternalFaultError
@@ -37,11 +37,11 @@ _EFFECTS = {
 }
 
 
-def unread(lens: Lens) -> Iterator[LensProblem]:
+def unread(lens: ClientReport) -> Iterator[ReportedProblem]:
     """Report the skills of a base in folders that some client does not read, with one fix."""
     own = frozenset(root for client in lens.clients for root in client.own)
     bases = _bases(lens)
-    groups: dict[str, dict[tuple[str, tuple[str, ...]], list[LensSkill]]] = {}
+    groups: dict[str, dict[tuple[str, tuple[str, ...]], list[ReportedSkill]]] = {}
     served = _served(lens)
     for skill in lens.skills:
         missing = tuple(
@@ -56,7 +56,7 @@ def unread(lens: Lens) -> Iterator[LensProblem]:
             base = base or os.path.dirname(skill.root)
             groups.setdefault(base, {}).setdefault((skill.root, missing), []).append(skill)
     for base, by_root in groups.items():
-        yield LensProblem(
+        yield ReportedProblem(
             code="no-root",
             title=f"some skills in {lens.tilde(base)} are in folders that not every client reads",
             skills=tuple(
@@ -68,13 +68,13 @@ def unread(lens: Lens) -> Iterator[LensProblem]:
         )
 
 
-def _origin(lens: Lens, skill: LensSkill) -> str:
+def _origin(lens: ClientReport, skill: ReportedSkill) -> str:
     """Return the directory of a skill, or of the one that it was copied from by `export`."""
     directory = os.path.dirname(skill.file)
     return lens.exported.get(directory, directory)
 
 
-def _served(lens: Lens) -> Mapping[str, set[str]]:
+def _served(lens: ClientReport) -> Mapping[str, set[str]]:
     """Return the clients that list a skill or an exported copy of it, by its directory."""
     served: dict[str, set[str]] = defaultdict(set)
     for skill in lens.skills if lens.exported else ():
@@ -84,14 +84,17 @@ def _served(lens: Lens) -> Mapping[str, set[str]]:
     return served
 
 
-def _named(root: str, skills: Sequence[LensSkill]) -> str:
+def _named(root: str, skills: Sequence[ReportedSkill]) -> str:
     names = [_below(skill.directory, root) for skill in skills[:NAMED_MAX]]
     more = [f"{len(skills) - NAMED_MAX:,} more"] if len(skills) > NAMED_MAX else []
     return ", ".join(names + more)
 
 
 def _fix(
-    lens: Lens, base: str, bases: Sequence[str], groups: Sequence[tuple[str, tuple[str, ...]]]
+    lens: ClientReport,
+    base: str,
+    bases: Sequence[str],
+    groups: Sequence[tuple[str, tuple[str, ...]]],
 ) -> str:
     """Return the move that serves the most clients, and links for the others."""
     readers = _readers(lens, base, bases)
@@ -126,7 +129,7 @@ def _fix(
     return "; ".join(parts)
 
 
-def _bases(lens: Lens) -> list[str]:
+def _bases(lens: ClientReport) -> list[str]:
     """Return the bases of directories of skills, the nearest to the start first."""
     places = [lens.start]
     while places[-1] not in (lens.project, os.path.dirname(places[-1])):
@@ -134,7 +137,7 @@ def _bases(lens: Lens) -> list[str]:
     return sorted({*places, lens.home}, key=len, reverse=True)
 
 
-def _readers(lens: Lens, base: str, bases: Sequence[str]) -> Readers:
+def _readers(lens: ClientReport, base: str, bases: Sequence[str]) -> Readers:
     readers: dict[str, list[str]] = defaultdict(list)
     for client in lens.clients:
         for root in client.roots:
@@ -144,7 +147,7 @@ def _readers(lens: Lens, base: str, bases: Sequence[str]) -> Readers:
     return {inside: tuple(names) for inside, names in readers.items()}
 
 
-def client_root(lens: Lens, skill: LensSkill, client: str) -> str:
+def client_root(lens: ClientReport, skill: ReportedSkill, client: str) -> str:
     """Return the folder of a client near a skill, for a link; empty where there is none."""
     bases = _bases(lens)
     base = next((base for base in bases if _is_below(skill.root, base)), "")
@@ -171,7 +174,7 @@ def _and(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def problems(lens: Lens) -> tuple[LensProblem, ...]:
+def problems(lens: ClientReport) -> tuple[ReportedProblem, ...]:
     """Return the problems here: files first, then names, folders and budgets."""
     return (
         *_faults(lens),
@@ -186,9 +189,9 @@ def problems(lens: Lens) -> tuple[LensProblem, ...]:
     )
 
 
-def _faults(lens: Lens) -> Iterator[LensProblem]:
+def _faults(lens: ClientReport) -> Iterator[ReportedProblem]:
     for client, fault in lens.faults:
-        yield LensProblem(
+        yield ReportedProblem(
             code=InternalFaultError.code,
             title=f"`{client}` was not looked at: {fault}",
             clients=(client,),
@@ -196,9 +199,9 @@ def _faults(lens: Lens) -> Iterator[LensProblem]:
         )
 
 
-def _of_files(lens: Lens) -> Iterator[LensProblem]:
+def _of_files(lens: ClientReport) -> Iterator[ReportedProblem]:
     """Group the files that a client refuses, misreads or does not find by cause."""
-    groups: dict[str, list[tuple[LensSkill, list[str], Verdict]]] = defaultdict(list)
+    groups: dict[str, list[tuple[ReportedSkill, list[str], Verdict]]] = defaultdict(list)
     for skill in lens.skills:
         by_code: dict[str, list[str]] = defaultdict(list)
         first: dict[str, Verdict] = {}
@@ -215,8 +218,11 @@ def _of_files(lens: Lens) -> Iterator[LensProblem]:
 
 
 def _grouped(
-    lens: Lens, code: str, cause: Cause, group: Sequence[tuple[LensSkill, list[str], Verdict]]
-) -> LensProblem:
+    lens: ClientReport,
+    code: str,
+    cause: Cause,
+    group: Sequence[tuple[ReportedSkill, list[str], Verdict]],
+) -> ReportedProblem:
     named = {client for _, clients, _ in group for client in clients}
     effects: dict[str, set[str]] = defaultdict(set)
     for skill, clients, _ in group:
@@ -230,7 +236,7 @@ def _grouped(
         # The clients are named per skill only where they differ.
         whose = "" if set(clients) == named else f" ({', '.join(clients)})"
         lines.append(where + whose)
-    return LensProblem(
+    return ReportedProblem(
         code=code,
         title=cause.title,
         skills=tuple(lines),
@@ -242,13 +248,13 @@ def _grouped(
     )
 
 
-def _near(lens: Lens) -> Iterator[LensProblem]:
+def _near(lens: ClientReport) -> Iterator[ReportedProblem]:
     groups: dict[str, list[NearMiss]] = defaultdict(list)
     for miss in lens.misses:
         groups[miss.code].append(miss)
     for code, cause in CAUSES.items():
         if code in groups:
-            yield LensProblem(
+            yield ReportedProblem(
                 code=code,
                 title=cause.title,
                 skills=tuple(lens.short(miss.path) for miss in groups[code]),
@@ -257,7 +263,7 @@ def _near(lens: Lens) -> Iterator[LensProblem]:
             )
 
 
-def _names(lens: Lens) -> Iterator[LensProblem]:
+def _names(lens: ClientReport) -> Iterator[ReportedProblem]:
     """Report skills that clients call by different names."""
     lines = []
     concerned: set[str] = set()
@@ -269,7 +275,7 @@ def _names(lens: Lens) -> Iterator[LensProblem]:
         ways = "; ".join(f"`{name}` in {', '.join(names)}" for name, names in called.items())
         lines.append(f"{lens.short(skill.directory)}: {ways}")
     if lines:
-        yield LensProblem(
+        yield ReportedProblem(
             code="name-mismatch",
             title="clients call it by different names",
             skills=tuple(lines),
@@ -278,7 +284,7 @@ def _names(lens: Lens) -> Iterator[LensProblem]:
         )
 
 
-def names_of(lens: Lens, skill: LensSkill) -> dict[str, list[str]]:
+def names_of(lens: ClientReport, skill: ReportedSkill) -> dict[str, list[str]]:
     """Return what clients call a skill, with their names; one entry where they agree."""
     called: dict[str, list[str]] = defaultdict(list)
     for client, verdict in lens.by_client(skill):
@@ -289,15 +295,15 @@ def names_of(lens: Lens, skill: LensSkill) -> dict[str, list[str]]:
     return called if len(bare) > 1 else {}
 
 
-def _copies(lens: Lens) -> Iterator[LensProblem]:
+def _copies(lens: ClientReport) -> Iterator[ReportedProblem]:
     """Report names that several files have, and which file each client uses."""
     for name, skills in same_names(lens):
         yield from _copy(lens, name, skills)
 
 
-def same_names(lens: Lens) -> Iterator[tuple[str, list[LensSkill]]]:
+def same_names(lens: ClientReport) -> Iterator[tuple[str, list[ReportedSkill]]]:
     """Yield each name that several skills have in some client, without exported copies."""
-    by_name: dict[str, list[LensSkill]] = defaultdict(list)
+    by_name: dict[str, list[ReportedSkill]] = defaultdict(list)
     for skill in lens.skills:
         for name in {verdict.name for verdict in skill.verdicts if verdict.name}:
             by_name[name].append(skill)
@@ -307,7 +313,7 @@ def same_names(lens: Lens) -> Iterator[tuple[str, list[LensSkill]]]:
             yield name, meant
 
 
-def _is_exported(lens: Lens, skill: LensSkill) -> bool:
+def _is_exported(lens: ClientReport, skill: ReportedSkill) -> bool:
     """Whether a skill is a copy that `export` wrote, of one that is here and reads the same."""
     source = lens.exported.get(os.path.dirname(skill.file))
     if source is None:
@@ -316,7 +322,9 @@ def _is_exported(lens: Lens, skill: LensSkill) -> bool:
     return digest is not None and digest == lens.digests.get(skill.file)
 
 
-def _copy(lens: Lens, name: str, skills: Sequence[LensSkill]) -> Iterator[LensProblem]:
+def _copy(
+    lens: ClientReport, name: str, skills: Sequence[ReportedSkill]
+) -> Iterator[ReportedProblem]:
     """Yield the problem of a name, unless every client uses the same file."""
     taken: dict[str, list[str]] = {skill.file: [] for skill in skills}
     has_several = False
@@ -333,7 +341,7 @@ def _copy(lens: Lens, name: str, skills: Sequence[LensSkill]) -> Iterator[LensPr
         return
     same = len({lens.digests.get(file, file) for file in taken}) == 1
     more = f"; {' and '.join(vary)} may pick another one at the next start" if vary else ""
-    yield LensProblem(
+    yield ReportedProblem(
         code="duplicate",
         title=f"`{name}` exists {len(skills)} times{more}",
         skills=tuple(
@@ -346,15 +354,15 @@ def _copy(lens: Lens, name: str, skills: Sequence[LensSkill]) -> Iterator[LensPr
     )
 
 
-def _untrusted(lens: Lens) -> Iterator[LensProblem]:
-    skills: list[LensSkill] = []
+def _untrusted(lens: ClientReport) -> Iterator[ReportedProblem]:
+    skills: list[ReportedSkill] = []
     concerned: set[str] = set()
     for skill in lens.skills:
         names = {n for n, verdict in lens.by_client(skill) if verdict.state is LensState.UNTRUSTED}
         concerned |= names
         skills += [skill] if names else []
     if skills:
-        yield LensProblem(
+        yield ReportedProblem(
             code="project-untrusted",
             title="the project's skills are not read before you trust it",
             skills=tuple(lens.short(skill.directory) for skill in skills),
@@ -363,7 +371,7 @@ def _untrusted(lens: Lens) -> Iterator[LensProblem]:
         )
 
 
-def _long(lens: Lens) -> Iterator[LensProblem]:
+def _long(lens: ClientReport) -> Iterator[ReportedProblem]:
     """Report descriptions that are longer than a client shows."""
     for place, client in enumerate(lens.clients):
         most = client.profile.catalog.description_chars
@@ -379,7 +387,7 @@ def _long(lens: Lens) -> Iterator[LensProblem]:
                 f"{lens.short(skill.places[0])}: shorten by {skill.description_chars - most:,}"
                 for skill in cut
             ]
-            yield LensProblem(
+            yield ReportedProblem(
                 code="description-cut",
                 title=f"a description over {most:,} characters is cut",
                 skills=tuple(lines),
@@ -388,7 +396,7 @@ def _long(lens: Lens) -> Iterator[LensProblem]:
             )
 
 
-def _budgets(lens: Lens) -> Iterator[LensProblem]:
+def _budgets(lens: ClientReport) -> Iterator[ReportedProblem]:
     for place, client in enumerate(lens.clients):
         budget = client.budget
         if budget is None or not budget.over:
@@ -405,7 +413,7 @@ def _budgets(lens: Lens) -> Iterator[LensProblem]:
         own = f", of which its own skills take {budget.reserved:,}" if budget.reserved else ""
         cut = [skill for skill in lens.skills if skill.verdicts[place].cut is not Cut.NOTHING]
         cut.sort(key=lambda skill: (-skill.description_chars, skill.file))
-        yield LensProblem(
+        yield ReportedProblem(
             code="budget",
             title=f"the list needs {budget.needed + budget.reserved:,} characters and may have "
             f"{budget.limit:,}{own}: {', '.join(parts)}",

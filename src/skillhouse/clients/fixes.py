@@ -19,7 +19,7 @@ from skillhouse.clients.config_file import ConfigFile, ConfigFileError, differen
 from skillhouse.clients.export_state import ExportError
 from skillhouse.clients.findings import client_root, names_of, same_names
 from skillhouse.clients.trees import source_digest
-from skillhouse.clients.verdicts import LISTED, Lens, LensSkill, LensState
+from skillhouse.clients.verdicts import LISTED, ClientReport, LensState, ReportedSkill
 from skillhouse.floor import PathError, descriptor, is_utf8, isolated, open_directory_beneath
 from skillhouse.skill import SKILL_FILE, SKILL_FILE_MAX, mended, parse, validate_name, with_name
 
@@ -76,7 +76,7 @@ class Fix(Struct, frozen=True, kw_only=True):
     """The equal directory that stays; nothing is deleted if it has changed."""
 
 
-def bound_of(lens: Lens, path: str) -> str:
+def bound_of(lens: ClientReport, path: str) -> str:
     """Return the project or home, whichever contains a path; empty where neither does."""
     for base in (lens.project, lens.home):
         tops = {base.rstrip("/") + "/", os.path.realpath(base).rstrip("/") + "/"}
@@ -85,12 +85,12 @@ def bound_of(lens: Lens, path: str) -> str:
     return ""
 
 
-def is_own(lens: Lens, path: str) -> bool:
+def is_own(lens: ClientReport, path: str) -> bool:
     """Whether a client brought the file, and would replace it."""
     return any(path.startswith(f"{root}/") for client in lens.clients for root in client.own)
 
 
-def proposed_fixes(lens: Lens) -> tuple[Fix, ...]:
+def proposed_fixes(lens: ClientReport) -> tuple[Fix, ...]:
     """Return what can be mended here, files first; nothing is changed."""
     texts = (*_of_files(lens), *_of_names(lens))
     changed = {os.path.dirname(fix.path) for fix in texts}
@@ -217,7 +217,7 @@ def _check_inside(directory: Path, bound: Path) -> None:
         raise ConfigFileError("link-escape", directory, f"a link leads out of `{bound}`")
 
 
-def _of_files(lens: Lens) -> Iterator[Fix]:
+def _of_files(lens: ClientReport) -> Iterator[Fix]:
     for skill in lens.skills:
         codes = {verdict.code for verdict in skill.verdicts} & FILE_CODES
         bound = bound_of(lens, skill.file)
@@ -244,7 +244,7 @@ def _of_files(lens: Lens) -> Iterator[Fix]:
             )
 
 
-def _of_names(lens: Lens) -> Iterator[Fix]:
+def _of_names(lens: ClientReport) -> Iterator[Fix]:
     for miss in lens.misses:
         bound = bound_of(lens, miss.path)
         if miss.code == "wrong-case" and bound and not is_own(lens, miss.path):
@@ -255,7 +255,7 @@ def _of_names(lens: Lens) -> Iterator[Fix]:
             )  # fmt: skip
 
 
-def _links(lens: Lens, gone: Collection[str]) -> Iterator[Fix]:
+def _links(lens: ClientReport, gone: Collection[str]) -> Iterator[Fix]:
     """Propose a link for each client that does not read the folder of a skill."""
     taken = _names_by_client(lens)
     made: set[str] = set()
@@ -289,10 +289,10 @@ def _links(lens: Lens, gone: Collection[str]) -> Iterator[Fix]:
             )
 
 
-def _names_by_client(lens: Lens) -> dict[str, set[str]]:
+def _names_by_client(lens: ClientReport) -> dict[str, set[str]]:
     """Return the names under which each client lists a skill."""
     names: dict[str, set[str]] = defaultdict(set)
-    skills: Sequence[LensSkill] = lens.skills
+    skills: Sequence[ReportedSkill] = lens.skills
     for skill in skills:
         for client, verdict in zip(lens.clients, skill.verdicts, strict=True):
             if verdict.name:
@@ -300,7 +300,7 @@ def _names_by_client(lens: Lens) -> dict[str, set[str]]:
     return names
 
 
-def relocations(lens: Lens) -> Iterator[Fix]:
+def relocations(lens: ClientReport) -> Iterator[Fix]:
     """Yield each proposal; of one skill the first one only, so that none depends on another."""
     touched: set[str] = set()
     for fix, directories in (
@@ -317,7 +317,7 @@ _Proposal = tuple[Fix, tuple[str, ...]]
 """A change, and the directories of the skills that it is about."""
 
 
-def _name_proposals(lens: Lens) -> Iterator[_Proposal]:
+def _name_proposals(lens: ClientReport) -> Iterator[_Proposal]:
     """Give a directory and the name in its SKILL.md the same name."""
     for skill in lens.skills:
         codes = {verdict.code for verdict in skill.verdicts}
@@ -339,7 +339,7 @@ def _name_proposals(lens: Lens) -> Iterator[_Proposal]:
             yield fix, (directory,)
 
 
-def _move_proposals(lens: Lens) -> Iterator[_Proposal]:
+def _move_proposals(lens: ClientReport) -> Iterator[_Proposal]:
     """Bring a skill to ROOT/NAME."""
     for skill in lens.skills:
         found = {verdict.code for verdict in skill.verdicts} & MOVED_CODES
@@ -361,7 +361,7 @@ def _move_proposals(lens: Lens) -> Iterator[_Proposal]:
             yield fix, (directory,)
 
 
-def _copy_proposals(lens: Lens) -> Iterator[_Proposal]:
+def _copy_proposals(lens: ClientReport) -> Iterator[_Proposal]:
     """Delete equal copies and such as no client uses; rename those that clients use."""
     for name, skills in same_names(lens):
         kept, *others = sorted(skills, key=lambda skill: (-_users(skill), skill.file))
@@ -394,11 +394,11 @@ def _free_name(name: str, directory: str, taken: set[str]) -> str:
     return ""
 
 
-def _users(skill: LensSkill) -> int:
+def _users(skill: ReportedSkill) -> int:
     return sum(verdict.state in LISTED for verdict in skill.verdicts)
 
 
-def _directory(lens: Lens, skill: LensSkill) -> str:
+def _directory(lens: ClientReport, skill: ReportedSkill) -> str:
     """Return the real directory of a skill that may be changed as a whole; empty for others.
 
     It is at home or in the project, is not only reached by a link, no client brought it, and no
@@ -415,7 +415,7 @@ def _directory(lens: Lens, skill: LensSkill) -> str:
     return directory
 
 
-def _written_name(skill: LensSkill) -> str:
+def _written_name(skill: ReportedSkill) -> str:
     """Return the name in a SKILL.md as we read it; the lens has none of a file that is dropped."""
     directory = os.path.basename(os.path.dirname(skill.file))
     data = read_plainly(skill.file, SKILL_FILE_MAX)
@@ -423,7 +423,7 @@ def _written_name(skill: LensSkill) -> str:
     return "" if found is None else found.name
 
 
-def _has_below(skills: Sequence[LensSkill], skill: LensSkill) -> bool:
+def _has_below(skills: Sequence[ReportedSkill], skill: ReportedSkill) -> bool:
     above = f"{os.path.dirname(skill.file)}/"
     return any(other is not skill and other.file.startswith(above) for other in skills)
 
@@ -440,7 +440,7 @@ def _digest(directory: str) -> str:
         return ""
 
 
-def _moved(lens: Lens, path: str, target: str, *codes: str) -> Fix | None:
+def _moved(lens: ClientReport, path: str, target: str, *codes: str) -> Fix | None:
     bound = bound_of(lens, target)
     if not bound or bound != bound_of(lens, path):
         return None
@@ -448,7 +448,7 @@ def _moved(lens: Lens, path: str, target: str, *codes: str) -> Fix | None:
     return Fix(path=path, bound=bound, codes=codes, difference=lines, moved=target)
 
 
-def _renamed(lens: Lens, skill: LensSkill, name: str, code: str) -> Fix | None:
+def _renamed(lens: ClientReport, skill: ReportedSkill, name: str, code: str) -> Fix | None:
     """Propose another `name` in a SKILL.md, and the directory's name with it."""
     directory = os.path.dirname(skill.file)
     bound = bound_of(lens, skill.file)
@@ -470,7 +470,7 @@ def _renamed(lens: Lens, skill: LensSkill, name: str, code: str) -> Fix | None:
     )  # fmt: skip
 
 
-def _discarded(lens: Lens, skill: LensSkill, directory: str, keeper: str) -> Fix | None:
+def _discarded(lens: ClientReport, skill: ReportedSkill, directory: str, keeper: str) -> Fix | None:
     lines = [f"delete {lens.short(directory)}"]
     target = ""
     if keeper:

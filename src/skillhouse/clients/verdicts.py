@@ -55,7 +55,7 @@ class Verdict(Struct, frozen=True, kw_only=True):
     cut: Cut = Cut.NOTHING
 
 
-class LensSkill(Struct, frozen=True, kw_only=True):
+class ReportedSkill(Struct, frozen=True, kw_only=True):
     """One SKILL.md, however many links lead to it."""
 
     file: str
@@ -94,7 +94,7 @@ class BudgetUse(Struct, frozen=True, kw_only=True):
         return max(0, self.needed + self.reserved - self.limit)
 
 
-class LensClient(Struct, frozen=True, kw_only=True):
+class ClientColumn(Struct, frozen=True, kw_only=True):
     profile: Profile
     roots: tuple[str, ...]
     """Every directory that it reads, whether it exists or not."""
@@ -114,7 +114,7 @@ class NearMiss(Struct, frozen=True, kw_only=True):
     path: str
 
 
-class Lens(Struct, frozen=True, kw_only=True):
+class ClientReport(Struct, frozen=True, kw_only=True):
     """The skills here as several clients see them."""
 
     start: str
@@ -123,8 +123,8 @@ class Lens(Struct, frozen=True, kw_only=True):
     home: str
     aliases: tuple[tuple[str, str], ...] = ()
     """(real path, path) of the project and of home, either of which can be a link."""
-    clients: tuple[LensClient, ...]
-    skills: tuple[LensSkill, ...]
+    clients: tuple[ClientColumn, ...]
+    skills: tuple[ReportedSkill, ...]
     """Sorted by their short path."""
     misses: tuple[NearMiss, ...] = ()
     digests: Mapping[str, str] = field(default_factory=dict)
@@ -134,7 +134,7 @@ class Lens(Struct, frozen=True, kw_only=True):
     faults: tuple[tuple[str, str], ...] = ()
     """Clients that could not be looked at, and why; they are not among `clients`."""
 
-    def by_client(self, skill: LensSkill) -> Iterator[tuple[str, Verdict]]:
+    def by_client(self, skill: ReportedSkill) -> Iterator[tuple[str, Verdict]]:
         """Yield each client's name with its verdict on a skill."""
         for client, verdict in zip(self.clients, skill.verdicts, strict=True):
             yield client.name, verdict
@@ -171,7 +171,7 @@ def _below(path: str, base: str) -> str | None:
     return path[len(base) + 1 :] if path.startswith(base + "/") else None
 
 
-class LensProblem(Struct, frozen=True, kw_only=True):
+class ReportedProblem(Struct, frozen=True, kw_only=True):
     """One cause, the skills and clients concerned, and the one fix."""
 
     code: str

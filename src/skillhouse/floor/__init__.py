@@ -38,15 +38,15 @@ if TYPE_CHECKING:
     from skillhouse.floor.faults import isolated as isolated
     from skillhouse.floor.light_dataclass import dataclass as dataclass
     from skillhouse.floor.machine import Clock as Clock
+    from skillhouse.floor.machine import ClockReading as ClockReading
     from skillhouse.floor.machine import Locations as Locations
-    from skillhouse.floor.machine import Moment as Moment
     from skillhouse.floor.machine import SteadyClock as SteadyClock
     from skillhouse.floor.machine import system_clock as system_clock
     from skillhouse.floor.names import WireNames as WireNames
     from skillhouse.floor.names import nearest as nearest
     from skillhouse.floor.names import wire_name as wire_name
-    from skillhouse.floor.ownership import Looks as Looks
-    from skillhouse.floor.ownership import Trail as Trail
+    from skillhouse.floor.ownership import PathStateCache as PathStateCache
+    from skillhouse.floor.ownership import WalkedPath as WalkedPath
     from skillhouse.floor.ownership import check_private as check_private
     from skillhouse.floor.ownership import directory_problem as directory_problem
     from skillhouse.floor.ownership import file_problem as file_problem

@@ -19,7 +19,7 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _PROCESS = secrets.token_hex(16)
 
 
-class Moment(Struct, frozen=True, kw_only=True):
+class ClockReading(Struct, frozen=True, kw_only=True):
     """One reading of both clocks, in milliseconds."""
 
     wall_ms: int
@@ -30,10 +30,10 @@ class Moment(Struct, frozen=True, kw_only=True):
     """Which start of the machine that was."""
 
 
-Clock = Callable[[], Moment]
+Clock = Callable[[], ClockReading]
 
 
-def system_clock() -> Moment:
+def system_clock() -> ClockReading:
     """Return this moment; where boots have no name, this process takes the place of one."""
     wall_ms = time.time_ns() // 1_000_000
     try:
@@ -41,7 +41,7 @@ def system_clock() -> Moment:
         running = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
     except (OSError, AttributeError):
         boot, running = _PROCESS, time.monotonic_ns()
-    return Moment(wall_ms=wall_ms, running_ms=running // 1_000_000, boot=boot)
+    return ClockReading(wall_ms=wall_ms, running_ms=running // 1_000_000, boot=boot)
 
 
 class SteadyClock:

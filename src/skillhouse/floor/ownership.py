@@ -48,7 +48,7 @@ _UID_MAP = Path("/proc/self/uid_map")
 _OVERFLOW_UID = Path("/proc/sys/kernel/overflowuid")
 
 
-class Trail(Struct, frozen=True, kw_only=True):
+class WalkedPath(Struct, frozen=True, kw_only=True):
     """A path as it is walked by the kernel."""
 
     real: str
@@ -57,7 +57,7 @@ class Trail(Struct, frozen=True, kw_only=True):
     """Every directory and link that is passed, and at last what is there, each by its real path."""
 
 
-class Looks:
+class PathStateCache:
     """The state of some paths: each is read once, so that results from it can be cached."""
 
     __slots__ = ("_found", "_kept")
@@ -165,18 +165,18 @@ def _facts(fact: tuple[os.stat_result, str] | None) -> tuple[object, ...]:
     return info.st_mode, info.st_dev, info.st_ino, info.st_uid, info.st_gid, names, target
 
 
-def trail(path: str | Path, looks: Looks | None = None) -> Trail:
+def trail(path: str | Path, looks: PathStateCache | None = None) -> WalkedPath:
     """Return the way to a file, one name after the other as the kernel takes it.
 
     >>> trail("/").real
     '/'
     """
     if sys.platform == "win32":  # pragma: no cover - Windows has no such modes
-        return Trail(real=os.path.realpath(path), steps=())
+        return WalkedPath(real=os.path.realpath(path), steps=())
     start = os.fspath(path)
     waiting = deque((start if start[:1] == "/" else f"{os.getcwd()}/{start}").split("/"))
     current, links = "", 0
-    look = (looks or Looks()).at
+    look = (looks or PathStateCache()).at
     root = look("/")
     steps = [("/", root[0])] if root else []
     while waiting:
@@ -198,10 +198,10 @@ def trail(path: str | Path, looks: Looks | None = None) -> Trail:
         links += 1
         current = "" if target.startswith("/") else current
         waiting.extendleft(reversed(target.split("/")))
-    return Trail(real=current or "/", steps=tuple(steps))
+    return WalkedPath(real=current or "/", steps=tuple(steps))
 
 
-def file_problem(path: Path, *, secret: bool = False, looks: Looks | None = None) -> str:
+def file_problem(path: Path, *, secret: bool = False, looks: PathStateCache | None = None) -> str:
     """Return why the file at `path` must not decide anything, and what mends it; or nothing.
 
     A file that is not there has no problem, unless others could put one in its directory.
@@ -213,7 +213,7 @@ def file_problem(path: Path, *, secret: bool = False, looks: Looks | None = None
     """
     if sys.platform == "win32":  # pragma: no cover - Windows has no such modes
         return ""
-    looks = looks or Looks()
+    looks = looks or PathStateCache()
     way = trail(path, looks)
     if secret and (fact := looks.at(str(path))) and stat.S_ISLNK(fact[0].st_mode):
         return f"it is a link; {_own_file(path)}"
@@ -223,7 +223,9 @@ def file_problem(path: Path, *, secret: bool = False, looks: Looks | None = None
     return opened_problem(way.steps[-1][1], path, secret=secret)
 
 
-def directory_problem(path: Path, *, secret: bool = False, looks: Looks | None = None) -> str:
+def directory_problem(
+    path: Path, *, secret: bool = False, looks: PathStateCache | None = None
+) -> str:
     """Return why the directory at `path` must not hold files that decide; or nothing.
 
     Args:
@@ -304,7 +306,7 @@ def open_own(path: Path, *, secret: bool = False) -> int:
 def _handle_problem(handle: int, path: Path, *, secret: bool) -> str:
     if sys.platform == "win32":  # pragma: no cover - Windows has no such modes
         return ""
-    info, looks = os.fstat(handle), Looks()
+    info, looks = os.fstat(handle), PathStateCache()
     problem = opened_problem(info, path, secret=secret) or file_problem(
         path, secret=secret, looks=looks
     )
@@ -356,7 +358,7 @@ def make_private(directory: Path) -> None:
 
 
 def _way_problem(
-    way: Trail, *, directory: str, is_private: bool = False, may_be_sticky: bool = False
+    way: WalkedPath, *, directory: str, is_private: bool = False, may_be_sticky: bool = False
 ) -> str:
     """Return what is wrong with the directories that are passed, of which one holds the file."""
     if all(place != directory for place, _ in way.steps):

@@ -133,11 +133,11 @@ class AgentView:
         }
 
     @once
-    def offer(self) -> toolbox.ToolOffer:
+    def offer(self) -> toolbox.ToolVisibility:
         """Which tools the agent's model is offered."""
         own = {name: own for own, names in self.profile.tool_names.items() for name in names}
         lists = self._config.tool_lists(self.agent)
-        return toolbox.ToolOffer(
+        return toolbox.ToolVisibility(
             # A list may have the design's name of a tool; it is no other tool's.
             lists=tuple(tuple(own.get(entry, entry) for entry in entries) for entries in lists),
             layers=self._policy.layers(self.agent),

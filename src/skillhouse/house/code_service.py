@@ -185,7 +185,7 @@ class SkillCode:
             return here
         return await self.executor(language)
 
-    async def look_at_exports(self, skill: toolbox.CodeSkill, spec: code_call.CellSpec) -> None:
+    async def check_exports(self, skill: toolbox.CodeSkill, spec: code_call.CellSpec) -> None:
         """Find the tools that the code does not export, once for each digest."""
         if spec.digest in self._looked_at:
             return

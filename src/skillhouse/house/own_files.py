@@ -10,7 +10,7 @@ from pathlib import Path
 from skillhouse.audit import Trouble, stuck
 from skillhouse.audit.log_end import default_directory
 from skillhouse.floor import (
-    Looks,
+    PathStateCache,
     directory_problem,
     file_problem,
     trail,
@@ -54,13 +54,13 @@ class ConfiguredFiles:
         yield project_of(self._config.places.start) / PROJECT_FILE
         yield from (Path(file) for file in self.skill_files if os.path.islink(file))
 
-    def problem(self, looks: Looks) -> str:
+    def problem(self, looks: PathStateCache) -> str:
         found = self.problems(looks)
         return next((f"`{path}` cannot be used: {why}" for path, why in found), "")
 
-    def problems(self, looks: Looks | None = None) -> Iterator[tuple[Path, str]]:
+    def problems(self, looks: PathStateCache | None = None) -> Iterator[tuple[Path, str]]:
         """Yield each unsafe file with its remedy."""
-        config, looks = self._config, looks or Looks()
+        config, looks = self._config, looks or PathStateCache()
         settings = self._settings()
         for path in settings:
             if why := file_problem(path, looks=looks):

@@ -20,8 +20,8 @@ from skillhouse.permission.command_reader import program_of, read_command
 from skillhouse.permission.decision import Layer, Rule
 from skillhouse.permission.grammar import CommandMeaning, Hazard
 from skillhouse.permission.patterns import (
-    Breadth,
     CommandPattern,
+    Specificity,
     command_pattern,
     covers_command,
     denies_command,
@@ -231,13 +231,13 @@ class CommandRuleError(SkillhouseError):
         self.rule = rule
 
 
-class Ruling(Struct, frozen=True):
+class RuleOutcome(Struct, frozen=True):
     """The result of the rules for one argv."""
 
     denied: str = ""
     """The rule that denies it; empty when none does."""
     asked: str = ""
-    cover: Breadth = Breadth.NONE
+    cover: Specificity = Specificity.NONE
     literals: int = 0
     """Words that the narrowest rule which allows it names."""
     left: str = ""
@@ -264,7 +264,7 @@ class CommandRules(Protocol):
 
     def denies(self, argv: tuple[str, ...]) -> str: ...
 
-    def rule(self, argv: tuple[str, ...]) -> Ruling: ...
+    def rule(self, argv: tuple[str, ...]) -> RuleOutcome: ...
 
     def restricted(self, program: str) -> Sequence[CommandMeaning]:
         """Return what the rules that deny or ask name of a program: the words before a wildcard."""
@@ -303,9 +303,9 @@ class ArgumentRules:
                 return f"rule `{pattern.text}` denies it"
         return ""
 
-    def rule(self, argv: tuple[str, ...]) -> Ruling:
+    def rule(self, argv: tuple[str, ...]) -> RuleOutcome:
         if argv in self._exact:
-            return Ruling(cover=Breadth.EXACT, literals=len(argv))
+            return RuleOutcome(cover=Specificity.EXACT, literals=len(argv))
         patterns = [*self._wild.get(argv[0], ()), *self._wild.get("", ())]
         meaning = read_command(argv)
         about = [p for p in patterns if not p.words or covers_command(p, meaning)]
@@ -390,14 +390,14 @@ class LayerRules:
         meaning = read_command(argv)
         return _first(Effect.DENY, self._about(meaning), meaning)
 
-    def rule(self, argv: tuple[str, ...]) -> Ruling:
+    def rule(self, argv: tuple[str, ...]) -> RuleOutcome:
         meaning = read_command(argv)
         about = list(self._about(meaning))
         allowing: list[_Covering] = []
         written: list[_Covering] = []
         for layer, rule, pattern in about:
             if rule.effect is Effect.ALLOW and (
-                pattern.breadth is Breadth.ALL or covers_command(pattern, meaning)
+                pattern.breadth is Specificity.ALL or covers_command(pattern, meaning)
             ):
                 allowing.append(_Covering(pattern, unbound=rule.unbound, scripts=rule.scripts))
                 written += allowing[-1:] if layer.name != GRANTS else ()
@@ -419,22 +419,22 @@ def _installs(argv: tuple[str, ...]) -> bool:
     return bond is not None and bool(bond.files)
 
 
-def _is_whole(ruling: Ruling) -> bool:
-    return ruling.cover is not Breadth.NONE and not ruling.left
+def _is_whole(ruling: RuleOutcome) -> bool:
+    return ruling.cover is not Specificity.NONE and not ruling.left
 
 
 def _first(effect: Effect, rules: Iterable[_LayerRule], meaning: CommandMeaning) -> str:
     for layer, rule, pattern in rules:
         if rule.effect is effect and (
-            pattern.breadth is Breadth.ALL or denies_command(pattern, meaning)
+            pattern.breadth is Specificity.ALL or denies_command(pattern, meaning)
         ):
             return _said(layer, rule)
     return ""
 
 
-def _ruling(rules: Sequence[_Covering], meaning: CommandMeaning) -> Ruling:
+def _ruling(rules: Sequence[_Covering], meaning: CommandMeaning) -> RuleOutcome:
     """Return what rules that allow a command's words come to."""
-    cover, literals, left = Breadth.NONE, 0, ""
+    cover, literals, left = Specificity.NONE, 0, ""
     whole: list[_Covering] = []
     for rule in rules:
         pattern = rule.pattern
@@ -447,12 +447,12 @@ def _ruling(rules: Sequence[_Covering], meaning: CommandMeaning) -> Ruling:
         left = left or missing
     is_unlisted = any(at.grammar is None for at in meaning.chain())
     is_free = is_unlisted and any(rule.unbound for rule in whole)
-    return Ruling(
+    return RuleOutcome(
         cover=cover,
         literals=literals,
-        left="" if whole or cover >= Breadth.EXACT else left,
+        left="" if whole or cover >= Specificity.EXACT else left,
         # An exact rule, and the operator's `*`, leave the network to the rules about it.
-        unbound=Breadth.NONE < cover < Breadth.EXACT
+        unbound=Specificity.NONE < cover < Specificity.EXACT
         and (is_free or any(h.kind == "unbound" for at in meaning.chain() for h in at.hazards)),
         unnamed=_unnamed(whole, meaning) if is_unlisted and not is_free else (),
     )
@@ -471,10 +471,10 @@ def _unnamed(rules: Sequence[_Covering], meaning: CommandMeaning) -> tuple[str, 
     return ()
 
 
-def _breadth(pattern: CommandPattern, argv: tuple[str, ...]) -> Breadth:
+def _breadth(pattern: CommandPattern, argv: tuple[str, ...]) -> Specificity:
     breadth = pattern.breadth
     # A rule without a wildcard that covers other words does so by the grammar, not as they stand.
-    return Breadth.NARROW if breadth is Breadth.EXACT and pattern.words != argv else breadth
+    return Specificity.NARROW if breadth is Specificity.EXACT and pattern.words != argv else breadth
 
 
 def _said(layer: Layer, rule: Rule) -> str:

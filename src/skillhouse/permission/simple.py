@@ -14,13 +14,13 @@ from skillhouse.floor.structs import replace
 from skillhouse.permission import hazards
 from skillhouse.permission.command_paths import CommandPaths, found_commands, piped_command
 from skillhouse.permission.command_reader import DEPTH_MAX, only_reads, read_command
-from skillhouse.permission.command_rules import CommandRules, Ruling
+from skillhouse.permission.command_rules import CommandRules, RuleOutcome
 from skillhouse.permission.fence import Fence
 from skillhouse.permission.grammar import CommandMeaning
 from skillhouse.permission.hard_denies import HardDenies
 from skillhouse.permission.path_policy import PathPolicy
 from skillhouse.permission.patterns import (
-    Breadth,
+    Specificity,
     guarded_patterns,
     pattern_concern,
     pattern_remarks,
@@ -97,7 +97,7 @@ class CommandJudge:
         if argv[0] == "cd":
             self._enter(raw, verdict, can_enter=can_enter)
             ruling = self._rules.rule(argv)
-            if ruling.cover is Breadth.NONE and not (verdict.shell or verdict.remarks):
+            if ruling.cover is Specificity.NONE and not (verdict.shell or verdict.remarks):
                 verdict.judged = self._without_rule(argv)
             return verdict
         guarded = guarded_patterns(raw.words, self._places.names)
@@ -120,7 +120,7 @@ class CommandJudge:
             if concern:
                 verdict.remarks.append((Effect.DENY if is_refused else Effect.ASK, concern))
             argv = verdict.argv
-            if judged.effect is Effect.ALLOW and self._rules.rule(argv).cover is Breadth.ALL:
+            if judged.effect is Effect.ALLOW and self._rules.rule(argv).cover is Specificity.ALL:
                 # Whoever runs the plan asks about it too, though `*` covers other variables.
                 judged = self._fence.variable(argv, name, value) or judged
         return judged
@@ -187,13 +187,13 @@ class CommandJudge:
             return _asked(argv, ruling.asked, scrutiny=ruling.asked)
         if name[:1] in ("", "-") or unicodedata.normalize("NFKC", name) != name:
             return _asked(argv, "the program's name is not what it seems", scrutiny="its name")
-        if ruling.cover is Breadth.NONE and _looks_up(argv):
+        if ruling.cover is Specificity.NONE and _looks_up(argv):
             return self._without_rule(argv)
         return self._by_meaning(ruling, read_command(argv), patterns, depth, is_guess=is_guess)
 
     def _by_meaning(
         self,
-        ruling: Ruling,
+        ruling: RuleOutcome,
         meaning: CommandMeaning,
         patterns: Sequence[Word],
         depth: int,
@@ -206,22 +206,22 @@ class CommandJudge:
         allowed = JudgedCommand(
             argv=argv, effect=Effect.ALLOW, scripts=scripts, unbound=ruling.unbound
         )
-        if ruling.cover is Breadth.EXACT:
+        if ruling.cover is Specificity.EXACT:
             return allowed
-        if ruling.cover is Breadth.ALL:
+        if ruling.cover is Specificity.ALL:
             return (None if is_guess else self._fence.behind(meaning, patterns, depth)) or allowed
         if set_variables := self._variables(meaning):
             return set_variables
         scrutiny = self._scrutiny(meaning, ruling, patterns)
-        if not (scrutiny or is_guess or ruling.cover is Breadth.NONE):
+        if not (scrutiny or is_guess or ruling.cover is Specificity.NONE):
             scrutiny = self._unlisted(meaning, ruling)
         if meaning.inner and not (meaning.unknown or scrutiny):
             rest = patterns[meaning.inner :]
             inner = argv[meaning.inner :]
             return self.words(inner, patterns=rest, depth=depth + 1, is_guess=is_guess)
-        if ruling.cover is Breadth.NONE and not scrutiny and argv[0] in _SAYING:
+        if ruling.cover is Specificity.NONE and not scrutiny and argv[0] in _SAYING:
             return self._without_rule(argv)
-        if ruling.cover is Breadth.NONE:
+        if ruling.cover is Specificity.NONE:
             said = f"no rule covers `{_shown(argv)}`"
             return _asked(argv, said, scrutiny=scrutiny, scripts=scripts)
         if scrutiny:
@@ -238,7 +238,7 @@ class CommandJudge:
         A program of the workspace is one of its scripts besides, whose bytes are asked about.
         """
         ruling = self._rules.rule(argv)
-        is_said = ruling.denied or ruling.asked or ruling.cover is not Breadth.NONE
+        is_said = ruling.denied or ruling.asked or ruling.cover is not Specificity.NONE
         if is_said or self._refusals.of_words(argv):
             return None
         name = self._places.named_program(argv[0])
@@ -272,7 +272,7 @@ class CommandJudge:
         """Return why a text that a pipeline gives a program to read may start what is denied."""
         return self._fence.fed(raws)
 
-    def _unlisted(self, meaning: CommandMeaning, ruling: Ruling) -> str:
+    def _unlisted(self, meaning: CommandMeaning, ruling: RuleOutcome) -> str:
         """Return why a wildcard does not cover what it leaves open of a program without a table."""
         at, is_limited = unlisted(meaning)
         if at is None:
@@ -317,12 +317,14 @@ class CommandJudge:
         """Whether words name a program that is there and does more than read."""
         return self._places.has_program(words[0]) and not only_reads(words)
 
-    def _scrutiny(self, meaning: CommandMeaning, ruling: Ruling, patterns: Sequence[Word]) -> str:
+    def _scrutiny(
+        self, meaning: CommandMeaning, ruling: RuleOutcome, patterns: Sequence[Word]
+    ) -> str:
         """Return why a wildcard does not cover a command, or nothing."""
         argv = meaning.argv
         if hazards.base_name(argv[0]) in hazards.PRIVILEGED:
             return "it changes who runs it"
-        if "/" in argv[0] and ruling.literals == 0 and ruling.cover is not Breadth.NONE:
+        if "/" in argv[0] and ruling.literals == 0 and ruling.cover is not Specificity.NONE:
             return "its program is named by a path, which no wildcard covers"
         if meaning.grammar is None and (said := hazards.running(argv[0])):
             return said
@@ -335,7 +337,7 @@ class CommandJudge:
         if ruling.literals < 2 and (said := self._overwritten(meaning)):
             return said
         left = ruling.left
-        if ruling.cover is Breadth.NONE and meaning.hazards:
+        if ruling.cover is Specificity.NONE and meaning.hazards:
             left = meaning.hazards[0].said
         return (
             left

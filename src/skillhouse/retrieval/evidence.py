@@ -33,7 +33,7 @@ _K_DESCRIPTION, _K_BODY = 1.5, 2.0
 _NAME, _DESCRIPTION, _BODY = FIELD_BITS
 
 
-class Fused(NamedTuple):
+class VectorEvidence(NamedTuple):
     """What vectors say of a row."""
 
     cosines: Mapping[str, float]
@@ -61,7 +61,7 @@ class Evidence(NamedTuple):
     """The concepts that the row has, by number, with the packed counts of their stems."""
     concepts: Sequence[Concept]
     """What the row was judged for."""
-    fused: Fused | None = None
+    fused: VectorEvidence | None = None
     """With the votes of encoders, where there are any."""
 
     @property

@@ -19,13 +19,13 @@ from skillhouse.floor import SkillError, as_error, encode
 from skillhouse.floor.structs import astuple
 from skillhouse.retrieval.evidence import Evidence, Judge, lessened, order
 from skillhouse.retrieval.hits import Head, Hit, best_first, collapsed, hit_of
-from skillhouse.retrieval.query import MIX, Mix, looked_for, read_query
+from skillhouse.retrieval.query import MIX, TranslationWeights, looked_for, read_query
 from skillhouse.retrieval.rank import Part, Ranking
 from skillhouse.retrieval.segment import KEY_BYTES, DamagedError, Segment
-from skillhouse.retrieval.segment_store import Keyed, forget, in_memory, kept_segments
+from skillhouse.retrieval.segment_store import KeyedSegment, forget, in_memory, kept_segments
 from skillhouse.retrieval.stubs import STUB_FACTOR, is_stub
 from skillhouse.retrieval.tokens import name_key, name_keys, stems_of
-from skillhouse.retrieval.votes import MeaningMaker, Meanings, MeaningState, Votes, encoded
+from skillhouse.retrieval.votes import EncoderScores, MeaningMaker, Meanings, MeaningState, encoded
 from skillhouse.skill import Skill, SkillIndex, load_body
 
 PIN_LEAST = 3
@@ -190,7 +190,7 @@ class SearchIndex:
         *,
         limit: int = 5,
         collapse: bool = False,
-        votes: Votes | None = None,
+        votes: EncoderScores | None = None,
         of: int | None = None,
     ) -> list[Hit]:
         """Return the skills that contain any word of `query`, best first, equal ones by id.
@@ -214,7 +214,7 @@ class SearchIndex:
                 self._rows = self._renewed()
                 return self._hits(query, limit, votes, of or len(self), collapse=collapse)
 
-    def _votes(self, query: str) -> Votes | None:
+    def _votes(self, query: str) -> EncoderScores | None:
         return None if self.meanings is None else self.meanings.votes(query)
 
     def close(self) -> None:
@@ -232,14 +232,14 @@ class SearchIndex:
         """How far search by meaning is; None where there are no encoders."""
         return None if self.meanings is None else self.meanings.state
 
-    def judged(self, query: str, mix: Mix = MIX) -> list[tuple[str, Evidence]]:
+    def judged(self, query: str, mix: TranslationWeights = MIX) -> list[tuple[str, Evidence]]:
         """Return the ids of the candidates of a query with the evidence, for measurements."""
         rows = self._rows
         judged, _ = _judged(rows, query, CANDIDATES, self._votes(query), mix)
         return [(rows.heads[each.row].id, each) for each in judged]
 
     def _hits(
-        self, query: str, limit: int, votes: Votes | None, skills: int, *, collapse: bool
+        self, query: str, limit: int, votes: EncoderScores | None, skills: int, *, collapse: bool
     ) -> list[Hit]:
         rows = self._rows
         judged, judge = _judged(rows, query, limit, votes)
@@ -260,7 +260,11 @@ class SearchIndex:
 
 
 def _judged(
-    rows: IndexRows, query: str, limit: int, votes: Votes | None, mix: Mix = MIX
+    rows: IndexRows,
+    query: str,
+    limit: int,
+    votes: EncoderScores | None,
+    mix: TranslationWeights = MIX,
 ) -> tuple[list[Evidence], Judge]:
     """Return the judged rows, best first, and the judge of the query."""
     ranking = rows.ranking
@@ -288,7 +292,7 @@ def _without_stubs(rows: IndexRows, judged: Sequence[Evidence]) -> list[Evidence
 
 def _loose(documents: Sequence[Document]) -> tuple[Segment, list[Head]]:
     key = bytes(KEY_BYTES)
-    segment = in_memory(Keyed(key, name, about, body) for _, name, about, body in documents)
+    segment = in_memory(KeyedSegment(key, name, about, body) for _, name, about, body in documents)
     return segment, [Head(*document[:3]) for document in documents]
 
 
@@ -323,7 +327,7 @@ class _Source:
         unkept = [*missing.values(), *self._unkept]
         if unkept:
             documents = (
-                Keyed(bytes(KEY_BYTES), skill.name, skill.description, body)
+                KeyedSegment(bytes(KEY_BYTES), skill.name, skill.description, body)
                 for skill, body in self._with_bodies(unkept)
             )
             segments.append((in_memory(documents), [_head(skill) for skill in unkept]))
@@ -357,10 +361,10 @@ class _Source:
         )
         return hashlib.blake2b(encode(parts), digest_size=KEY_BYTES).digest()
 
-    def _read(self, keys: Sequence[bytes]) -> Iterator[Keyed]:
+    def _read(self, keys: Sequence[bytes]) -> Iterator[KeyedSegment]:
         skills = [self._skills[key] for key in keys]
         for key, (skill, body) in zip(keys, self._with_bodies(skills), strict=True):
-            yield Keyed(key, skill.name, skill.description, body)
+            yield KeyedSegment(key, skill.name, skill.description, body)
 
     def _with_bodies(self, skills: Sequence[Skill]) -> Iterator[tuple[Skill, str]]:
         for number, skill in enumerate(skills):

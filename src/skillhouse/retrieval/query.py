@@ -50,7 +50,7 @@ ASKING_WEIGHT = 0.6
 by hand (decision record 0404)."""
 
 
-class Mix(NamedTuple):
+class TranslationWeights(NamedTuple):
     """How much translations count."""
 
     senses: float = 0.9
@@ -59,7 +59,7 @@ class Mix(NamedTuple):
     """Weight of a pair of CJK signs beside the words that the glossary finds in the same text."""
 
 
-MIX = Mix()
+MIX = TranslationWeights()
 """Chosen on the development set, cross-validated by owner of the skill (decision record 0305)."""
 
 Stems = Mapping[str, tuple[str, ...]]
@@ -134,7 +134,7 @@ class PreparedQuery(NamedTuple):
     """Misspelt words of the query, and the stems that were looked for instead."""
 
 
-def read_query(query: str, ranking: Ranking, mix: Mix = MIX) -> PreparedQuery:
+def read_query(query: str, ranking: Ranking, mix: TranslationWeights = MIX) -> PreparedQuery:
     """Return the concepts of a query. DamagedError or OSError: a segment cannot be read."""
     query = query[:QUERY_CHARS_MAX]
     idle = idle_words(query)
@@ -168,7 +168,9 @@ def _heaviest(concepts: Sequence[Concept]) -> Sequence[Concept]:
 class _Reading:
     """The postings that one query needed so far."""
 
-    def __init__(self, ranking: Ranking, stems: Stems, mix: Mix, *, corrects: bool) -> None:
+    def __init__(
+        self, ranking: Ranking, stems: Stems, mix: TranslationWeights, *, corrects: bool
+    ) -> None:
         self._ranking = ranking
         self._mix = mix
         self._corrects = corrects

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from skillhouse.sandbox.covers import Survey as Survey
+    from skillhouse.sandbox.covers import CoverCache as CoverCache
     from skillhouse.sandbox.covers import covered_paths as covered_paths
     from skillhouse.sandbox.crash_watch import watch_for_crashes as watch_for_crashes
     from skillhouse.sandbox.git_changes import GitChanges as GitChanges
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from skillhouse.sandbox.profile import Completed as Completed
     from skillhouse.sandbox.profile import CoveredPaths as CoveredPaths
     from skillhouse.sandbox.profile import Limits as Limits
-    from skillhouse.sandbox.profile import Opened as Opened
+    from skillhouse.sandbox.profile import OpenedProtection as OpenedProtection
     from skillhouse.sandbox.profile import OutputListener as OutputListener
     from skillhouse.sandbox.profile import SandboxError as SandboxError
     from skillhouse.sandbox.profile import SandboxProfile as SandboxProfile

@@ -88,7 +88,7 @@ def start(command: list[str], seccomp: bytes, library: ctypes.CDLL) -> None:
         os._exit(code)
 
 
-class Way:
+class OneDirection:
     def __init__(self, source: socket.socket, sink: socket.socket) -> None:
         self.source = source
         self.sink = sink
@@ -123,7 +123,7 @@ class Bridge:
         self._path = path
         self._listener = socket.socket(fileno=listener)
         self._selector = selectors.DefaultSelector()
-        self._ways: dict[socket.socket, tuple[Way, Way]] = {}
+        self._ways: dict[socket.socket, tuple[OneDirection, OneDirection]] = {}
         """Of each socket, the way in which it is the source, and that in which it is the sink."""
 
     def carry_until(self, ended: int) -> None:
@@ -155,7 +155,7 @@ class Bridge:
             if outer is not None:
                 outer.close()
             return
-        out, back = Way(inner, outer), Way(outer, inner)
+        out, back = OneDirection(inner, outer), OneDirection(outer, inner)
         self._ways |= {inner: (out, back), outer: (back, out)}
         for end in (inner, outer):
             end.setblocking(False)  # noqa: FBT003 - the parameter has no name.
@@ -193,7 +193,7 @@ class Bridge:
         elif watched:
             self._selector.unregister(end)
 
-    def _close(self, way: Way) -> None:
+    def _close(self, way: OneDirection) -> None:
         for end in (way.source, way.sink):
             del self._ways[end]
             if end in self._selector.get_map():

@@ -30,7 +30,7 @@ from skillhouse.floor.structs import replace
 from skillhouse.sandbox.profile import (
     CoveredPaths,
     Directory,
-    Opened,
+    OpenedProtection,
     SurveyEntry,
     SurveyHit,
     names_like,
@@ -45,7 +45,7 @@ Classify = Callable[[str, SurveyEntry], SurveyHit | None]
 """Takes a directory, relative to the workspace, and an entry; None if the entry does not count."""
 
 
-class Survey(Struct):
+class CoverCache(Struct):
     """The cache of one workspace; thread-safe."""
 
     _directories: dict[str, Directory] = field(default_factory=dict)
@@ -206,18 +206,18 @@ def covered_paths(
     workspace: str,
     protected: Sequence[str],
     *,
-    survey: Survey | None = None,
+    survey: CoverCache | None = None,
     rules: CoverRules = NoRules(),  # noqa: B008 - it never changes.
     persistent: PersistentPaths | None = None,
-    opened: Opened = Opened(),  # noqa: B008 - it never changes.
+    opened: OpenedProtection = OpenedProtection(),  # noqa: B008 - it never changes.
 ) -> CoveredPaths:
     """Return the covered paths of a workspace, nearest first, with all hard links of hidden files.
 
     Links are not followed, and protected directories are not entered. The protected names at the
     top are left out: `shield` covers them, also where they do not exist. With `persistent`, those
-    paths that `persistence.Census` cannot cover are counted as left, except the opened ones.
+    paths that `PersistentFileScan` cannot cover are counted as left, except the opened ones.
     """
-    survey = survey or Survey()
+    survey = survey or CoverCache()
     names = tuple(p for p in protected if "/" not in p)
     key = (names, rules.key, persistent)
     walked = survey.walk(workspace, _classifier(names, rules, persistent), key)
@@ -244,7 +244,9 @@ def covered_paths(
     return covered
 
 
-def _persistent_left(walked: Iterable[tuple[str, Sequence[SurveyHit]]], opened: Opened) -> int:
+def _persistent_left(
+    walked: Iterable[tuple[str, Sequence[SurveyHit]]], opened: OpenedProtection
+) -> int:
     count = 0
     covered: set[str] = set()
     for place, hits in walked:
@@ -360,7 +362,7 @@ def _is_below(place: str, masked: set[str]) -> bool:
     return False
 
 
-def _add_other_names(result: CoveredPaths, workspace: str, survey: Survey) -> None:
+def _add_other_names(result: CoveredPaths, workspace: str, survey: CoverCache) -> None:
     hidden = {
         f"{place}/{name}" if place else name for place, name, secret in result.paths if secret
     }

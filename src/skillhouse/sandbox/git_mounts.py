@@ -28,7 +28,7 @@ from skillhouse.sandbox.git_places import (
     is_inside,
     read_pointer_file,
 )
-from skillhouse.sandbox.mountpoints import CONFIG_MAX, Stash, is_placeholder, remove
+from skillhouse.sandbox.mountpoints import CONFIG_MAX, KeptPlaceholders, is_placeholder, remove
 from skillhouse.sandbox.profile import PROGRAM_PATH, SandboxError
 from skillhouse.sandbox.protected_mounts import (
     MountCover,
@@ -227,7 +227,7 @@ class _HeldDirectory(Struct):
 
 @contextlib.asynccontextmanager
 async def shield_git(
-    places: GitPlaces | None, *, stash: Stash | None, read_only: bool
+    places: GitPlaces | None, *, stash: KeptPlaceholders | None, read_only: bool
 ) -> AsyncIterator[GitMounts]:
     """Yield the mounts for the git directories; what a run made there is looked at afterwards.
 

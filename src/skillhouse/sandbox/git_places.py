@@ -19,7 +19,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from skillhouse.floor import PathError, open_beneath
-from skillhouse.floor.ownership import Looks, trail
+from skillhouse.floor.ownership import PathStateCache, trail
 from skillhouse.floor.regex import regex
 from skillhouse.floor.structs import replace
 
@@ -85,7 +85,7 @@ class GitPlaces(Struct, frozen=True, kw_only=True):
         return any(one.role is GitRole.COMMON for one in self.directories)
 
 
-class GitLooks(Looks):
+class GitLooks(PathStateCache):
     """All that `find_git` goes by: what is at paths, and what files hold, each read once.
 
     INVARIANT: what is found follows from these alone, so that it holds as long as they do. No time

@@ -21,8 +21,8 @@ from skillhouse.sandbox.interpreters import bridged_argv, with_bridge
 from skillhouse.sandbox.landlock import LandlockLauncher
 from skillhouse.sandbox.landlock_rules import NAME
 from skillhouse.sandbox.masks import Masks
-from skillhouse.sandbox.mountpoints import Stash, placeholder_note
-from skillhouse.sandbox.persistence import Census
+from skillhouse.sandbox.mountpoints import KeptPlaceholders, placeholder_note
+from skillhouse.sandbox.persistence import PersistentFileScan
 from skillhouse.sandbox.process import Command, Run
 from skillhouse.sandbox.profile import Completed, OutputListener, SandboxProfile
 from skillhouse.sandbox.protected_mounts import MountCover
@@ -73,7 +73,7 @@ class BubblewrapLauncher:
         seccomp: bytes,
         *,
         place: CgroupPlace | None,
-        stash: Stash,
+        stash: KeptPlaceholders,
         masks: Masks,
         bridge_seccomp: bytes,
     ) -> None:
@@ -104,7 +104,7 @@ class BubblewrapLauncher:
         asked_at = time.monotonic()
         profile, cwd = run_options.checked(argv, profile, cwd)
         profile = with_bridge(profile)
-        census: Census | None = None
+        census: PersistentFileScan | None = None
         guard = self._guard(profile)
         async with AsyncExitStack() as shielded:
             covers: dict[str, MountCover] = {}
@@ -230,7 +230,7 @@ def launcher_for(status: SandboxStatus, *, state: Path | None = None) -> Launche
         program,
         filter_program(around.machine),
         place=place,
-        stash=Stash(state),
+        stash=KeptPlaceholders(state),
         masks=Masks(state),
         bridge_seccomp=filter_program(around.machine, unix_sockets=True),
     )

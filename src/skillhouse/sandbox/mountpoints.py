@@ -31,12 +31,12 @@ from skillhouse.floor.regex import regex
 from skillhouse.sandbox.crash_watch import watch_for_crashes
 from skillhouse.sandbox.profile import Directory
 
-__all__ = ["Stash", "is_placeholder"]
+__all__ = ["KeptPlaceholders", "is_placeholder"]
 
 _NUMBERS = itertools.count()
 
 
-class Stash:
+class KeptPlaceholders:
     """Makes placeholders and removes them.
 
     With a directory on the workspace's file system they are moved from there and back: a run

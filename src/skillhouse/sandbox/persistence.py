@@ -27,7 +27,7 @@ from skillhouse.sandbox.mountpoints import (
     make_readable,
     obeyed_names,
 )
-from skillhouse.sandbox.profile import Directory, Opened, SurveyEntry
+from skillhouse.sandbox.profile import Directory, OpenedProtection, SurveyEntry
 
 logger = logging.getLogger(__name__)
 
@@ -51,12 +51,12 @@ class _Known(Struct, frozen=True):
     """Whether a mount keeps its content, and its name in its directory."""
 
 
-class Census(Struct):
+class PersistentFileScan(Struct):
     """What acts later in a workspace, before and after a run."""
 
     workspace: str
     paths: PersistentPaths
-    opened: Opened
+    opened: OpenedProtection
     known: Mapping[str, Directory] = field(default_factory=dict)
     """Directories that were looked into for this run already; the others are read."""
     is_shielded: Callable[[str], bool] = lambda _: False

@@ -212,7 +212,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     ends_at_output: bool = False
 
 
-class Opened(Struct, frozen=True, kw_only=True):
+class OpenedProtection(Struct, frozen=True, kw_only=True):
     """What of the protected paths a run may write."""
 
     patterns: tuple[str, ...] = ()
@@ -324,7 +324,7 @@ class SandboxProfile(_InWorkspace, frozen=True, kw_only=True):
     """Files of the workspace that the run sees with these bytes, read-only, by real path."""
     paths: PersistentPaths | None = None
     """Which files take effect later, and so cannot be changed or made; None checks none."""
-    opened: Opened = field(default_factory=Opened)
+    opened: OpenedProtection = field(default_factory=OpenedProtection)
     """Those of them that the run may write."""
     git: GitPlaces | None = None
     """Git's directories besides a plain `.git`, as far as the run may use them."""

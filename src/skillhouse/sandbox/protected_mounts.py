@@ -32,8 +32,8 @@ from skillhouse.floor.crash_cleanup import PLACEHOLDER_FILES, PLACEHOLDER_SOCKET
 from skillhouse.floor.ownership import is_settled
 from skillhouse.floor.regex import regex
 from skillhouse.sandbox.covers import REPOSITORY, covered_paths
-from skillhouse.sandbox.mountpoints import CONFIG_MAX, Stash, is_placeholder, remove
-from skillhouse.sandbox.persistence import Census, read_pointer
+from skillhouse.sandbox.mountpoints import CONFIG_MAX, KeptPlaceholders, is_placeholder, remove
+from skillhouse.sandbox.persistence import PersistentFileScan, read_pointer
 from skillhouse.sandbox.profile import CoveredPaths, SandboxError, fits, names_like
 
 LOCK_SECONDS = 10.0
@@ -90,9 +90,9 @@ async def shield(
     workspace: str,
     protected: Iterable[str],
     *,
-    stash: Stash | None,
+    stash: KeptPlaceholders | None,
     hidden: Iterable[str] = (),
-    census: Census | None = None,
+    census: PersistentFileScan | None = None,
     below: CoveredPaths | None = None,
     read_only: bool = False,
     is_lasting: bool = False,
@@ -283,7 +283,7 @@ def _drop_covered(mounts: ProtectedMounts) -> None:
                 break
 
 
-def _take_in(mounts: ProtectedMounts, census: Census, hidden: frozenset[str]) -> None:
+def _take_in(mounts: ProtectedMounts, census: PersistentFileScan, hidden: frozenset[str]) -> None:
     covers = dict.fromkeys(census.covered, MountCover.READ_ONLY) | mounts.covers
     start = len(f"{mounts.workspace}/")
     mounts.covers = {
@@ -422,7 +422,7 @@ def _leave_missing(mounts: ProtectedMounts) -> None:
     ]
 
 
-def place_missing(missing: Iterable[str], stash: Stash) -> None:
+def place_missing(missing: Iterable[str], stash: KeptPlaceholders) -> None:
     for path in missing:
         # One that is there already is another run's, or was left by a crash.
         if not os.path.lexists(path):
@@ -448,7 +448,7 @@ def restore(mounts: ProtectedMounts) -> None:
         remove(f"{mounts.workspace}/{BARE[0]}")
 
 
-def tidy(handle: int, missing: Iterable[str], stash: Stash) -> None:
+def tidy(handle: int, missing: Iterable[str], stash: KeptPlaceholders) -> None:
     # INVARIANT: unlock first, then try, so that of two runs that end together one succeeds.
     fcntl.flock(handle, fcntl.LOCK_UN)
     if _locked(handle, fcntl.LOCK_EX):

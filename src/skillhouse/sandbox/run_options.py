@@ -29,8 +29,8 @@ from skillhouse.sandbox.bubblewrap import (
 from skillhouse.sandbox.covers import PATHS_MAX
 from skillhouse.sandbox.interpreters import HOME, own_python, system_program
 from skillhouse.sandbox.masks import by_repository
-from skillhouse.sandbox.mountpoints import Stash, is_placeholder
-from skillhouse.sandbox.persistence import Census
+from skillhouse.sandbox.mountpoints import KeptPlaceholders, is_placeholder
+from skillhouse.sandbox.persistence import PersistentFileScan
 from skillhouse.sandbox.profile import (
     GIT_ATTRIBUTES,
     GIT_CONFIG,
@@ -43,13 +43,13 @@ from skillhouse.sandbox.profile import (
 from skillhouse.sandbox.protected_mounts import MountCover, ProtectedMounts, shield
 
 
-async def census_of(profile: SandboxProfile) -> Census | None:
+async def census_of(profile: SandboxProfile) -> PersistentFileScan | None:
     if profile.paths is None or (profile.read_only and not profile.writable):
         # What can write nothing makes nothing: whatever is new is another program's.
         return None
     always = {*PROTECTED_NAMES} & {*profile.protected}
     shielded = names_like(tuple(sorted(name for name in always if "/" not in name)))
-    census = Census(
+    census = PersistentFileScan(
         str(profile.workspace),
         profile.paths,
         profile.opened,
@@ -151,7 +151,7 @@ def missing_names(profile: SandboxProfile) -> tuple[str, ...]:
 
 
 def mounts_of(
-    profile: SandboxProfile, census: Census | None, stash: Stash | None
+    profile: SandboxProfile, census: PersistentFileScan | None, stash: KeptPlaceholders | None
 ) -> AbstractAsyncContextManager[ProtectedMounts]:
     """Return what is mounted over the protected paths of a run, as `shield` does it."""
     return shield(
@@ -166,7 +166,9 @@ def mounts_of(
     )
 
 
-def with_census(done: Completed, census: Census | None, git_notes: Iterable[str] = ()) -> Completed:
+def with_census(
+    done: Completed, census: PersistentFileScan | None, git_notes: Iterable[str] = ()
+) -> Completed:
     notes = (*done.notes, *git_notes)
     if census is None:
         return structs.replace(done, notes=notes) if notes else done

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
-from skillhouse.floor import Looks, directory_problem, make_private
+from skillhouse.floor import PathStateCache, directory_problem, make_private
 from skillhouse.floor.ownership import is_settled
 from skillhouse.floor.structs import replace
 from skillhouse.sandbox.person_git import IDENTITY, PersonGit
@@ -39,7 +39,7 @@ class CachesSeen(Struct):
     """What `caches_for` looked at: while it is as it was, so is the result."""
 
     mark: str = ""
-    looks: Looks = field(default_factory=Looks)
+    looks: PathStateCache = field(default_factory=PathStateCache)
     stamps: dict[str, tuple[int, ...]] = field(default_factory=dict)
     """Directories from before they were looked at: of those that are swept with their time."""
     named: dict[str, bool] = field(default_factory=dict)

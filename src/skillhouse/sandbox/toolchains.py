@@ -18,7 +18,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from skillhouse.floor import Looks, directory_problem, is_secret, trail
+from skillhouse.floor import PathStateCache, directory_problem, is_secret, trail
 from skillhouse.sandbox.profile import PROGRAM_PATH, Toolset
 
 MOUNTS_MAX = 24
@@ -115,7 +115,7 @@ class ToolPlaces:
         self._home = os.path.realpath(home)
         self._named_home = str(home)
         self._workspace = str(workspace)
-        self._looks = Looks()
+        self._looks = PathStateCache()
         self._stamps: dict[str, tuple[int, ...]] = {}
         """Of the directories and files that were read."""
         self._rooted = [

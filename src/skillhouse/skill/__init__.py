@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from skillhouse.skill.body import ARGUMENTS_MAX as ARGUMENTS_MAX
     from skillhouse.skill.body import COMMANDS_MAX as COMMANDS_MAX
     from skillhouse.skill.body import BodyMentions as BodyMentions
-    from skillhouse.skill.body import Filling as Filling
     from skillhouse.skill.body import Mention as Mention
+    from skillhouse.skill.body import PlaceholderSubstitution as PlaceholderSubstitution
     from skillhouse.skill.body import SubstitutionError as SubstitutionError
     from skillhouse.skill.body import UnjudgedBlock as UnjudgedBlock
     from skillhouse.skill.body import argument_names as argument_names

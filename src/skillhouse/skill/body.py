@@ -95,7 +95,7 @@ class CommandPlace(Struct, frozen=True):
         return tuple(line for line in lines if line and not line.startswith("#"))
 
 
-class Filling:
+class PlaceholderSubstitution:
     """Fills the places of one invocation; what is filled in is never looked at again."""
 
     def __init__(
@@ -193,7 +193,7 @@ def substitute(
     >>> substitute("Fix $0 in $ARGUMENTS", "bug 'the file'", directory=Path("/s"))
     "Fix bug in bug 'the file'"
     """
-    filling = Filling(
+    filling = PlaceholderSubstitution(
         arguments,
         directory=directory,
         session=session,

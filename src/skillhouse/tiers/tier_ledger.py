@@ -16,7 +16,7 @@ from decimal import Decimal
 from pathlib import Path
 from sqlite3 import Connection
 
-from skillhouse.floor import Clock, Moment, StateError
+from skillhouse.floor import Clock, ClockReading, StateError
 from skillhouse.store import STATE, close_pooled, pooled
 from skillhouse.tiers.emergency_stop import StopMark
 from skillhouse.tiers.tier_policy import DAY_MS, DENIALS_MAX
@@ -226,7 +226,7 @@ def _set_mark(connection: sqlite3.Connection, name: str, now_ms: int) -> None:
     )
 
 
-def tick(connection: sqlite3.Connection, moment: Moment) -> int:
+def tick(connection: sqlite3.Connection, moment: ClockReading) -> int:
     """Return the time in milliseconds, never less than before, and keep it.
 
     Within one boot only the running clock counts, so setting the wall clock moves nothing. Across

@@ -113,8 +113,8 @@ if TYPE_CHECKING:
     from skillhouse.tools.tool_set import ProfileTool as ProfileTool
     from skillhouse.tools.tool_set import ToolMaker as ToolMaker
     from skillhouse.tools.tool_set import ToolNames as ToolNames
-    from skillhouse.tools.tool_set import ToolOffer as ToolOffer
     from skillhouse.tools.tool_set import ToolSet as ToolSet
+    from skillhouse.tools.tool_set import ToolVisibility as ToolVisibility
     from skillhouse.tools.tool_set import check_tool_lists as check_tool_lists
     from skillhouse.tools.web import FetchTool as FetchTool
     from skillhouse.tools.web import WebSearchTool as WebSearchTool

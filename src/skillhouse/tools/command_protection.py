@@ -20,7 +20,7 @@ from skillhouse.permission import (
     read_command,
     unwrapped,
 )
-from skillhouse.sandbox import GitChanges, Opened, find_git_changes
+from skillhouse.sandbox import GitChanges, OpenedProtection, find_git_changes
 from skillhouse.tools.call import PERSISTENCE, PermissionRequest, RefusedError
 from skillhouse.tools.files import is_new_directory, write_need
 from skillhouse.tools.workspace import Workspace
@@ -79,7 +79,7 @@ class Writes(Struct, frozen=True, kw_only=True):
     """What a command line writes of such files."""
 
     needs: tuple[PermissionRequest, ...] = ()
-    opened: Opened = Opened()
+    opened: OpenedProtection = OpenedProtection()
     facts: tuple[tuple[str, str], ...] = ()
 
 
@@ -127,7 +127,7 @@ def writes_of(
             everything = everything or not changes.is_known
             repositories = repositories or not _REPOSITORY_WORDS.isdisjoint(argv)
             trees = trees or repositories
-    opened = Opened(
+    opened = OpenedProtection(
         patterns=tuple(dict.fromkeys(patterns)),
         everything=everything,
         trees=trees,
@@ -192,7 +192,7 @@ def _makes_top_repository(plan: CommandPlan, root: str) -> bool:
     return operands in ([], ["."], [root])
 
 
-def kept_files(plan: CommandPlan | None, opened: Opened) -> tuple[tuple[str, str], ...]:
+def kept_files(plan: CommandPlan | None, opened: OpenedProtection) -> tuple[tuple[str, str], ...]:
     """Return the fact that such files stay as they are, for a line that may run any code.
 
     A person understands by it why a program fails that writes one.

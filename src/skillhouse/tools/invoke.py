@@ -14,7 +14,7 @@ from skillhouse.permission import Effect, Permission
 from skillhouse.skill import (
     ARGUMENTS_MAX,
     COMMANDS_MAX,
-    Filling,
+    PlaceholderSubstitution,
     Profile,
     Skill,
     SkillContent,
@@ -138,7 +138,7 @@ class BodyRendering:
         # Its outputs cannot imitate the marks around them: who wrote the body did not know this.
         self._mark = secrets.token_hex(4)
         self._is_stopped = False
-        self._filling = Filling(
+        self._filling = PlaceholderSubstitution(
             arguments,
             directory=content.directory,
             session=f"{session.agent}/{session.user}/{session.channel}",

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from skillhouse.floor import PROTECTED_NAMES, is_secret, is_secret_file
 from skillhouse.permission import Effect, Layer, Permission, covers, matches, matches_in
-from skillhouse.sandbox import CoveredPaths, Opened, covered_paths
+from skillhouse.sandbox import CoveredPaths, OpenedProtection, covered_paths
 from skillhouse.skill import Skill
 from skillhouse.tools.call import PermissionRequest
 from skillhouse.tools.files import text_if_any
@@ -141,7 +141,7 @@ class PathRules:
     def freezes_all(self) -> bool:
         return self._said("write", f"{self._root}/{_ANY}") and self._refuses("write", self._root)
 
-    def coverage(self, opened: Opened = Opened()) -> CoveredPaths:  # noqa: B008 - a frozen value.
+    def coverage(self, opened: OpenedProtection = OpenedProtection()) -> CoveredPaths:  # noqa: B008 - a frozen value.
         return covered_paths(
             self._root,
             PROTECTED_NAMES,

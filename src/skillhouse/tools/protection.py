@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Protocol
 
-from skillhouse.floor import Looks, PathClass, PersistentPaths, spelled, trail
+from skillhouse.floor import PathClass, PathStateCache, PersistentPaths, spelled, trail
 from skillhouse.tools.call import RefusedError
 
 SKILL_FILE = "skill.md"
@@ -33,7 +33,7 @@ class OwnFiles(Protocol):
         """The SKILL.md of each skill that is a person's own: those of the program are left out."""
         ...
 
-    def problem(self, looks: Looks) -> str:
+    def problem(self, looks: PathStateCache) -> str:
         """Return why nothing may act now, from `places` and what is at the paths; or ""."""
         ...
 
@@ -46,7 +46,7 @@ class NoFiles:
     def skill_files(self) -> frozenset[str]:
         return frozenset()
 
-    def problem(self, looks: Looks) -> str:
+    def problem(self, looks: PathStateCache) -> str:
         return ""
 
 
@@ -64,10 +64,10 @@ class Guarded:
         places: Iterable[Path] = (),
         *,
         paths: PersistentPaths = PersistentPaths(),  # noqa: B008 - a frozen value.
-        looks: Looks | None = None,
+        looks: PathStateCache | None = None,
     ) -> None:
         self._paths = paths
-        looks = looks or Looks()
+        looks = looks or PathStateCache()
         self._root = str(root)
         self._prefix = self._root.rstrip("/") + "/"
         self._places: dict[str, str] = {}
@@ -85,7 +85,7 @@ class Guarded:
             elif real.startswith(self._prefix):
                 self._places[spelled(os.path.relpath(real, self._root))] = real
 
-    def _real(self, place: str, looks: Looks) -> str:
+    def _real(self, place: str, looks: PathStateCache) -> str:
         """Follow a place, and note what is passed; a shared parent costs once."""
         directory, name = os.path.split(place)
         if directory not in self._above:
@@ -96,7 +96,7 @@ class Guarded:
             return self._followed(place, looks)
         return real
 
-    def _followed(self, place: str, looks: Looks) -> str:
+    def _followed(self, place: str, looks: PathStateCache) -> str:
         way = trail(place, looks)
         for step, _ in way.steps:
             if step.startswith(self._prefix) and not f"{way.real}/".startswith(f"{step}/"):

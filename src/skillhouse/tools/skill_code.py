@@ -214,12 +214,12 @@ class Runner(Protocol):
     async def close(self) -> None: ...
 
 
-class Workshop(Protocol):
+class CodeInspector(Protocol):
     async def runner(self, digest: str, language: Literal["python", "javascript"]) -> Runner:
         """Raises SandboxUnavailableError where no code runs on this machine."""
         ...
 
-    async def look_at_exports(self, skill: CodeSkill, spec: CellSpec) -> None:
+    async def check_exports(self, skill: CodeSkill, spec: CellSpec) -> None:
         """See once for each digest which tools the code lacks; they are not offered any more."""
         ...
 
@@ -243,7 +243,11 @@ class SkillCodeTool(Tool):
     required_actions = (CODE_ACTION,)
 
     def __init__(
-        self, skill: CodeSkill, spec: ToolSpec, workshop: Workshop, ask: Callable[[Session], Ask]
+        self,
+        skill: CodeSkill,
+        spec: ToolSpec,
+        workshop: CodeInspector,
+        ask: Callable[[Session], Ask],
     ) -> None:
         self.full_name = f"{skill.manifest.name}:{spec.name}"
         self.name = wire_name(skill.manifest.name, spec.name)
@@ -385,7 +389,7 @@ class SkillCodeTool(Tool):
                 manifest.language,
             )
             if result.kind == "error":
-                await self._workshop.look_at_exports(self.skill, spec)
+                await self._workshop.check_exports(self.skill, spec)
             return result
         except _NOT_RUN as error:
             raise RefusedError(f"`{self.full_name}`: {error}") from error

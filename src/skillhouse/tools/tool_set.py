@@ -96,7 +96,7 @@ READ = ProfileTool(name="read", kind="read", is_about_skills=False, required_res
 """The tool by which files are read, as `ReadTool` has it."""
 
 
-class ToolOffer(Struct, frozen=True, kw_only=True):
+class ToolVisibility(Struct, frozen=True, kw_only=True):
     """The tools that one agent is offered.
 
     >>> offer = ToolOffer(lists=(("skills", "weather:*"),))
@@ -197,7 +197,7 @@ class ToolSet:
         self,
         tools: Iterable[Tool],
         makers: Mapping[str, ToolMaker] = MappingProxyType({}),
-        offer: ToolOffer = ToolOffer(),  # noqa: B008 - a frozen value.
+        offer: ToolVisibility = ToolVisibility(),  # noqa: B008 - a frozen value.
         names: ToolNames = ToolNames(),  # noqa: B008 - likewise.
         why_absent: Callable[[str], str] = lambda _: "",
     ) -> None:

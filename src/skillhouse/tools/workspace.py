@@ -10,15 +10,15 @@ from pathlib import Path, PurePosixPath
 from msgspec import Struct
 
 from skillhouse.floor import (
-    Looks,
     PathError,
+    PathStateCache,
     PersistentPaths,
     confine,
     is_leftover_name,
     is_secret_file,
     open_beneath,
 )
-from skillhouse.sandbox import Survey, find_git
+from skillhouse.sandbox import CoverCache, find_git
 from skillhouse.tools.call import RefusedError
 from skillhouse.tools.protection import Guarded, NoFiles, OwnFiles, links_below, other_names
 from skillhouse.tools.tool import Session
@@ -84,15 +84,15 @@ class Workspace:
         self._private = tuple(Path(os.path.realpath(place)) for place in private)
         self._withheld = _places(withheld)
         self._for_people = _places(for_people)
-        self._checked: tuple[Hashable, Looks, Guarded, str] | None = None
-        self.survey = Survey()
+        self._checked: tuple[Hashable, PathStateCache, Guarded, str] | None = None
+        self.survey = CoverCache()
         self._around: Workspace | None = None
 
     def around(self, top: str) -> Workspace:
         """Return the same of a directory around the workspace, of which commands read."""
         if self._around is None or str(self._around.root) != top:
             self._around = found = copy(self)
-            found.root, found.survey = Path(top), Survey()
+            found.root, found.survey = Path(top), CoverCache()
             found.hidden = Guarded(found.root, self._private).below
         return self._around
 
@@ -129,7 +129,7 @@ class Workspace:
         kept = self._checked
         # INVARIANT: what is kept follows from the key and from what is at the paths in `looks`.
         if kept is None or kept[0] != key or not kept[1].hold():
-            looks = Looks()
+            looks = PathStateCache()
             now = Guarded(self.root, places, paths=self.paths, looks=looks)
             kept = self._checked = key, looks, now, self._own.problem(looks)
         _, _, now, problem = kept

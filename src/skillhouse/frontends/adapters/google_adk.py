@@ -7,7 +7,7 @@ from typing import Any
 from skillhouse.floor import MissingExtraError
 from skillhouse.frontends.adapters.framework_bridge import FrameworkBridge
 from skillhouse.house import Skillhouse
-from skillhouse.house.model_tools import OfferedTools
+from skillhouse.house.model_tools import VisibleTools
 
 try:
     from google.adk.agents.readonly_context import ReadonlyContext
@@ -54,7 +54,7 @@ class _AdkToolset(BaseToolset):
 
 
 class _AdkTool(BaseTool):
-    def __init__(self, bridge: FrameworkBridge, tool: OfferedTools) -> None:
+    def __init__(self, bridge: FrameworkBridge, tool: VisibleTools) -> None:
         super().__init__(name=tool.name, description=tool.description)
         self._bridge = bridge
         self._schema = tool.schema

@@ -22,7 +22,7 @@ from skillhouse.install.change_plan import AgreementError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from skillhouse.clients import Discard, ExportRequest, ExportSource, Fix, Item, Lens
+    from skillhouse.clients import ClientReport, Discard, ExportRequest, ExportSource, Fix, Item
     from skillhouse.house import Config
 
 ExportAction = Literal["export", "sync", "remove"]
@@ -139,7 +139,7 @@ def fix_groups(fixes: Sequence[Fix]) -> list[tuple[Fix, ...]]:
     return [tuple(group) for group in found.values()]
 
 
-def fix_answer(lens: Lens, fix: Fix) -> FixAnswer:
+def fix_answer(lens: ClientReport, fix: Fix) -> FixAnswer:
     everything = json.dumps(structs.asdict(fix), sort_keys=True)
     return FixAnswer(
         id=fix_id(fix),
@@ -151,7 +151,7 @@ def fix_answer(lens: Lens, fix: Fix) -> FixAnswer:
     )
 
 
-def shown_fix(lens: Lens, wanted: str, shown: str) -> Fix:
+def shown_fix(lens: ClientReport, wanted: str, shown: str) -> Fix:
     """Return the proposed mend with an id and the digest under which it was shown.
 
     Raises:

@@ -130,7 +130,11 @@ def _talk(
 
 
 def _one_answer(
-    begun: Begun, options: argparse.Namespace, terminal: Terminal, prompt: Prompt, stack: ExitStack
+    begun: DeferredChat,
+    options: argparse.Namespace,
+    terminal: Terminal,
+    prompt: Prompt,
+    stack: ExitStack,
 ) -> int:
     from skillhouse.frontends.chat.markdown import rendered
     from skillhouse.frontends.chat.repl import Loop, show
@@ -181,7 +185,7 @@ def _once(
     return found
 
 
-class Begun(Struct, kw_only=True):
+class DeferredChat(Struct, kw_only=True):
     """A chat for which the library of the models has not been loaded yet."""
 
     house: Skillhouse
@@ -235,7 +239,7 @@ def _begin(
     options: argparse.Namespace,
     screen: Screen,
     stack: ExitStack,
-) -> Begun:
+) -> DeferredChat:
     """Return the chat that the options describe, a new one or one that goes on."""
     from skillhouse.frontends.chat.model_choice import Wanted, check, choose_model
 
@@ -269,7 +273,7 @@ def _begin(
         stack.enter_context(closing(transcript))
     if before is not None and before.torn:
         screen.note("the end of the conversation was cut off by a crash; the rest is there")
-    begun = Begun(
+    begun = DeferredChat(
         house=house,
         screen=screen,
         asked=asked,

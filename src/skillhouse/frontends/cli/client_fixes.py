@@ -14,11 +14,11 @@ from skillhouse.frontends.cli.question import all_or_each, confirmed, need_termi
 from skillhouse.frontends.presentation.text import counted, shown
 
 if TYPE_CHECKING:
-    from skillhouse.clients import Discard, Fix, Lens
+    from skillhouse.clients import ClientReport, Discard, Fix
     from skillhouse.frontends.cli.terminal import Terminal
 
 
-def fix_files(lens: Lens, terminal: Terminal, *, discard: Discard, as_json: bool) -> int:
+def fix_files(lens: ClientReport, terminal: Terminal, *, discard: Discard, as_json: bool) -> int:
     """Show each change and make it when the person confirms; 1 when one was not made."""
     fixes = proposed_fixes(lens)
     if as_json:
@@ -52,7 +52,7 @@ def fix_files(lens: Lens, terminal: Terminal, *, discard: Discard, as_json: bool
     return 0 if made == len(fixes) else 1
 
 
-def _show_all(lens: Lens, group: Sequence[Fix], terminal: Terminal) -> None:
+def _show_all(lens: ClientReport, group: Sequence[Fix], terminal: Terminal) -> None:
     """Print each change of a kind, without the lines of a file that stay as they are."""
     for fix in group:
         terminal.line()
@@ -67,7 +67,7 @@ def _show_all(lens: Lens, group: Sequence[Fix], terminal: Terminal) -> None:
                 terminal.line(f"  {shown(line)}")
 
 
-def _applied(lens: Lens, fix: Fix, discard: Discard, terminal: Terminal) -> bool:
+def _applied(lens: ClientReport, fix: Fix, discard: Discard, terminal: Terminal) -> bool:
     with isolated() as failed:
         apply_fix(fix, discard=discard)
     for error in failed:

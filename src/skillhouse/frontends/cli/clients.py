@@ -39,7 +39,7 @@ from skillhouse.house import Locations, usable_config
 from skillhouse.skill import DEFAULT_PROFILE
 
 if TYPE_CHECKING:
-    from skillhouse.clients import Lens, LensSkill
+    from skillhouse.clients import ClientReport, ReportedSkill
     from skillhouse.frontends.cli.terminal import Terminal
     from skillhouse.skill import Profile
 
@@ -264,11 +264,11 @@ def _compare_profiles(options: argparse.Namespace, places: Locations, terminal: 
     return 1 if found else 0
 
 
-def _differs(skill: LensSkill) -> bool:
+def _differs(skill: ReportedSkill) -> bool:
     return len({(found.state, found.name, found.cut) for found in skill.verdicts}) > 1
 
 
-def _compared(lens: Lens, found: list[LensSkill]) -> dict[str, Any]:
+def _compared(lens: ClientReport, found: list[ReportedSkill]) -> dict[str, Any]:
     return {
         "clients": [client.name for client in lens.clients],
         "alike": len(lens.skills) - len(found),

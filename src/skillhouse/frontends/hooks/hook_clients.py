@@ -19,7 +19,7 @@ DATA = Path(__file__).parent / "client_data"
 TEXT_MAX = 200
 """Characters of an id or a name that a client gives."""
 
-Moment = Literal["before", "after", "failed", "next", "seen"]
+HookMoment = Literal["before", "after", "failed", "next", "seen"]
 """Before a call, after one that ended or failed, when the calls before have ended, or only seen."""
 
 
@@ -129,7 +129,7 @@ class HookClient(Struct, frozen=True, kw_only=True):
     to_do: str = ""
     """What a person must still do."""
     configuration: HookFile
-    events: Mapping[str, Moment]
+    events: Mapping[str, HookMoment]
     fields: Mapping[str, str]
     """Names of the event's values, by role."""
     answers: Mapping[str, str]

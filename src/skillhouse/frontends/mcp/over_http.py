@@ -37,7 +37,7 @@ ENDED_SECONDS = 2.0
 """Time after which the open connections of a token that was revoked end."""
 
 
-class Seat(Struct, frozen=True, kw_only=True):
+class SessionScope(Struct, frozen=True, kw_only=True):
     """Whose calls a server of `/mcp` makes; what is of one seat is unknown at the others."""
 
     id: str = ""
@@ -70,7 +70,7 @@ class McpOverHttp:
         self._holds = holds
         self._needs_key = needs_key
         self._tasks: TaskGroup | None = None
-        self._servers: dict[Seat, _SeatServer] = {}
+        self._servers: dict[SessionScope, _SeatServer] = {}
         self._starting = anyio.Lock()
 
     @asynccontextmanager
@@ -94,13 +94,13 @@ class McpOverHttp:
         server = await self._server(self._seat(self._access(scope)))
         await server.answer(scope, receive, send)
 
-    def _seat(self, access: Access) -> Seat:
+    def _seat(self, access: Access) -> SessionScope:
         if access.kind != "token" or AccessScope.CALL not in access.scopes:
             # The guard lets such a token in only where no key is needed, as if it were none.
-            return Seat()
-        return Seat(id=access.id, agent=access.agent, user=access.user)
+            return SessionScope()
+        return SessionScope(id=access.id, agent=access.agent, user=access.user)
 
-    async def _server(self, seat: Seat) -> _SeatServer:
+    async def _server(self, seat: SessionScope) -> _SeatServer:
         async with self._starting:
             server = self._servers.pop(seat, None)
             if server is None:
@@ -138,7 +138,7 @@ class McpOverHttp:
 class _SeatServer:
     """The server of one seat, with sessions of its own."""
 
-    def __init__(self, house: Skillhouse, seat: Seat, *, is_open: bool) -> None:
+    def __init__(self, house: Skillhouse, seat: SessionScope, *, is_open: bool) -> None:
         """With `is_open` it is for clients without a key, whose user is not known."""
         self._house = house
         self._seat = seat

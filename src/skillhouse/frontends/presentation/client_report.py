@@ -13,7 +13,13 @@ from skillhouse.frontends.presentation.text import counted, cut_middle, one_line
 from skillhouse.skill import CAUSES
 
 if TYPE_CHECKING:
-    from skillhouse.clients import Lens, LensClient, LensProblem, LensSkill, Verdict
+    from skillhouse.clients import (
+        ClientColumn,
+        ClientReport,
+        ReportedProblem,
+        ReportedSkill,
+        Verdict,
+    )
     from skillhouse.skill import Profile
 
 COLUMNS = 80
@@ -64,7 +70,11 @@ def letter(verdict: Verdict) -> str:
 
 
 def report(
-    lens: Lens, problems: Sequence[LensProblem], *, machine: str, everything: bool = False
+    lens: ClientReport,
+    problems: Sequence[ReportedProblem],
+    *,
+    machine: str,
+    everything: bool = False,
 ) -> Iterator[str]:
     """Yield the lines of a report, none longer than `COLUMNS`; `machine` is its first."""
     yield cut_middle(one_line(machine), COLUMNS)
@@ -90,7 +100,7 @@ def report(
     yield f"{counted(len(lens.skills), 'skill')}, {seen} of them seen in full by every client"
 
 
-def brief(lens: Lens, problems: Sequence[LensProblem], *, more: int) -> Iterator[str]:
+def brief(lens: ClientReport, problems: Sequence[ReportedProblem], *, more: int) -> Iterator[str]:
     """Yield at most `BRIEF_LINES` lines about the skills here; `more` counts other findings."""
     whole = sum(map(_is_whole, lens.skills))
     yield f"{counted(len(lens.skills), 'skill')}, {whole} of them seen in full by every client"
@@ -108,7 +118,9 @@ def brief(lens: Lens, problems: Sequence[LensProblem], *, more: int) -> Iterator
     yield "skillhouse doctor: which skill, why, and how to mend it"
 
 
-def table(lens: Lens, skills: Sequence[LensSkill], *, everything: bool = False) -> Iterator[str]:
+def table(
+    lens: ClientReport, skills: Sequence[ReportedSkill], *, everything: bool = False
+) -> Iterator[str]:
     """Yield one row a skill with a letter a client, and the legend.
 
     Of many clients those that fare alike in every row share a column.
@@ -145,7 +157,7 @@ def table(lens: Lens, skills: Sequence[LensSkill], *, everything: bool = False) 
     yield from _indented(legend, 2, 2)
 
 
-def _alike(lens: Lens, skills: Sequence[LensSkill]) -> dict[int, list[int]]:
+def _alike(lens: ClientReport, skills: Sequence[ReportedSkill]) -> dict[int, list[int]]:
     """Return the place of each client that has a column, with those that the column is also of."""
     found: dict[int, list[int]] = {}
     of_column: dict[tuple[str, ...], int] = {}
@@ -160,10 +172,10 @@ def _alike(lens: Lens, skills: Sequence[LensSkill]) -> dict[int, list[int]]:
 
 
 def _gathered(
-    lens: Lens, skills: Sequence[LensSkill], columns: Iterable[int]
+    lens: ClientReport, skills: Sequence[ReportedSkill], columns: Iterable[int]
 ) -> list[tuple[list[str], str]]:
     """Return one row for all skills of a directory that fare alike."""
-    groups: dict[tuple[str, tuple[str, ...]], list[LensSkill]] = {}
+    groups: dict[tuple[str, tuple[str, ...]], list[ReportedSkill]] = {}
     places = list(columns)
     for skill in skills:
         letters = tuple(letter(skill.verdicts[place]) for place in places)
@@ -179,7 +191,7 @@ def _gathered(
     ]
 
 
-def difference(lens: Lens, skill: LensSkill) -> Iterator[str]:
+def difference(lens: ClientReport, skill: ReportedSkill) -> Iterator[str]:
     """Yield what clients make of one file, those of one mind together, and why."""
     yield ""
     yield from _indented(one_line(lens.short(skill.directory)), 0, 2)
@@ -190,7 +202,7 @@ def difference(lens: Lens, skill: LensSkill) -> Iterator[str]:
         yield from _indented(one_line(f"{', '.join(names)}: {mind}"), 2, 4)
 
 
-def verdict_text(lens: Lens, verdict: Verdict) -> str:
+def verdict_text(lens: ClientReport, verdict: Verdict) -> str:
     """Return what a client makes of a skill, and why, in a few words."""
     words = _LETTERS[letter(verdict)]
     parts = [f"{words} as `{verdict.name}`" if letter(verdict) == "+" else words]
@@ -205,11 +217,11 @@ def verdict_text(lens: Lens, verdict: Verdict) -> str:
     return ": ".join(parts)
 
 
-def _is_whole(skill: LensSkill) -> bool:
+def _is_whole(skill: ReportedSkill) -> bool:
     return WHOLE.issuperset(map(letter, skill.verdicts))
 
 
-def _clients(lens: Lens) -> Iterator[str]:
+def _clients(lens: ClientReport) -> Iterator[str]:
     names = [one_line(client.name) for client in lens.clients]
     programs = [_program(client) for client in lens.clients]
     keys = _keys(lens.clients)
@@ -234,11 +246,11 @@ def _clients(lens: Lens) -> Iterator[str]:
         )
 
 
-def _program(client: LensClient) -> str:
+def _program(client: ClientColumn) -> str:
     return one_line(client.profile.client or "skillhouse")
 
 
-def _counts(lens: Lens, place: int) -> str:
+def _counts(lens: ClientReport, place: int) -> str:
     found = Counter(letter(skill.verdicts[place]) for skill in lens.skills)
     listed = sum(found[sign] for sign in "+mcn")
     if lens.clients[place].profile.folders_only:
@@ -260,7 +272,9 @@ def _counts(lens: Lens, place: int) -> str:
     return ", ".join(parts)
 
 
-def _problem(lens: Lens, number: int, problem: LensProblem, *, everything: bool) -> Iterator[str]:
+def _problem(
+    lens: ClientReport, number: int, problem: ReportedProblem, *, everything: bool
+) -> Iterator[str]:
     yield from _indented(f"{number}. {one_line(problem.title)} [{problem.code}]", 0, 3)
     if problem.clients and problem.code != "no-root":
         everyone = len(problem.clients) == len(lens.clients) > 1
@@ -285,7 +299,7 @@ def _indented(text: str, first: int, rest: int) -> Iterator[str]:
     yield from (" " * rest + line for line in lines[1:])
 
 
-def _keys(clients: Sequence[LensClient]) -> list[str]:
+def _keys(clients: Sequence[ClientColumn]) -> list[str]:
     """Return a letter for each client, or a number where there are not enough."""
     if len(clients) <= len(_KEYS):
         return list(_KEYS[: len(clients)])
@@ -297,7 +311,7 @@ def _padded(text: str, columns: int) -> str:
     return text + " " * (columns - width_of(text))
 
 
-def lens_value(lens: Lens, problems: Iterable[LensProblem]) -> dict[str, Any]:
+def lens_value(lens: ClientReport, problems: Iterable[ReportedProblem]) -> dict[str, Any]:
     """Return what each client makes of a place; paths are short, fit to be published."""
     return {
         "start": lens.tilde(lens.start),
@@ -320,7 +334,7 @@ def lens_value(lens: Lens, problems: Iterable[LensProblem]) -> dict[str, Any]:
     }
 
 
-def lens_skill_value(lens: Lens, skill: LensSkill) -> dict[str, Any]:
+def lens_skill_value(lens: ClientReport, skill: ReportedSkill) -> dict[str, Any]:
     return {
         "name": skill.name,
         "file": lens.short(skill.file),

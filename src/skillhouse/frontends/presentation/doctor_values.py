@@ -58,7 +58,7 @@ from skillhouse.tools import BUILTIN_TOOLS
 
 if TYPE_CHECKING:
     from skillhouse.audit import Trouble
-    from skillhouse.clients import Change, Lens, LensProblem
+    from skillhouse.clients import Change, ClientReport, ReportedProblem
     from skillhouse.house import AbsentSkill, AgentView, Config, ToolReport
     from skillhouse.manage import CodeFacts
     from skillhouse.skill import Profile
@@ -67,8 +67,8 @@ if TYPE_CHECKING:
 class Examination(Struct, frozen=True, kw_only=True):
     """Everything that is looked at, for some clients."""
 
-    lens: Lens
-    problems: Sequence[LensProblem]
+    lens: ClientReport
+    problems: Sequence[ReportedProblem]
     stuck: Sequence[Trouble]
     """What is wrong with the audit log."""
     open_files: Sequence[Trouble]
@@ -114,7 +114,7 @@ class Examination(Struct, frozen=True, kw_only=True):
         }
 
 
-def examine(places: Locations, lens: Lens, *, verbs: Collection[str] = ()) -> Examination:
+def examine(places: Locations, lens: ClientReport, *, verbs: Collection[str] = ()) -> Examination:
     """Look at everything here besides what the clients see, which is `lens`; `verbs` are ours."""
     config, faults = usable_config(places)
     found = [*faults, *extension_findings(verbs)]
@@ -263,7 +263,7 @@ def examined_profiles(places: Locations, names: Sequence[str]) -> tuple[Profile,
     return (*here, *(one for one in read if one not in here and not one.client))
 
 
-def seen_by(places: Locations, profiles: Sequence[Profile]) -> Lens:
+def seen_by(places: Locations, profiles: Sequence[Profile]) -> ClientReport:
     config = usable_config(places).config
     project = git_root(places.start) or places.start
     lens = compare(

@@ -7,7 +7,7 @@ from functools import cache
 from itertools import chain
 from typing import NamedTuple
 
-from skillhouse.retrieval.evidence import SCALE, Evidence, Fused
+from skillhouse.retrieval.evidence import SCALE, Evidence, VectorEvidence
 
 WEIGHTS: Mapping[tuple[str, ...], Mapping[str, float]] = {
     ("use",): {"use": 6.0},
@@ -47,11 +47,11 @@ def fused(evidence: Evidence, cosines: Mapping[str, float]) -> Evidence:
     near = sum(weights[name] * cosine for name, cosine in cosines.items() if cosine > 0.0)
     # As without encoders, 100 is about the best that there is.
     score = 100.0 * (evidence.words + near) / total
-    found = Fused(cosines)
+    found = VectorEvidence(cosines)
     if sure is not None:
         added = sum(weight * cosines[name] for name, weight in sure.of_cosines.items())
         # Only hits that are shown need their confidence: it costs more than all of this.
-        found = Fused(cosines, sure.of_words, added + sure.bias)
+        found = VectorEvidence(cosines, sure.of_words, added + sure.bias)
     return evidence._replace(score=score, fused=found)
 
 

@@ -53,7 +53,7 @@ from skillhouse.skill import load_profile, profile_names
 from skillhouse.tiers.tier_values import PAGE
 
 if TYPE_CHECKING:
-    from skillhouse.clients import Lens
+    from skillhouse.clients import ClientReport
 
 RESUME_WORD = "resume"
 CLIENT = RouteParameter(
@@ -71,7 +71,7 @@ def _clients(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
     return {"list": "problems", "total": len(found), "problems": found, **value}
 
 
-def lens_of(api: ApiServices, request: ApiRequest) -> Lens:
+def lens_of(api: ApiServices, request: ApiRequest) -> ClientReport:
     """Return what the clients of a request see here; ApiProblem for one that is not known."""
     named = [name for name in request.query.get("client", "").split(",") if name]
     places = api.house.config.places

@@ -14,10 +14,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from skillhouse.clients import (
+    ClientColumn,
+    ClientReport,
     Fix,
-    Lens,
-    LensClient,
-    LensSkill,
+    ReportedSkill,
     client_profiles,
     known_clients,
     problems,
@@ -49,7 +49,7 @@ class ClientCell(NamedTuple):
 
 
 class Row(NamedTuple):
-    skill: LensSkill
+    skill: ReportedSkill
     place: str
     """Its short path."""
     cells: tuple[ClientCell, ...]
@@ -73,7 +73,7 @@ class Row(NamedTuple):
         return [(reason, tuple(places)) for reason, places in found.items()]
 
 
-def _group_value(lens: Lens, group: Sequence[Fix]) -> dict[str, Any]:
+def _group_value(lens: ClientReport, group: Sequence[Fix]) -> dict[str, Any]:
     """Return mends of a kind, and what the API takes as one answer for all of them."""
     every = [fix_answer(lens, fix) for fix in group]
     return {"every": every, "agreed": [{"id": one.id, "digest": one.digest} for one in every]}
@@ -99,7 +99,7 @@ class RowFilter(NamedTuple):
         is_unseen = by.startswith("-")
         return cls(query.get("folder", ""), "" if is_unseen else by, by[1:] if is_unseen else "")
 
-    def fits(self, row: Row, lens: Lens) -> bool:
+    def fits(self, row: Row, lens: ClientReport) -> bool:
         letters = {
             client.name: cell.letter for client, cell in zip(lens.clients, row.cells, strict=True)
         }
@@ -152,7 +152,7 @@ class ClientsPage:
         )
 
 
-def rows_of(lens: Lens) -> list[Row]:
+def rows_of(lens: ClientReport) -> list[Row]:
     """Return a row for each skill, first those that some client does not see in full."""
     rows = [
         Row(
@@ -173,7 +173,7 @@ def counts_of(rows: Sequence[Row], at: int) -> dict[str, int]:
     return dict(Counter(row.cells[at].letter for row in rows))
 
 
-def budgets_of(clients: Sequence[LensClient]) -> dict[str, dict[str, Any]]:
+def budgets_of(clients: Sequence[ClientColumn]) -> dict[str, dict[str, Any]]:
     """Return the budget of each client that has one and is over it."""
     return {
         one.name: {"limit": one.budget.limit, "over": one.budget.over}

@@ -17,7 +17,7 @@ from starlette.routing import Route
 
 from skillhouse.approval import Approval
 from skillhouse.audit import AuditEntry, AuditError, Query, entries_of
-from skillhouse.clients import Lens
+from skillhouse.clients import ClientReport
 from skillhouse.floor import PathError, SkillError, SkillhouseError
 from skillhouse.frontends.http.forms import attachment
 from skillhouse.frontends.http.pages.languages import language_of, translations
@@ -199,10 +199,10 @@ class _ClientLens:
     def __init__(self, house: Skillhouse) -> None:
         self._places = house.config.places
         self._of: object = None
-        self._lens: Lens | None = None
+        self._lens: ClientReport | None = None
         self._lock = threading.Lock()
 
-    def of(self, scan: SkillScan) -> Lens:
+    def of(self, scan: SkillScan) -> ClientReport:
         with self._lock:
             if self._lens is None or self._of is not scan.index:
                 self._lens = seen_by(self._places, examined_profiles(self._places, ()))
