@@ -33,7 +33,7 @@ def steps() -> list[Step]:
             name="lint",
             command=(x, "lint"),
             advice=(
-                "`./x lint --fix` mends format and imports, `./x lint --lower-bars` lowers the bars"
+                "`./x lint --fix` fixes format and imports, `./x lint --lower-bars` lowers the bars"
                 " of what got better; the rest by hand, as the lines above say"
             ),
         ),

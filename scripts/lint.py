@@ -1,4 +1,4 @@
-"""Runs every check that needs no test: `./x lint`; `--fix` first mends what ruff can mend.
+"""Runs every check that needs no test: `./x lint`; `--fix` first fixes what ruff can fix.
 
 All checks run, whatever the others find. Exit code 1 if one of them finds something.
 

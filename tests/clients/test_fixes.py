@@ -8,7 +8,7 @@ import pytest
 
 from skillhouse.clients import ClientReport, Fix, apply_fix, compare, proposed_fixes
 from skillhouse.clients.config_file import ConfigFileError
-from skillhouse.skill import load_profile, mended
+from skillhouse.skill import load_profile, repaired_file
 from tests.house.places import write_skill
 
 CLIENTS = ("claude-code", "codex", "gemini-cli", "opencode-cli")
@@ -68,10 +68,10 @@ def put(base: Path, text: str, name: str = "pdf") -> Path:
     ],
 )
 def test_a_mend_changes_signs_and_no_words(text: str, after: str | None) -> None:
-    made = mended(text.encode(), directory="pdf", for_clients=True)
+    made = repaired_file(text.encode(), directory="pdf", for_clients=True)
     assert (made.after if made else None) == after
     if after is not None:
-        assert mended(after.encode(), directory="pdf", for_clients=True) is None
+        assert repaired_file(after.encode(), directory="pdf", for_clients=True) is None
 
 
 def test_a_file_is_mended_as_it_was_shown(base: Path) -> None:

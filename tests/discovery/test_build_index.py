@@ -166,7 +166,7 @@ def test_a_duplicate_is_a_warning_that_names_both_places(tmp_path: Path) -> None
             path=loser,
             line=1,
             field="name",
-            mend="rename all but one, directory and `name`, or delete them",
+            hint="rename all but one, directory and `name`, or delete them",
         ),
     )
 

@@ -64,7 +64,7 @@ CASES: list[tuple[SkillhouseError, str, dict[str, Any]]] = [
     ),
     (
         UnusableSkillError(
-            "pdf", state="broken", reason="no `description`", mend="write one", path=AT, line=2
+            "pdf", state="broken", reason="no `description`", hint="write one", path=AT, line=2
         ),
         "skill `pdf` cannot be used: no `description`; write one (at `skills/pdf:2`)",
         {

@@ -443,6 +443,6 @@ def test_brief_of_an_empty_home(place: Path, run: Run) -> None:
         "0 skills, 0 of them seen in full by every client\n"
         "  codex  sees 0\n"
         "no problems\n"
-        "skillhouse doctor: which skill, why, and how to mend it\n"
+        "skillhouse doctor: which skill, why, and how to fix it\n"
     )
     assert run("doctor", "--brief", "--client", "codex") == (0, said, "")

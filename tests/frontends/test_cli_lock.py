@@ -39,7 +39,7 @@ def test_a_lock_with_marks_of_a_merge_is_named_and_mended(
         code, _, err = run(verb)
         assert code == (1 if verb == "lock" else 3)
         assert "the lock has the marks of a merge in line" in err
-        assert "`skillhouse lock --merge` mends it" in err
+        assert "`skillhouse lock --merge` fixes it" in err
     before = conflict.read_bytes()
     code, out, _ = run("lock", "--merge", "--dry-run")
     assert (code, conflict.read_bytes()) == (0, before)

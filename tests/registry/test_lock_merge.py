@@ -93,7 +93,7 @@ def test_what_one_side_alone_changed_counts_where_git_wrote_what_was_before(
 def test_the_marks_are_named_wherever_the_lock_is_read(tmp_path: Path) -> None:
     merged(tmp_path, {}, {"a": ONE}, {"b": TWO})
     path = tmp_path / "skills.lock"
-    message = r"marks of a merge in line \d+: `skillhouse lock --merge` mends it"
+    message = r"marks of a merge in line \d+: `skillhouse lock --merge` fixes it"
     with pytest.raises(StateError, match=message):
         read_lock(path)
     path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))

@@ -304,7 +304,7 @@ def test_a_finding_is_a_diagnostic_with_everything_in_it() -> None:
             path=path,
             line=2,
             field="name",
-            mend="give the directory and `name` the same name, of a-z, 0-9 and single hyphens",
+            hint="give the directory and `name` the same name, of a-z, 0-9 and single hyphens",
         ),
     )
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillhouse.skill import mended, parse
+from skillhouse.skill import parse, repaired_file
 
 
 @pytest.mark.parametrize(
@@ -28,17 +28,17 @@ from skillhouse.skill import mended, parse
     ],
 )
 def test_what_is_safe_is_mended(before: str, after: str, codes: tuple[str, ...]) -> None:
-    found = mended(f"---\nname: x\n{before}---\nBody.\n".encode(), directory="x")
+    found = repaired_file(f"---\nname: x\n{before}---\nBody.\n".encode(), directory="x")
     assert found is not None
     assert (found.after, found.codes) == (f"---\nname: x\n{after}---\nBody.\n", codes)
 
 
 def test_marks_ends_of_lines_and_a_missing_name_are_mended() -> None:
-    found = mended(b"\xef\xbb\xbf---\r\ndescription: d\r\n---\r\nB\r\n", directory="x")
+    found = repaired_file(b"\xef\xbb\xbf---\r\ndescription: d\r\n---\r\nB\r\n", directory="x")
     assert found is not None
     assert found.after == "---\r\nname: x\r\ndescription: d\r\n---\r\nB\r\n"
     assert found.codes == ("bom", "name-missing")
-    found = mended(b"---\rname: x\rdescription: d\r---\rB\r", directory="x")
+    found = repaired_file(b"---\rname: x\rdescription: d\r---\rB\r", directory="x")
     assert found is not None
     assert (found.after, found.codes) == (
         "---\nname: x\ndescription: d\n---\nB\n",
@@ -60,15 +60,15 @@ def test_marks_ends_of_lines_and_a_missing_name_are_mended() -> None:
 def test_a_file_whose_fences_are_wrong_is_read_afterwards(
     before: str, after: str, code: str
 ) -> None:
-    found = mended(before.encode(), directory="x")
+    found = repaired_file(before.encode(), directory="x")
     assert found is not None
     assert (found.after, found.codes) == (after, (f"frontmatter-{code}",))
 
 
 def test_what_only_clients_misread_is_mended_for_them_alone() -> None:
     data = b"--- \nname: x\ndescription: 12\n---\n"
-    assert mended(data, directory="x") is None
-    found = mended(data, directory="x", for_clients=True)
+    assert repaired_file(data, directory="x") is None
+    found = repaired_file(data, directory="x", for_clients=True)
     assert found is not None
     assert (found.after, found.codes) == ("---\nname: x\ndescription: '12'\n---\n", ())
 
@@ -86,11 +86,11 @@ def test_what_only_clients_misread_is_mended_for_them_alone() -> None:
     ],
 )
 def test_what_a_person_has_to_choose_is_left(text: str) -> None:
-    assert mended(text.encode(), directory="x") is None
+    assert repaired_file(text.encode(), directory="x") is None
 
 
 def test_no_name_is_written_that_is_not_valid() -> None:
-    assert mended(b"---\ndescription: d\n---\n", directory="Not A Name") is None
+    assert repaired_file(b"---\ndescription: d\n---\n", directory="Not A Name") is None
 
 
 VALUES = st.text(alphabet="ab :'\"[]{}*&>|-#,\\\té@`!%\n", max_size=24)
@@ -100,7 +100,7 @@ VALUES = st.text(alphabet="ab :'\"[]{}*&>|-#,\\\té@`!%\n", max_size=24)
 def test_a_mended_file_says_the_same(description: str, tools: str, newline: str) -> None:
     text = f"---\ndescription: {description}\nallowed-tools: {tools}\nx: 1\n---\nBody.\n"
     data = text.replace("\n", newline).encode()
-    found = mended(data, directory="x")
+    found = repaired_file(data, directory="x")
     if found is None:
         return
     before, after = (parse(one, directory="x") for one in (data, found.after.encode()))
@@ -113,4 +113,4 @@ def test_a_mended_file_says_the_same(description: str, tools: str, newline: str)
     assert before.skill.frontmatter.allowed_tools == after.skill.frontmatter.allowed_tools
     assert before.body == after.body
     assert len(after.diagnostics) < len(before.diagnostics)
-    assert mended(found.after.encode(), directory="x") is None
+    assert repaired_file(found.after.encode(), directory="x") is None

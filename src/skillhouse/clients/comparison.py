@@ -371,7 +371,7 @@ def objection(verdict: Verdict | None) -> str:
     cause = CAUSES.get(verdict.code)
     if cause is None or not cause.title:
         return verdict.reason or verdict.code
-    return f"{cause.title}; {cause.mend}"
+    return f"{cause.title}; {cause.hint}"
 
 
 def remarks(verdict: Verdict | None, skill: Skill, client: str) -> list[str]:

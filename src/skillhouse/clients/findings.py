@@ -244,7 +244,7 @@ def _grouped(
         effect="; ".join(
             f"{words} {', '.join(sorted(names))}" for words, names in sorted(effects.items())
         ),
-        fix=cause.mend,
+        fix=cause.hint,
     )
 
 
@@ -259,7 +259,7 @@ def _near(lens: ClientReport) -> Iterator[ReportedProblem]:
                 title=cause.title,
                 skills=tuple(lens.short(miss.path) for miss in groups[code]),
                 clients=tuple(client.name for client in lens.clients),
-                fix=cause.mend,
+                fix=cause.hint,
             )
 
 
@@ -280,7 +280,7 @@ def _names(lens: ClientReport) -> Iterator[ReportedProblem]:
             title="clients call it by different names",
             skills=tuple(lines),
             clients=lens.in_order(concerned),
-            fix=CAUSES["name-mismatch"].mend,
+            fix=CAUSES["name-mismatch"].hint,
         )
 
 

@@ -21,12 +21,19 @@ from skillhouse.clients.findings import client_root, names_of, same_names
 from skillhouse.clients.trees import source_digest
 from skillhouse.clients.verdicts import LISTED, ClientReport, LensState, ReportedSkill
 from skillhouse.floor import PathError, descriptor, is_utf8, isolated, open_directory_beneath
-from skillhouse.skill import SKILL_FILE, SKILL_FILE_MAX, mended, parse, validate_name, with_name
+from skillhouse.skill import (
+    SKILL_FILE,
+    SKILL_FILE_MAX,
+    parse,
+    repaired_file,
+    validate_name,
+    with_name,
+)
 
 MOVED_CODES = frozenset(
     {"root-file", "too-deep", "inside-a-skill", "skipped-directory", "hidden-directory"}
 )
-"""Codes of verdicts that a move to ROOT/NAME mends."""
+"""Codes of verdicts that a move to ROOT/NAME fixes."""
 COPIES_MAX = 99
 """The highest number that a renamed copy gets."""
 FILE_CODES = frozenset(
@@ -43,7 +50,7 @@ FILE_CODES = frozenset(
         "yaml-error",
     }
 )
-"""Codes of verdicts that a change of the file itself can mend."""
+"""Codes of verdicts that a change of the file itself can fix."""
 
 
 class Fix(Struct, frozen=True, kw_only=True):
@@ -57,7 +64,7 @@ class Fix(Struct, frozen=True, kw_only=True):
     bound: str
     """The project or home, which the change must not leave."""
     codes: tuple[str, ...]
-    """What it mends."""
+    """What it fixes."""
     difference: tuple[str, ...] = ()
     """Lines of a unified diff."""
     before: str = ""
@@ -91,10 +98,10 @@ def is_own(lens: ClientReport, path: str) -> bool:
 
 
 def proposed_fixes(lens: ClientReport) -> tuple[Fix, ...]:
-    """Return what can be mended here, files first; nothing is changed."""
+    """Return what can be fixed here, files first; nothing is changed."""
     texts = (*_of_files(lens), *_of_names(lens))
     changed = {os.path.dirname(fix.path) for fix in texts}
-    # A skill whose text is mended first may then need no more, or something else.
+    # A skill whose text is fixed first may then need no more, or something else.
     places = [fix for fix in relocations(lens) if _directory_of(fix) not in changed]
     # What goes elsewhere is linked in another run, from where it is then.
     gone = {_directory_of(fix) for fix in places}
@@ -226,13 +233,13 @@ def _of_files(lens: ClientReport) -> Iterator[Fix]:
         try:
             before = ConfigFile(Path(skill.file), bound=Path(bound), may_be_outside=False).text
         except ConfigFileError:
-            # The report has why it cannot be read; another user's file is not ours to mend.
+            # The report has why it cannot be read; another user's file is not ours to fix.
             continue
         directory = os.path.basename(os.path.dirname(skill.file))
         made = None
-        # What cannot be mended stays in the report; the log has the fault.
+        # What cannot be fixed stays in the report; the log has the fault.
         with isolated():
-            made = mended(before.encode(), directory=directory, for_clients=True)
+            made = repaired_file(before.encode(), directory=directory, for_clients=True)
         if made is not None:
             yield Fix(
                 path=skill.file,

@@ -23,7 +23,7 @@ from skillhouse.floor import Diagnostic, Severity, is_utf8, target_problem
 from skillhouse.floor.regex import regex
 from skillhouse.floor.structs import replace
 from skillhouse.skill import (
-    MENDS,
+    HINTS,
     Duplicates,
     Finding,
     Identity,
@@ -190,7 +190,7 @@ def _repeated(place: str, link: str) -> Diagnostic:
         severity=Severity.INFO,
         message=f"a link to `{place}`, which is listed itself",
         path=Path(link),
-        mend=MENDS["same-directory"],
+        hint=HINTS["same-directory"],
     )
 
 
@@ -214,7 +214,7 @@ def _clash_finding(kind: str, skill: Skill, other: Skill) -> Diagnostic:
         path=skill.location,
         line=1,
         field="name",
-        mend=MENDS[code],
+        hint=HINTS[code],
     )
 
 
@@ -389,8 +389,8 @@ def _goes_by_place(profile: Profile) -> bool:
 
 
 def _general(code: str, severity: Severity, message: str, path: Path | None) -> Diagnostic:
-    mend = MENDS.get(code, "")
-    return Diagnostic(code=code, severity=severity, message=message, path=path, mend=mend)
+    hint = HINTS.get(code, "")
+    return Diagnostic(code=code, severity=severity, message=message, path=path, hint=hint)
 
 
 def _merged(

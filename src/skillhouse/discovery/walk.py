@@ -19,7 +19,7 @@ from skillhouse.discovery.roots import (
     LinkPlaces,
 )
 from skillhouse.floor import Diagnostic, Severity, is_utf8
-from skillhouse.skill import MENDS, SKILL_FILE, Finding, Skill, UnvisitedDirectories
+from skillhouse.skill import HINTS, SKILL_FILE, Finding, Skill, UnvisitedDirectories
 
 ENTRIES_MANY = 100_000
 """Entries of one directory from which on a root is said to be slow to scan."""
@@ -409,5 +409,5 @@ def _found(path: str, skill: Skill) -> Diagnostic:
         severity=Severity.INFO,
         message=f"a skill inside the skill `{skill.name}`: a file of that one, and not listed",
         path=Path(path),
-        mend=MENDS["below-a-skill"],
+        hint=HINTS["below-a-skill"],
     )

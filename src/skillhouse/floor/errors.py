@@ -146,18 +146,18 @@ class UnusableSkillError(UnknownSkillError):
         *,
         state: str,
         reason: str,
-        mend: str,
+        hint: str,
         path: Path,
         line: int | None = None,
     ) -> None:
         place = f"{path}:{line}" if line else str(path)
-        advice = f"{reason}; {mend}" if mend else reason
+        advice = f"{reason}; {hint}" if hint else reason
         message = f"skill `{reference}` cannot be used: {advice} (at `{place}`)"
         super().__init__(reference, (), message=message)
         self.state = state
         """broken, untrusted, left-out, below-a-skill or outside."""
         self.reason = reason
-        self.mend = mend
+        self.hint = hint
         self.path = path
         self.line = line
 
@@ -230,7 +230,7 @@ class ExposedError(SkillhouseError):
     def __init__(self, problem: str, path: Path) -> None:
         super().__init__(f"{problem}: `{path}`")
         self.problem = problem
-        """What is wrong, and the command that mends it."""
+        """What is wrong, and the command that fixes it."""
         self.path = path
 
 
@@ -283,7 +283,7 @@ class Diagnostic(Struct, frozen=True, kw_only=True):
     """Line in the file, from 1; None where the finding is about the whole."""
     field: str = ""
     """The field or key that it is about; empty where it is about none."""
-    mend: str = ""
+    hint: str = ""
     """What to write or do instead; empty where there is nothing to be done."""
     detail: str = ""
     """What a parser reported, in its own words, for programs."""
@@ -291,7 +291,7 @@ class Diagnostic(Struct, frozen=True, kw_only=True):
     @property
     def advice(self) -> str:
         """The message with what to do about it, in one line."""
-        return f"{self.message}; {self.mend}" if self.mend else self.message
+        return f"{self.message}; {self.hint}" if self.hint else self.message
 
     def __str__(self) -> str:
         place = "" if self.path is None else f"{self.path}:"

@@ -202,7 +202,7 @@ def trail(path: str | Path, looks: PathStateCache | None = None) -> WalkedPath:
 
 
 def file_problem(path: Path, *, secret: bool = False, looks: PathStateCache | None = None) -> str:
-    """Return why the file at `path` must not decide anything, and what mends it; or nothing.
+    """Return why the file at `path` must not decide anything, and what fixes it; or nothing.
 
     A file that is not there has no problem, unless others could put one in its directory.
 
@@ -239,7 +239,7 @@ def directory_problem(
 
 
 def target_problem(path: Path) -> str:
-    """Return why others may change what a link leads to, and what mends it; or nothing.
+    """Return why others may change what a link leads to, and what fixes it; or nothing.
 
     As `file_problem` for a file and `directory_problem` for a directory, but that a file may have
     other names, and its directory be sticky: package managers and Nix keep one copy of equal files,
@@ -290,7 +290,7 @@ def open_own(path: Path, *, secret: bool = False) -> int:
     except FileNotFoundError:
         raise
     except OSError as error:
-        # A link is `ELOOP`, and says more by what mends it.
+        # A link is `ELOOP`, and says more by what fixes it.
         if problem := file_problem(path, secret=secret):
             raise ExposedError(problem, path) from error
         raise
@@ -337,7 +337,7 @@ def opened_problem(info: os.stat_result, path: Path, *, secret: bool = False) ->
 
 
 def check_private(directory: Path) -> None:
-    """Raise `StateError`, with the command that mends it, if others can use the directory."""
+    """Raise `StateError`, with the command that fixes it, if others can use the directory."""
     if problem := directory_problem(directory, secret=True):
         raise StateError(f"the state cannot be used: {problem}", directory)
 
@@ -386,7 +386,7 @@ def _way_problem(
 
 
 def _chmod(change: str, shown: str, info: os.stat_result) -> str:
-    """Return the one command that mends a mode; what is below a directory keeps its own."""
+    """Return the one command that fixes a mode; what is below a directory keeps its own."""
     sudo = "" if info.st_uid == os.geteuid() else "sudo "
     return f"run `{sudo}chmod {change} {shown}`"
 

@@ -181,11 +181,11 @@ class ConfigReload:
         faults = [f"the project's file has a fault: {one}" for one in _project_faults(found)]
         if adopted.fault:
             faults.append(f"the tier policy from before stays in use: {adopted.fault}")
-        is_mended = bool(self._fault) and not faults
+        is_repaired = bool(self._fault) and not faults
         self._say_fault("; ".join(faults), changed)
         parts = _differences(before, config, tiers=adopted.tiers_changed)
         restart = _needing_restart(before, wanted)
-        if parts or restart or is_mended:
+        if parts or restart or is_repaired:
             self._say(_news(changed, parts, restart, _changed_rules(before, config)))
 
     def _refuse(self, source: ConfigSource, changed: tuple[Path, ...], fault: str) -> None:

@@ -13,7 +13,7 @@ from skillhouse import clients
 from skillhouse.floor import Diagnostic, Severity, git_root
 from skillhouse.floor.structs import replace
 from skillhouse.house.project import same_repository
-from skillhouse.skill import MENDS, Skill, SkillIndex
+from skillhouse.skill import HINTS, Skill, SkillIndex
 from skillhouse.store import STATE_FILE
 
 EXPORTED_COPY = "exported-copy"
@@ -84,5 +84,5 @@ def _explained(found: Diagnostic, said: Mapping[str, tuple[str, str]]) -> Diagno
     if found.code != "shadowed" or str(found.path) not in said:
         return found
     code, message = said[str(found.path)]
-    mend = MENDS.get(code, "")
-    return replace(found, code=code, severity=Severity.INFO, message=message, mend=mend)
+    hint = HINTS.get(code, "")
+    return replace(found, code=code, severity=Severity.INFO, message=message, hint=hint)

@@ -19,7 +19,7 @@ from skillhouse.floor import (
     UnknownSkillError,
     UnusableSkillError,
 )
-from skillhouse.skill import MENDS, SKILL_FILE, Skill
+from skillhouse.skill import HINTS, SKILL_FILE, Skill
 
 if TYPE_CHECKING:
     from skillhouse.discovery import Root
@@ -54,7 +54,7 @@ class AbsentSkill(NamedTuple):
     path: str
     """The SKILL.md, or the directory where there is none that could be read."""
     reason: str
-    mend: str = ""
+    hint: str = ""
     line: int | None = None
     id: str = ""
     scope: str = ""
@@ -63,7 +63,7 @@ class AbsentSkill(NamedTuple):
 
     @property
     def text(self) -> str:
-        return f"{self.reason}; {self.mend}" if self.mend else self.reason
+        return f"{self.reason}; {self.hint}" if self.hint else self.reason
 
 
 def broken_skill(found: Diagnostic) -> AbsentSkill:
@@ -74,7 +74,7 @@ def broken_skill(found: Diagnostic) -> AbsentSkill:
         name=path.parent.name if is_file else path.name,
         path=str(path),
         reason=found.message,
-        mend=found.mend,
+        hint=found.hint,
         line=found.line,
         code=found.code,
     )
@@ -135,7 +135,7 @@ def find_in(place: SearchPlace, reference: str, *, by_link: bool = False) -> Ski
                 reference,
                 state=why.state,
                 reason=why.reason,
-                mend=why.mend,
+                hint=why.hint,
                 path=Path(why.path),
                 line=why.line,
             ) from error
@@ -210,7 +210,7 @@ def _reasons(place: SearchPlace, reference: str, file: str | None) -> Iterator[A
                 name=name,
                 path=str(path),
                 reason=found.message,
-                mend=found.mend,
+                hint=found.hint,
             )
     if file is not None:
         yield _outside(place, file)
@@ -229,7 +229,7 @@ def _left_out(place: SearchPlace, name: str, file: str | None) -> Iterator[Absen
                     name=name,
                     path=path,
                     reason=f"not looked at: in `{left.root}`, {bound}",
-                    mend=MENDS["scan-limit" if left.bound == "directories" else "depth-limit"],
+                    hint=HINTS["scan-limit" if left.bound == "directories" else "depth-limit"],
                 )
 
 
@@ -248,7 +248,7 @@ def _in_roots(place: SearchPlace, name: str) -> Iterator[AbsentSkill]:
                     name=name,
                     path=str(directory / SKILL_FILE),
                     reason="the project is not trusted, so its skills are not read",
-                    mend=TRUST,
+                    hint=TRUST,
                     scope=root.scope,
                 )
         elif skill_package.has_manifest(directory) and not os.path.lexists(directory / SKILL_FILE):
@@ -257,7 +257,7 @@ def _in_roots(place: SearchPlace, name: str) -> Iterator[AbsentSkill]:
                 name=name,
                 path=str(directory),
                 reason=f"it has tools of its own and no {SKILL_FILE}",
-                mend=f"`skillhouse show {name}` shows them",
+                hint=f"`skillhouse show {name}` shows them",
             )
         elif directory.is_dir() and not os.path.lexists(directory / SKILL_FILE):
             for found in skill_package.validate(directory):
@@ -267,7 +267,7 @@ def _in_roots(place: SearchPlace, name: str) -> Iterator[AbsentSkill]:
                     name=name,
                     path=str(directory),
                     reason=reason,
-                    mend=f"put a file named `{SKILL_FILE}` there",
+                    hint=f"put a file named `{SKILL_FILE}` there",
                     code=found.code,
                 )
 
@@ -282,14 +282,14 @@ def _outside(place: SearchPlace, file: str) -> AbsentSkill:
             name=os.path.basename(directory),
             path=file,
             reason=reason,
-            mend=TRUST,
+            hint=TRUST,
         )
     return AbsentSkill(
         state="outside",
         name=os.path.basename(directory),
         path=file,
         reason="it is in no place where skills are looked for",
-        mend=f"name it with `--root {directory}`",
+        hint=f"name it with `--root {directory}`",
     )
 
 

@@ -78,7 +78,7 @@ class InstalledMark(Struct, frozen=True, kw_only=True):
         return self.state in ("ok", "accepted")
 
     @property
-    def mend(self) -> str:
+    def hint(self) -> str:
         """What a person can do about it."""
         verify = f"`skillhouse verify {self.scope}:{self.name}"
         back = f"{verify} --restore` puts back what was installed"

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from skillhouse.floor import Diagnostic, Severity, StateError, TreeError, git_root
 from skillhouse.floor.structs import replace
-from skillhouse.skill import MENDS, Skill, SkillIndex, SkillLinks, followed_digest, skill_links
+from skillhouse.skill import HINTS, Skill, SkillIndex, SkillLinks, followed_digest, skill_links
 from skillhouse.store import STATE, STATE_FILE, pooled
 
 LinkedState = Literal["", "seen", "changed", "unbound"]
@@ -165,7 +165,7 @@ def _finding(skill: Skill) -> Diagnostic:
         severity=Severity.WARNING,
         message=f"`{skill.id}` has changed since it was first seen; loading it asks",
         path=skill.location,
-        mend=MENDS[CHANGED],
+        hint=HINTS[CHANGED],
     )
 
 

@@ -114,7 +114,7 @@ def with_seen_tools(result: ManifestResult, texts: TrustedTexts) -> ManifestResu
             severity=Severity.WARNING,
             message=f"`{name}` is new or changed since the project was trusted",
             path=result.directory,
-            mend="look at it with `skillhouse trust`",
+            hint="look at it with `skillhouse trust`",
         )
         for name in unseen
     )

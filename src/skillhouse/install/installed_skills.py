@@ -139,7 +139,7 @@ class InstalledSkills:
     def merge(
         self, place: InstallPlace, *, side: str = "", is_dry: bool = False
     ) -> LockMerge | None:
-        """Mend a lock that has the marks of a merge; None where it has none.
+        """Fix a lock that has the marks of a merge; None where it has none.
 
         Nothing is written while a skill of it is unclear.
 
@@ -158,7 +158,7 @@ class InstalledSkills:
             return found
         lock = found.lock
         with recorded(self._house.audit_log, "merge-lock", {"path": str(place.lock)}):
-            self.installs.mend(place.lock, lock)
+            self.installs.hint(place.lock, lock)
         return found
 
     def pin(

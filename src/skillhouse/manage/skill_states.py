@@ -16,7 +16,7 @@ from skillhouse.house.exported_copies import EXPORTED_COPY, OTHER_CHECKOUT
 from skillhouse.house.find_skills import AbsentSkill, SkillState, absent_of, find_in
 from skillhouse.permission import Permission
 from skillhouse.registry.lock import LOCK_FILE
-from skillhouse.skill import MENDS, Skill, SkillIndex
+from skillhouse.skill import HINTS, Skill, SkillIndex
 
 if TYPE_CHECKING:
     from skillhouse.house.agent_view import AgentView
@@ -48,7 +48,7 @@ def state_of(house: Skillhouse, skill: Skill, *, agent: str = "default") -> Abse
     """Return the state of a skill of the index; "in-use" is one that agents see."""
     view = house.view(agent)
     state: SkillState = "in-use"
-    reason, mend = "agents see it", ""
+    reason, hint = "agents see it", ""
     settings = house.snapshot.settings
     shadowed = house.snapshot.shown.index.shadowed
     if any(skill.file == other.file for other in shadowed):
@@ -57,10 +57,10 @@ def state_of(house: Skillhouse, skill: Skill, *, agent: str = "default") -> Abse
         state = "disabled"
         is_all = not settings.enable_skills
         reason = "all skills are switched off" if is_all else "switched off"
-        mend = "`skillhouse enable --all`" if is_all else f"`skillhouse enable {skill.id}`"
+        hint = "`skillhouse enable --all`" if is_all else f"`skillhouse enable {skill.id}`"
     elif any(skill.file == other.file for other in view.hidden):
         state, reason = "denied", _denial(house, skill, agent)
-        mend = f"`skillhouse policy explain skill {skill.name}` shows the rules"
+        hint = f"`skillhouse policy explain skill {skill.name}` shows the rules"
     elif any(skill.file == other.file for other in view.for_people):
         state, reason = "people-only", "`disable-model-invocation` keeps it from models"
     elif (mark := _wrong_mark(house, skill)) is not None:
@@ -72,7 +72,7 @@ def state_of(house: Skillhouse, skill: Skill, *, agent: str = "default") -> Abse
         name=skill.name,
         path=skill.file,
         reason=reason,
-        mend=mend,
+        hint=hint,
         id=skill.id,
         scope=skill.scope,
     )
@@ -108,7 +108,7 @@ def _of_mark(mark: InstalledMark, skill: Skill | None) -> AbsentSkill:
         name=mark.name if skill is None else skill.name,
         path=str(mark.directory) if skill is None else skill.file,
         reason=mark.reason,
-        mend=mark.mend,
+        hint=mark.hint,
         id=f"{mark.scope}:{mark.name}" if skill is None else skill.id,
         scope=mark.scope,
     )
@@ -158,7 +158,7 @@ def absent_skills(house: Skillhouse, *, agent: str = "default") -> Iterator[Abse
                 name="",
                 path=str(found.path),
                 reason=found.message,
-                mend=found.mend,
+                hint=found.hint,
             )
         elif found.code in ("scan-limit", "depth-limit", "root-limit"):
             yield AbsentSkill(
@@ -166,7 +166,7 @@ def absent_skills(house: Skillhouse, *, agent: str = "default") -> Iterator[Abse
                 name="",
                 path=str(found.path),
                 reason=found.message,
-                mend=found.mend,
+                hint=found.hint,
                 code=found.code,
             )
 
@@ -188,7 +188,7 @@ def _unseen(house: Skillhouse, skill: Skill) -> AbsentSkill:
         name=skill.name,
         path=skill.file,
         reason=reason,
-        mend="look at it with `skillhouse trust`",
+        hint="look at it with `skillhouse trust`",
         id=skill.id,
         scope=skill.scope,
     )
@@ -207,7 +207,7 @@ def _shadowed(index: SkillIndex, shadowed: Iterable[Skill]) -> Iterator[AbsentSk
             name=skill.name,
             path=skill.file,
             reason=found.message if found else f"{other} has its name and is used",
-            mend=found.mend if found else MENDS["shadowed"],
+            hint=found.hint if found else HINTS["shadowed"],
             id=skill.id,
             scope=skill.scope,
         )

@@ -321,6 +321,6 @@ def _named(found: Candidate, folder: str) -> Candidate:
     name = "" if result.skill is None else result.skill.name
     if not errors:
         return replace(found, name=name)
-    said = f"; {errors[0].mend}" if errors[0].mend else ""
+    said = f"; {errors[0].hint}" if errors[0].hint else ""
     fault = f"{errors[0].code}: {errors[0].message}{said}"
     return replace(found, name=name, members=(), lacking=(), fault=fault)

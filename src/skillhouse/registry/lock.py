@@ -25,7 +25,7 @@ SKILLS_MAX = 10_000
 
 OURS, BASE, BETWEEN, THEIRS = (sign * 7 for sign in (b"<", b"|", b"=", b">"))
 """What git begins the lines with that it puts into a file with a conflict."""
-MERGE_MEND = "`skillhouse lock --merge`"
+MERGE_FIX = "`skillhouse lock --merge`"
 
 _DIGEST = re.compile(r"skilltree1:[0-9a-f]{64}")
 DIGEST_SHOWN = len("skilltree1:") + 12
@@ -196,7 +196,7 @@ def read_lock(path: Path) -> Lock:
         return decode_lock(data)
     except DecodeError as error:
         if line := marked_line(data):
-            message = f"the lock has the marks of a merge in line {line}: {MERGE_MEND} mends it"
+            message = f"the lock has the marks of a merge in line {line}: {MERGE_FIX} fixes it"
             raise StateError(message, path) from error
         raise StateError(f"the lock cannot be used: {error}", path) from error
 

@@ -73,7 +73,7 @@ def halted(own: Path, word: str, options: frozenset[str]) -> Halt | None:
 def picked(lines: Iterable[str]) -> list[str] | None:
     """Return the commits of a list of what is left; None where it does anything else as well.
 
-    >>> picked(["pick 1a2b Add", "# a comment", "fixup -C 3c4d Mend"]), picked(["exec make"])
+    >>> picked(["pick 1a2b Add", "# a comment", "fixup -C 3c4d Fix"]), picked(["exec make"])
     (['1a2b', '3c4d'], None)
     """
     commits = []

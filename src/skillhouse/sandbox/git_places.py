@@ -270,10 +270,10 @@ def _placed(found: GitPlaces, place: str, looks: GitLooks) -> GitPlaces:
 
 
 def _no_way_back(dot: str, own: str) -> str:
-    mended = ""
+    repaired = ""
     if os.path.basename(os.path.dirname(own)) == "worktrees":
-        mended = "; if the work tree was moved, `git worktree repair` there mends it"
-    return f"`{dot}` names `{own}`, and nothing there leads back to it{mended}"
+        repaired = "; if the work tree was moved, `git worktree repair` there fixes it"
+    return f"`{dot}` names `{own}`, and nothing there leads back to it{repaired}"
 
 
 def is_inside(path: str, directory: str) -> bool:

@@ -101,7 +101,7 @@ if TYPE_CHECKING:
     from skillhouse.skill.skill_file import skill_text as skill_text
     from skillhouse.skill.skill_file import typed_fields as typed_fields
     from skillhouse.skill.source import CAUSES as CAUSES
-    from skillhouse.skill.source import MENDS as MENDS
+    from skillhouse.skill.source import HINTS as HINTS
     from skillhouse.skill.source import ONE_NAME as ONE_NAME
     from skillhouse.skill.source import SKILL_FILE_LARGE as SKILL_FILE_LARGE
     from skillhouse.skill.source import SKILL_FILE_MAX as SKILL_FILE_MAX
@@ -109,8 +109,8 @@ if TYPE_CHECKING:
     from skillhouse.skill.source import Finding as Finding
     from skillhouse.skill.source import install_name as install_name
     from skillhouse.skill.source import validate_name as validate_name
-    from skillhouse.skill.text_repair import MENDED as MENDED
-    from skillhouse.skill.text_repair import mended as mended
+    from skillhouse.skill.text_repair import REPAIRED as REPAIRED
+    from skillhouse.skill.text_repair import repaired_file as repaired_file
     from skillhouse.skill.text_repair import with_name as with_name
     from skillhouse.skill.validation import validate as validate
     from skillhouse.skill.yaml_events import core_value as core_value

@@ -258,7 +258,7 @@ def _refusals(skill: Skill, refused: Iterable[LinkedFile]) -> Iterator[Diagnosti
             severity=Severity.WARNING,
             message=f"`{one.relative}` is a symbolic link to `{one.real}`, and is not followed",
             path=skill.location,
-            mend="if it may be, `skillhouse trust` names it",
+            hint="if it may be, `skillhouse trust` names it",
         )
 
 

@@ -26,7 +26,7 @@ class _Problem(NamedTuple):
     code: str
     message: str
     fatal: bool = False
-    mend: str = ""
+    hint: str = ""
 
 
 def read_fields(
@@ -52,10 +52,10 @@ def read_fields(
         code, fault = _OPTIONAL[key]
         if message := fault(fields[key]):
             problems.append(_Problem(key, code, message))
-    for field, code, message, fatal, mend in problems:
+    for field, code, message, fatal, hint in problems:
         # What is not there is reported at the opening line.
         line = (key_line(block, field) or 1) if field in fields else 1
-        findings.append(Finding(code, message, line, fatal, field, mend))
+        findings.append(Finding(code, message, line, fatal, field, hint))
     return name, description
 
 
@@ -99,7 +99,7 @@ def _name(value: Any, directory: str, policy: ParsePolicy, problems: list[_Probl
         treatment = policy.name_mismatch if is_mismatch else policy.bad_name
         if treatment != "free":
             is_fatal = treatment == "skip"
-            problems.append(_Problem("name", fault.code, fault.message, is_fatal, fault.mend))
+            problems.append(_Problem("name", fault.code, fault.message, is_fatal, fault.hint))
     if find_hidden(value) is not None:
         message = f"`name`: a hidden character in {value!r}"
         problems.append(_Problem("name", "hidden-characters", message, fatal=True))

@@ -115,13 +115,13 @@ class ParsePolicy(Struct, frozen=True, kw_only=True):
     file_max: int = 0
     """Bytes of a SKILL.md above which the client passes over it; 0 where none are known."""
     yaml_repair: bool = True
-    """Mend unquoted colons and one-line `>` values (S001-25)."""
+    """Fix unquoted colons and one-line `>` values (S001-25)."""
     tabs_mended: bool = False
     """Take tabs of an indentation for spaces where YAML refuses them (vector F053)."""
     yaml_fast_path: bool = True
     """Read blocks of plain lines without a YAML parser; the result is the same."""
     no_frontmatter: Literal["skip", "body", "mend"] = "skip"
-    """A file without a block is no skill, or is all body (S004-5); mended, a block that is not
+    """A file without a block is no skill, or is all body (S004-5); fixed, a block that is not
     closed ends at the first blank line where that makes fields of it."""
     name_from: Literal["field", "directory"] = "field"
     """Whether the field or the directory has authority over the name (S003-17)."""

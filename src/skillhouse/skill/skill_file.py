@@ -279,19 +279,19 @@ def head_of(
     except FileRefusedError as refusal:
         if policy.no_frontmatter == "skip" or refusal.finding.code not in _NO_BLOCK:
             raise
-        mended, found = None, refusal.finding
+        repaired, found = None, refusal.finding
         if policy.no_frontmatter == "mend" and found.code == "frontmatter-unclosed":
-            mended = _closed_at_blank_line(data, policy)
-            if mended is None:
+            repaired = _closed_at_blank_line(data, policy)
+            if repaired is None:
                 raise
         elif policy.no_frontmatter == "mend" and (near := near_frontmatter(data)):
             found = found._replace(message=near.message, line=near.line or 1)
-            mended = near.head
-            if mended is None or not _describes(mended.block, policy):
+            repaired = near.head
+            if repaired is None or not _describes(repaired.block, policy):
                 # INVARIANT: what was meant as a field is never taken for the text of a skill.
                 raise FileRefusedError(found.code, found.message, found.line) from None
         findings.append(found._replace(fatal=False))
-        return mended or (None, 0)
+        return repaired or (None, 0)
 
 
 def _closed_at_blank_line(data: bytes, policy: ParsePolicy) -> SourceHead | None:
@@ -361,7 +361,7 @@ def _named(refusal: FileRefusedError, block: str) -> FileRefusedError:
         f"{_code(field)}: {found.message}" if field else found.message,
         found.line,
         field=field or "",
-        mend=found.mend,
+        hint=found.hint,
         detail=found.detail,
     )
 
@@ -380,7 +380,7 @@ def _repair_finding(repair: Repair) -> Finding:
     tab = next((one for one in repair.fields if one.by_tab), None)
     if tab is not None and len(repair.fields) == 1:
         message = f"{_code(tab.name)}: a tab in the indentation, read as spaces"
-        return Finding("yaml-repaired", message, tab.line, field=tab.name, mend="write spaces")
+        return Finding("yaml-repaired", message, tab.line, field=tab.name, hint="write spaces")
     message = f"{named}: not YAML without quotes, read as text"
     first = next(one for one in repair.fields if not one.by_tab)
     return Finding("yaml-repaired", message, first.line, field=first.name)

@@ -17,7 +17,7 @@ from skillhouse.floor.regex import regex
 class Cause(NamedTuple):
     title: str
     """What is wrong, in the report on clients; empty where that does not report it."""
-    mend: str
+    hint: str
     """What to do about it."""
 
 
@@ -156,7 +156,7 @@ CAUSES: Mapping[str, Cause] = {
 }
 """In the order in which the report on clients has them."""
 
-MENDS: Mapping[str, str] = {code: cause.mend for code, cause in CAUSES.items()}
+HINTS: Mapping[str, str] = {code: cause.hint for code, cause in CAUSES.items()}
 
 
 SKILL_FILE_MAX = 1_048_576
@@ -187,7 +187,7 @@ class Finding(NamedTuple):
     line: int | None = None
     fatal: bool = False
     field: str = ""
-    mend: str = ""
+    hint: str = ""
     """What to do instead, where that of the code is not exact enough."""
     detail: str = ""
     info: bool = False
@@ -201,7 +201,7 @@ class Finding(NamedTuple):
             path=path,
             line=self.line,
             field=self.field,
-            mend=self.mend or MENDS.get(self.code, ""),
+            hint=self.hint or HINTS.get(self.code, ""),
             detail=self.detail,
         )
 
@@ -216,12 +216,12 @@ class FileRefusedError(Exception):
         line: int | None = None,
         *,
         field: str = "",
-        mend: str = "",
+        hint: str = "",
         detail: str = "",
     ) -> None:
         super().__init__(message)
         self.finding = Finding(
-            code, message, line, fatal=True, field=field, mend=mend, detail=detail
+            code, message, line, fatal=True, field=field, hint=hint, detail=detail
         )
 
 
@@ -358,7 +358,7 @@ def name_findings(name: str, directory: str) -> list[Finding]:
                 "name-invalid",
                 f"`name`: expected 1-64 of a-z, 0-9 and single hyphens, got {name!r}",
                 field="name",
-                mend=_suggested(name),
+                hint=_suggested(name),
             )
         )
     # macOS keeps accents apart from their letters: that is no second fault of the name.

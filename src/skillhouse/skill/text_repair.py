@@ -1,4 +1,4 @@
-"""Mends the text of a SKILL.md where that takes no author: signs and fences, never words."""
+"""Fixes the text of a SKILL.md where that takes no author: signs and fences, never words."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from skillhouse.skill.skill_file import parse
 from skillhouse.skill.source import FileRefusedError, normalise, split_head, validate_name
 from skillhouse.skill.yaml_text import key_lines, repaired, without_cut
 
-MENDED = (
+REPAIRED = (
     "bom",
     "line-endings",
     "frontmatter-missing",
@@ -21,7 +21,7 @@ MENDED = (
     "name-missing",
     "allowed-tools-form",
 )
-"""Codes of the findings that are mended; for every other one a person has to choose."""
+"""Codes of the findings that are fixed; for every other one a person has to choose."""
 
 _OPENING = regex(r"\s*---[ \t]*\n")
 _CLOSING = regex(r"(?m)^---[ \t]*$")
@@ -32,7 +32,7 @@ _NO_TEXT = regex(
 )
 
 
-class Mended(NamedTuple):
+class Repaired(NamedTuple):
     before: str
     after: str
     """What to write, encoded as UTF-8."""
@@ -40,10 +40,10 @@ class Mended(NamedTuple):
     """Of the findings that are gone."""
 
 
-def mended(data: bytes, *, directory: str, for_clients: bool = False) -> Mended | None:
-    """Return a mended SKILL.md; None where nothing can be mended safely.
+def repaired_file(data: bytes, *, directory: str, for_clients: bool = False) -> Repaired | None:
+    """Return a fixed SKILL.md; None where nothing can be fixed safely.
 
-    `for_clients` also mends what no finding of ours names, and some client misreads: a number as
+    `for_clients` also fixes what no finding of ours names, and some client misreads: a number as
     the description, blanks behind the first `---`.
 
     INVARIANT: it reads as it did, or at all: same name, description, fields and body, but for a
@@ -59,7 +59,7 @@ def mended(data: bytes, *, directory: str, for_clients: bool = False) -> Mended 
     codes = _codes(parse(text.encode(), directory=directory))
     if not text.startswith(f"---\n{block}"):
         return None
-    made = _mended_block(block, codes, directory)
+    made = _repaired_block(block, codes, directory)
     if for_clients:
         made = _NO_TEXT.sub(lambda field: f"{field['key']}: '{field['value']}'", made)
     result = f"---\n{made}{text[4 + len(block) :]}"
@@ -67,10 +67,10 @@ def mended(data: bytes, *, directory: str, for_clients: bool = False) -> Mended 
         result = result.replace("\n", "\r\n")
     after = parse(result.encode(), directory=directory)
     gone = _codes(before) - _codes(after)
-    is_better = bool(gone & set(MENDED)) or (for_clients and result.encode() != data)
+    is_better = bool(gone & set(REPAIRED)) or (for_clients and result.encode() != data)
     if not is_better or not _is_same(data, before, after, directory):
         return None
-    return Mended(data.decode(), result, tuple(code for code in MENDED if code in gone))
+    return Repaired(data.decode(), result, tuple(code for code in REPAIRED if code in gone))
 
 
 def with_name(data: bytes, name: str, *, directory: str) -> str | None:
@@ -109,7 +109,7 @@ def _with_fences(text: str) -> str:
     return f"---\n{rest}"
 
 
-def _mended_block(block: str, codes: set[str], directory: str) -> str:
+def _repaired_block(block: str, codes: set[str], directory: str) -> str:
     if codes & {"yaml-repaired", "yaml-error"}:
         repair = repaired(block, tabs="yaml-error" in codes)
         block = repair.block if repair else block

@@ -26,7 +26,7 @@ LINE_SHOWN_MAX = 60
 
 class YamlFault(NamedTuple):
     seen: str
-    mend: str
+    hint: str
 
 
 _QUOTES = "put the value in quotes"
@@ -127,9 +127,9 @@ TAB = YamlFault("a tab where spaces are expected", "write spaces")
 def fault_of(problem: str, line: str = "") -> YamlFault:
     """Return what an author should know of a parser's message about a line.
 
-    >>> fault_of("mapping values are not allowed in this context").mend
+    >>> fault_of("mapping values are not allowed in this context").hint
     'put the value in quotes'
-    >>> fault_of("found character that cannot start any token", "\\ta: b").mend
+    >>> fault_of("found character that cannot start any token", "\\ta: b").hint
     'write spaces'
     """
     if "cannot start any token" in problem and line.lstrip(" ").startswith("\t"):
@@ -261,7 +261,7 @@ def _yaml_error(error: yaml.YAMLError, block: str) -> FileRefusedError:
     lines, at = block.split("\n"), line - FIRST_LINE
     fault = fault_of(problem, lines[at] if 0 <= at < len(lines) else "")
     message = f"{fault.seen}{line_shown(block, line - FIRST_LINE)}"
-    return FileRefusedError("yaml-error", message, line, mend=fault.mend, detail=problem)
+    return FileRefusedError("yaml-error", message, line, hint=fault.hint, detail=problem)
 
 
 def lines_of(block: str) -> dict[str, int]:

@@ -225,10 +225,10 @@ def repaired(block: str, *, tabs: bool = False) -> Repair | None:
         head = lines[entry.at][: entry.value_at].rstrip(" \t")
         # Of a value that begins on the next line, the quote begins there too.
         below = len(text) - len(text.lstrip("\n"))
-        mended = _quoted(text.lstrip(" \t\n") if below else text).split("\n")
-        mended[0] = f"{'' if below else head} {mended[0]}"
+        repaired = _quoted(text.lstrip(" \t\n") if below else text).split("\n")
+        repaired[0] = f"{'' if below else head} {repaired[0]}"
         first = entry.at + below
-        lines[first : first + len(mended)] = mended
+        lines[first : first + len(repaired)] = repaired
         fields.append(RepairedField(entry.key, entry.at + FIRST_LINE))
     return Repair("\n".join(lines), tuple(fields)) if fields else None
 

@@ -120,13 +120,13 @@ ID_CHARS = 16
 
 
 def fix_id(fix: Fix) -> str:
-    """Return what names a mend while its file stays what it is about."""
+    """Return what names a fix while its file stays what it is about."""
     data = "\0".join((fix.path, *fix.codes)).encode("utf-8", "surrogateescape")
     return hashlib.sha256(data).hexdigest()[:ID_CHARS]
 
 
 def fix_groups(fixes: Sequence[Fix]) -> list[tuple[Fix, ...]]:
-    """Return mends by kind, each kind in its order: one answer is for all of one.
+    """Return fixes by kind, each kind in its order: one answer is for all of one.
 
     Of a kind are edits for the same findings, and links into one folder. What is moved or deleted
     is a kind by itself.
@@ -152,7 +152,7 @@ def fix_answer(lens: ClientReport, fix: Fix) -> FixAnswer:
 
 
 def shown_fix(lens: ClientReport, wanted: str, shown: str) -> Fix:
-    """Return the proposed mend with an id and the digest under which it was shown.
+    """Return the proposed fix with an id and the digest under which it was shown.
 
     Raises:
         AgreementError: `unknown-fix`, there is none any more; `changed`, it would do another thing.
@@ -162,7 +162,7 @@ def shown_fix(lens: ClientReport, wanted: str, shown: str) -> Fix:
             if fix_answer(lens, fix).digest != shown:
                 raise AgreementError("changed", "it would do something else than was shown")
             return fix
-    raise AgreementError("unknown-fix", f"no mend with the id `{wanted[:80]}` is proposed")
+    raise AgreementError("unknown-fix", f"no fix with the id `{wanted[:80]}` is proposed")
 
 
 def discarding(config: Config) -> Discard:

@@ -33,8 +33,8 @@ def diagnostic_answers(diagnostics: Iterable[Diagnostic]) -> list[DiagnosticAnsw
             path=None if found.path is None else str(found.path),
             line=found.line,
             field=found.field or None,
-            hint=found.mend or None,
-            mend=found.mend or None,
+            hint=found.hint or None,
+            mend=found.hint or None,
             detail=found.detail or None,
         )
         for found in diagnostics

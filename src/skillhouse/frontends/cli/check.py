@@ -58,7 +58,7 @@ _VALIDATE_EXAMPLES = """examples:
   skillhouse validate ./my-skill
   skillhouse validate skills/          every skill below a directory
   skillhouse validate . --lenient      only what agents would complain about
-  skillhouse validate . --fix          mend what is safe, after a difference and a question
+  skillhouse validate . --fix          fix what is safe, after a difference and a question
 """
 
 
@@ -73,7 +73,7 @@ def _configure_validate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--fix",
         action="store_true",
-        help="show what can be mended with the meaning kept, and write it if you agree",
+        help="show what can be fixed with the meaning kept, and write it if you agree",
     )
     parser.add_argument("--yes", action="store_true", help="with --fix: write without asking")
     add_json(parser)
@@ -96,9 +96,9 @@ def _validate(options: argparse.Namespace, terminal: Terminal) -> int:
     findings += inside
     tools = [one for result in manifests.values() for one in _declared(result)]
     if options.json:
-        mends = [{"path": str(one.file), "codes": list(one.codes)} for one in fixed]
+        hints = [{"path": str(one.file), "codes": list(one.codes)} for one in fixed]
         more: dict[str, Any] = {"skills": len(directories), "tools": tools}
-        more |= {"fixed": mends} if options.fix else {}
+        more |= {"fixed": hints} if options.fix else {}
         terminal.json_list("diagnostics", diagnostic_answers(findings), more)
     else:
         _print_text(fixed, findings, tools, terminal, everything=options.all)
@@ -118,7 +118,7 @@ def _print_text(
     everything: bool,
 ) -> None:
     for one in fixed:
-        terminal.note(f"mended {shown(str(one.file))}: {', '.join(one.codes)}")
+        terminal.note(f"fixed {shown(str(one.file))}: {', '.join(one.codes)}")
     lines = folded_lines(
         findings, lambda found: finding_line(found, terminal), everything=everything
     )

@@ -165,7 +165,7 @@ def configured(options: argparse.Namespace, house: Skillhouse, terminal: Termina
     elif not options.clients:
         raise UsageError(f"expected a client, as in `skillhouse mcp {options.action} codex`")
     elif options.fix:
-        raise UsageError("expected `mcp status --fix`: `mcp install` mends its client's entry too")
+        raise UsageError("expected `mcp status --fix`: `mcp install` fixes its client's entry too")
     else:
         # Each is asked about before the first is written.
         chosen = _Tools(options, configs, terminal).chosen()

@@ -1,4 +1,4 @@
-"""`doctor --fix`: each mend as a difference, made when the person confirms."""
+"""`doctor --fix`: each fix as a difference, made when the person confirms."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def fix_files(lens: ClientReport, terminal: Terminal, *, discard: Discard, as_js
         terminal.json_list("fixes", [fix_answer(lens, fix) for fix in fixes])
         return 0
     if not fixes:
-        terminal.note("nothing that can be mended without you; `skillhouse doctor` has the rest")
+        terminal.note("nothing that can be fixed without you; `skillhouse doctor` has the rest")
         return 0
     refuse_agents("doctor --fix")
     instead = "`doctor --fix --json` shows the changes"

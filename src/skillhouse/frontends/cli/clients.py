@@ -48,7 +48,7 @@ _DOCTOR_EXAMPLES = """examples:
   skillhouse doctor --brief                the same in ten lines
   skillhouse doctor --client codex         only what concerns one
   skillhouse doctor --client all           every client that we know
-  skillhouse doctor --fix                  show each mend, and make it when you confirm
+  skillhouse doctor --fix                  show each fix, and make it when you confirm
   skillhouse doctor --json
 
 The report has no colours, no line over 80 columns and no path of your home: paste
@@ -67,7 +67,7 @@ def _configure_doctor(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--all", action="store_true", help="name every skill, however many")
     parser.add_argument("--brief", action="store_true", help="say it in ten lines")
     parser.add_argument(
-        "--fix", action="store_true", help="show each change that mends something, and ask"
+        "--fix", action="store_true", help="show each change that fixes something, and ask"
     )
     add_json(parser)
     add_start(parser)

@@ -98,7 +98,7 @@ def _show_unusable(
             "state": error.state,
             "location": str(error.path),
         }
-        value |= {"line": error.line, "reason": error.reason, **hint_value(error.mend)}
+        value |= {"line": error.line, "reason": error.reason, **hint_value(error.hint)}
         terminal.json({**value, "diagnostics": diagnostic_answers(findings)})
         return 1
     terminal.heading(shown(error.reference))
@@ -106,8 +106,8 @@ def _show_unusable(
     place = f"{error.path}:{error.line}" if error.line else str(error.path)
     title = manage.STATES.get(error.state, "not found")
     rows = [("state", f"{title}: {one_line(error.reason)}"), ("location", shown(place))]
-    if error.mend:
-        rows.append(("what to do", one_line(error.mend)))
+    if error.hint:
+        rows.append(("what to do", one_line(error.hint)))
     _print_facts(rows, findings, terminal)
     return 1
 

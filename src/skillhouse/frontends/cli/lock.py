@@ -1,4 +1,4 @@
-"""The verb `lock`: shows the locks, and mends one that git left the marks of a merge in."""
+"""The verb `lock`: shows the locks, and fixes one that git left the marks of a merge in."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ or --theirs, and no file of a skill changes: `verify` and `install --frozen` com
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--merge", action="store_true", help="mend the locks with marks of a merge")
+    parser.add_argument("--merge", action="store_true", help="fix the locks with marks of a merge")
     side = parser.add_mutually_exclusive_group()
     side.add_argument("--ours", action="store_true", help="ours, where nothing else decides")
     side.add_argument("--theirs", action="store_true", help="theirs, likewise")
@@ -41,7 +41,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _lock(options: argparse.Namespace, terminal: Terminal) -> int:
-    """Show or mend the locks; 1 when one cannot be used."""
+    """Show or fix the locks; 1 when one cannot be used."""
     side = "ours" if options.ours else "theirs" if options.theirs else ""
     if (side or options.dry_run) and not options.merge:
         raise UsageError("--ours, --theirs and --dry-run are for --merge")

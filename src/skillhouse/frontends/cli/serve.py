@@ -21,7 +21,7 @@ _MCP_EXAMPLES = """examples:
   skillhouse mcp install claude-code --project   in .mcp.json of this project
   skillhouse mcp install codex --tools skills    only the tools about skills
   skillhouse mcp status                          which clients have it; 1 when an entry is unsafe
-  skillhouse mcp status --fix                    mend what starts it unsafely
+  skillhouse mcp status --fix                    fix what starts it unsafely
   skillhouse mcp uninstall codex
   skillhouse mcp servers                         the servers whose skills are used here
   skillhouse mcp servers refresh docs            ask one what it has; without a label, all
@@ -68,7 +68,7 @@ def _configure_mcp(parser: argparse.ArgumentParser) -> None:
     clients.add_argument("--dry-run", action="store_true", help="show what would change")
     clients.add_argument("--force", action="store_true", help="also where our entry was changed")
     clients.add_argument(
-        "--fix", action="store_true", help="with status: mend entries that are not safe to start"
+        "--fix", action="store_true", help="with status: fix entries that are not safe to start"
     )
     clients.add_argument("--json", action="store_true", help="print one JSON object on stdout")
     add_place(parser)

@@ -1,4 +1,4 @@
-"""`validate --fix`: mends what can be mended without changing what a skill says."""
+"""`validate --fix`: fixes what can be fixed without changing what a skill says."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from skillhouse.floor import PathError, read_beneath, write_atomically
 from skillhouse.frontends.cli.question import confirmed, need_terminal
 from skillhouse.frontends.presentation.text import counted, shown
-from skillhouse.skill import SKILL_FILE, SKILL_FILE_MAX, mended
+from skillhouse.skill import SKILL_FILE, SKILL_FILE_MAX, repaired_file
 from skillhouse.tools.difference import difference
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def fixes_of(places: Sequence[Path]) -> list[FileFix]:
             data = read_beneath(place, SKILL_FILE, max_bytes=SKILL_FILE_MAX)
         except PathError:
             continue
-        made = mended(data, directory=place.resolve().name)
+        made = repaired_file(data, directory=place.resolve().name)
         if made is not None:
             file = place / SKILL_FILE
             text = difference(made.before, made.after, str(file))

@@ -29,7 +29,7 @@ VERBS = {
     "info": ("installed", "show where an installed skill is from, and how it is now"),
     "pin": ("installed", "keep an installed skill at its version"),
     "verify": ("installed", "compare installed skills with what was installed, or a signature"),
-    "lock": ("lock", "show the locks of installed skills, or mend one after a merge of git"),
+    "lock": ("lock", "show the locks of installed skills, or fix one after a merge of git"),
     "publish": ("publish", "publish a skill to a repository"),
     "skill": ("skill_verbs", "install a skill, by the words of other programs"),
     "pack": ("installed", "make an archive of one skill, the same bytes everywhere"),

@@ -257,7 +257,7 @@ class _Answers:
         return self._error(request, status, value, reference, edit, show=self._site.page)
 
     def _editable(self, error: UnusableSkillError) -> str:
-        """Return the SKILL.md of a person's own skill that a page can mend, or nothing."""
+        """Return the SKILL.md of a person's own skill that a page can fix, or nothing."""
         with self._site.reader.using() as house:
             is_own = error.state == "broken" and OwnRoots(house).scope_of(error.path)
         return str(error.path) if is_own else ""

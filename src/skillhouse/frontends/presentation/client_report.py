@@ -115,7 +115,7 @@ def brief(lens: ClientReport, problems: Sequence[ReportedProblem], *, more: int)
     titles = [f"  {one_line(one.title)} [{one.code}]" for one in problems]
     for title in titles[:PROBLEMS_BRIEF]:
         yield cut_middle(title, COLUMNS)
-    yield "skillhouse doctor: which skill, why, and how to mend it"
+    yield "skillhouse doctor: which skill, why, and how to fix it"
 
 
 def table(

@@ -1,4 +1,4 @@
-"""The file about an unforeseen fault: enough to mend it, and nothing that is secret.
+"""The file about an unforeseen fault: enough to fix it, and nothing that is secret.
 
 It has the traceback by file, line and function, the version, the platform and the verb. It has no
 environment, no arguments, no values of variables and no lines of source; what looks like a secret

@@ -141,7 +141,7 @@ def client_roots(places: Locations, client: str) -> tuple[str, ...]:
 def library_skill(line: LibraryLine, ranks: Mapping[str, int], home: Path) -> LibrarySkillAnswer:
     """Return a line of the library; `ranks` says how recently files were loaded, 0 the last one."""
     skill, absent = line.skill, line.absent
-    hint = (absent.mend or None) if absent else None
+    hint = (absent.hint or None) if absent else None
     return LibrarySkillAnswer(
         id=skill.id if skill else (absent.id if absent else ""),
         name=skill.name if skill else (absent.name if absent else ""),

@@ -61,7 +61,7 @@ def or_unread(house: Skillhouse, error: UnknownSkillError) -> UnknownSkillError:
                 error.reference,
                 state="outside",
                 reason=f"it is in a folder of {readers}, which is not read here",
-                mend=f"link its directory into `~/.agents/skills`, or add `--root {folder.path}`",
+                hint=f"link its directory into `~/.agents/skills`, or add `--root {folder.path}`",
                 path=Path(skill.file),
             )
     return error

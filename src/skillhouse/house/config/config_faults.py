@@ -51,8 +51,8 @@ def usable_config(places: Locations, flags: Settings | None = None) -> UsableCon
         config = replace(config, profile="default")
     policy = load_tier_policy(places.policy_file, assignees=config.assignees)
     if policy.fault:
-        mend = "until it can be used only reads are allowed"
-        faults.append(_diagnostic("policy-unusable", policy.fault, places.policy_file, mend=mend))
+        hint = "until it can be used only reads are allowed"
+        faults.append(_diagnostic("policy-unusable", policy.fault, places.policy_file, hint=hint))
     faults += (
         _diagnostic("policy-warning", text, places.policy_file, severity=Severity.WARNING)
         for text in policy.warnings
@@ -104,7 +104,7 @@ def _diagnostic(
     severity: Severity = Severity.ERROR,
     line: int | None = None,
     field: str = "",
-    mend: str = "",
+    hint: str = "",
 ) -> Diagnostic:
     return Diagnostic(
         code=code,
@@ -113,5 +113,5 @@ def _diagnostic(
         path=path,
         line=line,
         field=field,
-        mend=mend,
+        hint=hint,
     )

@@ -1,4 +1,4 @@
-"""The routes about the mends of `doctor`: list them with their differences, make one."""
+"""The routes about the fixes of `doctor`: list them with their differences, make one."""
 
 from __future__ import annotations
 

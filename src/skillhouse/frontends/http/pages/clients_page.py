@@ -1,4 +1,4 @@
-"""The page of clients: what each sees of the skills here, why not, and what mends it."""
+"""The page of clients: what each sees of the skills here, why not, and what fixes it."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Row(NamedTuple):
 
 
 def _group_value(lens: ClientReport, group: Sequence[Fix]) -> dict[str, Any]:
-    """Return mends of a kind, and what the API takes as one answer for all of them."""
+    """Return fixes of a kind, and what the API takes as one answer for all of them."""
     every = [fix_answer(lens, fix) for fix in group]
     return {"every": every, "agreed": [{"id": one.id, "digest": one.digest} for one in every]}
 
@@ -111,7 +111,7 @@ class RowFilter(NamedTuple):
 
 
 class ClientsPage:
-    """Reads only; a mend is made by the API, if it still is what was shown."""
+    """Reads only; a fix is made by the API, if it still is what was shown."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -129,7 +129,7 @@ class ClientsPage:
         every = rows_of(lens)
         asked = RowFilter.of(request.query_params)
         rows = [row for row in every if asked.fits(row, lens)]
-        # Of the clients that are installed, as the API takes a mend without a list of clients.
+        # Of the clients that are installed, as the API takes a fix without a list of clients.
         fixes = list(itertools.islice(proposed_fixes(here), FIXES_MAX + 1))
         return self._site.page(
             request,
