@@ -352,3 +352,18 @@ def test_a_face_may_name_one_thing_in_two_lines(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
     made = importlib.import_module("long_face")
     assert (made.__all__, made.ONE, made.TWO) == (["ONE", "TWO"], 1, 2)
+
+
+def test_the_map_has_each_package_and_names_what_exists() -> None:
+    text = (ROOT / "docs/concepts/map.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| `(\w+)` \|[^|]*\|([^|]*)\|", text, re.MULTILINE))
+    assert list(rows) == [room for layer in LAYERS for room in layer if room in rows]
+    assert set(rows) == set(ROOMS)
+    read_first = [
+        PACKAGE / room / file
+        for room, files in rows.items()
+        for file in re.findall("`(.+?)`", files)
+    ]
+    steps = [PACKAGE / file for file in re.findall(r"^\d\. `(.+?)`", text, re.MULTILINE)]
+    tests = [ROOT / file for file in re.findall(r"`(tests/.+?)`", text)]
+    assert [str(file) for file in (*read_first, *steps, *tests) if not file.exists()] == []
