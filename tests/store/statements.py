@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 SOURCE = Path(__file__).parents[2] / "src" / "skillhouse"
+SIGNER = Path(__file__).parents[2] / "signer" / "src" / "skillhouse_signer"
 RUNS = frozenset({"execute", "executemany", "executescript", "rows"})
 """Methods of connections and stores whose first argument is a statement."""
 NOT_STATE = frozenset(

@@ -19,6 +19,7 @@ from skillhouse.floor import StateError
 from skillhouse.store import STATE, STATE_FILE, Store
 from tests.store.databases import at_version, files_of, number
 from tests.store.statements import (
+    SIGNER,
     SOURCE,
     Statement,
     Unreadable,
@@ -231,9 +232,10 @@ def test_processes_that_migrate_one_state_at_once_lose_nothing(tmp_path: Path) -
 def found_in_source() -> list[Statement | Unreadable]:
     return [
         found
-        for path in state_files()
+        for source in (SOURCE, SIGNER)
+        for path in state_files(source)
         for found in collected(
-            path.read_text(encoding="utf-8"), path.relative_to(SOURCE).as_posix()
+            path.read_text(encoding="utf-8"), path.relative_to(source.parent).as_posix()
         )
     ]
 
@@ -243,9 +245,11 @@ def test_every_statement_of_the_state_can_be_read_from_the_source() -> None:
     # A statement is made of literals and constants of its module, so that the tests below see it.
     assert [one for one in found if isinstance(one, Unreadable)] == []
     assert len(found) > 100
-    assert {"approval/ledger.py", "signer/service.py", "tiers/tier_ledger.py"} <= {
-        one.file for one in found
-    }
+    assert {
+        "skillhouse/approval/ledger.py",
+        "skillhouse/tiers/tier_ledger.py",
+        "skillhouse_signer/service.py",
+    } <= {one.file for one in found}
 
 
 def test_no_statement_of_the_state_says_what_only_sqlite_understands() -> None:

@@ -3,9 +3,9 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from skillhouse.house.own_files import KEYSTORE_FILE as KEYSTORE_FILE
     from skillhouse.registry.passwords import PasswordSource as PasswordSource
     from skillhouse.registry.passwords import SignerError as SignerError
-    from skillhouse.store import KEYSTORE_FILE as KEYSTORE_FILE
     from skillhouse.store import STATE_FILE as STATE_FILE
     from skillhouse_signer.key_state import KeyEvent as KeyEvent
     from skillhouse_signer.key_state import SessionKey as SessionKey

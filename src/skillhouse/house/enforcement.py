@@ -24,9 +24,9 @@ from skillhouse.house.access_tokens import Access, AccessTokens
 from skillhouse.house.config.config_files import approvals_of, profile_of
 from skillhouse.house.lazy import Lazy
 from skillhouse.house.network import Network
-from skillhouse.house.own_files import AUDIT_FILE
+from skillhouse.house.own_files import AUDIT_FILE, KEYSTORE_FILE
 from skillhouse.registry.passwords import PasswordSource
-from skillhouse.store import KEYSTORE_FILE, STATE_FILE
+from skillhouse.store import STATE_FILE
 from skillhouse.tiers import StopNotice, StopReport, TierEngine, TierPolicy, load_tier_policy
 from skillhouse.tiers.emergency_stop import CALLS
 from skillhouse.tiers.tier_file import POLICY_FILE_MAX

@@ -20,6 +20,8 @@ from skillhouse.house.config.config_files import project_of
 from skillhouse.skill import Skill
 from skillhouse.store import STATE_FILE
 
+KEYSTORE_FILE = "keys.json"
+"""Name of the file of the signer's keys, beside the state."""
 AUDIT_FILE = "audit.jsonl"
 
 

@@ -3,7 +3,6 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from skillhouse.store.state_schema import KEYSTORE_FILE as KEYSTORE_FILE
     from skillhouse.store.state_schema import STATE as STATE
     from skillhouse.store.state_schema import STATE_FILE as STATE_FILE
     from skillhouse.store.store import CACHE as CACHE

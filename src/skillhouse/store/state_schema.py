@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from skillhouse.store.store import Schema
 
-KEYSTORE_FILE = "keys.json"
-"""Name of the file of the signer's keys, beside the state."""
 STATE_FILE = "state.sqlite3"
 
 

@@ -14,7 +14,7 @@ from skillhouse.frontends.answers.packages import certificate_answer
 from skillhouse.frontends.cli.options import UsageError
 from skillhouse.frontends.cli.question import typed
 from skillhouse.frontends.presentation.text import counted, shown
-from skillhouse.store import KEYSTORE_FILE
+from skillhouse.house.own_files import KEYSTORE_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -21,8 +21,8 @@ from skillhouse.frontends.cli.publisher_verbs import (
     add_publisher_verbs,
     run_publisher_verb,
 )
+from skillhouse.house.own_files import KEYSTORE_FILE
 from skillhouse.registry.passwords import PasswordSource
-from skillhouse.store import KEYSTORE_FILE
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
