@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import os
 import shutil
@@ -197,3 +198,33 @@ def test_a_name_that_ends_early_in_c_is_refused(tmp_path: Path) -> None:
     # zipfile itself cuts the name at the NUL: one reader sees a text, the other a program.
     assert zipfile.ZipFile(io.BytesIO(data)).namelist()[1] == "evil.sh"
     assert refused(data, tmp_path).startswith(("path-", "archive-"))
+
+
+def test_what_is_behind_the_end_of_a_zip_or_before_its_directory_is_refused(tmp_path: Path) -> None:
+    data = zip_of({"SKILL.md": b"x"})
+    assert refused(data + b"#!/bin/sh\n", tmp_path) == "archive-overlap"
+    directory = data.rindex(b"PK\x01\x02")
+    moved = bytearray(data[:directory] + b"hidden" + data[directory:])
+    # Where the directory begins, as the end says it.
+    struct.pack_into("<L", moved, len(moved) - 6, directory + 6)
+    assert refused(bytes(moved), tmp_path) == "archive-overlap"
+
+
+def test_what_is_behind_the_last_entry_of_a_tar_is_refused(tmp_path: Path) -> None:
+    tar = gzip.decompress(tar_of({"SKILL.md": b"x"}))
+    # A header that the parser of Python cannot read ends its list; others go on behind it.
+    hidden = gzip.compress(tar.rstrip(b"\0").ljust(1_024, b"\0") + b"\xff" * 512 + tar)
+    assert refused(hidden, tmp_path) in ("archive-overlap", "archive-broken")
+    behind = gzip.compress(tar + b"\xff" * 512)
+    assert refused(behind, tmp_path) == "archive-overlap"
+
+
+def test_an_extended_header_that_says_another_size_is_refused(tmp_path: Path) -> None:
+    info = info_of("run.sh")
+    info.size = 4
+    info.pax_headers = {"size": "1"}
+    assert refused(tar_with(info_of("SKILL.md"), info), tmp_path) in (
+        "archive-differs",
+        "archive-broken",
+        "archive-overlap",
+    )

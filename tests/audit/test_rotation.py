@@ -436,6 +436,23 @@ def test_after_ninety_days_only_what_is_permanent_stays(tmp_path: Path, clock: C
         assert (entry.status, entry.record.is_summary) == ("ok", False)
 
 
+def test_an_archive_is_shortened_on_the_day_after_its_time_and_not_before(
+    tmp_path: Path, clock: Clock
+) -> None:
+    path = tmp_path / "audit.jsonl"
+    began = clock.now
+    aged(path, clock)
+
+    def said_on(day: int) -> list[object]:
+        now = round((began + day * DAY) * 1_000)
+        return [draft.detail["event"] for draft in tidy(path, keys_of(path), Retention(), now=now)]
+
+    assert (said_on(30), said_on(31)) == ([], ["summary"])
+    # Records up to the 90th day, so that the clock counts as right.
+    assert "kept" not in [draft.detail["event"] for draft in shorten(path, clock, 87)]
+    assert said_on(91) == ["kept"]
+
+
 @pytest.mark.parametrize("days", [35, 95])
 def test_one_changed_byte_of_a_shortened_archive_is_found(
     tmp_path: Path, clock: Clock, days: int
