@@ -360,3 +360,85 @@ async def test_what_the_sandbox_would_hide_is_asked_about_where_there_is_none(
     assert found == cases
     state = str(home.places.state())
     assert (await home.effect("Grep", {"pattern": "x", "path": state}))[0] == "deny"
+
+
+SEARCHES: list[tuple[str, dict[str, object], str, str]] = [
+    # Tools that run a command, or may, under whatever name.
+    ("Monitor", {"command": "npm test"}, "ask", "no rule matches"),
+    ("Monitor", {"command": "git push origin"}, "deny", "a person pushes"),
+    ("PowerShell", {"command": "npm test"}, "ask", "not known here"),
+    ("Bash ", {"command": "touch a"}, "ask", "not known here"),
+    ("NewWriter", {"filePath": "x", "content": "y"}, "ask", "not known here"),
+    ("TodoWrite", {"todos": []}, "allow", ""),
+    # What gives the content of files that are kept from commands.
+    ("Grep", {"pattern": "."}, "ask", "`.env`"),
+    ("Grep", {"pattern": ".", "glob": ".env"}, "ask", "`.env`"),
+    ("Grep", {"pattern": ".", "glob": "{.env,x}"}, "ask", "`.env`"),
+    ("Grep", {"pattern": ".", "glob": "!*.py"}, "ask", "`.env`"),
+    ("Grep", {"pattern": ".", "glob": "*.py"}, "allow", ""),
+    ("Grep", {"pattern": ".", "path": ".."}, "ask", "outside the workspace"),
+    ("Glob", {"pattern": "**/*"}, "allow", ""),
+    ("Glob", {"pattern": "/etc/*"}, "ask", "outside the workspace"),
+    ("Glob", {"pattern": "../*"}, "ask", "outside the workspace"),
+    # What another reader of the same event takes for something else.
+    ("Grep", {"pattern": ".", "path": " /etc"}, "deny", "blanks"),
+    ("Write", {"file_path": " /etc/x", "content": "x"}, "deny", "blanks"),
+    ("Grep", {"pattern": ".", "path": ["/etc"]}, "deny", "expected a path"),
+    # A server whose name begins as ours does.
+    ("mcp__skillhouse__evil__run", {}, "ask", "tools of MCP servers"),
+]
+
+
+@pytest.mark.parametrize(("tool", "given", "effect", "reason"), SEARCHES)
+async def test_a_call_that_is_named_or_written_otherwise_is_judged_all_the_same(
+    home: HookedHome, tool: str, given: dict[str, object], effect: str, reason: str
+) -> None:
+    (home.project / ".env").write_text("KEY=1\n")
+    found = await home.effect(tool, given)
+    assert (found[0], reason in found[1]) == (effect, True), found
+
+
+async def test_what_git_leaves_out_is_not_asked_about_at_each_search(home: HookedHome) -> None:
+    (home.project / ".env").write_text("KEY=1\n")
+    (home.project / ".git").mkdir(exist_ok=True)
+    (home.project / ".gitignore").write_text(".env\n")
+    assert (await home.effect("Grep", {"pattern": "."}))[0] == "allow"
+    assert (await home.effect("Grep", {"pattern": ".", "glob": ".env*"}))[0] == "ask"
+    (home.project / ".gitignore").write_text(".env\n!.env\n")
+    assert (await home.effect("Grep", {"pattern": "."}))[0] == "ask"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        '{"path":"/etc","pattern":"\\ud800|."}',
+        '{"path":"/etc","path":".","pattern":"."}',
+        "[1]",
+        "x",
+    ],
+)
+async def test_arguments_that_we_cannot_read_are_not_taken_for_none(
+    home: HookedHome, arguments: str
+) -> None:
+    event = {"toolName": "grep", "toolArgs": arguments, "cwd": str(home.project)}
+    answer = await home.ask(event, client="copilot-cli")
+    assert "cannot judge" in answer.output
+
+
+@pytest.mark.parametrize("name", ["dir_path", "directory"])
+async def test_the_directory_of_a_command_is_where_its_words_mean_something(
+    home: HookedHome, name: str
+) -> None:
+    (home.project / ".git/hooks").mkdir(parents=True)
+    (home.project / "a.txt").write_text("#!/bin/sh\n")
+    event = {
+        "tool_name": "run_shell_command",
+        "tool_input": {"command": "cp ../../a.txt pre-commit", name: ".git/hooks"},
+        "cwd": str(home.project),
+        "session_id": "s",
+    }
+    answer = await home.ask(event, client="gemini-cli")
+    assert "protected" in answer.output
+    both = {**event["tool_input"], "dir_path": ".", "directory": ".git/hooks"}  # type: ignore[dict-item]
+    answer = await home.ask({**event, "tool_input": both}, client="gemini-cli")
+    assert "cannot judge" in answer.output

@@ -113,7 +113,7 @@ def test_a_client_that_lists_the_skill_loads_it_by_its_own_tool(place: Path) -> 
             if (found := asked.hint(PDF, client=client)) is not None
         }
         file = str(place / "home/.claude/skills/pdf-forms/SKILL.md")
-        assert ways == {"claude-code": ["with the Skill tool"], "codex": [f"by reading {file}"]}
+        assert ways == {"claude-code": ["with the Skill tool"], "codex": [f"by reading `{file}`"]}
         # Of Cursor no more than its folders is known.
         unknown = asked.hint("what weather is forecast, rain?", client="cursor")
         assert unknown is not None

@@ -27,10 +27,19 @@ STALE_SECONDS = 86_400
 """Age from which the file of a dead process is looked for and removed."""
 
 
-def new_connection(now_ms: int | None = None) -> str:
-    """Return the id of a connection that begins `now_ms` after 1970, or now."""
+def new_connection(now_ms: int | None = None, identity: str = "") -> str:
+    """Return the id of a connection that begins `now_ms` after 1970, or now.
+
+    `identity` is what its client has proved to be, if anything: only a connection of the same is
+    the next one after it.
+    """
     began_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
-    return f"{began_ms:013d}-{secrets.token_hex(8)}"
+    whose = f"-{hashlib.sha256(identity.encode()).hexdigest()[:16]}" if identity else ""
+    return f"{began_ms:013d}-{secrets.token_hex(8)}{whose}"
+
+
+def _whose(connection: str) -> str:
+    return connection.partition("-")[2].partition("-")[2]
 
 
 def began_ms(connection: str) -> int:
@@ -109,7 +118,11 @@ class Connections:
             return False
         if asked.connection == connection:
             return True
-        return began_ms(connection) >= asked.opened_ms and not self.is_live(asked.connection)
+        return (
+            _whose(connection) == _whose(asked.connection)
+            and began_ms(connection) >= asked.opened_ms
+            and not self.is_live(asked.connection)
+        )
 
     def _sweep(self) -> None:
         oldest = time.time() - STALE_SECONDS

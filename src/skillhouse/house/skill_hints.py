@@ -50,8 +50,10 @@ _CAPS = (3, 4)
 prompt would fit."""
 _SURE = 6.0
 """The most that confidence counts, in logits."""
-_NAME = regex(r"\w[\w .:+-]{0,63}")
-"""Names that a line may hold as they are."""
+_NAME = regex(r"\w[\w.:+-]{0,63}")
+"""Names that a line may hold as they are: without blanks, so that none is a sentence."""
+_PATH = regex(r"(?:/[\w.+@-]+)+")
+"""Paths likewise."""
 _SEEN = frozenset({clients.LensState.SEEN, clients.LensState.FOLDER})
 
 
@@ -227,9 +229,7 @@ def _loading(skill: Skill, known: Mapping[str, str], profile: Profile, own_tool:
         return f"with the {tool} tool"
     if own_tool:
         return f"with the tool {own_tool}"
-    # A path with a line break or a quote could go on as something else.
-    is_plain = skill.file.isprintable() and not set(skill.file) & set("`\"'")
-    return f"by reading {skill.file}" if is_plain else ""
+    return f"by reading `{skill.file}`" if _PATH.fullmatch(skill.file) else ""
 
 
 def _words(hit: Hit) -> tuple[str, ...]:

@@ -8,8 +8,10 @@ more than its words say, and a file can change between the decision and the agen
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -44,18 +46,21 @@ class NativeCall(Struct, frozen=True, kw_only=True):
     """What a client's data file makes of one call: which kind it is, and where its values are."""
 
     kind: str
-    """exec, read, search, write, edit, patch, fetch, skill, mcp, or record for any other."""
+    """exec, read, search, grep, write, edit, patch, fetch, skill, mcp, or record for any other."""
     resource: str = ""
     """Of `mcp` SERVER/TOOL, of `record` the name of the tool."""
     others: tuple[str, ...] = ()
     """What the resource may be as well, where the client's name of the tool leaves that open: what
     a rule denies of these is denied."""
+    may_act: bool = False
+    """Of `record`: whether its arguments may hold what is run, reached or changed."""
     is_ours: bool = False
     """Whether our own server gets it, which asks by itself."""
     directory: str
     """Where the client works at the moment, absolute."""
     values: Mapping[str, Any]
-    """By role: command, path, paths, content, old, new, all, edits, patch, url, name."""
+    """By role: command, path, paths, glob, pattern, content, old, new, all, edits, patch, url and
+    name."""
 
 
 class NativeTool(Tool):
@@ -118,6 +123,7 @@ class NativePlans:
             "exec": self._exec,
             "read": self._read,
             "search": self._search,
+            "grep": self._grep,
             "write": self._write,
             "edit": self._edit,
             "patch": self._patch,
@@ -163,16 +169,7 @@ class NativePlans:
             if is_hidden
         ]
         found = [path for path in hidden if any(path.startswith(f"{one}/") for one in places)]
-        shown = "" if len(found) <= SHOWN_MAX else f" and {len(found) - SHOWN_MAX} more files"
-        return tuple(
-            PermissionRequest(
-                permission=Permission(action="read", resource=path),
-                default=Effect.ASK,
-                why=f"the command reads `{os.path.relpath(path, root)[:80]}`{shown} as well, "
-                "which is kept from commands here",
-            )
-            for path in found[:SHOWN_MAX]
-        )
+        return _hidden_needs(found, root, "the command reads")
 
     def _read(self, call: NativeCall, session: Session) -> Plan:
         plans = []
@@ -185,15 +182,42 @@ class NativePlans:
         return _joined(plans)
 
     def _search(self, call: NativeCall, session: Session) -> Plan:
+        """Plan a look for names: where it begins, and where its pattern leads to."""
+        places = [call.values.get("path") or "."]
+        pattern = call.values.get("pattern")
+        if isinstance(pattern, str) and (pattern[:1] in "/~" or ".." in Path(pattern).parts):
+            places.append(_stem(pattern))
+        plans = []
+        for given in places:
+            if not isinstance(given, str):
+                raise RefusedError("cannot judge: expected a path as text")
+            path = self._absolute(given, call)
+            is_file = os.path.isfile(path)
+            read = self._tool("read") if is_file else None
+            plans.append(
+                read.plan({"path": path}, session) if read else self._searched(path, session)
+            )
+        return _joined(plans)
+
+    def _grep(self, call: NativeCall, session: Session) -> Plan:
+        """Plan a look into files: below a directory, or those that patterns name."""
+        named, globs = _patterns(call, "paths"), _patterns(call, "glob")
+        wanted: list[tuple[str, tuple[str, ...]]] = [(_stem(one), (one,)) for one in named]
         given = call.values.get("path") or "."
         if not isinstance(given, str):
             raise RefusedError("cannot judge: expected a path as text")
-        path = self._absolute(given, call)
-        if os.path.isfile(path):
-            return self._tool("read").plan({"path": path}, session)
-        return self._searched(path, session)
+        plans = []
+        for place, patterns in wanted or [(given, globs)]:
+            path = self._absolute(place, call)
+            if os.path.isfile(path):
+                plans.append(self._tool("read").plan({"path": path}, session))
+            else:
+                plans.append(self._searched(path, session, into=patterns))
+        return _joined(plans)
 
-    def _searched(self, path: str, session: Session) -> Plan:
+    def _searched(self, path: str, session: Session, into: tuple[str, ...] | None = None) -> Plan:
+        """Plan a search below a directory; `into` are the patterns of the files that are looked
+        into, none for all, and None where only names are given."""
         real = os.path.realpath(path)
         self._workspace.check_withheld(real, path, session)
         if self._workspace.is_private(real):
@@ -207,9 +231,40 @@ class NativePlans:
             if is_inside
             else "it is outside the workspace and the loaded skills",
         )
-        below = rules.refused_below(real) if is_inside else ()
-        wanted = (one for one in below if one.permission.action == "read")
-        return Plan(needs=tuple(dict.fromkeys((need, *wanted))), run=_hand_over)
+        root = str(self._workspace.root)
+        needs = [need]
+        if is_inside or root.startswith(f"{real.rstrip('/')}/"):
+            below = rules.refused_below(real.rstrip("/"))
+            needs += [one for one in below if one.permission.action == "read"]
+            if into is not None:
+                coverage = rules.coverage().paths
+                hidden = (
+                    os.path.join(root, p, name) for p, name, is_hidden in coverage if is_hidden
+                )
+                found = [
+                    file
+                    for file in hidden
+                    if file.startswith(f"{real.rstrip('/')}/") and _is_searched(file, root, into)
+                ]
+                needs += _hidden_needs(found, root, "the search looks into")
+        if not is_inside:
+            self._refuse_strict(real, path, session)
+        return Plan(needs=tuple(dict.fromkeys(needs)), run=_hand_over)
+
+    def _refuse_strict(self, real: str, path: str, session: Session) -> None:
+        """Refuse a search outside of the workspace that holds what a rule keeps from reading.
+
+        What is below is not listed there, so rules are asked by the text before their wildcards.
+        """
+        for layer in self._layers(session.agent):
+            for rule in layer.rules:
+                is_strict = rule.action in ("read", "*") and rule.effect is not Effect.ALLOW
+                begin = os.path.expanduser(re.split(r"[*?\[{]", rule.pattern, maxsplit=1)[0])
+                if is_strict and begin.startswith(f"{real.rstrip('/')}/"):
+                    message = (
+                        f"denied: a rule keeps `{rule.pattern}` from reading, which is in `{path}`"
+                    )
+                    raise RefusedError(message, denied=True)
 
     def _write(self, call: NativeCall, session: Session) -> Plan:
         content = call.values.get("content")
@@ -306,15 +361,18 @@ class NativePlans:
         del session
         need = PermissionRequest(
             permission=Permission(action=TOOL_ACTION, resource=call.resource),
-            default=Effect.ALLOW,
-            why="no rule is about this tool, and it is only recorded",
+            default=Effect.ASK if call.may_act else Effect.ALLOW,
+            why="the tool is not known here, and may run or change what its arguments name"
+            if call.may_act
+            else "no rule is about this tool, and it is only recorded",
             level="read",
         )
         return Plan(needs=(need,), run=_hand_over)
 
     def _absolute(self, given: str, call: NativeCall) -> str:
-        if not given or "\0" in given:
-            raise RefusedError("cannot judge: expected a path")
+        if not given or "\0" in given or given != given.strip():
+            # Some clients take blanks off.
+            raise RefusedError("cannot judge: expected a path, without blanks around it")
         if given == "~" or given.startswith("~/"):
             given = os.path.expanduser(given)
         path = os.path.join(call.directory, given)
@@ -337,6 +395,62 @@ def _trees(argv: tuple[str, ...], directory: str) -> list[str]:
     )
     is_grep = name in ("grep", "egrep", "fgrep")
     return (places or [os.path.realpath(directory)]) if is_grep and is_recursive else []
+
+
+def _hidden_needs(found: Sequence[str], root: str, what: str) -> tuple[PermissionRequest, ...]:
+    shown = "" if len(found) <= SHOWN_MAX else f" and {len(found) - SHOWN_MAX} more files"
+    return tuple(
+        PermissionRequest(
+            permission=Permission(action="read", resource=path),
+            default=Effect.ASK,
+            why=f"{what} `{os.path.relpath(path, root)[:80]}`{shown} as well, "
+            "which is kept from commands here",
+        )
+        for path in found[:SHOWN_MAX]
+    )
+
+
+def _stem(pattern: str) -> str:
+    """Return the directory, or the one file, of which a pattern names what is below.
+
+    >>> _stem("/etc/*.conf"), _stem("../a/b?/c"), _stem("*.py"), _stem("a/b.txt"), _stem("/*")
+    ('/etc', '../a', '.', 'a/b.txt', '/')
+    """
+    begin = re.split(r"[*?\[{]", pattern, maxsplit=1)[0]
+    if begin == pattern:
+        return pattern
+    return begin.rpartition("/")[0] or ("/" if begin.startswith("/") else ".")
+
+
+def _patterns(call: NativeCall, role: str) -> tuple[str, ...]:
+    given = call.values.get(role) or []
+    if not isinstance(given, list) or not all(isinstance(one, str) and one for one in given):
+        raise RefusedError(f"cannot judge: expected texts as the {role} of the call")
+    return tuple(given)
+
+
+def _is_searched(file: str, root: str, patterns: tuple[str, ...]) -> bool:
+    """Whether a search may look into a file: where a pattern may name it, or, without one, where no
+    `.gitignore` of the top, by which clients go, certainly leaves it out."""
+    relative = os.path.relpath(file, root)
+    name = os.path.basename(file)
+    if patterns:
+        # What is read in several ways (braces, negations, sets) counts as naming it.
+        return any(
+            set(one) & set("{}![]")
+            or fnmatch(name, one.rpartition("/")[2])
+            or fnmatch(relative, one)
+            for one in patterns
+        )
+    try:
+        lines = Path(root, ".gitignore").read_text("utf-8", "replace").splitlines()
+    except OSError:
+        return True
+    is_repository = os.path.exists(os.path.join(root, ".git"))
+    plain = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+    if not is_repository or any(line.startswith("!") for line in plain):
+        return True
+    return not any("/" not in line and fnmatch(name, line) for line in plain)
 
 
 def _text(call: NativeCall, role: str) -> str:

@@ -88,7 +88,7 @@ def test_tools_of_servers_are_named_by_server_and_tool() -> None:
         assert call.native.kind == "mcp"
         assert call.native.is_ours == (client == "claude-code")
         resources.append((call.native.resource, *call.native.others))
-    assert resources == [("a_b/c__d",), ("a/c_d", "a_c/d")]
+    assert resources == [("a_b/c__d", "a_b__c/d"), ("a/c_d", "a_c/d")]
     event = {"hook_event_name": "beforeMCPExecution", "tool_name": "t", "url": "u"}
     call = hook_client("cursor").call(
         json.dumps(event).encode(), directory="/", own_servers=frozenset

@@ -286,14 +286,18 @@ class HookEntries:
     def _lines(self, client: HookClient, mode: str) -> Mapping[str, str]:
         """Return the line of the shell for each event."""
         program = own_program(self._project)[0]
-        otherwise = "exit 0" if mode == "watch" else f"{{ echo '{CANNOT}' >&2; exit 2; }}"
+        # The event is read to its end, or the client could take a broken pipe for an answer.
+        refuse = f"{{ cat >/dev/null; echo '{CANNOT}' >&2; exit 2; }}"
+        otherwise = "exit 0" if mode == "watch" else refuse
         lines = {}
         for event, moment in client.events.items():
             words = [program, "-I", "-S", str(_SCRIPT), client.name, mode, moment]
             words += [str(self._directory), client.project_variable]
             line = shlex.join(filter(None, words))
             # What is after a call cannot refuse it.
-            lines[event] = f"{line} || {otherwise if moment == 'before' else 'exit 0'}"
+            whole = f"{line} || {otherwise if moment == 'before' else 'exit 0'}"
+            # Some clients give it to the person's own shell, which may read `||` in another way.
+            lines[event] = shlex.join(("/bin/sh", "-c", whole))
         return lines
 
     def _change(self, client: HookClient, where: str) -> HookChange:

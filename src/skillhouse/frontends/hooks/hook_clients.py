@@ -68,13 +68,30 @@ class ToolShape(Struct, frozen=True, kw_only=True):
     """How one tool of a client is judged: the names that its arguments have, by role."""
 
     kind: Literal[
-        "exec", "read", "search", "write", "edit", "patch", "fetch", "skill", "mcp", "record"
+        "exec",
+        "read",
+        "search",
+        "grep",
+        "write",
+        "edit",
+        "patch",
+        "fetch",
+        "skill",
+        "mcp",
+        "record",
     ]
+    """`search` gives names, `grep` what is in files."""
     command: str = ""
-    place: str = ""
-    """Of a command: the directory in which it is to run."""
+    place: tuple[str, ...] = ()
+    """Of a command: the directory in which it is to run, by the names that versions have for it."""
     background: str = ""
     path: str = ""
+    paths: tuple[str, ...] = ()
+    """Patterns of files that are read."""
+    glob: tuple[str, ...] = ()
+    """Patterns that narrow which files are looked into."""
+    pattern: str = ""
+    """Of names that are looked for, which may be elsewhere."""
     content: str = ""
     old: str = ""
     new: str = ""
@@ -90,7 +107,14 @@ class ToolShape(Struct, frozen=True, kw_only=True):
     """The arguments, where they are values of the event itself."""
 
 
-_ROLES = ("command", "path", "content", "old", "new", "all", "edits", "patch", "url", "name")
+_ROLES = (
+    *("command", "path", "paths", "glob", "pattern", "content", "old", "new", "all", "edits"),
+    *("patch", "url", "name"),
+)
+_ACTING = frozenset(
+    "command cmd script code patch diff input chars stdin url uri directory dir workdir cwd".split()
+)
+"""Arguments with which a tool that is not known may run, reach or change something."""
 
 
 class HookCall(Struct, frozen=True, kw_only=True):
@@ -145,6 +169,7 @@ class HookClient(Struct, frozen=True, kw_only=True):
         self, data: bytes, *, directory: str, own_servers: Callable[[], frozenset[str]]
     ) -> HookCall:
         """Return what an event says; `directory` is where the hook runs, for one that says none.
+        `own_servers` gives the names by which the client knows our server.
 
         Raises:
             HookEventError: it says what cannot be judged.
@@ -185,14 +210,17 @@ class HookClient(Struct, frozen=True, kw_only=True):
         if isinstance(given, str):
             try:
                 given = json_value(given, with_nul=True)
-            except DocumentError:
+            except DocumentError as error:
+                if shape is not None and shape.kind not in ("patch", "record"):
+                    raise HookEventError(f"the arguments are not to be read: {error}") from error
                 # Some tools take one text, which is no JSON.
                 given = {"input": given}
-        arguments = given if isinstance(given, dict) else {}
+        if given is not None and not isinstance(given, dict):
+            raise HookEventError("expected the arguments of a tool by their names")
+        arguments = given or {}
         shape, target = self._target(call.tool, shape, arguments, own)
         kept = {name: value for name, value in arguments.items() if name not in shape.ignored}
         values = {role: _value(shape, role, arguments) for role in _ROLES}
-        place = arguments.get(shape.place) if shape.place else None
         return HookCall(
             tool=call.tool,
             arguments=kept,
@@ -205,7 +233,7 @@ class HookClient(Struct, frozen=True, kw_only=True):
             is_background=bool(shape.background and arguments.get(shape.background)),
             native=NativeCall(
                 kind=shape.kind,
-                directory=_joined(call.directory, place),
+                directory=_joined(call.directory, shape, arguments),
                 values=values,
                 **target,
             ),
@@ -226,7 +254,9 @@ class HookClient(Struct, frozen=True, kw_only=True):
             is_ours = server["server"] in own()
             target = {"resource": resource, "others": others, "is_ours": is_ours}
             return ToolShape(kind="mcp"), target
-        shape = shape or ToolShape(kind="record")
+        if shape is None:
+            may_act = any(name.lower() in _ACTING or _names_file(name) for name in arguments)
+            return ToolShape(kind="record"), {"resource": tool, "may_act": may_act}
         if shape.kind != "mcp":
             return shape, {"resource": tool}
         names = (_text(arguments.get(shape.server)), _text(arguments.get(shape.name)))
@@ -246,6 +276,9 @@ def _others(resource: str, joint: str) -> tuple[str, ...]:
 
 def _value(shape: ToolShape, role: str, arguments: Mapping[str, Any]) -> Any:
     name = getattr(shape, role)
+    if isinstance(name, tuple):
+        found = [arguments[one] for one in name if arguments.get(one) is not None]
+        return [part for one in found for part in (one if isinstance(one, list) else [one])]
     value = arguments.get(name) if name else None
     if role != "edits" or not isinstance(value, list):
         return value
@@ -255,10 +288,18 @@ def _value(shape: ToolShape, role: str, arguments: Mapping[str, Any]) -> Any:
     ]
 
 
-def _joined(directory: str, place: object) -> str:
-    if not isinstance(place, str) or not place or "\0" in place:
+def _names_file(name: str) -> bool:
+    return any(part in name.lower() for part in ("path", "file"))
+
+
+def _joined(directory: str, shape: ToolShape, arguments: Mapping[str, Any]) -> str:
+    """Return where a call works; HookEventError where versions of a client would differ."""
+    places = {place for name in shape.place if (place := arguments.get(name))}
+    if not places:
         return directory
-    return str(Path(directory, place))
+    if len(places) > 1 or not all(isinstance(one, str) and "\0" not in one for one in places):
+        raise HookEventError("expected one directory in which the command is to run")
+    return str(Path(directory, *places))
 
 
 def _text(value: object) -> str:

@@ -132,6 +132,11 @@ class HookJudge:
         agent = client.name if client.name in house.config.agents else "default"
         view = await in_thread(lambda: house.view(agent))
         plans = self._native_plans(house, view)
+        if native.is_ours:
+            # A name can be split elsewhere, so that ours is only what our server lists.
+            listed = await in_thread(lambda: house.snapshot.gate(agent).tools)
+            is_ours = native.resource.partition("/")[2] in listed
+            native = replace(native, is_ours=is_ours)
         tool = NativeTool(
             call.tool, lambda session: plans.plan(native, session), asks_itself=client.asks
         )

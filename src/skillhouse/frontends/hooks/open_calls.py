@@ -60,7 +60,8 @@ class OpenCalls:
                 found = self._read(file)
                 if found is not None and found.subagent == subagent and self._taken(file):
                     yield found
-            place.rmdir()
+            with suppress(OSError):  # Calls of subagents are open.
+                place.rmdir()
 
     def sweep(self) -> None:
         """Forget sessions that nothing was heard of for long."""

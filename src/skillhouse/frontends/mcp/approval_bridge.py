@@ -136,7 +136,7 @@ class ClientConnections:
         """Return a request's client, by what it says of itself, and its connection."""
         session = _session_header(context)
         if session and session not in self._sessions:
-            self._sessions[session] = new_connection()
+            self._sessions[session] = new_connection(identity="\0".join(self._stateless))
             if len(self._sessions) > SESSIONS_MAX:
                 self.end_session(next(iter(self._sessions)))
         params = context.session.client_params
