@@ -17,7 +17,7 @@ PLACES = {
     ("build_index.py", "discover"): "scan",
     ("skills_manager.py", "SkillsManager.__init__"): "manager",
 }
-ABOUT_OTHERS = ("project_skills.py", "comparison.py", "doctor.py")
+ABOUT_OTHERS = ("project.py", "comparison.py")
 """Modules that scan by the profiles of other clients, which are then not in force."""
 MARK = f"{os.sep}skillhouse{os.sep}"
 

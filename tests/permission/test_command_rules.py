@@ -7,7 +7,7 @@ import shlex
 import pytest
 
 from skillhouse.floor.rules import Effect
-from skillhouse.permission import ArgumentRules, LayerRules, Specificity
+from skillhouse.permission import ArgumentRules, Breadth, LayerRules
 from skillhouse.permission.command_rules import narrows, standing_rule
 from skillhouse.permission.decision import Layer, Rule
 
@@ -43,7 +43,7 @@ def test_a_standing_approval_is_the_sub_command_with_its_options(line: str, rule
     assert standing_rule(argv) == rule
     layer = Layer(name="grants", rules=(Rule(effect=Effect.ALLOW, action="exec", pattern=rule),))
     ruling = LayerRules([layer]).rule(argv)
-    assert (ruling.cover is not Specificity.NONE, ruling.left) == (True, "")
+    assert (ruling.cover is not Breadth.NONE, ruling.left) == (True, "")
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_no_words_have_no_rule() -> None:
 def test_it_covers_no_other_sub_command(lasting: str, other: str) -> None:
     rules = ArgumentRules([standing_rule(lasting.split()) or "nothing"])
     ruling = rules.rule(tuple(other.split()))
-    assert ruling.cover is Specificity.NONE or ruling.left
+    assert ruling.cover is Breadth.NONE or ruling.left
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Tests of static_words.py and shell_text.py: what is static is judged, and nothing else."""
+"""Tests of raw_line.py: what is static is judged, and nothing else."""
 
 from __future__ import annotations
 

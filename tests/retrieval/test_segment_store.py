@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from skillhouse.discovery import discover
 from skillhouse.retrieval import Hit, SearchIndex, segment, segment_store
 from skillhouse.retrieval.segment import DamagedError, Segment, SegmentBuilder
-from skillhouse.retrieval.segment_store import KeyedSegment, add_documents
+from skillhouse.retrieval.segment_store import KeyedDocument, add_documents
 from skillhouse.skill import Skill, SkillIndex, load
 
 WORDS = "pdf merge merging chart 数据 天气 kite the useEffect data".split()
@@ -351,7 +351,8 @@ def test_each_stem_is_found_and_no_part_of_one():
 def test_postings_are_checked_against_the_documents(monkeypatch):
     builder = SegmentBuilder()
     add_documents(
-        builder, [KeyedSegment(bytes(16), "kite", "", ""), KeyedSegment(bytes(16), "kite", "", "")]
+        builder,
+        [KeyedDocument(bytes(16), "kite", "", ""), KeyedDocument(bytes(16), "kite", "", "")],
     )
     builder._postings["kite"][2] = 2  # noqa: SLF001 a document that is none
     monkeypatch.setattr(segment, "length_classes", lambda _: [0, 0, 0])

@@ -1,4 +1,4 @@
-"""Tests of the way from a run to a proxy: inner_scripts.py and bridge_inside.py, in earnest."""
+"""Tests of the way from a run to a proxy: run_options.py and bridge_inside.py, in earnest."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ WRITE = READ | WRITE_FILE | REMOVE_DIR | REMOVE_FILE | MAKE_DIR | MAKE_REGULAR |
 WRITE |= REFER | TRUNCATE
 HANDLED = ((3, 0x7FFF), (5, 0xFFFF))
 """The rights over files that exist from each version on; all are denied without a rule."""
-OWN_PID = 0x7FFFFFF1  # As in shared_filter.py.
+OWN_PID = 0x7FFFFFF1  # As in sandbox/seccomp.py.
 OOM_SCORE = 800
 """When the container's memory is full, a cell goes before what runs it."""
 

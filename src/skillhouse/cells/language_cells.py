@@ -294,7 +294,7 @@ class PythonCell(LanguageCell):
     def start_ready(self, seconds: float) -> Fork:
         return self._forked(seconds)
 
-    def remove_spare(self, process: Fork) -> None:
+    def discard_ready(self, process: Fork) -> None:
         self._say({"kill": process.number})
         process.close()
         end = asyncio.get_running_loop().create_task(self._killed(process))
@@ -310,7 +310,7 @@ class PythonCell(LanguageCell):
     def stop_ready(self, process: Fork) -> None:
         self._say({"stop": process.number})
 
-    def add_spare(self, process: Fork) -> None:
+    def resume_ready(self, process: Fork) -> None:
         self._say({"go": process.number})
 
     def start_learner(self) -> Fork | None:
@@ -322,7 +322,7 @@ class PythonCell(LanguageCell):
         if new := self._learned.learn(self._spec, report):
             self._say({"import": new})
 
-    def max_spares(self) -> int:
+    def max_ready(self) -> int:
         if not self.has_packages:
             return 0
         return self._learned.fitting(self._spec, self._ready_bytes)

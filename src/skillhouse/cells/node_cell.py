@@ -103,7 +103,7 @@ class NodeCell(LanguageCell):
     def start_ready(self, seconds: float) -> Worker:
         return self._worker(is_spare=True)
 
-    def remove_spare(self, process: Worker) -> None:
+    def discard_ready(self, process: Worker) -> None:
         self._end(process)
 
     def watch_ready(self, process: Worker, *, closely: bool) -> None:
@@ -115,7 +115,7 @@ class NodeCell(LanguageCell):
     def stop_ready(self, process: Worker) -> None:
         """It waits in a read, in which JavaScript's only thread runs nothing else."""
 
-    add_spare = stop_ready
+    resume_ready = stop_ready
 
     def start_learner(self) -> Worker | None:
         """Each process has limits of its own, and cannot be forked: nothing is to be learned."""
@@ -123,7 +123,7 @@ class NodeCell(LanguageCell):
     def take_report(self, report: Mapping[str, Any]) -> None:
         self._learned.learn(self._spec, report)
 
-    def max_spares(self) -> int:
+    def max_ready(self) -> int:
         if self._learned.known(self._spec) is None:
             return READY_MAX
         return self._learned.fitting(self._spec, WAITING_BYTES)

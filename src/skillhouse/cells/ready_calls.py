@@ -192,7 +192,7 @@ class Owner(Protocol[P]):
 
     def start_ready(self, seconds: float) -> P: ...
 
-    def remove_spare(self, process: P) -> None:
+    def discard_ready(self, process: P) -> None:
         """End one that gets no call."""
         ...
 
@@ -201,10 +201,10 @@ class Owner(Protocol[P]):
         ...
 
     def stop_ready(self, process: P) -> None:
-        """Give it no processor time until `add_spare`."""
+        """Give it no processor time until `resume_ready`."""
         ...
 
-    def add_spare(self, process: P) -> None: ...
+    def resume_ready(self, process: P) -> None: ...
 
     def start_learner(self) -> P | None:
         """Start one that loads the code to report of it, and gets no call; None if it has."""
@@ -212,7 +212,7 @@ class Owner(Protocol[P]):
 
     def take_report(self, report: Mapping[str, Any]) -> None: ...
 
-    def max_spares(self) -> int:
+    def max_ready(self) -> int:
         """Return how many may wait."""
         ...
 
@@ -252,9 +252,9 @@ class ReadyCalls(Generic[P]):
             if fits:
                 found = process
             else:
-                self._owner.remove_spare(process)
+                self._owner.discard_ready(process)
         if found is not None and found.is_stopped:
-            self._owner.add_spare(found)
+            self._owner.resume_ready(found)
         elif self._has_begun:
             self._demand.miss()
         return found
@@ -270,7 +270,7 @@ class ReadyCalls(Generic[P]):
                     self._learner = learner
                     self._begin(learner, env)
                     return
-                if len(self._waiting) >= min(self._demand.wanted, self._owner.max_spares()):
+                if len(self._waiting) >= min(self._demand.wanted, self._owner.max_ready()):
                     return
                 self._has_begun = True
                 process = self._owner.start_ready(self._seconds)
@@ -313,7 +313,7 @@ class ReadyCalls(Generic[P]):
             self._remove(process)
             self.refill(self._seconds, process.env)
             return
-        if len(self._waiting) > self._owner.max_spares():
+        if len(self._waiting) > self._owner.max_ready():
             self._remove(process)
             return
         # It has no processor time until its call arrives.
@@ -342,7 +342,7 @@ class ReadyCalls(Generic[P]):
             self._learner = None
         else:
             self._waiting.remove(process)
-        self._owner.remove_spare(process)
+        self._owner.discard_ready(process)
 
     def _settle(self, process: P) -> None:
         """Stop to wait for its report."""

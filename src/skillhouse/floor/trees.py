@@ -248,7 +248,7 @@ def read_tree(directory: Path, *, whole: bool = False) -> Tree:
 
     Args:
         directory: Where the files are.
-        whole: Count what programs left there, too (leftovers.py): in a package that was made
+        whole: Count what programs left there, too: in a package that was made
             elsewhere it is a part of what its digest is about.
     """
     entries: dict[str, TreeFile] = {}

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from skillhouse import approval
 from skillhouse import tools as toolbox
 from skillhouse.floor import ConfigError, PersistentPaths
+from skillhouse.floor.rules import strictest
 from skillhouse.house.agent_view import AgentView
 from skillhouse.house.enforcement import EnforcementServices
 from skillhouse.house.network import EgressReport, Network
@@ -312,7 +313,7 @@ class GateFactory:
             session.user,
             self._policy.place,
         )
-        if _STRICTNESS[judged.decision.effect] > _STRICTNESS[found[0].effect]:
+        if strictest((judged.decision.effect, found[0].effect)) is not found[0].effect:
             return judged.decision, judged.reason
         return found
 
@@ -334,9 +335,6 @@ class GateFactory:
         """What the rules say of a command's network; `ASK` where none is about it."""
         wanted = Permission(action="network", resource=resource)
         return self._policy.explain(wanted, agent=agent, default=Effect.ASK).decision.effect
-
-
-_STRICTNESS = {Effect.ALLOW: 0, Effect.ASK: 1, Effect.DENY: 2}
 
 
 def _explained(

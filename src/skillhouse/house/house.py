@@ -335,7 +335,7 @@ class Skillhouse:
         await self.services.release_loop()
 
     def close(self) -> None:
-        """End the thread of `call_sync`, skills' code and the signer's process; close the log."""
+        """End the thread of `call_sync` and what it runs; close extensions, the state, the log."""
         self.services.close_portal()
         self.snapshot.close()
         self.services.close()

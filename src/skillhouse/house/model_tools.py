@@ -21,7 +21,9 @@ OPENAI_CHARS = 1_000
 with a description of more than 1,024 (`string_above_max_length`, getsentry/sentry-mcp#106)."""
 
 
-class VisibleTools(Struct, frozen=True, kw_only=True):
+class ShownTool(Struct, frozen=True, kw_only=True):
+    """One tool as a model is shown it."""
+
     name: str
     description: str
     schema: dict[str, Any]
@@ -57,7 +59,7 @@ class ModelTools(list[Tool]):
             for tool in self.offered()
         ]
 
-    def offered(self, chars: int | None = None, *, lists: bool = True) -> list[VisibleTools]:
+    def offered(self, chars: int | None = None, *, lists: bool = True) -> list[ShownTool]:
         """Return what a model is shown, for an API of another form.
 
         `chars` is the maximum length of a description; None leaves it at that of the catalog.
@@ -66,7 +68,7 @@ class ModelTools(list[Tool]):
         """
         misses = lists and chars is not None and self._view.tool_misses(chars)
         return [
-            VisibleTools(
+            ShownTool(
                 name=tool.name,
                 description=sendable(description_of(tool, chars, lists=lists)),
                 # A copy, since frameworks modify the schema.

@@ -465,7 +465,7 @@ class Services:
             await self.skill_code.close()
 
     def close(self) -> None:
-        """End the signer's process; close the state and the log; remove the long results."""
+        """Close extensions, the signer, the state and the log; remove the long results."""
         if self._results.made:
             self.results.close()
         if self._extension_parts is not None:

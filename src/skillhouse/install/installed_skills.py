@@ -158,7 +158,7 @@ class InstalledSkills:
             return found
         lock = found.lock
         with recorded(self._house.audit_log, "merge-lock", {"path": str(place.lock)}):
-            self.installs.hint(place.lock, lock)
+            self.installs.replace_lock(place.lock, lock)
         return found
 
     def pin(

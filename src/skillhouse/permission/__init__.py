@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from skillhouse.permission.path_policy import PathPolicy as PathPolicy
     from skillhouse.permission.path_policy import git_paths as git_paths
     from skillhouse.permission.path_policy import is_protected as is_protected
-    from skillhouse.permission.patterns import Specificity as Specificity
+    from skillhouse.permission.patterns import Breadth as Breadth
     from skillhouse.permission.plan import CommandPlan as CommandPlan
     from skillhouse.permission.plan import CommandVerdict as CommandVerdict
     from skillhouse.permission.plan import JudgedCommand as JudgedCommand

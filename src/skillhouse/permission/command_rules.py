@@ -20,8 +20,8 @@ from skillhouse.permission.command_reader import program_of, read_command
 from skillhouse.permission.decision import Layer, Rule
 from skillhouse.permission.grammar import CommandMeaning, Hazard
 from skillhouse.permission.patterns import (
+    Breadth,
     CommandPattern,
-    Specificity,
     command_pattern,
     covers_command,
     denies_command,
@@ -237,7 +237,7 @@ class RuleOutcome(Struct, frozen=True):
     denied: str = ""
     """The rule that denies it; empty when none does."""
     asked: str = ""
-    cover: Specificity = Specificity.NONE
+    cover: Breadth = Breadth.NONE
     literals: int = 0
     """Words that the narrowest rule which allows it names."""
     left: str = ""
@@ -305,7 +305,7 @@ class ArgumentRules:
 
     def rule(self, argv: tuple[str, ...]) -> RuleOutcome:
         if argv in self._exact:
-            return RuleOutcome(cover=Specificity.EXACT, literals=len(argv))
+            return RuleOutcome(cover=Breadth.EXACT, literals=len(argv))
         patterns = [*self._wild.get(argv[0], ()), *self._wild.get("", ())]
         meaning = read_command(argv)
         about = [p for p in patterns if not p.words or covers_command(p, meaning)]
@@ -397,7 +397,7 @@ class LayerRules:
         written: list[_Covering] = []
         for layer, rule, pattern in about:
             if rule.effect is Effect.ALLOW and (
-                pattern.breadth is Specificity.ALL or covers_command(pattern, meaning)
+                pattern.breadth is Breadth.ALL or covers_command(pattern, meaning)
             ):
                 allowing.append(_Covering(pattern, unbound=rule.unbound, scripts=rule.scripts))
                 written += allowing[-1:] if layer.name != GRANTS else ()
@@ -420,13 +420,13 @@ def _installs(argv: tuple[str, ...]) -> bool:
 
 
 def _is_whole(ruling: RuleOutcome) -> bool:
-    return ruling.cover is not Specificity.NONE and not ruling.left
+    return ruling.cover is not Breadth.NONE and not ruling.left
 
 
 def _first(effect: Effect, rules: Iterable[_LayerRule], meaning: CommandMeaning) -> str:
     for layer, rule, pattern in rules:
         if rule.effect is effect and (
-            pattern.breadth is Specificity.ALL or denies_command(pattern, meaning)
+            pattern.breadth is Breadth.ALL or denies_command(pattern, meaning)
         ):
             return _said(layer, rule)
     return ""
@@ -434,7 +434,7 @@ def _first(effect: Effect, rules: Iterable[_LayerRule], meaning: CommandMeaning)
 
 def _ruling(rules: Sequence[_Covering], meaning: CommandMeaning) -> RuleOutcome:
     """Return what rules that allow a command's words come to."""
-    cover, literals, left = Specificity.NONE, 0, ""
+    cover, literals, left = Breadth.NONE, 0, ""
     whole: list[_Covering] = []
     for rule in rules:
         pattern = rule.pattern
@@ -450,9 +450,9 @@ def _ruling(rules: Sequence[_Covering], meaning: CommandMeaning) -> RuleOutcome:
     return RuleOutcome(
         cover=cover,
         literals=literals,
-        left="" if whole or cover >= Specificity.EXACT else left,
+        left="" if whole or cover >= Breadth.EXACT else left,
         # An exact rule, and the operator's `*`, leave the network to the rules about it.
-        unbound=Specificity.NONE < cover < Specificity.EXACT
+        unbound=Breadth.NONE < cover < Breadth.EXACT
         and (is_free or any(h.kind == "unbound" for at in meaning.chain() for h in at.hazards)),
         unnamed=_unnamed(whole, meaning) if is_unlisted and not is_free else (),
     )
@@ -471,10 +471,10 @@ def _unnamed(rules: Sequence[_Covering], meaning: CommandMeaning) -> tuple[str, 
     return ()
 
 
-def _breadth(pattern: CommandPattern, argv: tuple[str, ...]) -> Specificity:
+def _breadth(pattern: CommandPattern, argv: tuple[str, ...]) -> Breadth:
     breadth = pattern.breadth
     # A rule without a wildcard that covers other words does so by the grammar, not as they stand.
-    return Specificity.NARROW if breadth is Specificity.EXACT and pattern.words != argv else breadth
+    return Breadth.NARROW if breadth is Breadth.EXACT and pattern.words != argv else breadth
 
 
 def _said(layer: Layer, rule: Rule) -> str:

@@ -18,7 +18,7 @@ from skillhouse.floor.regex import regex
 from skillhouse.floor.rules import STRICTNESS, Effect, strictest
 from skillhouse.permission.command_rules import ArgumentRules, CommandRules
 from skillhouse.permission.path_policy import PathPolicy
-from skillhouse.permission.patterns import Specificity
+from skillhouse.permission.patterns import Breadth
 from skillhouse.permission.plain_line import read_line
 from skillhouse.permission.plan import (
     CommandPlan,
@@ -48,7 +48,7 @@ def shell_line(argv: Sequence[str], rules: CommandRules, places: PathPolicy) -> 
     if name != "bash" and not is_same:
         return ""
     ruling = rules.rule(tuple(argv))
-    is_ruled = ruling.denied or ruling.asked or ruling.cover >= Specificity.EXACT
+    is_ruled = ruling.denied or ruling.asked or ruling.cover >= Breadth.EXACT
     is_denied = CommandJudge(rules, places).words(tuple(argv)).effect is Effect.DENY
     return "" if is_ruled or is_denied else text
 

@@ -17,7 +17,7 @@ from skillhouse.permission.decision import ACTIONS, TOOL_ACTIONS, Layer, Rule
 from skillhouse.permission.grammar import CommandTable, is_wrapper
 from skillhouse.permission.judge import judge_argv
 from skillhouse.permission.path_policy import PathPolicy
-from skillhouse.permission.patterns import Specificity, command_pattern
+from skillhouse.permission.patterns import Breadth, command_pattern
 
 _VARIABLE = regex(r"[A-Za-z_]\w*=")
 _WILD_PATH = regex(r"[^ *?]*/[^ *?]*[*?]")
@@ -216,12 +216,12 @@ def beyond(rule: Rule) -> str:
     if rule.effect is not Effect.ALLOW or not matches(rule.action, "exec"):
         return ""
     pattern = command_pattern(rule.pattern)
-    if pattern.breadth is Specificity.ALL:
+    if pattern.breadth is Breadth.ALL:
         return (
             "any command; beside rules that deny or ask, not code in words or in the input, and of "
             "programs without a grammar no more than a rule of their own covers"
         )
-    if pattern.breadth is Specificity.EXACT:
+    if pattern.breadth is Breadth.EXACT:
         return ""
     if problem := _never(rule):
         return f"nothing: {problem}"

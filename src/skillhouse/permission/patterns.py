@@ -18,7 +18,7 @@ from skillhouse.permission.plan import command_resource
 from skillhouse.permission.raw_line import Word
 
 
-class Specificity(enum.IntEnum):
+class Breadth(enum.IntEnum):
     """How specifically the rules that allow a command name it."""
 
     NONE = 0
@@ -43,13 +43,13 @@ class CommandPattern(Struct, frozen=True):
     """Whether it has other wildcards than a final ` *`, and is compared as text."""
 
     @property
-    def breadth(self) -> Specificity:
+    def breadth(self) -> Breadth:
         if not self.words:
             is_all = self.is_wild and not self.text.strip("*")
-            return Specificity.ALL if is_all else Specificity.PROGRAM
+            return Breadth.ALL if is_all else Breadth.PROGRAM
         if not self.is_open and not self.is_wild:
-            return Specificity.EXACT
-        return Specificity.NARROW if len(self.words) > 1 else Specificity.PROGRAM
+            return Breadth.EXACT
+        return Breadth.NARROW if len(self.words) > 1 else Breadth.PROGRAM
 
 
 @functools.lru_cache(maxsize=4096)
@@ -164,7 +164,7 @@ def applies_to_command(text: str, argv: tuple[str, ...], *, allows: bool) -> boo
     """Whether the pattern of a rule is about a command: one that denies, however that is spelt."""
     pattern, meaning = command_pattern(text), read_command(argv)
     is_about = covers_command if allows else denies_command
-    return pattern.breadth is Specificity.ALL or is_about(pattern, meaning)
+    return pattern.breadth is Breadth.ALL or is_about(pattern, meaning)
 
 
 def _plain_words(meaning: CommandMeaning) -> Iterator[tuple[str, ...]]:

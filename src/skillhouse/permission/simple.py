@@ -20,7 +20,7 @@ from skillhouse.permission.grammar import CommandMeaning
 from skillhouse.permission.hard_denies import HardDenies
 from skillhouse.permission.path_policy import PathPolicy
 from skillhouse.permission.patterns import (
-    Specificity,
+    Breadth,
     guarded_patterns,
     pattern_concern,
     pattern_remarks,
@@ -97,7 +97,7 @@ class CommandJudge:
         if argv[0] == "cd":
             self._enter(raw, verdict, can_enter=can_enter)
             ruling = self._rules.rule(argv)
-            if ruling.cover is Specificity.NONE and not (verdict.shell or verdict.remarks):
+            if ruling.cover is Breadth.NONE and not (verdict.shell or verdict.remarks):
                 verdict.judged = self._without_rule(argv)
             return verdict
         guarded = guarded_patterns(raw.words, self._places.names)
@@ -120,7 +120,7 @@ class CommandJudge:
             if concern:
                 verdict.remarks.append((Effect.DENY if is_refused else Effect.ASK, concern))
             argv = verdict.argv
-            if judged.effect is Effect.ALLOW and self._rules.rule(argv).cover is Specificity.ALL:
+            if judged.effect is Effect.ALLOW and self._rules.rule(argv).cover is Breadth.ALL:
                 # Whoever runs the plan asks about it too, though `*` covers other variables.
                 judged = self._fence.variable(argv, name, value) or judged
         return judged
@@ -187,7 +187,7 @@ class CommandJudge:
             return _asked(argv, ruling.asked, scrutiny=ruling.asked)
         if name[:1] in ("", "-") or unicodedata.normalize("NFKC", name) != name:
             return _asked(argv, "the program's name is not what it seems", scrutiny="its name")
-        if ruling.cover is Specificity.NONE and _looks_up(argv):
+        if ruling.cover is Breadth.NONE and _looks_up(argv):
             return self._without_rule(argv)
         return self._by_meaning(ruling, read_command(argv), patterns, depth, is_guess=is_guess)
 
@@ -206,22 +206,22 @@ class CommandJudge:
         allowed = JudgedCommand(
             argv=argv, effect=Effect.ALLOW, scripts=scripts, unbound=ruling.unbound
         )
-        if ruling.cover is Specificity.EXACT:
+        if ruling.cover is Breadth.EXACT:
             return allowed
-        if ruling.cover is Specificity.ALL:
+        if ruling.cover is Breadth.ALL:
             return (None if is_guess else self._fence.behind(meaning, patterns, depth)) or allowed
         if set_variables := self._variables(meaning):
             return set_variables
         scrutiny = self._scrutiny(meaning, ruling, patterns)
-        if not (scrutiny or is_guess or ruling.cover is Specificity.NONE):
+        if not (scrutiny or is_guess or ruling.cover is Breadth.NONE):
             scrutiny = self._unlisted(meaning, ruling)
         if meaning.inner and not (meaning.unknown or scrutiny):
             rest = patterns[meaning.inner :]
             inner = argv[meaning.inner :]
             return self.words(inner, patterns=rest, depth=depth + 1, is_guess=is_guess)
-        if ruling.cover is Specificity.NONE and not scrutiny and argv[0] in _SAYING:
+        if ruling.cover is Breadth.NONE and not scrutiny and argv[0] in _SAYING:
             return self._without_rule(argv)
-        if ruling.cover is Specificity.NONE:
+        if ruling.cover is Breadth.NONE:
             said = f"no rule covers `{_shown(argv)}`"
             return _asked(argv, said, scrutiny=scrutiny, scripts=scripts)
         if scrutiny:
@@ -238,7 +238,7 @@ class CommandJudge:
         A program of the workspace is one of its scripts besides, whose bytes are asked about.
         """
         ruling = self._rules.rule(argv)
-        is_said = ruling.denied or ruling.asked or ruling.cover is not Specificity.NONE
+        is_said = ruling.denied or ruling.asked or ruling.cover is not Breadth.NONE
         if is_said or self._refusals.of_words(argv):
             return None
         name = self._places.named_program(argv[0])
@@ -324,7 +324,7 @@ class CommandJudge:
         argv = meaning.argv
         if hazards.base_name(argv[0]) in hazards.PRIVILEGED:
             return "it changes who runs it"
-        if "/" in argv[0] and ruling.literals == 0 and ruling.cover is not Specificity.NONE:
+        if "/" in argv[0] and ruling.literals == 0 and ruling.cover is not Breadth.NONE:
             return "its program is named by a path, which no wildcard covers"
         if meaning.grammar is None and (said := hazards.running(argv[0])):
             return said
@@ -337,7 +337,7 @@ class CommandJudge:
         if ruling.literals < 2 and (said := self._overwritten(meaning)):
             return said
         left = ruling.left
-        if ruling.cover is Specificity.NONE and meaning.hazards:
+        if ruling.cover is Breadth.NONE and meaning.hazards:
             left = meaning.hazards[0].said
         return (
             left

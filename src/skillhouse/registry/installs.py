@@ -255,7 +255,7 @@ class Installs:
             if name not in lock.skills:
                 write_lock(path, lock.with_skill(name, entry))
 
-    def hint(self, path: Path, lock: Lock) -> None:
+    def replace_lock(self, path: Path, lock: Lock) -> None:
         """Put a lock in the place of one that cannot be used."""
         with self._held():
             write_lock(path, lock)

@@ -22,10 +22,10 @@ from skillhouse.retrieval.hits import Head, Hit, best_first, collapsed, hit_of
 from skillhouse.retrieval.query import MIX, TranslationWeights, looked_for, read_query
 from skillhouse.retrieval.rank import Part, Ranking
 from skillhouse.retrieval.segment import KEY_BYTES, DamagedError, Segment
-from skillhouse.retrieval.segment_store import KeyedSegment, forget, in_memory, kept_segments
+from skillhouse.retrieval.segment_store import KeyedDocument, forget, in_memory, kept_segments
 from skillhouse.retrieval.stubs import STUB_FACTOR, is_stub
 from skillhouse.retrieval.tokens import name_key, name_keys, stems_of
-from skillhouse.retrieval.votes import EncoderScores, MeaningMaker, Meanings, MeaningState, encoded
+from skillhouse.retrieval.votes import EncoderVotes, MeaningMaker, Meanings, MeaningState, encoded
 from skillhouse.skill import Skill, SkillIndex, load_body
 
 PIN_LEAST = 3
@@ -190,7 +190,7 @@ class SearchIndex:
         *,
         limit: int = 5,
         collapse: bool = False,
-        votes: EncoderScores | None = None,
+        votes: EncoderVotes | None = None,
         of: int | None = None,
     ) -> list[Hit]:
         """Return the skills that contain any word of `query`, best first, equal ones by id.
@@ -214,7 +214,7 @@ class SearchIndex:
                 self._rows = self._renewed()
                 return self._hits(query, limit, votes, of or len(self), collapse=collapse)
 
-    def _votes(self, query: str) -> EncoderScores | None:
+    def _votes(self, query: str) -> EncoderVotes | None:
         return None if self.meanings is None else self.meanings.votes(query)
 
     def close(self) -> None:
@@ -239,7 +239,7 @@ class SearchIndex:
         return [(rows.heads[each.row].id, each) for each in judged]
 
     def _hits(
-        self, query: str, limit: int, votes: EncoderScores | None, skills: int, *, collapse: bool
+        self, query: str, limit: int, votes: EncoderVotes | None, skills: int, *, collapse: bool
     ) -> list[Hit]:
         rows = self._rows
         judged, judge = _judged(rows, query, limit, votes)
@@ -263,7 +263,7 @@ def _judged(
     rows: IndexRows,
     query: str,
     limit: int,
-    votes: EncoderScores | None,
+    votes: EncoderVotes | None,
     mix: TranslationWeights = MIX,
 ) -> tuple[list[Evidence], Judge]:
     """Return the judged rows, best first, and the judge of the query."""
@@ -292,7 +292,7 @@ def _without_stubs(rows: IndexRows, judged: Sequence[Evidence]) -> list[Evidence
 
 def _loose(documents: Sequence[Document]) -> tuple[Segment, list[Head]]:
     key = bytes(KEY_BYTES)
-    segment = in_memory(KeyedSegment(key, name, about, body) for _, name, about, body in documents)
+    segment = in_memory(KeyedDocument(key, name, about, body) for _, name, about, body in documents)
     return segment, [Head(*document[:3]) for document in documents]
 
 
@@ -327,7 +327,7 @@ class _Source:
         unkept = [*missing.values(), *self._unkept]
         if unkept:
             documents = (
-                KeyedSegment(bytes(KEY_BYTES), skill.name, skill.description, body)
+                KeyedDocument(bytes(KEY_BYTES), skill.name, skill.description, body)
                 for skill, body in self._with_bodies(unkept)
             )
             segments.append((in_memory(documents), [_head(skill) for skill in unkept]))
@@ -361,10 +361,10 @@ class _Source:
         )
         return hashlib.blake2b(encode(parts), digest_size=KEY_BYTES).digest()
 
-    def _read(self, keys: Sequence[bytes]) -> Iterator[KeyedSegment]:
+    def _read(self, keys: Sequence[bytes]) -> Iterator[KeyedDocument]:
         skills = [self._skills[key] for key in keys]
         for key, (skill, body) in zip(keys, self._with_bodies(skills), strict=True):
-            yield KeyedSegment(key, skill.name, skill.description, body)
+            yield KeyedDocument(key, skill.name, skill.description, body)
 
     def _with_bodies(self, skills: Sequence[Skill]) -> Iterator[tuple[Skill, str]]:
         for number, skill in enumerate(skills):

@@ -42,14 +42,14 @@ _WORDS_KNOWN_MAX = 200_000
 """Different words whose stems are cached at a time."""
 
 
-class KeyedSegment(NamedTuple):
+class KeyedDocument(NamedTuple):
     key: bytes
     name: str
     description: str
     body: str
 
 
-def add_documents(builder: SegmentBuilder, documents: Iterable[KeyedSegment]) -> None:
+def add_documents(builder: SegmentBuilder, documents: Iterable[KeyedDocument]) -> None:
     """Add documents to a segment, in their order."""
     # A library repeats most of its words.
     stems: dict[str, tuple[str, ...]] = {}
@@ -74,19 +74,19 @@ def add_documents(builder: SegmentBuilder, documents: Iterable[KeyedSegment]) ->
             builder.add(each.key, tie, fields, HEAD_GAP.join(texts))
 
 
-def _batches(documents: Iterable[KeyedSegment]) -> Iterator[list[KeyedSegment]]:
+def _batches(documents: Iterable[KeyedDocument]) -> Iterator[list[KeyedDocument]]:
     remaining = iter(documents)
     while batch := list(islice(remaining, _BATCH)):
         yield batch
 
 
-def _tie(document: KeyedSegment) -> bytes:
+def _tie(document: KeyedDocument) -> bytes:
     # A body from the caller can contain half a surrogate pair.
     data = document.body[:BODY_CHARS_MAX].encode("utf-8", "surrogatepass")
     return hashlib.blake2b(data, digest_size=TIE_BYTES).digest()
 
 
-def _texts(document: KeyedSegment) -> tuple[list[str], ...]:
+def _texts(document: KeyedDocument) -> tuple[list[str], ...]:
     texts = (document.name, document.description, document.body[:BODY_CHARS_MAX])
     return tuple(words(text) for text in texts)
 
@@ -136,7 +136,7 @@ _READ = (
     | getattr(os, "O_NOFOLLOW", 0)
 )
 
-Read = Callable[[Sequence[bytes]], Iterator[KeyedSegment]]
+Read = Callable[[Sequence[bytes]], Iterator[KeyedDocument]]
 """Reads the documents of some keys."""
 
 
@@ -254,7 +254,7 @@ def _own_user(info: os.stat_result) -> int:
     return os.geteuid() if hasattr(os, "geteuid") else info.st_uid
 
 
-def in_memory(documents: Sequence[KeyedSegment] | Iterator[KeyedSegment]) -> Segment:
+def in_memory(documents: Sequence[KeyedDocument] | Iterator[KeyedDocument]) -> Segment:
     """Return a segment of documents that are not kept."""
     builder = SegmentBuilder()
     add_documents(builder, documents)

@@ -33,7 +33,7 @@ class MeaningState(Struct, frozen=True, kw_only=True):
     """Why an encoder cannot be used."""
 
 
-class EncoderScores(Protocol):
+class EncoderVotes(Protocol):
     """What encoders say of one query."""
 
     def nearest(self) -> Sequence[int]:
@@ -42,7 +42,7 @@ class EncoderScores(Protocol):
     def fused(self, judged: Sequence[Evidence]) -> list[Evidence]:
         """Return rows that were judged by words with the encoders' votes, best first."""
 
-    def of_rows(self, rows: Sequence[int]) -> EncoderScores:
+    def of_rows(self, rows: Sequence[int]) -> EncoderVotes:
         """Return the votes on some rows, which are numbered by their place in it."""
 
 
@@ -52,7 +52,7 @@ class Meanings(Protocol):
     @property
     def state(self) -> MeaningState: ...
 
-    def votes(self, query: str) -> EncoderScores | None:
+    def votes(self, query: str) -> EncoderVotes | None:
         """Return at once what the encoders say that are ready and read the query's script."""
 
     def wait(self, seconds: float) -> bool:

@@ -46,7 +46,7 @@ Classify = Callable[[str, SurveyEntry], SurveyHit | None]
 
 
 class CoverCache(Struct):
-    """The cache of one workspace; thread-safe."""
+    """What was read of a workspace's directories, so that a walk reads changes; thread-safe."""
 
     _directories: dict[str, Directory] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)

@@ -270,10 +270,10 @@ def _placed(found: GitPlaces, place: str, looks: GitLooks) -> GitPlaces:
 
 
 def _no_way_back(dot: str, own: str) -> str:
-    repaired = ""
+    hint = ""
     if os.path.basename(os.path.dirname(own)) == "worktrees":
-        repaired = "; if the work tree was moved, `git worktree repair` there fixes it"
-    return f"`{dot}` names `{own}`, and nothing there leads back to it{repaired}"
+        hint = "; if the work tree was moved, `git worktree repair` there fixes it"
+    return f"`{dot}` names `{own}`, and nothing there leads back to it{hint}"
 
 
 def is_inside(path: str, directory: str) -> bool:

@@ -121,8 +121,8 @@ class ParsePolicy(Struct, frozen=True, kw_only=True):
     yaml_fast_path: bool = True
     """Read blocks of plain lines without a YAML parser; the result is the same."""
     no_frontmatter: Literal["skip", "body", "mend"] = "skip"
-    """A file without a block is no skill, or is all body (S004-5); fixed, a block that is not
-    closed ends at the first blank line where that makes fields of it."""
+    """With `skip` a file without a block is no skill, with `body` it is all body (S004-5); with
+    `mend` a block that is not closed ends at the first blank line where that makes fields of it."""
     name_from: Literal["field", "directory"] = "field"
     """Whether the field or the directory has authority over the name (S003-17)."""
     missing_name: Literal["directory", "skip"] = "directory"

@@ -297,7 +297,7 @@ class Profile(Struct, frozen=True, kw_only=True):
     search_bodies: bool = True
     """Whether search looks at bodies besides names and descriptions (S003-46)."""
     messages: Mapping[str, str] = field(default_factory=dict)
-    """Published words by what they say (`tools.OUR_WORDS`); `{name}` and the like are filled in."""
+    """Published words by what they say, instead of ours; `{name}` and the like are filled in."""
     result: Literal["text", "titled", "envelope"] = "text"
     """Shape of a result for programs: ours, {title, output, metadata}, or {success, …}."""
     metadata: Mapping[str, str] = field(

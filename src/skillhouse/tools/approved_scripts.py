@@ -21,13 +21,13 @@ from msgspec import Struct, field
 from skillhouse.approval import Approval, ApprovedScript, ScriptStore
 from skillhouse.floor.structs import replace
 from skillhouse.permission import (
+    Breadth,
     CommandPlan,
     CommandVerdict,
     Effect,
     JudgedCommand,
     LayerRules,
     Permission,
-    Specificity,
     read_command,
     standing_bond,
     standing_rule,
@@ -112,7 +112,7 @@ def script_runs(
     )
     for judged in verdict.commands:
         ruling = rules.rule(judged.argv)
-        if ruling.cover is Specificity.ALL:
+        if ruling.cover is Breadth.ALL:
             continue
         if judged.effect is not Effect.ALLOW:
             for one in _answered_with(judged.argv, plan, base, places):

@@ -112,7 +112,7 @@ def standing_pattern(need: PermissionRequest, workspace_root: str) -> str:
 
 
 class Asker:
-    """Asks about the calls of one gate."""
+    """Asks about the calls of all gates of one configuration."""
 
     def __init__(
         self,

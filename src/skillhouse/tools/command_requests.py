@@ -21,6 +21,7 @@ from skillhouse.floor import digest, encode
 from skillhouse.floor.structs import replace
 from skillhouse.floor.tracing import EXIT_CODE, PROGRAM
 from skillhouse.permission import (
+    Breadth,
     CommandPlan,
     CommandVerdict,
     Effect,
@@ -31,7 +32,6 @@ from skillhouse.permission import (
     Permission,
     Redirect,
     SimpleCommand,
-    Specificity,
     command_resource,
     decide,
     git_paths,
@@ -103,7 +103,7 @@ def needs_of(
         needs += _command_needs(judged, rules, listed)
     line = "; ".join(command_resource(command.argv) for command in plan.commands())
     covers = [rules.rule(judged.argv).cover for judged in verdict.commands]
-    if _may_start_denied(plan, rules) or any(cover is not Specificity.ALL for cover in covers):
+    if _may_start_denied(plan, rules) or any(cover is not Breadth.ALL for cover in covers):
         # Whoever allows any command whatever has allowed `env NAME=value command` too, but not
         # what a rule denies in a variable whose value no rule is asked about.
         needs += [_remark(line, concern) for concern in verdict.concerns]
@@ -115,7 +115,7 @@ def needs_of(
             needs.append(write_need(workspace, workspace.writable(redirect.target, session)))
         elif redirect.target not in written:
             needs.append(read_need("read", workspace.file(redirect.target, session)))
-    named = [rules.rule(c.argv).cover is Specificity.EXACT for c in plan.commands()]
+    named = [rules.rule(c.argv).cover is Breadth.EXACT for c in plan.commands()]
     needs += path_needs(plan, paths, session, str(workspace.root), named)
     for redirect in redirects:
         if redirect.kind != "read":
@@ -182,7 +182,7 @@ def _command_needs(
         )
     ]
     # A rule allows the words, but they mean more than it can have meant.
-    is_allowed = rules.rule(judged.argv).cover is not Specificity.NONE
+    is_allowed = rules.rule(judged.argv).cover is not Breadth.NONE
     if judged.effect is Effect.ASK and judged.scrutiny and is_allowed:
         remark = _remark(resource, judged.reason)
         needs.append(replace(remark, argv=judged.argv if standing_bond(judged.argv) else ()))

@@ -11,10 +11,10 @@ from collections.abc import Collection, Iterator, Mapping
 
 from skillhouse.floor.regex import regex
 from skillhouse.permission import (
+    Breadth,
     CommandVerdict,
     Effect,
     LayerRules,
-    Specificity,
     loads_code,
     program_of,
     read_command,
@@ -42,7 +42,7 @@ def denied_to(verdict: CommandVerdict, rules: LayerRules) -> frozenset[str]:
     if not names or verdict.structure is None or verdict.effect is not Effect.ALLOW:
         return frozenset()
     is_open = any(
-        loads_code(argv) if rules.rule(argv).cover is Specificity.ALL else _is_unlisted(argv)
+        loads_code(argv) if rules.rule(argv).cover is Breadth.ALL else _is_unlisted(argv)
         for argv in {one.argv for one in verdict.commands}
     )
     return names if is_open else frozenset()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 import anyio
 
@@ -17,7 +16,7 @@ from skillhouse.floor.structs import replace
 from skillhouse.floor.threads import in_thread
 from skillhouse.permission import Effect
 from skillhouse.tiers import TierOutcome
-from skillhouse.tools.asker import forecast_of
+from skillhouse.tools.asker import Asker, forecast_of
 from skillhouse.tools.call import (
     EvaluatedPermission,
     Output,
@@ -52,12 +51,6 @@ from skillhouse.tools.tool import Decide, Session, Tool
 from skillhouse.tools.tool_set import ToolSet
 from skillhouse.tools.workspace_lock import WorkspaceLock, WorkspaceLockError
 from skillhouse.tools.write_gate import WriteGate
-
-if TYPE_CHECKING:
-    from skillhouse.tools.asker import Asker
-    from skillhouse.tools.delivery import Delivery
-    from skillhouse.tools.recorder import Recorder
-    from skillhouse.tools.tool_set import ToolSet
 
 
 class PermissionJudge:
@@ -130,8 +123,8 @@ class Gate:
     ) -> ToolResult:
         """Look up, check, decide, ask, record, run, record: the only way to an effect.
 
-        The order is that of decision 7: scope, the user's list, the path's rules, the tier, a
-        person, the log, the effect. The listener hears how far the effect is.
+        The order: a stop, the rules, the write gate, the tier, a person, the log, the effect
+        (decision 111). The listener hears how far the effect is.
 
         Raises:
             UnknownToolError: no tool has that name, or its agent is not offered it.

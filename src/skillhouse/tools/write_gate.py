@@ -43,7 +43,7 @@ class WriteGate(Struct, frozen=True, kw_only=True):
     gate is off; see `is_listed`. Empty is anywhere in the workspace."""
 
     def apply(self, judged: EvaluatedPermission, user: str, place: str = "") -> EvaluatedPermission:
-        """A deny stays one; the lists of users and paths come before any question (decision 7)."""
+        """A deny stays one; the lists of users and paths come before any question."""
         decision, need = judged.decision, judged.request
         if need.effective_level == "read" or decision.effect is Effect.DENY:
             return judged

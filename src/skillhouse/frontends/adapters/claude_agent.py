@@ -9,7 +9,7 @@ from skillhouse.floor import ConfigError, MissingExtraError
 from skillhouse.floor.structs import replace
 from skillhouse.frontends.adapters.framework_bridge import FrameworkBridge
 from skillhouse.house import Skillhouse
-from skillhouse.house.model_tools import VisibleTools
+from skillhouse.house.model_tools import ShownTool
 
 try:
     from claude_agent_sdk import (
@@ -72,7 +72,7 @@ def skillhouse_options(
     return replace(options, **changed)
 
 
-def _tool(bridge: FrameworkBridge, tool: VisibleTools, ask: CanUseTool | None) -> SdkMcpTool[Any]:
+def _tool(bridge: FrameworkBridge, tool: ShownTool, ask: CanUseTool | None) -> SdkMcpTool[Any]:
     async def run(arguments: dict[str, Any]) -> dict[str, Any]:
         result = await bridge.call(tool.name, arguments)
         question = bridge.question(result)

@@ -17,7 +17,7 @@ from skillhouse.floor.paths import sendable
 from skillhouse.floor.structs import replace
 from skillhouse.floor.threads import in_thread
 from skillhouse.house import Caller, Conversation, Skillhouse
-from skillhouse.house.model_tools import OPENAI_CHARS, VisibleTools
+from skillhouse.house.model_tools import OPENAI_CHARS, ShownTool
 from skillhouse.permission import Effect
 from skillhouse.tools import ProgressHandler, ToolResult
 
@@ -52,7 +52,7 @@ class FrameworkBridge(Struct, frozen=True, kw_only=True):
     ask: bool = True
     """Whether the framework asks for approvals; if not, the model gets a pending result."""
 
-    def tools(self, chars: int | None = None, *, lists: bool = True) -> list[VisibleTools]:
+    def tools(self, chars: int | None = None, *, lists: bool = True) -> list[ShownTool]:
         """Return the agent's tools, all from one snapshot; raises ConfigError without the agent.
 
         `chars` is the maximum length of a description; None leaves it at that of the catalog.
@@ -80,7 +80,7 @@ class FrameworkBridge(Struct, frozen=True, kw_only=True):
 
     def offer(
         self, chars: int | None, offered: Iterable[str] | None = None
-    ) -> tuple[list[VisibleTools], str]:
+    ) -> tuple[list[ShownTool], str]:
         """Return the tools, and the skills' part of the system prompt; the list is in one of them.
 
         The arguments are those of `tools` and `prompt`.

@@ -7,7 +7,7 @@ from typing import Any
 from skillhouse.floor import MissingExtraError
 from skillhouse.frontends.adapters.framework_bridge import FrameworkBridge
 from skillhouse.house import Skillhouse
-from skillhouse.house.model_tools import VisibleTools
+from skillhouse.house.model_tools import ShownTool
 
 try:
     from google.adk.agents.readonly_context import ReadonlyContext
@@ -54,7 +54,7 @@ class _AdkToolset(BaseToolset):
 
 
 class _AdkTool(BaseTool):
-    def __init__(self, bridge: FrameworkBridge, tool: VisibleTools) -> None:
+    def __init__(self, bridge: FrameworkBridge, tool: ShownTool) -> None:
         super().__init__(name=tool.name, description=tool.description)
         self._bridge = bridge
         self._schema = tool.schema

@@ -27,7 +27,7 @@ from pydantic_ai.models import Model
 
 from skillhouse.frontends.chat.marks import ATTACHED, STARTED, SUMMARY, last_prompt, mark_of
 from skillhouse.frontends.presentation.text import counted
-from skillhouse.house.model_tools import VisibleTools
+from skillhouse.house.model_tools import ShownTool
 from skillhouse.tools import Activation, tokens_of
 
 
@@ -37,7 +37,7 @@ def tokens_of_messages(messages: Sequence[ModelMessage]) -> int:
     return sum(_tokens_of(message) for message in dumped)
 
 
-def tokens_of_tools(tools: Iterable[VisibleTools]) -> int:
+def tokens_of_tools(tools: Iterable[ShownTool]) -> int:
     return sum(tokens_of(tool.name + tool.description + json.dumps(tool.schema)) for tool in tools)
 
 

@@ -96,9 +96,9 @@ def _validate(options: argparse.Namespace, terminal: Terminal) -> int:
     findings += inside
     tools = [one for result in manifests.values() for one in _declared(result)]
     if options.json:
-        hints = [{"path": str(one.file), "codes": list(one.codes)} for one in fixed]
+        fixes = [{"path": str(one.file), "codes": list(one.codes)} for one in fixed]
         more: dict[str, Any] = {"skills": len(directories), "tools": tools}
-        more |= {"fixed": hints} if options.fix else {}
+        more |= {"fixed": fixes} if options.fix else {}
         terminal.json_list("diagnostics", diagnostic_answers(findings), more)
     else:
         _print_text(fixed, findings, tools, terminal, everything=options.all)
