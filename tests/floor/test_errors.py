@@ -70,10 +70,9 @@ CASES: list[tuple[SkillhouseError, str, dict[str, Any]]] = [
         {
             "reference": "pdf",
             "suggestions": (),
-            "hint": "",
+            "hint": "write one",
             "state": "broken",
             "reason": "no `description`",
-            "mend": "write one",
             "path": AT,
             "line": 2,
         },

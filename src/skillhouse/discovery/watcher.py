@@ -18,7 +18,7 @@ from pathlib import Path
 from msgspec import Struct, field
 
 from skillhouse.discovery.roots import Root
-from skillhouse.floor import MissingExtraError
+from skillhouse.floor import needs_extra
 
 ENTRIES_MAX = 500_000
 """Files and directories of one survey; what is beyond is not seen to change."""
@@ -234,11 +234,6 @@ def _target(path: str) -> str:
         return ""
 
 
-try:
-    import watchfiles
-except ModuleNotFoundError as error:
-    raise MissingExtraError("watch", "watchfiles") from error
-
 QUIET_MILLISECONDS = 100
 """Time without changes before a change is reported: editors write in several steps."""
 GATHER_MILLISECONDS = 1_000
@@ -279,13 +274,17 @@ def watch(
         poll: Use no notifications of the system.
         look_milliseconds: Interval of the looks at the roots themselves and at `files`.
     """
-    # Not in the generator, which would begin only with the first path.
+    # Neither in the generator, which would begin only with the first path.
+    with needs_extra("watch"):
+        import watchfiles  # noqa: F401, PLC0415 - of an extra.
     return _changes(_Watched(roots, files, stop), stop, poll=poll, look=look_milliseconds)
 
 
 def _changes(
     state: _Watched, stop: threading.Event, *, poll: bool, look: int
 ) -> Iterator[frozenset[Path]]:
+    import watchfiles  # noqa: PLC0415 - of an extra.
+
     while not stop.is_set():
         reason = "" if poll else state.too_many()
         if poll or reason or not state.places:

@@ -161,6 +161,11 @@ class UnusableSkillError(UnknownSkillError):
         self.path = path
         self.line = line
 
+    @property
+    def mend(self) -> str:
+        """The former name of `hint`, until 0.3."""
+        return self.hint
+
 
 class AmbiguousSkillError(SkillhouseError):
     """A name fits several skills; `candidates` are ids or paths that fit one each."""
@@ -292,6 +297,11 @@ class Diagnostic(Struct, frozen=True, kw_only=True):
     def advice(self) -> str:
         """The message with what to do about it, in one line."""
         return f"{self.message}; {self.hint}" if self.hint else self.message
+
+    @property
+    def mend(self) -> str:
+        """The former name of `hint`, until 0.3."""
+        return self.hint
 
     def __str__(self) -> str:
         place = "" if self.path is None else f"{self.path}:"

@@ -99,7 +99,7 @@ READ = ProfileTool(name="read", kind="read", is_about_skills=False, required_res
 class ToolVisibility(Struct, frozen=True, kw_only=True):
     """The tools that one agent is offered.
 
-    >>> offer = ToolOffer(lists=(("skills", "weather:*"),))
+    >>> offer = ToolVisibility(lists=(("skills", "weather:*"),))
     >>> offer.includes(ProfileTool(name="skill", kind="skill"))
     True
     """

@@ -440,7 +440,7 @@ def _value(
     return {
         **value,
         "hidden": [skill_answer(skill) for skill in view.hidden],
-        "absent": [one._asdict() for one in absent if wanted in (None, ANY, one.state, one.code)],
+        "absent": [one.value() for one in absent if wanted in (None, ANY, one.state, one.code)],
         "left_out": [left._asdict() for left in house.index.left_out],
         "catalog": catalog_bounds(view),
         "unread_folders": [

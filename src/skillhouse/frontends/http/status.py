@@ -309,7 +309,7 @@ def status_value(status: Status) -> dict[str, Any]:
         "shadowed": len(scan.shadowed),
         "diagnostics": len(scan.index.diagnostics),
         "errors": scan.errors,
-        "changed": [one._asdict() for one in status.changed],
+        "changed": [one.value() for one in status.changed],
         "audit": [{"code": one.code, "message": one.message} for one in status.audit],
         "config_fault": status.config_fault,
         "catalog": scan.catalog,

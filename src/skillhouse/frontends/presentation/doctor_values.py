@@ -109,7 +109,7 @@ class Examination(Struct, frozen=True, kw_only=True):
             "catalog": self.catalog,
             "watches": self.watches,
             "code": [code_facts(facts) for facts in self.code],
-            "installed": [one._asdict() for one in self.changed],
+            "installed": [one.value() for one in self.changed],
             "tools": structs.asdict(self.tools),
         }
 
