@@ -385,9 +385,10 @@ def test_several_threads_may_ask_an_index_that_is_kept(root, tmp_path):
 
 
 PROBE = """
-import dataclasses, json, sys
+import json, sys
 from pathlib import Path
 from skillhouse.discovery import discover
+from skillhouse.floor import structs
 from skillhouse.retrieval import SearchIndex
 sys.stdin.read()
 index = discover([Path(sys.argv[1])], cache=Path(sys.argv[2]))

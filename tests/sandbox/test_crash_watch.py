@@ -22,10 +22,10 @@ import os, sys, time
 from pathlib import Path
 from skillhouse.floor.crash_cleanup import owner_name
 from skillhouse.sandbox import watch_for_crashes
-from skillhouse.sandbox.mountpoints import Stash
+from skillhouse.sandbox.mountpoints import KeptPlaceholders
 
 state, work = map(Path, sys.argv[1:3])
-stash = Stash(state)
+stash = KeptPlaceholders(state)
 stash.record(str(work), [str(work / ".git")])
 stash.place(str(work / ".git"))
 watch = watch_for_crashes()

@@ -187,11 +187,11 @@ def test_placeholders_of_a_crash_are_removed_by_the_next_run(launcher: Launcher,
     before = listing(workspace)
     code = (
         "import os, sys, anyio\n"
-        "from skillhouse.sandbox.mountpoints import Stash\n"
+        "from skillhouse.sandbox.mountpoints import KeptPlaceholders\n"
         "from skillhouse.sandbox.protected_mounts import shield\n"
         "async def main():\n"
         "    names = ('.claude', '.bashrc', '.npmrc', '.git/commondir')\n"
-        "    async with shield(sys.argv[1], names, stash=Stash()):\n"
+        "    async with shield(sys.argv[1], names, stash=KeptPlaceholders()):\n"
         "        os.kill(os.getpid(), 9)\n"
         "anyio.run(main)\n"
     )

@@ -10,13 +10,15 @@ import functools
 import itertools
 import re
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
-import tree_sitter
-import tree_sitter_bash
 from msgspec import Struct, field
 
 from skillhouse.floor.regex import regex
 from skillhouse.permission.plan import Joined, RedirectKind
+
+if TYPE_CHECKING:
+    import tree_sitter
 
 EXPANSIONS_MAX = 64
 """Words that one list in braces may become; with more a shell runs it, after a question."""
@@ -411,15 +413,19 @@ def read_script(line: str, reason: str) -> Reading:
     if _depth(line) > DEPTH_MAX:
         raise UnreadableError(f"more than {DEPTH_MAX} brackets are open at one time")
     source = line.encode()
-    root = tree_sitter.Parser(_language()).parse(source).root_node
+    root = _parser().parse(source).root_node
     if root.has_error:
         raise UnreadableError("it does not parse as a shell line")
     return Reading([], _all_commands(root, source), reason, _calls_itself(root, source))
 
 
 @functools.cache
-def _language() -> tree_sitter.Language:
-    return tree_sitter.Language(tree_sitter_bash.language())
+def _parser() -> tree_sitter.Parser:
+    # Loaded here: a plain line needs neither, and most commands of the program judge none.
+    import tree_sitter  # noqa: PLC0415
+    import tree_sitter_bash  # noqa: PLC0415
+
+    return tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
 
 
 def _depth(line: str) -> int:

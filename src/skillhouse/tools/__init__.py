@@ -70,6 +70,8 @@ if TYPE_CHECKING:
     from skillhouse.tools.invoke import Way as Way
     from skillhouse.tools.memory import MemorySearchTool as MemorySearchTool
     from skillhouse.tools.memory import MemoryWriteTool as MemoryWriteTool
+    from skillhouse.tools.messages import list_room as list_room
+    from skillhouse.tools.messages import render as render
     from skillhouse.tools.native import NativeCall as NativeCall
     from skillhouse.tools.native import NativePlans as NativePlans
     from skillhouse.tools.native import NativeTool as NativeTool
@@ -86,9 +88,7 @@ if TYPE_CHECKING:
     from skillhouse.tools.skill_code import SkillCodeTool as SkillCodeTool
     from skillhouse.tools.skill_code import cell_of as cell_of
     from skillhouse.tools.skill_text import caution_of as caution_of
-    from skillhouse.tools.skill_text import list_room as list_room
     from skillhouse.tools.skill_text import one_line as one_line
-    from skillhouse.tools.skill_text import render as render
     from skillhouse.tools.skill_text import render_content as render_content
     from skillhouse.tools.skill_text import result_data as result_data
     from skillhouse.tools.skills import SkillTool as SkillTool

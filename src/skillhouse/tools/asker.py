@@ -37,6 +37,7 @@ from skillhouse.tools.call import (
     HIDDEN_TEXT,
     PERSISTENCE,
     UNBOUND,
+    WILL_NOT_WORK,
     Output,
     PermissionRequest,
     RedeemedApprovals,
@@ -45,7 +46,6 @@ from skillhouse.tools.call import (
     failure_text,
 )
 from skillhouse.tools.call_context import CallContext, CallState, Forecast, Refusal
-from skillhouse.tools.consequences import LABEL as WILL_NOT_WORK
 from skillhouse.tools.telemetry import approval_span
 from skillhouse.tools.tool import Session, Tool
 

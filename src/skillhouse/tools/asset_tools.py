@@ -10,8 +10,9 @@ from skillhouse.floor.tracing import SKILL_RESOURCE_NAME
 from skillhouse.skill import Extensions, Skill, ToolRule, current_invocation, load_listing
 from skillhouse.tools.assets import AssetError, list_assets, read_asset, script_path
 from skillhouse.tools.call import Output, Plan, RefusedError, object_schema
+from skillhouse.tools.messages import render
 from skillhouse.tools.remote_skills import fetched
-from skillhouse.tools.skill_text import cautioned, check_fetched, handed, render
+from skillhouse.tools.skill_text import cautioned, check_fetched, handed
 from skillhouse.tools.skills import (
     CATEGORY,
     FindSkills,

@@ -17,7 +17,7 @@ from skillhouse.floor import (
     read_beneath,
 )
 from skillhouse.skill import Profile, Skill, SkillIndex
-from skillhouse.tools.skill_text import render
+from skillhouse.tools.messages import render
 
 ASSET_MAX = 8 * 1_048_576
 """Bytes of an asset (as `read`)."""

@@ -78,6 +78,8 @@ class EvaluatedPermission(Struct, frozen=True, kw_only=True):
     """The write gate's verdict, a word of `write_gate`; empty where it gave none."""
 
 
+WILL_NOT_WORK = "will not work"
+"""Name of the fact that says what of a command is known to fail."""
 OUTPUT_MAX = 262_144
 """Characters of a result's text (DESIGN, bounds: 256 KiB, then cut with a notice)."""
 

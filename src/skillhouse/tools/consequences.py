@@ -24,12 +24,11 @@ from skillhouse.permission import (
     unwrapped,
 )
 from skillhouse.skill import Skill
-from skillhouse.tools.call import RefusedError
+from skillhouse.tools.call import WILL_NOT_WORK, RefusedError
 from skillhouse.tools.script_dependencies import may_be_made
 from skillhouse.tools.tool import Session
 from skillhouse.tools.workspace import Workspace
 
-LABEL = "will not work"
 _ALWAYS = frozenset({""})
 _INSTALLS = "install i add ci update up upgrade"
 _REACHING: Mapping[str, frozenset[str]] = {
@@ -118,7 +117,7 @@ def consequence(
     ):
         found = _those(commands, is_so)
         if found:
-            return ((LABEL, f"{what}: {found} will fail"),)
+            return ((WILL_NOT_WORK, f"{what}: {found} will fail"),)
     return ()
 
 

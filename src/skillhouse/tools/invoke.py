@@ -36,8 +36,9 @@ from skillhouse.tools.call import (
     ToolResult,
     object_schema,
 )
+from skillhouse.tools.messages import render
 from skillhouse.tools.remote_skills import SkillLoad, begun
-from skillhouse.tools.skill_text import SKILL_TEXT_MAX, fitted, one_line, render, with_body
+from skillhouse.tools.skill_text import SKILL_TEXT_MAX, fitted, one_line, with_body
 from skillhouse.tools.tool import Session, Tool
 
 INVOKE = "invoke"

@@ -20,9 +20,8 @@ from msgspec import Struct
 from skillhouse.floor.regex import regex
 from skillhouse.floor.structs import replace
 from skillhouse.permission import Effect, Layer, Permission, unwrapped
-from skillhouse.tools.call import Output, PermissionRequest, Plan, RefusedError
+from skillhouse.tools.call import WILL_NOT_WORK, Output, PermissionRequest, Plan, RefusedError
 from skillhouse.tools.command import ExecTool
-from skillhouse.tools.consequences import LABEL as WILL_NOT_WORK
 from skillhouse.tools.files import change_facts, held_before, write_need
 from skillhouse.tools.path_rules import PathRules
 from skillhouse.tools.tool import Decide, Session, Tool

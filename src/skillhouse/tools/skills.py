@@ -23,8 +23,9 @@ from skillhouse.tools.call import (
     ToolResult,
     object_schema,
 )
+from skillhouse.tools.messages import before_list, list_room, render
 from skillhouse.tools.remote_skills import SkillLoad, begun
-from skillhouse.tools.skill_text import before_list, fitted, list_room, render, result_data
+from skillhouse.tools.skill_text import fitted, result_data
 from skillhouse.tools.telemetry import skill_attributes
 from skillhouse.tools.tool import Session, Tool
 from skillhouse.tools.tool_set import SEARCH_ACTION

@@ -12,7 +12,7 @@ from skillhouse.frontends.cli.options import UsageError, Verb, add_json, places_
 from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.question import confirmed, need_terminal
 from skillhouse.frontends.cli.terminal import finding_line
-from skillhouse.frontends.presentation.findings import finding_lines
+from skillhouse.frontends.presentation.rule_findings import finding_lines
 from skillhouse.frontends.presentation.text import counted, shown
 from skillhouse.house import Skillhouse, configured, project_of, usable_config
 from skillhouse.manage import checked_addition, rule_text, rule_value, write_user_text

@@ -27,7 +27,7 @@ from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.policy_suggest import configure_suggest, suggest
 from skillhouse.frontends.cli.question import confirmed, need_terminal
 from skillhouse.frontends.cli.terminal import finding_line
-from skillhouse.frontends.presentation.findings import (
+from skillhouse.frontends.presentation.rule_findings import (
     finding_lines,
     rule_scope_answers,
     rule_scopes,

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from skillhouse.discovery.catalog import is_listable
 from skillhouse.house.prompts import first_line
 from skillhouse.skill.profile import TOOL_CHARS
-from skillhouse.tools.skill_text import render
+from skillhouse.tools.messages import render
 
 if TYPE_CHECKING:
     from skillhouse.house import AgentView
