@@ -34,7 +34,7 @@ def test_the_client_and_what_was_named_count(pdf: Path, run: Run) -> None:
     found = json.loads(out)
     assert (code, [one["load"] for one in found["skills"]]) == (
         0,
-        [f"by reading {pdf / 'SKILL.md'}"],
+        [f"by reading `{pdf / 'SKILL.md'}`"],
     )
     assert found["skills"][0]["file"] == str(pdf / "SKILL.md")
     code, out, _ = run("hint", prompt, "--named", "pdf-forms", "--json")

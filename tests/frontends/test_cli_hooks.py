@@ -31,7 +31,7 @@ def test_it_installs_shows_and_removes(home: Path, capsys: pytest.CaptureFixture
     assert main(["hooks", "install", "claude-code", "--yes"]) == 0
     said = capsys.readouterr().out
     assert "claude-code: installed (enforce)" in said
-    assert '+            "command": "/opt/python -I -S' in said
+    assert '+            "command": "/bin/sh -c \'/opt/python -I -S' in said
     assert main(["hooks", "status", "claude-code"]) == 0
     assert "judged: Bash, Edit" in capsys.readouterr().out
     assert main(["hooks", "status", "--json"]) == 0

@@ -182,6 +182,7 @@ def _print_status(change: HookChange, terminal: Terminal) -> None:
         terminal.indented(f"judged: {', '.join(change.guarded)}", 4)
         recorded = ", ".join((*change.recorded, "every tool that is not named"))
         terminal.indented(f"recorded, and left to rules of action `tool`: {recorded}", 4)
+        terminal.indented("asked about: one of these whose arguments name a command or a place", 4)
         terminal.indented("what a program does beyond its words is not judged", 4)
         if change.to_do:
             terminal.indented(f"you must still do this: {one_line(change.to_do)}", 4)

@@ -13,8 +13,7 @@ from msgspec import Struct
 from skillhouse.approval import Approval, ApprovalRequest, content_digest
 from skillhouse.floor import PathError
 from skillhouse.floor.paths import open_beneath
-from skillhouse.tools.call import SKILL_CLAIM
-from skillhouse.tools.call import WILL_NOT_WORK as WILL_NOT_WORK
+from skillhouse.tools.call import SKILL_CLAIM, WILL_NOT_WORK
 from skillhouse.tools.files import READ_MAX, change_facts
 
 DIFFERENCE = "difference"
