@@ -419,13 +419,20 @@ def read_script(line: str, reason: str) -> Reading:
     return Reading([], _all_commands(root, source), reason, _calls_itself(root, source))
 
 
-@functools.cache
 def _parser() -> tree_sitter.Parser:
-    # Loaded here: a plain line needs neither, and most commands of the program judge none.
+    """Return a new parser: it has a state, and lines come on several threads."""
+    # Loaded here: a plain line needs it not, and most commands of the program judge none.
     import tree_sitter  # noqa: PLC0415
+
+    return tree_sitter.Parser(_language())
+
+
+@functools.cache
+def _language() -> tree_sitter.Language:
+    import tree_sitter  # noqa: PLC0415 - as above.
     import tree_sitter_bash  # noqa: PLC0415
 
-    return tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
+    return tree_sitter.Language(tree_sitter_bash.language())
 
 
 def _depth(line: str) -> int:
