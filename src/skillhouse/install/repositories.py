@@ -135,8 +135,6 @@ def repository_at(
     return Repository(address, access)
 
 
-TOKEN_MAX = 4_096
-"""Bytes of a file with a token."""
 SUGGESTED_FROM = 200
 """Skills of a repository among which the nearest name is looked for."""
 _LOCKED = re.compile(r"(?P<name>[a-z0-9]+(?:-[a-z0-9]+)*)(?:/@(?P<namespace>[a-z0-9-]+))?")

@@ -41,23 +41,6 @@ PRIVILEGED = frozenset(
     "newgrp".split()
 )
 
-PREFIXES = (
-    *(
-        (program, "run")
-        for program in "uv poetry pipenv pdm hatch rye conda mamba micromamba".split()
-    ),
-    *(
-        (program, "exec")
-        for program in "npm pnpm yarn bundle docker podman kubectl mise direnv".split()
-    ),
-    *((program, "run") for program in "docker podman npm pnpm yarn cargo go deno bun".split()),
-    *((program, "x") for program in "npm bun pnpm".split()),
-    ("go", "generate"),
-    ("go", "tool"),
-    ("uv", "tool"),
-)
-"""Words after which the program to run is named."""
-
 _VERSIONED = regex(r"(python|pypy|pip|perl|ruby|node|php|lua|gcc|tclsh)[\d.]+w?")
 _LOADER = regex(r"ld(-linux[\w.-]*|-musl[\w.-]*)?\.so[\w.]*")
 

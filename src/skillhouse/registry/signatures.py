@@ -47,8 +47,6 @@ from skillhouse.registry.trust import Publisher, PublisherError, SkillIdentity
 
 TIMESTAMP_MAX = 32 * 1_024
 """Bytes of a response: with its certificates one has about 5 KiB."""
-REQUEST_TYPE = "application/timestamp-query"
-RESPONSE_TYPE = "application/timestamp-reply"
 STEPS = (
     "size bundle timestamp certificate chain validity algorithm purpose signature statement "
     "identity files revocation"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from skillhouse.approval import Approval, ApprovalState, session_key
 from skillhouse.audit import AuditDraft, AuditLog, Confirmation, DecidedPermission, timestamp
 from skillhouse.permission import Effect
-from skillhouse.tools.call import UNBOUND, Output, Status, ToolResult
+from skillhouse.tools.call import UNBOUND, EvaluatedPermission, Output, Status, ToolResult
 from skillhouse.tools.call_context import CallContext
 from skillhouse.tools.tier_gate import STOPPED, all_stopped_text
 from skillhouse.tools.write_gate import verdict_of
@@ -107,7 +107,7 @@ class Recorder:
             client=call.client_info,
             workspace=self._workspace,
             arguments=dict(call.arguments),
-            permissions=_permissions(context) if decided else (),
+            permissions=decided_permissions(context.evaluated) if decided else (),
             rules_digest=self._rules() if decided else "",
             session=call.session_id or session_key(call.agent, call.user, call.channel),
             trace=call.trace,
@@ -126,7 +126,8 @@ class Recorder:
         )
 
 
-def _permissions(context: CallContext) -> tuple[DecidedPermission, ...]:
+def decided_permissions(evaluated: Sequence[EvaluatedPermission]) -> tuple[DecidedPermission, ...]:
+    """Return the decisions of a call as its record has them."""
     return tuple(
         DecidedPermission(
             action=j.request.permission.action,
@@ -135,7 +136,7 @@ def _permissions(context: CallContext) -> tuple[DecidedPermission, ...]:
             layer=j.decision.layer,
             rule_index=j.decision.rule_index,
         )
-        for j in context.evaluated
+        for j in evaluated
     )
 
 

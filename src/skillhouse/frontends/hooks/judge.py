@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from skillhouse.approval import session_key
-from skillhouse.audit import AuditDraft, DecidedPermission
+from skillhouse.audit import AuditDraft
 from skillhouse.floor import Locations, SkillhouseError, make_private
 from skillhouse.floor.structs import replace
 from skillhouse.floor.threads import in_thread
@@ -27,6 +27,7 @@ from skillhouse.frontends.hooks.hook_clients import (
 from skillhouse.frontends.hooks.open_calls import OpenCall, OpenCalls, name_of
 from skillhouse.house import Skillhouse, configured
 from skillhouse.tools import NativePlans, NativeTool, Session, ToolCall
+from skillhouse.tools.recorder import decided_permissions
 
 if TYPE_CHECKING:
     from skillhouse.house import AgentView
@@ -198,16 +199,7 @@ class HookJudge:
             client=made.client_info,
             workspace=house.policy.place,
             arguments=dict(made.arguments),
-            permissions=tuple(
-                DecidedPermission(
-                    action=one.request.permission.action,
-                    resource=one.request.permission.resource,
-                    effect=one.decision.effect.value,
-                    layer=one.decision.layer,
-                    rule_index=one.decision.rule_index,
-                )
-                for one in forecast.judged
-            ),
+            permissions=decided_permissions(forecast.judged),
             rules_digest=house.policy.rules_digest(),
             session=made.session_id or session_key(made.agent, made.user, made.channel),
             trace=made.trace,

@@ -200,7 +200,6 @@ REMOTES_MAX = 50
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
-NET_KEYS = frozenset(found.name for found in fields(NetSettings))
 SECRET_KEYS = frozenset(found.name for found in fields(SecretSettings))
 REMOTE_KEYS = frozenset(field_names(RemoteSource))
 

@@ -45,7 +45,6 @@ class SkillsSettings:
 
 
 REPOSITORY_KEYS = frozenset(found.name for found in fields(RepositorySettings))
-SKILLS_KEYS = frozenset(found.name for found in fields(SkillsSettings))
 
 
 def check_repositories(found: tuple[RepositorySettings, ...], path: Path | None) -> None:

@@ -21,7 +21,6 @@ from skillhouse.frontends.http.api.schemas import components, ref
 ALWAYS = (400, 401, 403, 405, 421, 500, 503)
 """Statuses of problems that every route may give."""
 WITH_BODY = (413, 415, 422)
-WITH_PATH = (404,)
 _WHEN = {
     400: "The request has another shape: `wrong-parameter`, `wrong-body`, `not-json`.",
     401: "No token, or one that is not known: `unauthorized`.",
