@@ -20,7 +20,7 @@ import json
 import sys
 import tokenize
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -29,6 +29,7 @@ import grimp
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = "skillhouse"
 TOP = "(top)"
+EXTENSIONS = "extensions"
 FACADE = "Skillhouse"
 PARTICIPLES = ("ing", "ed")
 STEM_REPEATS_MAX = 2
@@ -99,9 +100,18 @@ def files_of(tree: Path) -> list[Path]:
 
 
 def package_of(path: Path, tree: Path) -> str:
-    """Return the package below the top one that a file belongs to."""
-    parts = path.relative_to(tree / "src" / PACKAGE).parts
-    return parts[0] if len(parts) > 1 else TOP
+    """Return the package below the top one that a file belongs to; each extension is one."""
+    *parents, _ = path.relative_to(tree / "src" / PACKAGE).parts
+    return package_named(parents) or TOP
+
+
+def package_named(parts: Sequence[str]) -> str:
+    """Return the package of a path below the top one, in parts; each extension is one.
+
+    >>> package_named(["tools"]), package_named(["extensions", "chat", "deep"])
+    ('tools', 'extensions/chat')
+    """
+    return "/".join(parts[: 2 if parts and parts[0] == EXTENSIONS else 1])
 
 
 @functools.cache
@@ -167,9 +177,9 @@ def structure(tree: Path) -> Structure:
         file_cycles=dict(by_package(imports)),
         sibling_cycles=dict(by_siblings(imports)),
         public_names={
-            path.parent.name: len(offered(module))
+            package_of(path, tree): len(offered(module))
             for path, module in files.items()
-            if path.name == "__init__.py" and path.parent.parent == source
+            if path.name == "__init__.py" and path.parent == source / package_of(path, tree)
         },
         complexity={
             f"{path.relative_to(source).as_posix()} {name}": value
@@ -260,8 +270,8 @@ def by_package(
     imports: Mapping[str, set[str]],
 ) -> Iterator[tuple[str, Cycles]]:
     """Yield the packages of src that have cycles of files, with these."""
-    for package in sorted({module.split(".")[1] for module in imports if "." in module}):
-        top = f"{PACKAGE}.{package}"
+    for package in sorted({package_named(m.split(".")[1:]) for m in imports if "." in m}):
+        top = f"{PACKAGE}.{package.replace('/', '.')}"
         inside = {m: i for m, i in imports.items() if m == top or m.startswith(f"{top}.")}
         if found := cycles(inside):
             yield package, found

@@ -143,15 +143,16 @@ def drawn_layers(picture: str) -> list[list[str]]:
 
 
 def test_the_pictures_of_packages_agree_with_the_contract_of_imports():
-    (house,) = re.findall(r"```\n( frontends .*?)```", HOUSE, re.DOTALL)
-    (contributing,) = re.findall(r"```text\n(frontends .*?)```", CONTRIBUTING, re.DOTALL)
+    (house,) = re.findall(r"```\n( extensions .*?)```", HOUSE, re.DOTALL)
+    (contributing,) = re.findall(r"```text\n(extensions .*?)```", CONTRIBUTING, re.DOTALL)
     assert drawn_layers(house) == LAYERS
     assert drawn_layers(contributing) == LAYERS
 
 
-def test_the_frontends_that_are_drawn_exist_and_each_is_drawn():
-    (row,) = re.findall(r"^ frontends +(.*)$", HOUSE, re.MULTILINE)
-    built = {path.parent.name for path in (PACKAGE / "frontends").glob("*/__init__.py")}
+@pytest.mark.parametrize("package", ["extensions", "frontends"])
+def test_the_parts_that_are_drawn_exist_and_each_is_drawn(package):
+    (row,) = re.findall(rf"^ {package} +(.*)$", HOUSE, re.MULTILINE)
+    built = {path.parent.name for path in (PACKAGE / package).glob("*/__init__.py")}
     assert set(row.split(" · ")) == built
 
 
@@ -214,7 +215,7 @@ def test_a_warm_start_that_reads_skills_loads_nothing_that_only_calls_need(
     assert not loaded & {"asyncio", "anyio", "email", "jsonschema_rs", "ssl", "yaml"}
     # A list says who else reads a folder, by one table.
     loaded.discard("skillhouse.clients.client_table")
-    machinery = ("audit", "cells", "clients", "net", "sandbox", "signer", "tiers")
+    machinery = ("audit", "clients", "extensions.cells", "net", "sandbox", "signer", "tiers")
     assert not [n for n in loaded if n.startswith(tuple(f"skillhouse.{m}." for m in machinery))]
     assert {n for n in loaded if n.startswith("skillhouse.tools.")} <= {
         "skillhouse.tools.messages",
@@ -240,7 +241,7 @@ def test_a_call_loads_its_own_tool_only(tmp_path, monkeypatch):
     others = "command skills web memory sign asset_tools remote_skills skill_code".split()
     assert not read & {f"skillhouse.tools.{name}" for name in others}
     machinery = (
-        "cells. house.code_service signer.keystore net. retrieval.index permission.judge"
+        "extensions.cells. house.code_service signer.keystore net. retrieval.index permission.judge"
     ).split()
     assert not [n for n in read if n.startswith(tuple(f"skillhouse.{m}" for m in machinery))]
     listed = fresh_modules(call_statement("list", {}))

@@ -58,8 +58,9 @@ def test_no_code_names_a_products_directory() -> None:
 
 
 def test_no_text_of_the_parts_that_answer_a_model_holds_a_command_that_answers() -> None:
-    packages = "approval audit cells net permission remote retrieval sandbox tiers tools"
-    folders = [*packages.split(), "frontends/mcp", "frontends/adapters"]
+    packages = "approval audit extensions net permission remote retrieval sandbox tiers tools"
+    cores = packages.replace("extensions", "extensions/cells")
+    folders = [*cores.split(), "frontends/mcp", "frontends/adapters"]
     files = [file for folder in folders for file in (PACKAGE / folder).rglob("*.py")]
     # What its verbs print is for a person.
     signer = [file for file in SIGNER.rglob("*.py") if file.name != "key_verbs.py"]
@@ -76,7 +77,8 @@ def test_no_text_of_the_parts_that_answer_a_model_holds_a_command_that_answers()
 
 @pytest.mark.req("S000-60")
 def test_no_frontend_reaches_a_tool_but_through_the_gate() -> None:
-    files = list((PACKAGE / "frontends").rglob("*.py"))
+    packages = ("frontends", "extensions/chat", "extensions/registry", "extensions/server")
+    files = [file for at in packages for file in (PACKAGE / at).rglob("*.py")]
     assert len(files) > 30
     for file in files:
         names = {node.id for node in nodes_of(file) if isinstance(node, ast.Name)}
@@ -102,14 +104,14 @@ def test_no_verb_asks_but_through_the_module_of_questions() -> None:
         "frontends/cli/question.py": {"isatty", "sys.stdin"},
         # Colours, lines that are written over, and logs for people.
         "frontends/cli/terminal.py": {"isatty"},
-        "frontends/chat/screen.py": {"isatty"},
+        "extensions/chat/screen.py": {"isatty"},
         "frontends/presentation/service_log.py": {"isatty"},
         # Text for a skill or a prompt, and the stream of the channel that asks about calls.
         "frontends/cli/manage.py": {"sys.stdin"},
-        "frontends/chat/chat_verb.py": {"sys.stdin"},
+        "extensions/chat/chat_verb.py": {"sys.stdin"},
         "frontends/cli/calls.py": {"sys.stdin"},
         # The prompt of a chat, which begins at a terminal only.
-        "frontends/chat/repl.py": {"input"},
+        "extensions/chat/repl.py": {"input"},
         # Keys one by one, once `question.need_terminal` has found a terminal.
         "frontends/cli/tick_rows.py": {"sys.stdin"},
         # A password is typed unseen, at the terminal of the signer's process, or refused.

@@ -22,11 +22,11 @@ pytestmark = [pytest.mark.slow, pytest.mark.heavy]  # It starts processes withou
 
 ROOT = Path(__file__).resolve().parents[2]
 DELETED: Mapping[str, tuple[str, ...]] = {
-    "server": ("frontends/http", "frontends/api_client"),
-    "registry": ("registry/hosting", "frontends/registry"),
-    "cells": ("cells", "frontends/worker"),
-    "chat": ("frontends/chat",),
-    "meaning": ("retrieval/semantic", "retrieval/postgres"),
+    "server": ("extensions/server", "frontends/api_client"),
+    "registry": ("extensions/registry",),
+    "cells": ("extensions/cells",),
+    "chat": ("extensions/chat",),
+    "meaning": ("extensions/meaning", "extensions/postgres"),
     "signer": (),
 }
 """The folders of each below the package; the signer is another package, which is not there."""

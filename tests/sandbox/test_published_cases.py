@@ -48,7 +48,7 @@ def test_every_published_case_has_its_tests(case: dict[str, Any]) -> None:
     assert case["commands"]
     assert case.get("cells") or case["why"]
     named = [(HERE, name) for name in case["commands"]]
-    named += [(HERE.with_name("cells"), name) for name in case.get("cells", ())]
+    named += [(HERE.parent / "extensions/cells", name) for name in case.get("cells", ())]
     for directory, name in named:
         file, function = name.split("::")
         tree = ast.parse((directory / f"test_{file}.py").read_text(encoding="utf-8"))

@@ -20,9 +20,9 @@ NOT_STATE = frozenset(
         # Caches and indexes, which are made again.
         *("discovery/scan.py", "retrieval/tokens.py", "retrieval/segment_store.py"),
         # The database of a registry server.
-        "registry/hosting/sqlite_schema.py",
-        "registry/hosting/sqlite_search.py",
-        "registry/hosting/sqlite_store.py",
+        "extensions/registry/hosting/sqlite_schema.py",
+        "extensions/registry/hosting/sqlite_search.py",
+        "extensions/registry/hosting/sqlite_store.py",
     }
 )
 

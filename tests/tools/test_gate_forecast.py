@@ -16,9 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import skillhouse
+from skillhouse.extensions.server.pages.skill_rows import skill_rows
+from skillhouse.extensions.server.status import StatusReader
 from skillhouse.frontends.adapters.framework_bridge import FrameworkBridge
-from skillhouse.frontends.http.pages.skill_rows import skill_rows
-from skillhouse.frontends.http.status import StatusReader
 from skillhouse.house import Skillhouse, configured, explain_loading, rehearse
 from skillhouse.permission import Effect, Layer, Permission, Rule
 from skillhouse.tools import PermissionRequest, UnknownToolError, WriteGate
@@ -235,7 +235,7 @@ DECIDES = {
 }
 """Names of what decides; frontends use none of them, but for `EXPLAINING`."""
 EXPLAINING = {
-    "answers/policy.py": {"explain", "explain_skill"},
+    "frontends/answers/policy.py": {"explain", "explain_skill"},
 }
 """Where one permission is explained by the rules and no call is: `policy explain` at a terminal and
 over HTTP."""
@@ -256,10 +256,11 @@ def deciding_names(file: Path) -> set[str]:
 
 @pytest.mark.slow
 def test_no_frontend_decides_about_a_call() -> None:
-    frontends = Path(skillhouse.__file__).parent / "frontends"
+    package = Path(skillhouse.__file__).parent
     found = {
-        str(file.relative_to(frontends)): names
-        for file in sorted(frontends.rglob("*.py"))
+        str(file.relative_to(package)): names
+        for at in ("frontends", "extensions/chat", "extensions/server")
+        for file in sorted((package / at).rglob("*.py"))
         if (names := deciding_names(file))
     }
     assert found == EXPLAINING

@@ -23,21 +23,15 @@ class OwnExtension(Struct, frozen=True, kw_only=True):
     """Its import package; where it is missing, the extension is not installed."""
     extra: str
     """What brings it: an extra of ours."""
-    entry: str = ""
-    """The package whose module `extension` has its `EXTENSION`, where that is another one."""
 
 
 OWN_EXTENSIONS = {
-    "server": OwnExtension(package="skillhouse.frontends.http", extra="server"),
-    "registry": OwnExtension(
-        package="skillhouse.registry.hosting", extra="server", entry="skillhouse.frontends.registry"
-    ),
-    "cells": OwnExtension(
-        package="skillhouse.cells", extra="all", entry="skillhouse.frontends.worker"
-    ),
-    "chat": OwnExtension(package="skillhouse.frontends.chat", extra="chat"),
-    "meaning": OwnExtension(package="skillhouse.retrieval.semantic", extra="semantic"),
-    "postgres": OwnExtension(package="skillhouse.retrieval.postgres", extra="postgres"),
+    "server": OwnExtension(package="skillhouse.extensions.server", extra="server"),
+    "registry": OwnExtension(package="skillhouse.extensions.registry", extra="server"),
+    "cells": OwnExtension(package="skillhouse.extensions.cells", extra="all"),
+    "chat": OwnExtension(package="skillhouse.extensions.chat", extra="chat"),
+    "meaning": OwnExtension(package="skillhouse.extensions.meaning", extra="semantic"),
+    "postgres": OwnExtension(package="skillhouse.extensions.postgres", extra="postgres"),
     "signer": OwnExtension(package="skillhouse_signer", extra="signer"),
 }
 """By name."""
@@ -50,7 +44,7 @@ def own_extension(name: str) -> Extension:
         MissingExtraError: it is not installed; the text has the line that brings it.
     """
     own = OWN_EXTENSIONS[name]
-    found: Extension = _imported(f"{own.entry or own.package}.extension", own).EXTENSION
+    found: Extension = _imported(f"{own.package}.extension", own).EXTENSION
     return found
 
 
@@ -82,7 +76,7 @@ def _imported(path: str, own: OwnExtension) -> Any:
         return importlib.import_module(path)
     except ModuleNotFoundError as error:
         missing = error.name or ""
-        is_own = any(f"{one}.".startswith(f"{missing}.") for one in (path, own.package, own.entry))
+        is_own = any(f"{one}.".startswith(f"{missing}.") for one in (path, own.package))
         if not is_own:
             raise
         raise MissingExtraError(own.extra, missing) from error

@@ -49,7 +49,7 @@ MAX_FILES = 16
 
 _PREFIX = "tested-"
 _ROOM = Path(__file__).parent
-_CODE = (_ROOM, _ROOM.with_name("cells"), _ROOM.with_name("floor"))
+_CODE = (_ROOM, _ROOM.parent / "extensions/cells", _ROOM.with_name("floor"))
 """What makes the sandbox: changed code of ours is tested again without a new version number."""
 _PROC_SELF = Path("/proc/self")
 _STATUS = ("Uid:", "Gid:", "Groups:", "Cap", "NoNewPrivs:", "Seccomp")
