@@ -64,6 +64,7 @@ def test_no_text_of_the_parts_that_answer_a_model_holds_a_command_that_answers()
     files = [file for folder in folders for file in (PACKAGE / folder).rglob("*.py")]
     # What its verbs print is for a person.
     signer = [file for file in SIGNER.rglob("*.py") if file.name != "key_verbs.py"]
+    files = [file for file in files if not file.name.endswith("_verb.py")]
     assert signer
     assert {file.relative_to(PACKAGE).parts[0] for file in files} >= set(packages.split())
     found = [

@@ -23,10 +23,11 @@ from typing import Any
 import anyio
 import pytest
 
-from skillhouse import cells, sandbox
+from skillhouse import sandbox
 from skillhouse import tools as toolbox
 from skillhouse.approval import Answer
 from skillhouse.audit import read_records
+from skillhouse.extensions import cells
 from skillhouse.floor import structs
 from skillhouse.house import McpServerSettings, Skillhouse, configured
 from skillhouse.house.remotes import McpServers

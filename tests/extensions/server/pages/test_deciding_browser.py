@@ -19,9 +19,9 @@ import anyio.to_thread
 import pytest
 from mcp_types import CallToolResult
 from tests.approval.questions import begun, question
+from tests.extensions.server import test_http_browser
 from tests.extensions.server.pages.test_question_pages import rewritten
 from tests.extensions.server.test_http_serve import started
-from tests.frontends import test_http_browser
 from tests.frontends.mcp_peer import MODERN, Peer, text_of
 from tests.house.places import make_places
 from tests.signer.places import BOB, ETH, GWEI, PASSWORD

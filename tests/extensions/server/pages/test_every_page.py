@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from scripts.page_pictures import PAGES, demo, is_shown
-from tests.frontends import test_http_browser
+from tests.extensions.server import test_http_browser
 
 from skillhouse.extensions.server.pages.site import PLACES
 

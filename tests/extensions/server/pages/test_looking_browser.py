@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 from scripts.page_pictures import CONFIG, PDF
+from tests.extensions.server import test_http_browser
 from tests.extensions.server.test_http_serve import started
-from tests.frontends import test_http_browser
 from tests.house.places import make_places, write_skill
 
 from skillhouse.floor import Locations

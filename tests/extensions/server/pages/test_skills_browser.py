@@ -11,8 +11,8 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.extensions.server import test_http_browser
 from tests.extensions.server.test_http_serve import started
-from tests.frontends import test_http_browser
 from tests.frontends.test_cli_repositories import configure
 from tests.harness import ran
 from tests.house.places import make_places, write_skill
