@@ -129,6 +129,43 @@ def test_the_contract_lists_the_rooms_that_exist():
     assert set(ROOMS) == built
 
 
+KITS = ("floor.", "frontends.answers.", "frontends.presentation.")
+"""Packages without a face, of which each module is one."""
+OPENED = {
+    "frontends.cli": {"options", "person", "publish", "question", "terminal"},
+    "frontends.mcp": {"over_http"},
+    "frontends.adapters": {"framework_bridge", "pydantic_ai"},
+    "house": {"access_tokens", "agent_view"},
+    "house.config": {"config_faults", "rule_lines"},
+    "registry": {"certificates", "releases"},
+    "retrieval": {"evidence", "query", "segment_store", "spelling", "tokens", "votes"},
+    "sandbox": {
+        *("bubblewrap", "code_call", "guard", "interpreters", "landlock_rules", "level_probes"),
+        *("process", "profile", "scratch", "seccomp", "status"),
+    },
+    "tiers": {"tier_values"},
+}
+"""Modules that an extension of ours imports past the face of their package, and no others: verbs
+are made with the parts of the command line, cells are a second user of the sandbox's parts, and
+PostgreSQL searches with those of the index. What joins the list needs a reason in its commit."""
+
+
+def test_an_extension_imports_faces_only():
+    found = {}
+    for file in (PACKAGE / "extensions").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.ImportFrom):
+                continue
+            source = (node.module or "").removeprefix("skillhouse.")
+            names = [source, *(f"{source}.{alias.name}" for alias in node.names)]
+            for name in names if node.module != source else ():
+                path = PACKAGE / f"{name.replace('.', '/')}.py"
+                if path.is_file() and not name.startswith(("extensions.", "lazy_exports", *KITS)):
+                    package, _, module = name.rpartition(".")
+                    found.setdefault(package, set()).add(module)
+    assert found == OPENED
+
+
 HOUSE = (ROOT / "docs/concepts/house.md").read_text(encoding="utf-8")
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 

@@ -31,8 +31,7 @@ from skillhouse.extensions.cells.installers import RunTool, run_tool
 from skillhouse.floor import Digest, PathError, canonical_json, digest, read_beneath
 from skillhouse.floor.structs import PartialStruct
 from skillhouse.floor.threads import in_thread
-from skillhouse.sandbox.interpreters import Python, default_python
-from skillhouse.sandbox.profile import SandboxError
+from skillhouse.sandbox import Python, SandboxError, default_python
 from skillhouse.skill import SkillManifest
 
 INSTALL_SECONDS = 300.0

@@ -38,6 +38,13 @@ from skillhouse.floor.tracing import (
     SANDBOX_START,
     SANDBOX_START_SPAN,
 )
+from skillhouse.sandbox import (
+    Limits,
+    SandboxError,
+    SandboxLevel,
+    SandboxStatus,
+    SandboxUnavailableError,
+)
 from skillhouse.sandbox.code_call import (
     TOOL_SECONDS,
     UNAVAILABLE,
@@ -46,8 +53,7 @@ from skillhouse.sandbox.code_call import (
     HostCalls,
     RpcError,
 )
-from skillhouse.sandbox.profile import Limits, SandboxError, SandboxUnavailableError
-from skillhouse.sandbox.status import SandboxLevel, SandboxStatus, untested
+from skillhouse.sandbox.status import untested
 
 MAX_CELLS = 32
 """Concurrent cells: an idle one is 15 to 60 MB."""

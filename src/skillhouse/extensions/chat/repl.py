@@ -19,7 +19,7 @@ from skillhouse.floor import SkillhouseError, nearest
 from skillhouse.frontends.answers.service import failures, loaded_names, untried_names
 from skillhouse.frontends.presentation.library import unlisted
 from skillhouse.frontends.presentation.text import counted, cut, one_line
-from skillhouse.manage.code_reload import reload_code
+from skillhouse.manage import reload_code
 from skillhouse.tiers import is_stop_command
 
 if TYPE_CHECKING:

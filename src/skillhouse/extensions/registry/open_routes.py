@@ -12,7 +12,7 @@ from starlette.responses import HTMLResponse, Response
 from skillhouse.extensions.registry.hosting import HostedRepository, HostingError
 from skillhouse.extensions.registry.replies import document
 from skillhouse.floor.regex import regex
-from skillhouse.registry.releases import DEFAULT_NAMESPACE, address_name
+from skillhouse.registry import DEFAULT_NAMESPACE, address_name
 from skillhouse.skill import validate_name
 
 SCHEMA = "https://schemas.agentskills.io/discovery/0.2.0/schema.json"

@@ -16,8 +16,7 @@ from skillhouse.extensions.registry.replies import (
     problem,
 )
 from skillhouse.floor import structs
-from skillhouse.registry import releases
-from skillhouse.registry.releases import Release, encode_document
+from skillhouse.registry import Release, encode_document, releases
 from skillhouse.retrieval import surely_meant, words_in
 
 CHANGES_MAX = 1_000

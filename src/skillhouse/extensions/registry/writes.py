@@ -25,8 +25,8 @@ from skillhouse.extensions.registry.hosting import (
 from skillhouse.extensions.registry.replies import json_reply
 from skillhouse.floor import structs
 from skillhouse.floor.regex import regex
-from skillhouse.registry.releases import Release, State
-from skillhouse.registry.trust import SIGNATURE_MAX
+from skillhouse.registry import SIGNATURE_MAX, Release
+from skillhouse.registry.releases import State
 from skillhouse.skill import ARCHIVE_MAX
 
 BODY_MAX = 16 * 1024

@@ -68,9 +68,8 @@ from skillhouse.floor import (
 )
 from skillhouse.floor.threads import in_thread
 from skillhouse.frontends.mcp.over_http import MCP_METHODS, MCP_PATH, McpOverHttp
-from skillhouse.house import Skillhouse
-from skillhouse.house.access_tokens import AccessScope
-from skillhouse.manage.skill_editor import OwnRoots
+from skillhouse.house import AccessScope, Skillhouse
+from skillhouse.manage import OwnRoots
 
 SECRET_BYTES = 32
 """Random bytes of a token and of a session: too many to guess (RFC 6749, 10.10)."""

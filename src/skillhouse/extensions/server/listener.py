@@ -12,8 +12,7 @@ from collections.abc import Callable, Sequence
 from skillhouse.extensions.server.app import SECRET_BYTES, make_app
 from skillhouse.extensions.server.tcp_server import HOST, bound, make_server
 from skillhouse.floor import SkillError
-from skillhouse.house import Skillhouse
-from skillhouse.house.management import open_on_desktop
+from skillhouse.house import Skillhouse, open_on_desktop
 
 logger = logging.getLogger(__name__)
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from skillhouse.extensions.registry.hosting.release_store import ReleaseToken as ReleaseToken
     from skillhouse.extensions.registry.hosting.release_store import utc_text as utc_text
     from skillhouse.extensions.registry.hosting.sqlite_store import SqliteReleases as SqliteReleases
-    from skillhouse.registry.publish_checks import HostingError as HostingError
+    from skillhouse.registry import HostingError as HostingError
 else:
     from skillhouse.lazy_exports import lazy_exports
 

@@ -15,8 +15,7 @@ from skillhouse.extensions.registry.hosting.release_store import (
     ReleaseToken,
     utc_text,
 )
-from skillhouse.registry.publish_checks import HostingError
-from skillhouse.registry.releases import DEFAULT_NAMESPACE
+from skillhouse.registry import DEFAULT_NAMESPACE, HostingError
 from skillhouse.skill import validate_name
 
 PREFIX = "skr"

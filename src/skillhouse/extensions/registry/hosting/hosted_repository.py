@@ -23,24 +23,23 @@ from skillhouse.extensions.registry.hosting.release_store import (
 from skillhouse.extensions.registry.hosting.sqlite_store import DATABASE, SqliteReleases
 from skillhouse.floor import ConfigError, DecodeError, make_private, needs_extra
 from skillhouse.floor import digest as digest_of
-from skillhouse.registry.publish_checks import (
+from skillhouse.registry import (
+    TRUSTED_DIRECTORY,
+    VERSIONS_MAX,
     CheckedPackage,
     HostingError,
     PublishChecks,
-    media_type_of,
-)
-from skillhouse.registry.releases import (
-    VERSIONS_MAX,
+    PublisherCheck,
+    PublisherError,
     Release,
     RepositoryDocument,
     SkillReleases,
-    State,
     address_name,
     is_version,
+    media_type_of,
     split_name,
 )
-from skillhouse.registry.signed_directory import PublisherCheck
-from skillhouse.registry.trust import TRUSTED_DIRECTORY, PublisherError
+from skillhouse.registry.releases import State
 from skillhouse.skill import ARCHIVE_MAX
 
 DEFAULT_NAME = "local"
@@ -194,8 +193,7 @@ class HostedRepository:
         """
         with needs_extra("registry"):
             # cryptography is an optional part, and unsigned skills need none of it.
-            from skillhouse.registry import certificates  # noqa: PLC0415
-            from skillhouse.registry.trust_anchors import AnchorStore  # noqa: PLC0415
+            from skillhouse.registry import AnchorStore, certificates  # noqa: PLC0415 - an extra.
         try:
             (certificate,) = certificates.load_certificates(pem)
             registry = certificates.check_root(certificate).registry
@@ -219,8 +217,7 @@ class HostedRepository:
             MissingExtraError: what reads it is not installed.
         """
         with needs_extra("registry"):
-            from skillhouse.registry.revocations import read_list  # noqa: PLC0415
-            from skillhouse.registry.trust_anchors import AnchorStore  # noqa: PLC0415
+            from skillhouse.registry import AnchorStore, read_list  # noqa: PLC0415 - an extra.
         anchors = AnchorStore(self._directory / TRUSTED_DIRECTORY)
         known = self.revocations()
         try:

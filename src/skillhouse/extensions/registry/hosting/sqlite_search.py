@@ -18,8 +18,7 @@ from skillhouse.extensions.registry.hosting.release_store import (
     ListQuery,
 )
 from skillhouse.floor.regex import regex
-from skillhouse.registry.publish_checks import HostingError
-from skillhouse.registry.releases import address_name
+from skillhouse.registry import HostingError, address_name
 from skillhouse.store import Store
 
 TERMS_MAX = 16

@@ -33,8 +33,8 @@ from skillhouse.extensions.registry.hosting.sqlite_search import (
 from skillhouse.extensions.registry.hosting.version_order import newest_of, version_key
 from skillhouse.floor import StateError, shaped
 from skillhouse.floor.structs import asdict
-from skillhouse.registry.lock import LockedSignature
-from skillhouse.registry.releases import Release, SkillReleases, State, address_name
+from skillhouse.registry import LockedSignature, Release, SkillReleases, address_name
+from skillhouse.registry.releases import State
 from skillhouse.store import Store
 
 DATABASE = "registry.sqlite3"

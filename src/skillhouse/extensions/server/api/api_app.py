@@ -28,7 +28,7 @@ from skillhouse.extensions.server.api.route_table import (
 )
 from skillhouse.extensions.server.guard import access_of
 from skillhouse.frontends.answers.json_form import members
-from skillhouse.house.access_tokens import Access
+from skillhouse.house import Access
 from skillhouse.sandbox.code_call import RpcError
 
 if TYPE_CHECKING:

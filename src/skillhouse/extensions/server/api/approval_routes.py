@@ -10,7 +10,7 @@ from skillhouse.extensions.server.api.problems import ApiProblem
 from skillhouse.extensions.server.api.route_table import ApiRequest, Body, Endpoint, RouteParameter
 from skillhouse.extensions.server.api.schemas import TEXT, array, listing, record, ref
 from skillhouse.frontends.answers.approvals import ApprovalAnswer, approval_answer
-from skillhouse.house.access_tokens import Access, AccessScope
+from skillhouse.house import Access, AccessScope
 
 CHANNEL = "api"
 LATEST_MAX = 200

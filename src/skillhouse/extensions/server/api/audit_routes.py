@@ -9,6 +9,7 @@ from typing import Any
 
 from skillhouse.approval import OWNER
 from skillhouse.audit import (
+    BUCKETS_MAX,
     AuditEntry,
     Query,
     csv_lines,
@@ -22,7 +23,6 @@ from skillhouse.audit import (
     troubles,
     write_gate_lines,
 )
-from skillhouse.audit.series import BUCKETS_MAX
 from skillhouse.extensions.server.api.api_services import (
     PAGE_DEFAULT,
     ApiServices,

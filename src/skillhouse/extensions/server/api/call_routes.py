@@ -22,8 +22,7 @@ from skillhouse.frontends.answers.json_form import members
 from skillhouse.frontends.answers.skills import DefinitionAnswer
 from skillhouse.frontends.answers.tools import CallResultAnswer, result_answer
 from skillhouse.frontends.presentation.operations import OPERATIONS, READS, answer, listed
-from skillhouse.house import Caller
-from skillhouse.house.access_tokens import Access, AccessScope
+from skillhouse.house import Access, AccessScope, Caller
 from skillhouse.skill import SKILL_FILE_MAX
 from skillhouse.tools import Progress, ToolResult, UnknownToolError
 

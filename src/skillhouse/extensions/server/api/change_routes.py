@@ -33,13 +33,8 @@ from skillhouse.frontends.answers.skills import (
     deleted_skill,
     draft_answer,
 )
-from skillhouse.house.access_tokens import AccessScope
-from skillhouse.manage.skill_editor import (
-    FrontmatterError,
-    read_draft,
-    skill_source,
-    update_skill,
-)
+from skillhouse.house import AccessScope
+from skillhouse.manage import FrontmatterError, read_draft, skill_source, update_skill
 from skillhouse.skill import SKILL_FILE_MAX
 
 if TYPE_CHECKING:

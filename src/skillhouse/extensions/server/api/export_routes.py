@@ -19,7 +19,7 @@ from skillhouse.frontends.answers.client_changes import (
     export_answer,
     shown_exports,
 )
-from skillhouse.house.access_tokens import AccessScope
+from skillhouse.house import AccessScope
 
 ARCHIVE = "application/octet-stream"
 """So that no browser shows what is in it."""

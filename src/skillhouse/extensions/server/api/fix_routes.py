@@ -11,7 +11,7 @@ from skillhouse.extensions.server.api.route_table import ApiRequest, Body, Endpo
 from skillhouse.extensions.server.api.schemas import COUNT, SHORT, TEXT, array, listing, record, ref
 from skillhouse.floor import SkillhouseError
 from skillhouse.frontends.answers.client_changes import FixAnswer, discarding, fix_answer, shown_fix
-from skillhouse.house.access_tokens import AccessScope
+from skillhouse.house import AccessScope
 
 
 def _list(api: ApiServices, request: ApiRequest) -> dict[str, Any]:

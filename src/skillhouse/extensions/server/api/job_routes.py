@@ -16,7 +16,7 @@ from skillhouse.extensions.server.api.route_table import (
     RouteResponse,
 )
 from skillhouse.extensions.server.api.schemas import listing, ref
-from skillhouse.house.access_tokens import AccessScope
+from skillhouse.house import AccessScope
 
 
 def started(

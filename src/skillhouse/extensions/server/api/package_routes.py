@@ -44,8 +44,8 @@ from skillhouse.frontends.presentation.change_values import (
     applied_values,
     planned_values,
 )
-from skillhouse.house.access_tokens import AccessScope
-from skillhouse.install.change_plan import (
+from skillhouse.house import AccessScope
+from skillhouse.install import (
     CHANGED,
     EDITED,
     OBEYED,

@@ -45,9 +45,9 @@ from skillhouse.frontends.presentation.doctor_values import (
     seen_by,
 )
 from skillhouse.frontends.presentation.sandbox_levels import whole_test
-from skillhouse.house.access_tokens import AccessScope
+from skillhouse.house import AccessScope
 from skillhouse.install import InstalledSkills
-from skillhouse.manage.code_reload import reload_code
+from skillhouse.manage import reload_code
 from skillhouse.sandbox import PythonPlaces
 from skillhouse.skill import load_profile, profile_names
 from skillhouse.tiers.tier_values import PAGE

@@ -34,10 +34,8 @@ from skillhouse.frontends.answers.policy import (
     trial_decisions,
 )
 from skillhouse.frontends.presentation.rule_changes import addition, removal, user_rules, written
-from skillhouse.house import usable_config
-from skillhouse.house.access_tokens import AccessScope
-from skillhouse.manage import checked_addition, rule_value, write_user_text
-from skillhouse.manage.rule_editor import without_rule
+from skillhouse.house import AccessScope, usable_config
+from skillhouse.manage import checked_addition, rule_value, without_rule, write_user_text
 from skillhouse.permission import ACTIONS, Effect, Rule, lint_rules
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from skillhouse.frontends.answers.packages import (
     publishers_answer,
     release_answer,
 )
-from skillhouse.install.repository_search import judged_listing
+from skillhouse.install import judged_listing
 
 BROWSED_MAX = 200
 """Skills of each repository that a search lists."""

@@ -10,7 +10,8 @@ from skillhouse.extensions.server.api.problems import ApiProblem
 from skillhouse.extensions.server.api.route_table import ApiRequest, Body, Endpoint
 from skillhouse.extensions.server.api.schemas import array, listing, record, ref
 from skillhouse.frontends.answers.service import NewTokenAnswer, TokenAnswer, token_answer
-from skillhouse.house.access_tokens import NAME_MAX, TOKEN_DAYS, AccessScope
+from skillhouse.house import TOKEN_DAYS, AccessScope
+from skillhouse.house.access_tokens import NAME_MAX
 
 
 def _list(api: ApiServices, request: ApiRequest) -> dict[str, Any]:

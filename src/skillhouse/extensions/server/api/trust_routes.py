@@ -19,7 +19,7 @@ from skillhouse.frontends.answers.trust import (
     trust_shown,
     trust_view,
 )
-from skillhouse.house.access_tokens import AccessScope
+from skillhouse.house import AccessScope
 
 TRUST_PATH = "/trust"
 WORD = "trust"

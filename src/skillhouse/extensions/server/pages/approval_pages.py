@@ -26,8 +26,8 @@ from skillhouse.approval import (
     Issuer,
     Tokens,
     allowed_answers,
+    narrowed,
 )
-from skillhouse.approval.grants import narrowed
 from skillhouse.extensions.server.forms import form_of, is_equal_secret, json_response
 from skillhouse.extensions.server.pages.question_view import view_of
 from skillhouse.extensions.server.pages.site import Render

@@ -16,7 +16,7 @@ from skillhouse.extensions.server.pages.languages import language_of, translatio
 from skillhouse.extensions.server.pages.site import Site
 from skillhouse.extensions.server.pages.skill_markdown import IMAGE, MARKDOWN_MAX, rendered
 from skillhouse.floor import PathError, SkillError
-from skillhouse.manage.skill_editor import EDITABLE, skill_source
+from skillhouse.manage import EDITABLE, skill_source
 from skillhouse.skill import SKILL_FILE, SKILL_FILE_MAX
 
 PREVIEW_PATH = "/preview"

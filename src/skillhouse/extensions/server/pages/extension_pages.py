@@ -11,7 +11,7 @@ from starlette.routing import Route
 
 from skillhouse.extension import ExtensionPage
 from skillhouse.extensions.server.pages.site import Site
-from skillhouse.floor.faults import isolated
+from skillhouse.floor import isolated
 from skillhouse.floor.regex import regex
 
 EXTENSIONS_PATH = "/extensions"

@@ -19,7 +19,7 @@ from skillhouse.extensions.server.pages.site import Site
 from skillhouse.floor import SkillhouseError
 from skillhouse.frontends.answers.packages import InstalledAnswer, PackageAnswer, installed_answer
 from skillhouse.install import InstalledSkills
-from skillhouse.manage.skill_states import installed_marks
+from skillhouse.manage import installed_marks
 
 QUERY_MAX = 200
 """Characters of a search in repositories, as the API takes them."""

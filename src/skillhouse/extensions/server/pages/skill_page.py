@@ -31,7 +31,7 @@ from skillhouse.frontends.presentation.doctor_values import examined_profiles, s
 from skillhouse.frontends.presentation.skill_answers import facts_rows
 from skillhouse.house import Skillhouse
 from skillhouse.install import InstalledSkills
-from skillhouse.manage.skill_editor import EDITABLE
+from skillhouse.manage import EDITABLE
 from skillhouse.registry import LockEntry, read_facts
 from skillhouse.skill import SKILL_FILE, Skill, find_resources
 from skillhouse.tools import SkillCodeTool

@@ -22,8 +22,7 @@ from skillhouse.frontends.presentation.sandbox_levels import (
     probe_rows,
     tested_levels,
 )
-from skillhouse.house import file_troubles, usable_config
-from skillhouse.house.access_tokens import TOKEN_DAYS, AccessScope
+from skillhouse.house import TOKEN_DAYS, AccessScope, file_troubles, usable_config
 
 if TYPE_CHECKING:
     from skillhouse.house import Config
