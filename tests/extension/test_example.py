@@ -94,6 +94,19 @@ def test_its_page_is_shown_to_the_owner_alone_and_as_text(address: str) -> None:
     assert httpx.get(page).status_code == 401
 
 
+def test_its_route_answers_programs_that_may_read_and_is_documented(address: str) -> None:
+    base, _, token = address.partition("?token=")
+    route = f"{base}api/v1/extensions/tides/tide"
+    with httpx.Client(headers={"authorization": f"Bearer {token}"}) as client:
+        assert client.get(route).json() == {"sea": "north", "high": "high at six"}
+        assert client.get(route, params={"sea": "baltic"}).json()["high"] == "hardly any"
+        assert client.get(route, params={"lake": "x"}).status_code == 400
+        assert client.post(route).status_code == 405
+        paths = client.get(f"{base}api/v1/openapi.json").json()["paths"]
+        assert paths["/api/v1/extensions/tides/tide"]["get"]["summary"].startswith("When the tide")
+    assert httpx.get(route).status_code == 401
+
+
 def test_its_section_says_which_sea_its_tool_takes(installed: Environment) -> None:
     file = installed.home / ".config/skillhouse/config.toml"
     file.parent.mkdir(parents=True, exist_ok=True)

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from skillhouse.extension.contract import Extension as Extension
     from skillhouse.extension.contract import ExtensionContext as ExtensionContext
     from skillhouse.extension.contract import ExtensionPage as ExtensionPage
+    from skillhouse.extension.contract import ExtensionRoute as ExtensionRoute
     from skillhouse.extension.contract import Hooks as Hooks
     from skillhouse.extension.contract import Verb as Verb
     from skillhouse.extension.entry_points import EntryPoint as EntryPoint

@@ -85,6 +85,22 @@ class ExtensionPage(Struct, frozen=True, kw_only=True):
     """Returns plain text for the values of the query; it is escaped and shown line by line."""
 
 
+class ExtensionRoute(Struct, frozen=True, kw_only=True):
+    """A route of the HTTP API below `/api/v1/extensions/NAME/`, for tokens with the scope `read`.
+
+    It is read with GET and changes nothing, as a page. Its answer is also in the OpenAPI document.
+    """
+
+    path: str
+    """As that of a page, but never empty."""
+    what: str
+    """What it answers, in one sentence."""
+    answer: Callable[[Mapping[str, str]], object]
+    """Returns a JSON value for the parameters that were given. It runs on a thread."""
+    parameters: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """What each parameter of the query is, by name; all are texts, and each may be left out."""
+
+
 class Hooks(Struct, frozen=True, kw_only=True):
     """Called at moments of a `Skillhouse`; what one raises is logged and changes nothing."""
 
@@ -109,6 +125,7 @@ class Extension(Struct, frozen=True, kw_only=True):
     )
     """What makes each tool, by the tool's name."""
     pages: Callable[[ExtensionContext], Iterable[ExtensionPage]] | None = None
+    routes: Callable[[ExtensionContext], Iterable[ExtensionRoute]] | None = None
     executor: Callable[[ExtensionContext], Runner] | None = None
     """Makes what runs the code of skills, where `[skill_code] executor` is the extension's name."""
     channels: Callable[[ExtensionContext], Iterable[Channel]] | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,11 +14,13 @@ from skillhouse.extension import (
     Extension,
     ExtensionContext,
     ExtensionPage,
+    ExtensionRoute,
     LoadedExtensions,
     load_extensions,
 )
 from skillhouse.floor import ConfigError
 from skillhouse.floor.faults import isolated
+from skillhouse.floor.regex import regex
 
 if TYPE_CHECKING:
     from skillhouse.floor import Digest
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _Part = TypeVar("_Part")
+_PATH = regex(r"[a-z0-9-]+(/[a-z0-9-]+)*")
 
 
 class ExtensionParts:
@@ -67,21 +70,18 @@ class ExtensionParts:
 
     def channels(self, config: Config) -> tuple[Channel, ...]:
         """Return their ways to ask a person."""
-        found: list[Channel] = []
-        for one in self.extensions:
-            if one.channels is not None:
-                make = partial(_listed, one.channels, self._context(one, config))
-                found += [each for made in self._made(one, make) for each in made]
-        return tuple(found)
+        return tuple(made for _, made in self._each(lambda one: one.channels, config))
 
     def pages(self, config: Config) -> tuple[tuple[Extension, ExtensionPage], ...]:
-        """Return their pages."""
-        found: list[tuple[Extension, ExtensionPage]] = []
-        for one in self.extensions:
-            if one.pages is not None:
-                make = partial(_listed, one.pages, self._context(one, config))
-                found += [(one, page) for made in self._made(one, make) for page in made]
-        return tuple(found)
+        """Return their pages; one without a usable path is left out."""
+        found = self._each(lambda one: one.pages, config)
+        return tuple(each for each in found if _has_path(*each, or_none=True))
+
+    def routes(self, config: Config) -> tuple[tuple[Extension, ExtensionRoute], ...]:
+        """Return their routes of the API, likewise."""
+        return tuple(
+            each for each in self._each(lambda one: one.routes, config) if _has_path(*each)
+        )
 
     def executor(self, name: str, config: Config) -> toolbox.Runner:
         """Return what runs the code of skills by an extension's name; ConfigError for none."""
@@ -106,6 +106,19 @@ class ExtensionParts:
         for one in self.extensions:
             if one.hooks.on_close is not None:
                 list(self._made(one, partial(one.hooks.on_close, self._context(one, config))))
+
+    def _each(
+        self,
+        part: Callable[[Extension], Callable[[ExtensionContext], Iterable[_Part]] | None],
+        config: Config,
+    ) -> tuple[tuple[Extension, _Part], ...]:
+        """Return what one part of each extension makes, with the extension."""
+        found: list[tuple[Extension, _Part]] = []
+        for one in self.extensions:
+            if (make := part(one)) is not None:
+                listed = partial(_listed, make, self._context(one, config))
+                found += [(one, each) for made in self._made(one, listed) for each in made]
+        return tuple(found)
 
     def _context(self, extension: Extension, config: Config) -> ExtensionContext:
         section = extension.section
@@ -136,6 +149,19 @@ class ExtensionParts:
 
 def _listed(make: Callable[[ExtensionContext], Any], context: ExtensionContext) -> list[Any]:
     return list(make(context))
+
+
+def _has_path(
+    extension: Extension, part: ExtensionPage | ExtensionRoute, *, or_none: bool = False
+) -> bool:
+    """Whether the path of a page or route is one that stays below the extension's name."""
+    with isolated() as failed:
+        if _PATH.fullmatch(part.path) or (or_none and part.path == ""):
+            return True
+        logger.error("extension `%s`: a page or route without a usable path", extension.name)
+    for error in failed:
+        logger.error("extension `%s`: %s", extension.name, error)
+    return False
 
 
 def _check(name: str, tool: object, taken: Collection[str]) -> None:

@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from skillhouse import ConfigError, tool
-from skillhouse.extension import ConfigSection, Extension, ExtensionContext, ExtensionPage, Verb
+from skillhouse.extension import (
+    ConfigSection,
+    Extension,
+    ExtensionContext,
+    ExtensionPage,
+    ExtensionRoute,
+    Verb,
+)
 
 if TYPE_CHECKING:
     import argparse
@@ -46,6 +53,21 @@ def _pages(context: ExtensionContext) -> Iterable[ExtensionPage]:
     return [ExtensionPage(path="", title="Tides", body=body)]
 
 
+def _routes(context: ExtensionContext) -> Iterable[ExtensionRoute]:
+    def answer(query: Mapping[str, str]) -> dict[str, str]:
+        sea = query.get("sea", context.settings["sea"])
+        return {"sea": sea, "high": tide_of(sea)}
+
+    return [
+        ExtensionRoute(
+            path="tide",
+            what="When the tide of a sea is high.",
+            answer=answer,
+            parameters={"sea": "Such as north."},
+        )
+    ]
+
+
 def _section(table: Mapping[str, Any]) -> dict[str, str]:
     unknown = table.keys() - {"sea"}
     if unknown:
@@ -68,5 +90,6 @@ EXTENSION = Extension(
     },
     tools={"tide": _tool},
     pages=_pages,
+    routes=_routes,
     section=ConfigSection(name="tides", parse=_section),
 )

@@ -20,10 +20,12 @@ from skillhouse.extensions.server.api.api_app import ApiApp
 from skillhouse.extensions.server.api.api_services import ApiServices
 from skillhouse.extensions.server.api.event_watch import EventWatch
 from skillhouse.extensions.server.api.events import EventLog
+from skillhouse.extensions.server.api.extension_routes import extension_endpoints
 from skillhouse.extensions.server.api.jobs import Jobs
+from skillhouse.extensions.server.api.openapi import openapi_document
 from skillhouse.extensions.server.api.problems import problem_of, problem_value
 from skillhouse.extensions.server.api.route_table import API_PATH, PROBLEM_JSON
-from skillhouse.extensions.server.api.routes import ENDPOINTS, document
+from skillhouse.extensions.server.api.routes import ENDPOINTS
 from skillhouse.extensions.server.forms import json_response
 from skillhouse.extensions.server.guard import AccessKeys, RequestGuard, access_of
 from skillhouse.extensions.server.operations_api import (
@@ -114,16 +116,17 @@ def make_app(
     )
     events = EventLog()
     watch = EventWatch(house, reader, events)
+    endpoints = (*ENDPOINTS, *extension_endpoints(house))
     services = ApiServices(
         house,
         reader,
         tokens=enforcement.access_tokens,
         events=events,
-        document=document,
+        document=lambda: openapi_document(endpoints),
         clock=time.time,
         read_only=read_only,
     )
-    api = ApiApp(services, ENDPOINTS)
+    api = ApiApp(services, endpoints)
     site = Site(services)
     answers = _Answers(site, example=example)
     stopping = StopPage(enforcement, site.page)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from skillhouse.extensions.server.api import (
     approval_routes,
     audit_routes,
@@ -24,7 +21,6 @@ from skillhouse.extensions.server.api import (
     token_routes,
     trust_routes,
 )
-from skillhouse.extensions.server.api.openapi import openapi_document
 from skillhouse.extensions.server.api.route_table import Endpoint
 
 ENDPOINTS: tuple[Endpoint, ...] = (
@@ -46,8 +42,3 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     *trust_routes.ROUTES,
     *event_routes.ROUTES,
 )
-
-
-def document() -> Mapping[str, Any]:
-    """Return the OpenAPI document of every route."""
-    return openapi_document(ENDPOINTS)

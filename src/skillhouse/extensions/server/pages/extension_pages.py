@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -11,15 +9,10 @@ from starlette.routing import Route
 
 from skillhouse.extension import ExtensionPage
 from skillhouse.extensions.server.pages.site import Site
-from skillhouse.floor import isolated
-from skillhouse.floor.regex import regex
 
 EXTENSIONS_PATH = "/extensions"
 TEXT_MAX = 1_000_000
 """Characters of a page that are shown."""
-_PATH = regex(r"[a-z0-9-]+(/[a-z0-9-]+)*|")
-
-logger = logging.getLogger(__name__)
 
 
 class ExtensionPages:
@@ -30,13 +23,7 @@ class ExtensionPages:
         self._pages: dict[tuple[str, str], ExtensionPage] = {}
         services = site.house.services
         for extension, page in services.extensions.pages(site.house.config):
-            with isolated() as failed:
-                if _PATH.fullmatch(page.path):
-                    self._pages.setdefault((extension.name, page.path), page)
-                else:
-                    logger.error("extension `%s`: a page without a usable path", extension.name)
-            for error in failed:
-                logger.error("extension `%s`: %s", extension.name, error)
+            self._pages.setdefault((extension.name, page.path), page)
 
     def routes(self) -> list[Route]:
         return [Route(f"{EXTENSIONS_PATH}/{{name}}/{{path:path}}", self.page)]
