@@ -11,7 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PINS = (
     ("uv", ["requirements/uv.in"]),
-    ("core", ["pyproject.toml", "signer/pyproject.toml", "--extra", "all"]),
+    ("core", ["pyproject.toml", "signer/pyproject.toml", "--extra", "all", "--extra", "hsm"]),
     ("build", ["requirements/build.in", "--constraint", "requirements/core.txt"]),
     (
         "dev",

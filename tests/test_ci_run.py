@@ -29,7 +29,7 @@ USED = {
     "openssl": "tests/registry/pki.py",
     "patch": "tests/tools/test_difference.py",
     "ping": "tests/sandbox/test_published_cases.py",
-    "softhsm2-util": "tests/registry/test_token_keys.py",
+    "softhsm2-util": "tests/signer/test_token_keys.py",
     "rg": "tests/attacks/test_way_attacks.py",
     "ssh": "tests/sandbox/test_published_cases.py",
     "wget": "tests/sandbox/test_published_cases.py",

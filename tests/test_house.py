@@ -405,3 +405,15 @@ def test_the_map_has_each_package_and_names_what_exists() -> None:
     steps = [PACKAGE / file for file in re.findall(r"^\d\. `(.+?)`", text, re.MULTILINE)]
     tests = [ROOT / file for file in re.findall(r"`(tests/.+?)`", text)]
     assert [str(file) for file in (*read_first, *steps, *tests) if not file.exists()] == []
+
+
+@pytest.mark.parametrize(
+    ("old", "name", "new"),
+    [
+        ("skillhouse.frontends.http", "http_app", "skillhouse.extensions.server"),
+        ("skillhouse.runtime", "Installer", "skillhouse.install"),
+    ],
+)
+def test_an_old_name_of_a_package_gives_what_the_new_one_has(old, name, new):
+    found = getattr(importlib.import_module(old), name)
+    assert found is getattr(importlib.import_module(new), name)

@@ -232,6 +232,11 @@ def test_the_signer_is_a_distribution_of_its_own(tmp_path: Path, kind: str, said
     assert extra_advice("signer", prefix_of(tmp_path, kind)) == f"run in the clone `{said}`"
 
 
+def test_hardware_keys_come_with_the_signer(tmp_path: Path) -> None:
+    said = "run in the clone `pipx inject skillhouse './signer[hsm]'`"
+    assert extra_advice("hsm", prefix_of(tmp_path, "pipx")) == said
+
+
 def test_the_extras_of_all_are_those_of_the_project() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     [whole] = project["optional-dependencies"]["all"]

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from msgspec import Struct
 
-_IN_ALL = frozenset("mcp server watch chat telemetry registry hsm postgres".split())
+_IN_ALL = frozenset("mcp server watch chat telemetry registry postgres".split())
 """The extras that `all` has (pyproject.toml)."""
-_DISTRIBUTIONS = {"signer": "signer"}
+_DISTRIBUTIONS = {"signer": "signer", "hsm": "signer[hsm]"}
 """What is a distribution of its own, by its folder in the clone; as an extra it is no more."""
 _BIN, _SUFFIX = ("Scripts", ".exe") if os.name == "nt" else ("bin", "")
 
@@ -43,12 +43,13 @@ def extra_advice(extra: str, prefix: Path | None = None) -> str:
 def _distribution_advice(folder: str, place: Path) -> str:
     """Return the command that installs a distribution of the clone beside this program."""
     if clone := _clone_of(place):
-        return _clone_command(place, f"-e '{clone / folder}'")
+        return _clone_command(place, f"-e '{clone}/{folder}'")
+    named = f"'./{folder}'" if "[" in folder else f"./{folder}"
     if _is_tool(place):
-        return f"run in the clone `uv tool install --force --with ./{folder} '.[all]'`"
+        return f"run in the clone `uv tool install --force --with {named} '.[all]'`"
     if _is_pipx(place):
-        return f"run in the clone `pipx inject skillhouse ./{folder}`"
-    return f"run in the clone `{_pip(place)} ./{folder}`"
+        return f"run in the clone `pipx inject skillhouse {named}`"
+    return f"run in the clone `{_pip(place)} {named}`"
 
 
 def package_advice(package: str, prefix: Path | None = None) -> str:

@@ -114,8 +114,6 @@ if TYPE_CHECKING:
     from skillhouse.registry.source import parse_source as parse_source
     from skillhouse.registry.source_files import SourceFile as SourceFile
     from skillhouse.registry.source_files import local_files as local_files
-    from skillhouse.registry.token_keys import make_token_key as make_token_key
-    from skillhouse.registry.token_keys import open_token_key as open_token_key
     from skillhouse.registry.trust import KEYS_DIRECTORY as KEYS_DIRECTORY
     from skillhouse.registry.trust import SIGNATURE_MAX as SIGNATURE_MAX
     from skillhouse.registry.trust import TRUSTED_DIRECTORY as TRUSTED_DIRECTORY

@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from skillhouse import registry
+from skillhouse.extension import own_module
 from skillhouse.floor import SkillhouseError
 from skillhouse.registry import passwords
 
@@ -19,7 +20,8 @@ def open_private(
     """Return the private key of a publisher; what does not open is refused."""
     password = password_for(key, source)
     if key.lock == "pkcs11":
-        return registry.open_token_key(key, password)
+        opened: EllipticCurvePrivateKey = own_module("signer").open_token_key(key, password)
+        return opened
     return keys.open(key, password)
 
 

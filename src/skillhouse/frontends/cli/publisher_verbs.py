@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from skillhouse import registry
 from skillhouse.approval import OWNER
+from skillhouse.extension import own_module
 from skillhouse.floor import needs_extra, write_atomically
 from skillhouse.frontends.answers.json_form import members
 from skillhouse.frontends.answers.packages import certificate_answer, publishers_answer
@@ -140,7 +141,7 @@ def _new(house: Skillhouse, options: argparse.Namespace) -> tuple[Any, str]:
         registry.checked_days(registry.Role.ROOT, options.days)
     password = password_for(key, options.password, is_new=True)
     if options.token:
-        private = registry.make_token_key(key, password)
+        private = own_module("signer").make_token_key(key, password)
         keys.add_token(key)
     else:
         private = keys.add(key, password)

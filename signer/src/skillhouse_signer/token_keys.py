@@ -50,8 +50,8 @@ def make_token_key(key: PublisherKey, pin: bytes) -> ec.EllipticCurvePrivateKey:
     parts = token_parts(key.token)
     curve = next(name for name, one in _CURVES.items() if one is CURVE_OF[Role(key.role)])
     with _session(parts, pin, is_writing=True) as session:
-        import pkcs11  # noqa: PLC0415 - optional
-        from pkcs11.util.ec import encode_named_curve_parameters  # noqa: PLC0415 - optional
+        import pkcs11
+        from pkcs11.util.ec import encode_named_curve_parameters
 
         label = parts["object"]
         if next(iter(session.get_objects({pkcs11.Attribute.LABEL: label})), None) is not None:
@@ -78,8 +78,8 @@ def open_token_key(key: PublisherKey, pin: bytes) -> ec.EllipticCurvePrivateKey:
     """Return a key that signs in its token; PublisherError `token` where it cannot be reached."""
     parts = token_parts(key.token)
     with _session(parts, pin) as session:
-        import pkcs11  # noqa: PLC0415 - optional
-        from pkcs11.util.ec import encode_ec_public_key  # noqa: PLC0415 - optional
+        import pkcs11
+        from pkcs11.util.ec import encode_ec_public_key
 
         found = session.get_key(object_class=pkcs11.ObjectClass.PUBLIC_KEY, label=parts["object"])
         public = serialization.load_der_public_key(encode_ec_public_key(found))
@@ -112,7 +112,7 @@ class TokenKey(ec.EllipticCurvePrivateKey):
         hasher = hashes.Hash(wanted)
         hasher.update(data)
         with _session(self._parts, self._pin) as session:
-            import pkcs11  # noqa: PLC0415 - optional
+            import pkcs11
 
             private = session.get_key(
                 object_class=pkcs11.ObjectClass.PRIVATE_KEY, label=self._parts["object"]
@@ -152,7 +152,7 @@ class TokenKey(ec.EllipticCurvePrivateKey):
 def _session(parts: Mapping[str, str], pin: bytes, *, is_writing: bool = False) -> Iterator[Any]:
     """Give a session of a token, logged in; its errors become ours, without the PIN."""
     with needs_extra("hsm"):
-        import pkcs11  # noqa: PLC0415 - optional
+        import pkcs11
     try:
         token = pkcs11.lib(parts["module-path"]).get_token(token_label=parts["token"])
         with token.open(rw=is_writing, user_pin=pin.decode("utf-8", "replace")) as session:

@@ -13,17 +13,16 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from skillhouse.registry import (
     PublisherError,
-    make_token_key,
     new_publisher_key,
     new_request,
     new_root,
-    open_token_key,
     publisher_name,
 )
 from skillhouse.registry.certificate_issue import issue
 from skillhouse.registry.certificates import check_root
 from skillhouse.registry.publisher_keys import PublisherKey
-from skillhouse.registry.token_keys import token_parts
+from skillhouse_signer import make_token_key, open_token_key
+from skillhouse_signer.token_keys import token_parts
 from tests.registry.pki import NOW
 from tests.registry.publisher_skill import REGISTRY
 
