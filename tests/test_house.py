@@ -106,7 +106,7 @@ def shown_signature(name: str) -> str:
 def typed_face() -> dict[str, str]:
     """Return the room of each public name, as the TYPE_CHECKING block tells type checkers."""
     tree = ast.parse((PACKAGE / "__init__.py").read_text(encoding="utf-8"))
-    found = {}
+    found: dict[str, set[str]] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("skillhouse."):
             if node.module == "skillhouse.lazy_exports":
@@ -151,7 +151,7 @@ PostgreSQL searches with those of the index. What joins the list needs a reason 
 
 
 def test_an_extension_imports_faces_only():
-    found = {}
+    found: dict[str, set[str]] = {}
     for file in (PACKAGE / "extensions").rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if not isinstance(node, ast.ImportFrom):
