@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from skillhouse.floor.faults import as_error as as_error
     from skillhouse.floor.faults import fault_finding as fault_finding
     from skillhouse.floor.faults import isolated as isolated
-    from skillhouse.floor.light_dataclass import dataclass as dataclass
     from skillhouse.floor.machine import Clock as Clock
     from skillhouse.floor.machine import ClockReading as ClockReading
     from skillhouse.floor.machine import Locations as Locations

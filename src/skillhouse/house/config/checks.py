@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -200,7 +199,7 @@ REMOTES_MAX = 50
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
-SECRET_KEYS = frozenset(found.name for found in fields(SecretSettings))
+SECRET_KEYS = frozenset(field_names(SecretSettings))
 REMOTE_KEYS = frozenset(field_names(RemoteSource))
 
 

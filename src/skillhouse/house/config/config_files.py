@@ -13,7 +13,6 @@ import stat
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
@@ -143,7 +142,7 @@ _CHANGED = frozenset(
     "roots cache_directory state_directory sandbox agents assignees audit_checkpoints".split()
 )
 """Keys that a configuration holds in another form than they are written in."""
-_AS_WRITTEN = {one.name for one in fields(Settings)} & {one.name for one in fields(Config)}
+_AS_WRITTEN = {*field_names(Settings)} & {*field_names(Config)}
 
 
 def _as_written(settings: Settings) -> dict[str, Any]:
@@ -192,17 +191,17 @@ def _check_merged(settings: Settings) -> None:
 def _merged(*strongest_first: Settings) -> Settings:
     values: dict[str, Any] = {}
     for settings in strongest_first:
-        for known in fields(Settings):
-            value = getattr(settings, known.name)
+        for name in field_names(Settings):
+            value = getattr(settings, name)
             if value is not None:
-                found = values.setdefault(known.name, value)
+                found = values.setdefault(name, value)
                 if isinstance(found, ExtensionSettings):
                     # Each by itself: what is turned off from above stays so.
-                    values[known.name] = found.before(value)
-                if known.name == "sections":
-                    values[known.name] = {**value, **found}
-                if known.name == "sandbox":
-                    values[known.name] = as_table(found).before(as_table(value))
+                    values[name] = found.before(value)
+                if name == "sections":
+                    values[name] = {**value, **found}
+                if name == "sandbox":
+                    values[name] = as_table(found).before(as_table(value))
     return Settings(**values)
 
 
@@ -389,9 +388,9 @@ def _tables() -> Mapping[str, frozenset[str]]:
     return found
 
 
-CONFIG_KEYS = frozenset(field.name for field in fields(Settings)) - {"sections"}
+CONFIG_KEYS = frozenset(field_names(Settings)) - {"sections"}
 """The keys of a configuration file; others may be sections of extensions."""
-_AGENT_KEYS = frozenset(field.name for field in fields(AgentSettings))
+_AGENT_KEYS = frozenset(field_names(AgentSettings))
 
 
 def managed_layers(places: Locations) -> tuple[Layer, ...]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import field, fields
 from pathlib import Path
-from typing import Any, Literal, TypedDict
+from typing import Any, ClassVar, Literal, TypedDict
+
+from msgspec import Struct, field
 
 from skillhouse.approval import OWNER, ApprovalSettings
-from skillhouse.floor import ConfigError, Diagnostic, Locations, dataclass, structs
-from skillhouse.floor.structs import replace
+from skillhouse.floor import ConfigError, Diagnostic, Locations
+from skillhouse.floor.structs import PartialStruct, field_names, replace
 from skillhouse.house.config.repositories import RepositorySettings, SkillsSettings
 from skillhouse.house.config.secret_places import is_place
 from skillhouse.permission import Effect, Layer, Rule
@@ -20,8 +21,7 @@ from skillhouse.skill import Extensions, Profile
 from skillhouse.tools import WriteGate
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearchSettings:
+class SearchSettings(Struct, frozen=True, kw_only=True):
     """How search works; no project says so."""
 
     learn: bool = False
@@ -68,8 +68,7 @@ SANDBOX_BOUNDS = {
 """The least and the most of each limit of commands."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExtensionSettings:
+class ExtensionSettings(Struct, frozen=True, kw_only=True):
     """Which of the profile's extensions are turned on or off; None is as the profile has it."""
 
     invocation: bool | None = None
@@ -80,19 +79,19 @@ class ExtensionSettings:
 
     def over(self, extensions: Extensions) -> Extensions:
         """Return the profile's extensions with these in their place."""
-        return replace(extensions, **self._set())
+        return replace(extensions, **_values_set(self))
 
     def before(self, weaker: ExtensionSettings) -> ExtensionSettings:
         """Return both, each value from this one where it is set here."""
-        return replace(weaker, **self._set())
-
-    def _set(self) -> dict[str, Any]:
-        values = {known.name: getattr(self, known.name) for known in fields(self)}
-        return {name: value for name, value in values.items() if value is not None}
+        return replace(weaker, **_values_set(self))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SkillCodeSettings:
+def _values_set(table: Struct) -> dict[str, Any]:
+    values = {name: getattr(table, name) for name in field_names(table)}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+class SkillCodeSettings(Struct, frozen=True, kw_only=True):
     """Whether skills' own code runs, and what the operator hands to it."""
 
     enabled: bool | None = None
@@ -170,8 +169,7 @@ def callback_of(text: str) -> tuple[str, int]:
     return host, int(port)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SecretSettings:
+class SecretSettings(Struct, frozen=True, kw_only=True):
     """One secret: a variable of this process, and the hosts that may get its value."""
 
     name: str
@@ -180,8 +178,7 @@ class SecretSettings:
     hosts: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NetSettings:
+class NetSettings(Struct, frozen=True, kw_only=True):
     """The table `[net]`; without it every request needs an approval."""
 
     hosts: tuple[str, ...] = ()
@@ -195,8 +192,7 @@ class NetSettings:
     """A SearXNG of the user's own; it comes before Brave."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SandboxSettings:
+class SandboxSettings(Struct, frozen=True, kw_only=True):
     """The table `[sandbox]`: each value is merged by itself, and None is the default."""
 
     level: Literal["any", "bubblewrap"] | None = None
@@ -237,8 +233,7 @@ class SandboxSettings:
 
     def before(self, weaker: SandboxSettings) -> SandboxSettings:
         """Return both, each value from this one where it is set here."""
-        own = {known.name: getattr(self, known.name) for known in fields(self)}
-        return replace(weaker, **{k: v for k, v in own.items() if v is not None})
+        return replace(weaker, **_values_set(self))
 
     def values(self) -> dict[str, Any]:
         """Return the limits that are set, by their names in `sandbox.Limits`."""
@@ -260,16 +255,14 @@ def as_table(value: str | SandboxSettings | None) -> SandboxSettings:
     return SandboxSettings(level=level)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemorySettings:
+class MemorySettings(Struct, frozen=True, kw_only=True):
     """Whether agents get `memory_search` and `memory_write`."""
 
     enabled: bool | None = None
     """None leaves it to the profile."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProtectionSettings:
+class ProtectionSettings(Struct, frozen=True, kw_only=True):
     """Which protected paths ask a person instead of being denied."""
 
     asked: tuple[str, ...] = ()
@@ -277,16 +270,14 @@ class ProtectionSettings:
     secrets and files of skillhouse cannot be named."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SignerSettings:
+class SignerSettings(Struct, frozen=True, kw_only=True):
     """The table `[signer]`."""
 
     password: str = "terminal"  # noqa: S105 - a place, and never the password.
     """Where the keystore's password is: terminal, keyring, fd:NUMBER or env:NAME; never itself."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RegistrySettings:
+class RegistrySettings(Struct, frozen=True, kw_only=True):
     """The table `[registry]`."""
 
     require_signature: bool = False
@@ -294,8 +285,7 @@ class RegistrySettings:
     installed nor loaded, wherever they are from, but for those of skillhouse itself."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class McpServerSettings:
+class McpServerSettings(Struct, frozen=True, kw_only=True):
     """One `[[mcp_servers]]` table of a configuration file."""
 
     label: str
@@ -308,8 +298,7 @@ class McpServerSettings:
     """Whether its address may be on this machine or in a private network."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentSettings:
+class AgentSettings(Struct, frozen=True, kw_only=True):
     """What is set for one agent."""
 
     rules: tuple[Rule, ...] = ()
@@ -330,8 +319,7 @@ class AgentSettings:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class Settings(Struct, frozen=True, kw_only=True):
     """The values that a file, the environment or flags may set; None is not set."""
 
     profile: str | None = None
@@ -392,8 +380,7 @@ Stamp = tuple[int | str, ...]
 """What changes when a file is another one; see `config_files.stamp`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConfigSource:
+class ConfigSource(Struct, frozen=True, kw_only=True):
     """What a configuration was read from, and what its files were then."""
 
     flags: Settings | None
@@ -405,9 +392,11 @@ class ConfigSource:
     """As read; a program may have replaced values since."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Config:
-    """The configuration of one `Skillhouse`."""
+class Config(PartialStruct, frozen=True, kw_only=True):
+    """The configuration of one `Skillhouse`; `floor.structs.replace` changes a value of it."""
+
+    HIDDEN: ClassVar = frozenset({"source"})
+    UNCOMPARED: ClassVar = frozenset({"source"})
 
     places: Locations
     profile: str | Profile = "default"
@@ -475,7 +464,7 @@ class Config:
     """What the tables of extensions were read as, by key."""
     problems: tuple[Diagnostic, ...] = ()
     """What is wrong with the project's file, which costs what that file sets."""
-    source: ConfigSource | None = field(default=None, compare=False, repr=False)
+    source: ConfigSource | None = None
     """Where it was read from; None for one that a program made, which no file changes."""
 
     def tool_lists(self, agent: str) -> tuple[tuple[str, ...], ...]:
@@ -490,7 +479,7 @@ class Config:
 
     def at(self, start: Path) -> Config:
         """Return the same configuration for another working directory."""
-        return structs.replace(self, places=structs.replace(self.places, start=start))
+        return replace(self, places=replace(self.places, start=start))
 
 
 class ToolLists(TypedDict):

@@ -6,7 +6,6 @@ The variables `SKILLHOUSE_*` set some; a program sets any as keywords of `Skillh
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
@@ -140,7 +139,7 @@ class ConfigFields(_PlainFields, total=False):
 
 def overridden(config: Config, overrides: ConfigFields) -> Config:
     """Return a configuration with some values replaced; ConfigError for an unknown one."""
-    known = [field.name for field in fields(Config)]
+    known = structs.field_names(Config)
     for key in overrides:
         if key not in known:
             suggestion = next(iter(nearest(key, known)), "")
