@@ -231,7 +231,8 @@ def test_where_a_configuration_is_from_is_neither_shown_nor_compared(tmp_path: P
     assert "do-not-show" not in shown
     assert repr(made) == repr(read)
     for name in {*field_names(read)} - {"source"}:
-        assert replace(read, **{name: "another"}) != read, name
+        change: dict[str, Any] = {name: "another"}
+        assert replace(read, **change) != read, name
 
 
 def test_a_configuration_is_changed_by_our_replace_and_is_not_written_as_a_whole(

@@ -29,8 +29,9 @@ class ApprovalSettings(Struct, frozen=True, kw_only=True):
     open_max: int = 100
     """Open questions in all; further ones are refused (security.md section 6, item 69)."""
     user_open_max: int = 25
+    """Open questions of one user."""
     user_rate: int = 60
-    """Questions that one user's calls may ask in `RATE_SECONDS`."""
+    """Questions that one user's calls may ask in ten minutes (`RATE_SECONDS`)."""
     webhook_url: str = ""
     """Address to which each question is sent as well: https, or http on this machine."""
     webhook_secret_env: str = ""

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from skillhouse.house.config.config_faults import usable_config as usable_config
     from skillhouse.house.config.config_files import configured as configured
     from skillhouse.house.config.config_files import project_of as project_of
+    from skillhouse.house.config.config_keywords import ConfigFields as ConfigFields
     from skillhouse.house.config.config_values import ProtectionSettings as ProtectionSettings
     from skillhouse.house.config.config_values import SignerSettings as SignerSettings
-    from skillhouse.house.config.overrides import ConfigFields as ConfigFields
     from skillhouse.house.config.rule_tables import POLICY_NAMES as POLICY_NAMES
     from skillhouse.house.config.rule_tables import POLICY_SUMMARIES as POLICY_SUMMARIES
     from skillhouse.house.config.rule_tables import policy_text as policy_text

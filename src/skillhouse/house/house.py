@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from skillhouse.discovery import Catalog
     from skillhouse.house.agent_view import AgentView, Invocable
     from skillhouse.house.config import Config
-    from skillhouse.house.config.overrides import ConfigFields
+    from skillhouse.house.config.config_keywords import ConfigFields
     from skillhouse.house.conversation import Conversation
     from skillhouse.house.house_snapshot import Difference, HouseSnapshot
     from skillhouse.house.management import Management

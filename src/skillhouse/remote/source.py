@@ -36,6 +36,7 @@ class RemoteSource(Struct, frozen=True, kw_only=True):
     url: str
     """`https://host/…`: what is above `.well-known`, or the directory of an opencode index."""
     kind: Kind = "well-known"
+    """Which index it has."""
 
     def __post_init__(self) -> None:
         """Refuse what is not http or https, or carries a user, a query or a fragment."""

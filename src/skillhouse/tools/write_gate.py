@@ -33,6 +33,7 @@ class WriteGate(Struct, frozen=True, kw_only=True):
     """The user allow-list and the confirmation of every call that does more than look."""
 
     enabled: bool = False
+    """Whether the other keys count, but for `allow_paths`."""
     allow_users: tuple[str, ...] = ()
     """Exact ids of users; empty lets no user change anything."""
     confirmation: bool = True

@@ -49,7 +49,7 @@ from skillhouse.house import (
     tool_report,
     usable_config,
 )
-from skillhouse.house.config.config_files import CONFIG_KEYS
+from skillhouse.house.config.config_keys import CONFIG_KEYS
 from skillhouse.house.own_files import AUDIT_FILE
 from skillhouse.manage import changed_skills, offered_code
 from skillhouse.retrieval import SearchDatabaseError

@@ -7,14 +7,13 @@ read from is noted with it, so that a running process sees that a file has chang
 
 from __future__ import annotations
 
-import functools
 import os
 import stat
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any
 
 from skillhouse.approval import OWNER, ApprovalSettings
 from skillhouse.floor import (
@@ -30,7 +29,7 @@ from skillhouse.floor import (
     structs,
 )
 from skillhouse.floor.documents import DocumentError, toml_table
-from skillhouse.floor.structs import field_names, is_struct, replace
+from skillhouse.floor.structs import field_names, replace
 from skillhouse.house.config.checks import (
     check_actions,
     check_approvals,
@@ -39,12 +38,10 @@ from skillhouse.house.config.checks import (
     check_remotes,
     check_rules,
     check_signer,
-    refuse_unknown,
-    refuse_unknown_rule_keys,
     secret_variables,
-    tables_of,
     wrong_value,
 )
+from skillhouse.house.config.config_keys import CONFIG_KEYS, project_keys, refuse_unknown_keys
 from skillhouse.house.config.config_lines import CONFIG_FILE_MAX, with_line
 from skillhouse.house.config.config_values import (
     AgentSettings,
@@ -81,9 +78,6 @@ if TYPE_CHECKING:
 PROJECT_FILE = "skillhouse.toml"
 REMOTE_DIRECTORY = "remotes"
 """Below the cache directory."""
-
-PROJECT_KEYS = frozenset({"catalog_budget_tokens", "rules"})
-"""What a project may set: its rules are an untrusted layer, and a budget loosens nothing."""
 
 
 def load_config(
@@ -228,7 +222,7 @@ def _read_project(path: Path, tried: TriedExamples) -> tuple[Settings, tuple[Dia
     where they cannot, everything here is asked about, since they may have denied anything.
     """
     try:
-        file = _ConfigFile(path, only=PROJECT_KEYS)
+        file = _ConfigFile(path, only=project_keys())
         settings = file.settings()
         file.try_examples(tried)
     except ConfigError as error:
@@ -238,7 +232,7 @@ def _read_project(path: Path, tried: TriedExamples) -> tuple[Settings, tuple[Dia
     else:
         return settings, ()
     try:
-        file = _ConfigFile(path, only=PROJECT_KEYS, rules_only=True)
+        file = _ConfigFile(path, only=project_keys(), rules_only=True)
         settings = file.settings()
         file.try_examples(tried)
     except ConfigError:
@@ -338,7 +332,7 @@ def _read_table(path: Path) -> tuple[bytes, dict[str, Any]]:
 
 
 def _settings(table: Mapping[str, Any], path: Path | None) -> Settings:
-    _refuse_unknown_keys(table, path)
+    refuse_unknown_keys(table, path)
     try:
         settings = shaped(with_each_pattern(table, path), Settings)
     except DecodeError as error:
@@ -359,38 +353,6 @@ def _settings(table: Mapping[str, Any], path: Path | None) -> Settings:
     if settings.signer is not None:
         check_signer(settings.signer.password, path)
     return settings
-
-
-def _refuse_unknown_keys(table: Mapping[str, Any], path: Path | None) -> None:
-    refuse_unknown(table, CONFIG_KEYS, "key", path)
-    refuse_unknown_rule_keys(table, path)
-    own = [(f"{key} key", known, table.get(key)) for key, known in _tables().items()]
-    for kind, known, found in (*own, *tables_of(table)):
-        for one in found if isinstance(found, list) else [found]:
-            if isinstance(one, Mapping):
-                refuse_unknown(one, known, kind, path)
-    agents = table.get("agents")
-    for agent in agents.values() if isinstance(agents, Mapping) else ():
-        if isinstance(agent, Mapping):
-            refuse_unknown(agent, _AGENT_KEYS, "agent key", path)
-            refuse_unknown_rule_keys(agent, path)
-
-
-@functools.cache
-def _tables() -> Mapping[str, frozenset[str]]:
-    """Return the keys of each table: the fields of the class that `Settings` names for it."""
-    found: dict[str, frozenset[str]] = {}
-    for name, kind in get_type_hints(Settings).items():
-        parts = (inner for part in get_args(kind) for inner in (part, *get_args(part)))
-        shape = next((one for one in parts if is_struct(one)), None)
-        if shape is not None and name not in ("rules", "agents"):
-            found[name] = frozenset(field_names(shape))
-    return found
-
-
-CONFIG_KEYS = frozenset(field_names(Settings)) - {"sections"}
-"""The keys of a configuration file; others may be sections of extensions."""
-_AGENT_KEYS = frozenset(field_names(AgentSettings))
 
 
 def managed_layers(places: Locations) -> tuple[Layer, ...]:

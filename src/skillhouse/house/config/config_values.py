@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypedDict
+from typing import Annotated, Any, ClassVar, Literal, TypedDict
 
 from msgspec import Struct, field
 
@@ -72,10 +72,15 @@ class ExtensionSettings(Struct, frozen=True, kw_only=True):
     """Which of the profile's extensions are turned on or off; None is as the profile has it."""
 
     invocation: bool | None = None
+    """Whether `disable-model-invocation` and `user-invocable` are heeded."""
     substitution: bool | None = None
+    """Whether `$ARGUMENTS`, `$1` and `${CLAUDE_SKILL_DIR}` are filled in."""
     when_to_use: bool | None = None
+    """Whether it is added to the description."""
     paths: bool | None = None
+    """Whether a skill is listed once a file that fits is worked on."""
     commands: bool | None = None
+    """Whether commands in the text run when a person starts a skill, each through the gate."""
 
     def over(self, extensions: Extensions) -> Extensions:
         """Return the profile's extensions with these in their place."""
@@ -95,7 +100,7 @@ class SkillCodeSettings(Struct, frozen=True, kw_only=True):
     """Whether skills' own code runs, and what the operator hands to it."""
 
     enabled: bool | None = None
-    """None is as the profile has it."""
+    """Whether the tools that skills bring are offered; None is as the profile has it."""
     env: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Names of this process's variables that a skill gets, by the skill's name: of those that it
     declares. A variable that is not named here is not handed over, whatever a skill declares."""
@@ -175,17 +180,21 @@ class SecretSettings(Struct, frozen=True, kw_only=True):
     name: str
     """What `{{secret:NAME}}` in a header says."""
     env: str
+    """The variable that holds it."""
     hosts: tuple[str, ...]
+    """The only hosts that get it."""
 
 
 class NetSettings(Struct, frozen=True, kw_only=True):
     """The table `[net]`; without it every request needs an approval."""
 
     hosts: tuple[str, ...] = ()
-    """Rules as `net.host_rule` reads them."""
+    """What is reached without asking: HOST, `*.HOST`, or methods, scheme and port before and after
+    it (`net.host_rule`)."""
     private: tuple[str, ...] = ()
     """Networks that are not public and may be reached all the same."""
     secrets: tuple[SecretSettings, ...] = ()
+    """Values that requests may carry and no model sees."""
     brave_key_env: str = ""
     """Variable that holds a key of Brave's search."""
     searxng_url: str = ""
@@ -259,7 +268,7 @@ class MemorySettings(Struct, frozen=True, kw_only=True):
     """Whether agents get `memory_search` and `memory_write`."""
 
     enabled: bool | None = None
-    """None leaves it to the profile."""
+    """Whether they do; None leaves it to the profile."""
 
 
 class ProtectionSettings(Struct, frozen=True, kw_only=True):
@@ -291,9 +300,11 @@ class McpServerSettings(Struct, frozen=True, kw_only=True):
     label: str
     """Our name of the server; the names of its skills begin with it."""
     url: str = ""
+    """Its address, where it is not started here."""
     command: tuple[str, ...] = ()
     """Program and arguments of a server that is started here, in the home directory."""
     environment: Mapping[str, str] = field(default_factory=dict)
+    """Variables that it is started with."""
     allow_private: bool = False
     """Whether its address may be on this machine or in a private network."""
 
@@ -302,6 +313,7 @@ class AgentSettings(Struct, frozen=True, kw_only=True):
     """What is set for one agent."""
 
     rules: tuple[Rule, ...] = ()
+    """Rules that are nearer than the user's."""
     skill: Mapping[str, Effect] | tuple[tuple[str, Effect], ...] = ()
     """Patterns of skills' names with their effects, as a table or a list of pairs: their order
     counts, as the profile says (S004-54, S004-56)."""
@@ -319,55 +331,70 @@ class AgentSettings(Struct, frozen=True, kw_only=True):
         )
 
 
+BY_PROJECT = "a project sets it"
+BY_VARIABLE = "a variable sets it"
+"""Marks of the fields of `Settings`: else no project sets a key, and no `SKILLHOUSE_…`."""
+
+
 class Settings(Struct, frozen=True, kw_only=True):
     """The values that a file, the environment or flags may set; None is not set."""
 
-    profile: str | None = None
+    profile: Annotated[str | None, BY_VARIABLE] = None
+    """How skills are found and read."""
     roots: tuple[str, ...] | None = None
-    """Explicit roots; relative ones are relative to the file that names them."""
-    catalog_budget_tokens: int | None = None
-    yaml_fast_path: bool | None = None
-    cache: bool | None = None
-    """Whether the persistent index is used."""
-    cache_directory: str | None = None
-    state_directory: str | None = None
+    """Further directories of skills; relative ones are relative to the file that names them."""
+    catalog_budget_tokens: Annotated[int | None, BY_PROJECT, BY_VARIABLE] = None
+    """Most tokens of the catalog; 0 lists no skill. Without it 2,000, and under the profiles of the
+    five designs no bound."""
+    yaml_fast_path: Annotated[bool | None, BY_VARIABLE] = None
+    """Whether blocks of plain lines are read without a YAML parser."""
+    cache: Annotated[bool | None, BY_VARIABLE] = None
+    """Whether the index is kept between starts; it is unless set."""
+    cache_directory: Annotated[str | None, BY_VARIABLE] = None
+    """Where the index is kept; without it `$XDG_CACHE_HOME/skillhouse`, else
+    `~/.cache/skillhouse`."""
+    state_directory: Annotated[str | None, BY_VARIABLE] = None
+    """Where trust, approvals and the log are kept; without it `$XDG_STATE_HOME/skillhouse`, else
+    `~/.local/state/skillhouse`."""
     exec_environment: tuple[str, ...] | None = None
-    """Variables of this process that commands in the sandbox get."""
+    """Variables of this process that commands in the sandbox get; names that look like secrets are
+    refused."""
     sandbox: Literal["any", "bubblewrap"] | SandboxSettings | None = None
-    """What may hold commands and skills' code, and the limits of commands; no project says so."""
+    """What may hold commands and skills' code, and the limits of commands."""
     policy: Literal["careful", "developer", "locked"] | None = None
-    """Rules of the program below those of the user's file; no project says so."""
-    rules: tuple[Rule, ...] | None = None
+    """Rules of the program below those of the user's file: careful, developer or locked."""
+    rules: Annotated[tuple[Rule, ...] | None, BY_PROJECT] = None
+    """What is allowed, asked about or denied."""
     approvals: ApprovalSettings | None = None
-    """The bounds of asking a person; a file sets all of them or leaves them as they are."""
+    """The bounds of asking a person; the strongest file with the table gives all of them."""
     write_gate: WriteGate | None = None
     """Who may change anything at all."""
     extensions: ExtensionSettings | None = None
     """What Claude Code adds to the format, over the profile; each value is merged by itself."""
     skill_code: SkillCodeSettings | None = None
-    """Whether skills' own code runs."""
+    """Whether skills' own code runs, and with what."""
     memory: MemorySettings | None = None
-    """Whether agents get tools for the workspace's memory; no project says so."""
+    """Whether agents get tools for the workspace's memory."""
     search: SearchSettings | None = None
-    """How search works; no project says so."""
+    """How search works."""
     protection: ProtectionSettings | None = None
-    """Which protected paths are asked about; no project says so."""
+    """Which protected paths are asked about instead of being refused."""
     mcp_servers: tuple[McpServerSettings, ...] | None = None
-    """Servers whose skills are listed here too; no project names one."""
+    """MCP servers whose skills are listed here too."""
     agents: Mapping[str, AgentSettings] | None = None
     """Agents by name, each with rules of its own."""
     tools: tuple[str, ...] | None = None
     """The tools that agents without a list of their own are offered."""
     net: NetSettings | None = None
-    """What may be reached; a file sets all of it or leaves it as it is."""
+    """What may be reached; the strongest file with the table gives all of it."""
     remotes: tuple[RemoteSource, ...] | None = None
-    """Servers whose skills are synced; likewise."""
+    """Servers whose skills are synced."""
     signer: SignerSettings | None = None
     """Where the password of the keys comes from."""
     registry: RegistrySettings | None = None
-    """Whether skills must be signed; no project says so."""
+    """Whether skills must be signed."""
     skills: SkillsSettings | None = None
-    """Repositories of packages; likewise."""
+    """Repositories of packages."""
     assignees: tuple[str, ...] | None = None
     """The users who count for `assignee-only` in a tier policy."""
     audit_checkpoints: str | None = None

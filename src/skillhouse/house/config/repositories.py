@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -158,9 +157,3 @@ def _typed(word: str, text: Any, path: Path) -> str | bool:
         message = f"`{word}` must be true or false, got {text[:40]!r}"
         raise ConfigError(message, path=path, key=word)
     return _WORDS[text]
-
-
-def keys_of_skills(table: Mapping[str, Any]) -> Any:
-    """Return the list of repositories of a TOML file, whatever it is."""
-    skills = table.get("skills")
-    return skills.get("repositories") if isinstance(skills, Mapping) else None
