@@ -110,7 +110,7 @@ MEMBERS = {
     "Tool": "name description schema",
     "ToolResult": "content data is_error status approval_id",
 }
-"""What DESIGN.md's contract and docs/reference name of each class; other members may move."""
+"""What docs/reference names of each class; other members may move."""
 
 CALLS = (
     "confine(base, relative, mode=)",

@@ -65,14 +65,14 @@ if TYPE_CHECKING:
     from skillhouse.house.remotes import Remotes as Remotes
     from skillhouse.house.remotes import RemoteState as RemoteState
     from skillhouse.house.remotes import Synced as Synced
-    from skillhouse.house.services import Caller as Caller
-    from skillhouse.house.services import CallerFields as CallerFields
     from skillhouse.house.services import Services as Services
     from skillhouse.house.settings import SettingsStore as SettingsStore
     from skillhouse.house.settings import SkillSettings as SkillSettings
     from skillhouse.house.trust import TrustedSkill as TrustedSkill
     from skillhouse.house.trust import TrustReport as TrustReport
     from skillhouse.house.trust import TrustStore as TrustStore
+    from skillhouse.tools import Caller as Caller
+    from skillhouse.tools import CallerFields as CallerFields
 else:
     from skillhouse.lazy_exports import lazy_exports
 

@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from skillhouse.house.model_tools import ModelTools
     from skillhouse.house.policy import Policy
     from skillhouse.house.remotes import Remotes
-    from skillhouse.house.services import Caller, CallerFields
     from skillhouse.retrieval import Hit
     from skillhouse.skill import SkillContent, SkillIndex
+    from skillhouse.tools import Caller, CallerFields
 
 
 class Skillhouse:

@@ -16,7 +16,7 @@ from skillhouse.skill import DEPTH_MAX, PATH_MAX, SKILL_FILE, clash, is_safe_nam
 
 SKILLS_MAX = 1_000
 FILES_MAX = 1_000
-"""Files of one skill (DESIGN, bounds)."""
+"""Files of one skill (docs/reference/limits.md)."""
 SCHEMA = "https://schemas.agentskills.io/discovery/0.2.0/schema.json"
 """The `$schema` of the discovery RFC whose documents we read."""
 

@@ -104,7 +104,7 @@ DEFAULT_SCOPES = (
     ScopeRule(name="remote", default_effect="ask", max_depth=6, max_directories=2_000),
     ScopeRule(name="builtin", default_effect="allow", max_depth=2, max_directories=2_000),
 )
-"""Strongest first (DESIGN, settled decision 4)."""
+"""Strongest first (decision 0004)."""
 
 DEFAULT_ROOTS = (
     RootRule(scope="project", path=".skillhouse/skills"),
@@ -136,7 +136,7 @@ class ProfileRules(Struct, frozen=True, kw_only=True):
 
 
 CATALOG_TOKENS = 2_000
-"""Tokens of the catalog unless something else is set (DESIGN, bounds)."""
+"""Tokens of the catalog unless something else is set (docs/reference/limits.md)."""
 TOOL_CHARS = 2_000
 """Characters of the description of a tool over MCP: Claude Code cuts it at 2,048 (review M2)."""
 INSTRUCTION_CHARS = 2_000

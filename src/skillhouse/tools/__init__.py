@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from skillhouse.tools.call import PERSISTENCE as PERSISTENCE
     from skillhouse.tools.call import TRANSACTION_PAGE as TRANSACTION_PAGE
     from skillhouse.tools.call import UNBOUND as UNBOUND
+    from skillhouse.tools.call import Caller as Caller
+    from skillhouse.tools.call import CallerFields as CallerFields
     from skillhouse.tools.call import EvaluatedPermission as EvaluatedPermission
     from skillhouse.tools.call import Output as Output
     from skillhouse.tools.call import PermissionRequest as PermissionRequest

@@ -29,7 +29,7 @@ MEMORY_DIRECTORY = "memory"
 MEMORY_DEPTH = 4
 """Depth of directories, `memory` itself included."""
 MEMORY_FILES_MAX = 1_000
-"""Files that are looked at (as of a skill: DESIGN, bounds)."""
+"""Files that are looked at (as of a skill)."""
 MEMORY_FILE_MAX = 1_048_576
 """Bytes of one file that is searched, or that a note may make."""
 MEMORY_BYTES_MAX = 4_194_304

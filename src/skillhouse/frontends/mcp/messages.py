@@ -17,9 +17,9 @@ from msgspec import Struct
 from skillhouse.floor.regex import regex
 
 MESSAGE_MAX = 8 * 1_048_576
-"""Bytes of one message (DESIGN, bounds: RPC frame 8 MiB)."""
+"""Bytes of one message (docs/reference/limits.md)."""
 DEPTH_MAX = 64
-"""Objects and arrays within each other (DESIGN, bounds: RPC frame depth 64)."""
+"""Objects and arrays within each other (docs/reference/limits.md)."""
 ID_MAX = 1_024
 """Characters of an id."""
 BATCH_MAX = 100

@@ -1,8 +1,8 @@
 """One configuration from its files, the environment and flags; an unknown key is an error.
 
 Strongest first: managed, flags, environment, project (only if trusted, only what cannot loosen),
-user (DESIGN, "Configuration"). The profile and the project of a place follow from it. Where it was
-read from is noted with it, so that a running process sees that a file has changed.
+user, as docs/reference/configuration.md has it. The profile and the project of a place follow from
+it. Where it was read from is noted with it, so that a running process sees that a file has changed.
 """
 
 from __future__ import annotations
