@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from skillhouse.house.person_tools import ToolReport as ToolReport
     from skillhouse.house.person_tools import tool_report as tool_report
     from skillhouse.house.policy import Explanation as Explanation
-    from skillhouse.house.policy import Policy as Policy
     from skillhouse.house.prompts import Prompts as Prompts
     from skillhouse.house.rehearsal import JudgedLine as JudgedLine
     from skillhouse.house.rehearsal import MentionVerdict as MentionVerdict
@@ -62,13 +61,10 @@ if TYPE_CHECKING:
     from skillhouse.house.rehearsal import loading_effects as loading_effects
     from skillhouse.house.rehearsal import read_skill_file as read_skill_file
     from skillhouse.house.rehearsal import rehearse as rehearse
-    from skillhouse.house.remotes import Remotes as Remotes
     from skillhouse.house.remotes import RemoteState as RemoteState
     from skillhouse.house.remotes import Synced as Synced
-    from skillhouse.house.services import Services as Services
     from skillhouse.house.settings import SettingsStore as SettingsStore
     from skillhouse.house.settings import SkillSettings as SkillSettings
-    from skillhouse.house.trust import TrustedSkill as TrustedSkill
     from skillhouse.house.trust import TrustReport as TrustReport
     from skillhouse.house.trust import TrustStore as TrustStore
     from skillhouse.tools import Caller as Caller
