@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from skillhouse.clients.fixes import proposed_fixes as proposed_fixes
     from skillhouse.clients.folders import client_profile as client_profile
     from skillhouse.clients.folders import client_profiles as client_profiles
-    from skillhouse.clients.folders import lens_profile as lens_profile
+    from skillhouse.clients.folders import profile_to_compare as profile_to_compare
     from skillhouse.clients.program import fault_of as fault_of
     from skillhouse.clients.trees import difference as difference
     from skillhouse.clients.verdicts import ClientColumn as ClientColumn

@@ -253,7 +253,7 @@ class SurveyEntry(NamedTuple):
 
 
 class SurveyHit(Struct, frozen=True):
-    """A name that the survey looks for."""
+    """A name that the scan looks for."""
 
     name: str
     kinds: tuple[str, ...]
@@ -262,7 +262,7 @@ class SurveyHit(Struct, frozen=True):
 
 
 class Directory(Struct):
-    """What the survey keeps of one directory."""
+    """What the scan keeps of one directory."""
 
     stamp: tuple[int, ...]
     entries: tuple[SurveyEntry, ...]

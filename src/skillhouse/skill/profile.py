@@ -178,8 +178,8 @@ class CatalogRule(Struct, frozen=True, kw_only=True):
     reserved_chars: int = 0
     """Characters of the budget that the client's own entries take first."""
     entry: str = ""
-    """How a listed skill counts against the budget, for the lens: a line with `{name}`,
-    `{description}` and `{path}`; empty where it is not known."""
+    """How a listed skill counts against the client's budget: a line with `{name}`, `{description}`
+    and `{path}`; empty where it is not known."""
     entry_bare: str = ""
     """The same of a skill whose description was dropped."""
     entry_unit: int = 1

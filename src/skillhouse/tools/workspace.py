@@ -85,14 +85,14 @@ class Workspace:
         self._withheld = _places(withheld)
         self._for_people = _places(for_people)
         self._checked: tuple[Hashable, PathStateCache, Guarded, str] | None = None
-        self.survey = CoverCache()
+        self.cover_cache = CoverCache()
         self._around: Workspace | None = None
 
     def around(self, top: str) -> Workspace:
         """Return the same of a directory around the workspace, of which commands read."""
         if self._around is None or str(self._around.root) != top:
             self._around = found = copy(self)
-            found.root, found.survey = Path(top), CoverCache()
+            found.root, found.cover_cache = Path(top), CoverCache()
             found.hidden = Guarded(found.root, self._private).below
         return self._around
 
