@@ -167,7 +167,7 @@ class Services:
         return self._extension_parts
 
     def _redeemed(self, binding: str) -> str:
-        return self.enforcement.agreed.take(binding)
+        return self.enforcement.redeemed.take(binding)
 
     def own_tools(self, config: Config) -> tuple[toolbox.Tool, ...]:
         """Return the tools of the program and of the extensions that are loaded."""

@@ -84,7 +84,7 @@ def grants_for(
 
     Args:
         workspace: Its real path.
-        covers: What would be mounted over its protected paths, as `shield` finds it.
+        covers: What would be mounted over its protected paths, as `protected_mounts` finds it.
         read_only: Allow no change at all.
 
     Raises:

@@ -69,7 +69,7 @@ class MountCover(enum.Enum):
 
 
 class ProtectedMounts(Struct):
-    """The protected paths of one workspace at one moment, made by `shield`; all as texts."""
+    """The protected paths of one workspace at one moment, made by `protected_mounts`; as texts."""
 
     workspace: str
     covers: dict[str, MountCover] = field(default_factory=dict)
@@ -86,7 +86,7 @@ class ProtectedMounts(Struct):
 
 
 @contextlib.asynccontextmanager
-async def shield(
+async def protected_mounts(
     workspace: str,
     protected: Iterable[str],
     *,

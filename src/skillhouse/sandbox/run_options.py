@@ -40,7 +40,7 @@ from skillhouse.sandbox.profile import (
     SandboxProfile,
     names_like,
 )
-from skillhouse.sandbox.protected_mounts import MountCover, ProtectedMounts, shield
+from skillhouse.sandbox.protected_mounts import MountCover, ProtectedMounts, protected_mounts
 
 
 async def persistent_scan(profile: SandboxProfile) -> PersistentFileScan | None:
@@ -153,8 +153,8 @@ def missing_names(profile: SandboxProfile) -> tuple[str, ...]:
 def mounts_of(
     profile: SandboxProfile, scan: PersistentFileScan | None, stash: KeptPlaceholders | None
 ) -> AbstractAsyncContextManager[ProtectedMounts]:
-    """Return what is mounted over the protected paths of a run, as `shield` does it."""
-    return shield(
+    """Return what is mounted over the protected paths of a run, as `protected_mounts` does it."""
+    return protected_mounts(
         str(profile.workspace),
         protected_paths(profile),
         stash=stash,

@@ -129,9 +129,9 @@ class Workspace:
         kept = self._checked
         # INVARIANT: what is kept follows from the key and from what is at the paths in `looks`.
         if kept is None or kept[0] != key or not kept[1].hold():
-            looks = PathStateCache()
-            now = Guarded(self.root, places, paths=self.paths, looks=looks)
-            kept = self._checked = key, looks, now, self._own.problem(looks)
+            states = PathStateCache()
+            now = Guarded(self.root, places, paths=self.paths, states=states)
+            kept = self._checked = key, states, now, self._own.problem(states)
         _, _, now, problem = kept
         problem = problem or self._guarded.detour() or now.detour()
         if self._is_inside:
