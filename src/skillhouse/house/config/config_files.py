@@ -295,6 +295,15 @@ class _ConfigFile:
         self._settings = settings
         return settings
 
+    def faults(self) -> Iterator[ConfigError]:
+        """Yield what is wrong with each key by itself."""
+        for key, value in self._table.items():
+            try:
+                with self._lines():
+                    _settings({key: value}, self._path)
+            except ConfigError as error:
+                yield error
+
     @contextmanager
     def _lines(self) -> Iterator[None]:
         """Give an error about this file the line that it is about."""
@@ -316,6 +325,15 @@ class _ConfigFile:
             for name, agent in agents.items():
                 try_examples(self._table["agents"][name].get("rules"), agent.rules, self._path)
         tried.remember(self._content)
+
+
+def faults_of_keys(path: Path) -> tuple[ConfigError, ...]:
+    """Return a fault of each key of a managed or user file; none where it cannot be read at all."""
+    try:
+        file = _ConfigFile(path)
+    except ConfigError:
+        return ()
+    return tuple(file.faults())
 
 
 def _read_table(path: Path) -> tuple[bytes, dict[str, Any]]:
