@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,6 @@ from pydantic_ai.messages import ModelMessage, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 
 from skillhouse.audit import KnownSecrets
-from skillhouse.floor import dataclass
 from skillhouse.frontends.chat.conversation import ChatConversation
 from skillhouse.frontends.chat.models import UsableModel
 from skillhouse.frontends.chat.screen import Screen
