@@ -92,7 +92,6 @@ Status = Literal["ok", "error", "denied", "pending"]
 Excerpt = Literal["head", "ends", "whole"]
 """What a model gets of a long result: its beginning, its beginning and end, or all of it."""
 
-
 LEVELS: tuple[Level, ...] = ("read", "write", "sign")
 
 
@@ -147,13 +146,11 @@ class Caller(Struct, frozen=True, kw_only=True):
     """Who makes a call.
 
     An approval belongs to the connection that asked, and when that has ended to the next one of the
-    same client; `session` answers end with the connection. A program that serves several clients
-    with one `Skillhouse` names each of them.
+    same client; `session` answers end with it. A program that serves several clients names each.
     """
 
     agent: str = "default"
     user: str = "local"
-    """On whose behalf."""
     channel: str = "library"
     """Where the call comes from."""
     client: str = ""
@@ -171,7 +168,6 @@ class Caller(Struct, frozen=True, kw_only=True):
     def tool_call(
         self, name: str, arguments: Mapping[str, Any], *, approval_id: str | None = None
     ) -> ToolCall:
-        """Return a call by this caller."""
         fields = {name: getattr(self, name) for name in Caller.__struct_fields__}
         return ToolCall(name=name, arguments=arguments, approval_id=approval_id or "", **fields)
 

@@ -1,10 +1,8 @@
 """Reads JSON-RPC messages strictly, and finds the id under which a refused one is answered.
 
 Every transport and the fast handshake read by this one function, so none accepts what another
-refuses. A client waits for the id of its request: an error under `null` leaves it waiting. So what
-is refused is answered under the one id of the object itself, found by a scan that needs neither
-valid JSON nor the whole message. Two ids, one within parameters, one that is cut off and that of a
-broken response, which may be one of the client's own, are answered as `null`.
+refuses. A client waits for the id of its request: an error under `null` leaves it waiting. Two
+ids, one that is cut off and that of a broken response, maybe one of ours, are answered as `null`.
 """
 
 from __future__ import annotations

@@ -108,9 +108,8 @@ class McpOverHttp:
                     raise RuntimeError("the application runs without its lifespan")
                 while len(self._servers) >= SERVERS_MAX:
                     self._servers.pop(next(iter(self._servers))).end()
-                made = _ScopedServer(
-                    self._house, caller, is_open=not self._needs_key and not caller.id
-                )
+                is_open = not self._needs_key and not caller.id
+                made = _ScopedServer(self._house, caller, is_open=is_open)
                 await self._tasks.start(made.run)
                 server = made
             # The one that was used last is the last to be ended for another.

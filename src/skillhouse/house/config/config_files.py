@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from skillhouse.approval import OWNER, ApprovalSettings
 from skillhouse.floor import (
@@ -41,7 +41,12 @@ from skillhouse.house.config.checks import (
     secret_variables,
     wrong_value,
 )
-from skillhouse.house.config.config_keys import CONFIG_KEYS, project_keys, refuse_unknown_keys
+from skillhouse.house.config.config_keys import (
+    CONFIG_KEYS,
+    project_keys,
+    refuse_unknown_keys,
+    section_value,
+)
 from skillhouse.house.config.config_lines import CONFIG_FILE_MAX, with_line
 from skillhouse.house.config.config_values import (
     AgentSettings,
@@ -50,6 +55,7 @@ from skillhouse.house.config.config_values import (
     ExtensionSettings,
     NetSettings,
     Settings,
+    Stamp,
     as_table,
     tool_lists,
 )
@@ -65,15 +71,9 @@ from skillhouse.house.config.rule_tables import (
     try_examples,
     with_each_pattern,
 )
-from skillhouse.house.config.sections import section_value
 from skillhouse.house.trust import TrustStore
 from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.skill import Profile, load_profile
-
-if TYPE_CHECKING:
-    from skillhouse.floor import Locations
-    from skillhouse.house.config.config_values import Config, Settings, Stamp
-
 
 PROJECT_FILE = "skillhouse.toml"
 REMOTE_DIRECTORY = "remotes"

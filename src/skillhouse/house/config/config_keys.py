@@ -1,7 +1,8 @@
 """The keys of a configuration file: the fields of `Settings`, and of the tables that it names.
 
 What may be written, in a file or as a variable, follows from their types. Hints are resolved when
-they are asked for: a start asks for those of the tables that its files have.
+they are asked for: a start asks for those of the tables that its files have. A key that is not ours
+may be the table of an extension.
 """
 
 from __future__ import annotations
@@ -9,11 +10,12 @@ from __future__ import annotations
 import enum
 import functools
 import types
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from skillhouse.floor import ConfigError, nearest
+from skillhouse.floor.faults import is_of_interrupt
 from skillhouse.floor.structs import field_names, is_struct
 from skillhouse.house.config.config_values import BY_PROJECT, BY_VARIABLE, Settings
 from skillhouse.permission import Rule
@@ -131,3 +133,34 @@ def _refuse_unknown(
             if not suggestion:
                 message += f", known are {', '.join(sorted(known))}"
             raise ConfigError(message, path=path, key=key, suggestion=suggestion)
+
+
+def section_value(key: str, table: Any, path: Path | None) -> Callable[[], object] | None:
+    """Return what reads the table of an unknown key; None where no extension has such a section.
+
+    What it returns raises ConfigError for a table that cannot be used.
+    """
+    # Only an unknown key has extensions looked for.
+    from skillhouse.extension import load_extensions  # noqa: PLC0415
+
+    found = load_extensions().sections().get(key)
+    if found is None:
+        return None
+    extension, section = found
+
+    def read() -> object:
+        if not isinstance(table, Mapping):
+            raise ConfigError(f"expected a table in `{key}`", path=path, key=key)
+        try:
+            return section.parse(dict(table))
+        except ConfigError as error:
+            message = error.message
+            raise ConfigError(message, path=path, key=error.key or key) from error
+        except Exception as error:
+            if is_of_interrupt(error):
+                raise KeyboardInterrupt from error
+            message = f"the extension `{extension.name}` cannot read its table `{key}`"
+            fault = f"{message}: {type(error).__name__}"
+            raise ConfigError(fault, path=path, key=key) from error
+
+    return read
