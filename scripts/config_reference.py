@@ -63,9 +63,7 @@ SEE = {
 """Where more is written about a key."""
 
 
-_CITES = re.compile(
-    r" \((?:`RATE|`net\.|seeds|security|reference/|decision|item|S00|opencode)[^)]*\)"
-)
+_CITES = re.compile(r" \((?:`RATE|`net\.|decision|S00|opencode)[^)]*\)")
 """What a text cites for those who read the source."""
 
 

@@ -143,6 +143,20 @@ def test_no_module_imports_the_face_of_its_own_package() -> None:
     assert circles == set()
 
 
+def test_the_source_cites_no_document_that_a_clone_has_not() -> None:
+    """Code names a page of docs, a decision or a public document."""
+    absent = re.compile(
+        r"\bDESIGN\b|\b(seeds|ecosystem|feasibility\d*|review\d*)\.md|reference/security"
+    )
+    found = [
+        f"{file.relative_to(PACKAGE)}: {line.strip()}"
+        for file in (*PACKAGE.rglob("*.py"), *PACKAGE.rglob("*.toml"))
+        for line in file.read_text(encoding="utf-8").splitlines()
+        if absent.search(line)
+    ]
+    assert found == []
+
+
 def test_no_value_of_the_package_is_a_dataclass() -> None:
     """The decorator compiles six functions for each class that a start loads (decision 0442)."""
     found = {

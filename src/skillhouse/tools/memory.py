@@ -23,7 +23,7 @@ from skillhouse.tools.tool import Session, Tool
 from skillhouse.tools.workspace import Place, Workspace, is_text, opened
 
 MEMORY_FILE = "MEMORY.md"
-"""What is always to be remembered (reference/seeds.md section 1.4)."""
+"""What is always to be remembered (the published design)."""
 MEMORY_DIRECTORY = "memory"
 """Beside it: notes by day or by subject."""
 MEMORY_DEPTH = 4

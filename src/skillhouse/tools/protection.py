@@ -54,7 +54,7 @@ class Guarded:
     """Places that no tool writes to, whatever rules and persons say.
 
     Names are those of the command judge, so that `write` and `cp` get the same answer. The places
-    are those of skills (security.md section 4.1: skills cannot edit skills) and of the settings,
+    are those of skills (skills cannot edit skills) and of the settings,
     approvals and log of skillhouse, whether they exist yet or not.
     """
 

@@ -23,7 +23,7 @@ from skillhouse.remote import RemoteSource
 APPROVAL_NUMBER_MAX = 86_400
 """Most of any number about approvals: a day's seconds, and more questions than anybody answers."""
 
-# seeds.md section 1.4: such variables are not handed on even when they are listed.
+# The published design: such variables are not handed on even when they are listed.
 _SECRET_NAME = regex(
     "api[_-]?key|token|secret|pass(word)?|private|mnemonic|seed|session", re.IGNORECASE
 )
