@@ -34,7 +34,7 @@ from skillhouse.sandbox import (
     launcher_for,
 )
 from skillhouse.sandbox.mountpoints import KeptPlaceholders
-from skillhouse.sandbox.protected_mounts import shield
+from skillhouse.sandbox.protected_mounts import protected_mounts
 from skillhouse.sandbox.run_options import RunMasks, options
 
 BARE = ("bwrap", "--unshare-all", "--ro-bind", "/", "/")
@@ -96,7 +96,7 @@ async def compare(place: Path, house: Skillhouse, linked: Skillhouse, rounds: in
             cases[f"ours, {level}, nothing protected"] = partial(launch, launcher, open_profile)
     # In a workspace of its own, whose placeholders stay: bubblewrap's own part of our runs.
     same = SandboxProfile(held)
-    async with shield(str(held), same.protected, stash=KeptPlaceholders()) as found:
+    async with protected_mounts(str(held), same.protected, stash=KeptPlaceholders()) as found:
         nothing = place / "nothing"
         nothing.touch()
         masks = RunMasks(empty=lambda: str(nothing))

@@ -23,6 +23,7 @@ from typing import Any
 from unittest import mock
 
 from scripts import contract_table as table
+from scripts.config_reference import documents
 
 import skillhouse
 from skillhouse.floor import structs
@@ -225,7 +226,7 @@ def configuration() -> dict[str, dict[str, str]]:
     """Return for each key whether it is accepted, and whether the same misspelled is refused."""
     file = _user_file()
     found: dict[str, dict[str, str]] = {}
-    for key, written in table.SETTINGS.items():
+    for key, written in documents(table.SETTINGS).items():
         text = written.replace("@STATE@", str(Path.home()))
         found[key] = {"as written": _configured(file, text)}
         last = key.rpartition(".")[2]

@@ -110,7 +110,7 @@ MEMBERS = {
     "Tool": "name description schema",
     "ToolResult": "content data is_error status approval_id",
 }
-"""What DESIGN.md's contract and docs/reference name of each class; other members may move."""
+"""What docs/reference names of each class; other members may move."""
 
 CALLS = (
     "confine(base, relative, mode=)",
@@ -147,86 +147,66 @@ CALLS = (
 
 RULE = '[[{}]]\neffect = "ask"\naction = "exec"\npattern = "rm *"\n'
 
+EXECUTOR = """[skill_code]
+executor = "http://127.0.0.1:8700/rpc"
+executor_token = "env:TOKEN"
+callback = "127.0.0.1:8701"
+"""
+WEBHOOK = """[approvals]
+webhook_url = "https://hooks.example.com/ask"
+webhook_secret_env = "HOOK_SECRET"
+"""
+SERVER = '[[mcp_servers]]\nlabel = "a"\nurl = "https://a.example.com/mcp"\n'
+REMOTE = '[[remotes]]\nurl = "https://a.example.com"\nkind = "opencode"\n'
+REPOSITORY = '[[skills.repositories]]\nname = "a"\nurl = "https://a.example.com"\n'
+COVERING = RULE.format("rules").replace("ask", "allow")
+
 SETTINGS = {
     "profile": 'profile = "default"',
-    "roots": 'roots = ["more"]',
-    "catalog_budget_tokens": "catalog_budget_tokens = 100",
-    "yaml_fast_path": "yaml_fast_path = false",
-    "cache": "cache = false",
     "cache_directory": 'cache_directory = "@STATE@"',
     "state_directory": 'state_directory = "@STATE@"',
-    "exec_environment": 'exec_environment = ["LANG"]',
-    "sandbox": 'sandbox = "bubblewrap"',
-    "assignees": 'assignees = ["mika"]',
     "audit_checkpoints": 'audit_checkpoints = "@STATE@"',
-    "rules.effect": RULE.format("rules").replace("ask", "deny"),
-    "rules.action": RULE.format("rules"),
-    "rules.pattern": RULE.format("rules"),
-    "rules.reason": RULE.format("rules") + 'reason = "use the bin"',
-    "rules.match": RULE.format("rules") + 'match = ["rm -r build"]',
+    "sandbox": 'sandbox = "bubblewrap"',
+    "sandbox.output_bytes": "[sandbox]\noutput_bytes = 10485760",
+    "sandbox.memory": "[sandbox]\nmemory = 1073741824",
+    "sandbox.mounts": '[sandbox]\nmounts = ["/opt/none"]',
     "rules.not_match": RULE.format("rules") + 'not_match = ["rmdir x"]',
-    "approvals.wait_seconds": "[approvals]\nwait_seconds = 1.5",
-    "approvals.expires_seconds": "[approvals]\nexpires_seconds = 60",
-    "approvals.unattended": '[approvals]\nunattended = "deny"',
-    "approvals.reject_all": "[approvals]\nreject_all = true",
-    "approvals.grant_days": "[approvals]\ngrant_days = 3",
-    "approvals.open_max": "[approvals]\nopen_max = 20",
-    "approvals.user_open_max": "[approvals]\nuser_open_max = 2",
-    "approvals.user_rate": "[approvals]\nuser_rate = 2",
-    "approvals.webhook_url": '[approvals]\nwebhook_url = "https://hooks.example.com/ask"\n'
-    'webhook_secret_env = "HOOK_SECRET"',
-    "approvals.webhook_secret_env": '[approvals]\nwebhook_url = "https://hooks.example.com/ask"\n'
-    'webhook_secret_env = "HOOK_SECRET"',
+    "rules.unbound": COVERING + "unbound = true",
+    "rules.scripts": COVERING + "scripts = true",
+    "approvals.webhook_url": WEBHOOK,
+    "approvals.webhook_secret_env": WEBHOOK,
     "approvals.page_url": '[approvals]\npage_url = "https://me.example.com"',
-    "approvals.elicitation": "[approvals]\nelicitation = false",
-    "write_gate.enabled": "[write_gate]\nenabled = true",
-    "write_gate.allow_users": '[write_gate]\nallow_users = ["local"]',
-    "write_gate.confirmation": "[write_gate]\nconfirmation = false",
     "write_gate.allow_paths": '[write_gate]\nallow_paths = ["@STATE@"]',
-    "extensions.invocation": "[extensions]\ninvocation = true",
-    "extensions.substitution": "[extensions]\nsubstitution = true",
-    "extensions.when_to_use": "[extensions]\nwhen_to_use = true",
-    "extensions.paths": "[extensions]\npaths = true",
-    "extensions.commands": "[extensions]\ncommands = true",
-    "skill_code.enabled": "[skill_code]\nenabled = true",
-    "skill_code.unhashed": "[skill_code]\nunhashed = true",
-    "skill_code.builds": "[skill_code]\nbuilds = true",
-    "skill_code.frames_for_models": "[skill_code]\nframes_for_models = true",
     "skill_code.python_packages": '[skill_code]\npython_packages = ["/opt/none"]',
     "skill_code.node_packages": '[skill_code]\nnode_packages = ["/opt/none"]',
     "skill_code.in_process": f'[skill_code]\nin_process = ["skilltree1:{"0" * 64}"]',
-    "skill_code.executor": '[skill_code]\nexecutor = "http://127.0.0.1:8700/rpc"\n'
-    'executor_token = "env:TOKEN"\ncallback = "127.0.0.1:8701"',
-    "skill_code.executor_token": '[skill_code]\nexecutor = "http://127.0.0.1:8700/rpc"\n'
-    'executor_token = "env:TOKEN"\ncallback = "127.0.0.1:8701"',
-    "skill_code.callback": '[skill_code]\nexecutor = "http://127.0.0.1:8700/rpc"\n'
-    'executor_token = "env:TOKEN"\ncallback = "127.0.0.1:8701"',
-    "skill_code.env": '[skill_code.env]\ncrypto-balance = ["ALCHEMY_API_KEY"]',
-    "skill_code.levels": '[skill_code.levels]\ncrypto-price = "write"',
-    "memory.enabled": "[memory]\nenabled = true",
-    "protection.asked": '[protection]\nasked = [".github/workflows"]',
-    "mcp_servers.label": '[[mcp_servers]]\nlabel = "a"\nurl = "https://a.example.com/mcp"',
-    "mcp_servers.url": '[[mcp_servers]]\nlabel = "a"\nurl = "https://a.example.com/mcp"',
-    "mcp_servers.command": '[[mcp_servers]]\nlabel = "a"\ncommand = ["/opt/none"]',
+    "skill_code.executor": EXECUTOR,
+    "skill_code.executor_token": EXECUTOR,
+    "skill_code.callback": EXECUTOR,
+    "search.weights": '[search]\nweights = "@STATE@"',
+    "search.database": '[search]\ndatabase = "env:INDEX"',
+    "mcp_servers.label": SERVER,
+    "mcp_servers.url": SERVER,
     "mcp_servers.environment": '[[mcp_servers]]\nlabel = "a"\ncommand = ["/opt/none"]\n'
     'environment = {A = "b"}',
-    "mcp_servers.allow_private": '[[mcp_servers]]\nlabel = "a"\nurl = "https://a.example.com/m"\n'
-    "allow_private = true",
+    "mcp_servers.allow_private": SERVER + "allow_private = true",
     "agents.NAME.rules": RULE.format("agents.reviewer.rules"),
     "agents.NAME.skill": '[agents.reviewer]\nskill = {"internal-*" = "deny"}',
-    "agents.NAME.preload": '[agents.reviewer]\npreload = ["weather"]',
-    "net.hosts": '[net]\nhosts = ["docs.python.org", "GET,CONNECT pkg.example.org"]',
+    "agents.NAME.tools": '[agents.reviewer]\ntools = ["skills", "read"]',
+    "tools": 'tools = ["skills", "read"]',
     "net.private": '[net]\nprivate = ["127.0.0.1/32"]',
-    "net.brave_key_env": '[net]\nbrave_key_env = "BRAVE_KEY"',
     "net.searxng_url": '[net]\nsearxng_url = "https://search.example.com"',
-    "net.secrets.name": '[[net.secrets]]\nname = "API"\nenv = "MY_API_KEY"\nhosts = ["a.example"]',
-    "net.secrets.env": '[[net.secrets]]\nname = "API"\nenv = "MY_API_KEY"\nhosts = ["a.example"]',
-    "net.secrets.hosts": '[[net.secrets]]\nname = "API"\nenv = "MY_API_KEY"\nhosts = ["a.example"]',
-    "remotes.url": '[[remotes]]\nurl = "https://a.example.com"\nkind = "well-known"',
-    "remotes.kind": '[[remotes]]\nurl = "https://a.example.com"\nkind = "opencode"',
+    "remotes.url": REMOTE,
+    "remotes.kind": REMOTE,
     "signer.password": '[signer]\npassword = "terminal"',
+    "skills.repositories.name": REPOSITORY,
+    "skills.repositories.url": REPOSITORY,
+    "skills.repositories.trusted": REPOSITORY + "trusted = true",
+    "skills.repositories.token": REPOSITORY + 'token = "env:SKILLS_TOKEN"',
+    "skills.repositories.require_signature": REPOSITORY + "require_signature = true",
 }
-"""A document for each key; @STATE@ is replaced by a directory that exists."""
+"""A document for each key whose value has a form of its own; @STATE@ is replaced by a directory
+that exists. `scripts/config_reference.py` makes those of the other keys from their types."""
 
 VARIABLES = {
     "SKILLHOUSE_PROFILE": "default",

@@ -2,6 +2,8 @@
 
 - commands: docs/reference/commands.md, the help of every verb
 - profiles: docs/reference/profiles.md, the fields of a profile and the shipped ones
+- configuration: the tables of docs/reference/configuration.md, the keys
+- config-keywords: src/skillhouse/house/config/config_keywords.py, the keywords of `Skillhouse(…)`
 - client-table, client-paths: what the program reads of clients, from their profiles
 - protected-paths: the tables of docs/reference/protected-paths.md
 - clients: docs/reference/clients.md, the table of clients
@@ -27,7 +29,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from scripts import client_lines, client_types, contract, profile_reference, recording
+from scripts import (
+    client_lines,
+    client_types,
+    config_reference,
+    contract,
+    profile_reference,
+    recording,
+)
 from scripts.terminal import build, install
 
 from skillhouse.clients import known_clients
@@ -136,6 +145,8 @@ GENERATED = {
     "client-paths": Generated(client_lines.PATHS, client_lines.paths),
     "commands": Generated("docs/reference/commands.md", commands_page),
     "profiles": Generated("docs/reference/profiles.md", profile_reference.rendered),
+    "configuration": Generated(config_reference.PAGE, config_reference.page),
+    "config-keywords": Generated(config_reference.KEYWORDS, config_reference.keywords),
     "protected-paths": Generated(client_lines.PAGE, client_lines.protected_page),
     "clients": Generated("docs/reference/clients.md", clients_page),
     "client-types": Generated(

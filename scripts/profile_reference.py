@@ -4,6 +4,7 @@
 """
 
 import ast
+import enum
 import inspect
 import tomllib
 import types
@@ -47,9 +48,7 @@ def rendered() -> str:
     parts = [INTRODUCTION, _shipped()]
     for title, kind, place in TABLES:
         hints = typing.get_type_hints(kind)
-        rows = [
-            f"| `{name}` | {_values(hints[name])} | {text} |" for name, text in _described(kind)
-        ]
+        rows = [f"| `{name}` | {values(hints[name])} | {text} |" for name, text in described(kind)]
         head = [f"## {title}", "", place, "", "| field | values | meaning |", "|---|---|---|"]
         parts.append("\n".join([*head, *rows, ""]))
     return "\n".join(parts)
@@ -71,7 +70,7 @@ def _origin(table: dict[str, Any]) -> str:
     return f"from its public source, read on {read_on}" if read_on else ""
 
 
-def _described(kind: type) -> list[tuple[str, str]]:
+def described(kind: type) -> list[tuple[str, str]]:
     """Return the name of each field and the text below it."""
     (body,) = ast.parse(inspect.getsource(kind)).body
     assert isinstance(body, ast.ClassDef)
@@ -86,13 +85,15 @@ def _described(kind: type) -> list[tuple[str, str]]:
     return found
 
 
-def _values(hint: Any) -> str:
+def values(hint: Any) -> str:
     """Return what a field can be, in the words of TOML."""
     if typing.get_origin(hint) in (types.UnionType, typing.Union):
         kinds = [kind for kind in typing.get_args(hint) if kind is not types.NoneType]
-        return ", ".join(map(_values, kinds))
+        return ", ".join(map(values, kinds))
     if typing.get_origin(hint) is typing.Literal:
         return ", ".join(f"`{value}`" if value else "empty" for value in typing.get_args(hint))
+    if isinstance(hint, type) and issubclass(hint, enum.Enum):
+        return ", ".join(f"`{one.value}`" for one in hint)
     if hint in _WORDS:
         return _WORDS[hint]
     if typing.get_origin(hint) in {tuple, frozenset}:
@@ -100,4 +101,4 @@ def _values(hint: Any) -> str:
     return "table"
 
 
-_WORDS = {str: "text", int: "number", bool: "`true`, `false`"}
+_WORDS = {str: "text", int: "number", float: "number", bool: "`true`, `false`"}

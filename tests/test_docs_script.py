@@ -13,7 +13,16 @@ ROOT = Path(__file__).resolve().parents[1]
 
 @pytest.mark.parametrize(
     "name",
-    ["commands", "profiles", "client-table", "client-paths", "protected-paths", "clients"],
+    [
+        "commands",
+        "profiles",
+        "configuration",
+        "config-keywords",
+        "client-table",
+        "client-paths",
+        "protected-paths",
+        "clients",
+    ],
 )
 def test_a_generated_page_is_what_the_source_says(name: str) -> None:
     # The contract and the recording start processes; they have tests of their own.

@@ -1,9 +1,10 @@
-"""The house as DESIGN.md draws it: one way for imports, the face, the contract, the files."""
+"""The house as docs/concepts draws it: one way for imports, the face, the contract, the files."""
 
 from __future__ import annotations
 
 import ast
 import enum
+import functools
 import importlib
 import inspect
 import json
@@ -18,6 +19,7 @@ from pathlib import Path
 import pytest
 
 import skillhouse
+from skillhouse.frontends.cli.verbs import VERBS
 from skillhouse.skill import ParsePolicy
 from tests.harness import ran
 
@@ -60,7 +62,7 @@ CONTRACT = {
     ),
     "wire_name": "(skill: str, tool: str) -> str",
 }
-"""The signatures of DESIGN.md ("Public contract"); a name joins when its room is built."""
+"""The signatures of the public contract."""
 
 ADDED = {"discover": {"clock"}, "judge_command": {"environment"}}
 """Parameters beyond the contract: keyword-only and with a default, so that its calls hold."""
@@ -193,16 +195,69 @@ def test_the_parts_that_are_drawn_exist_and_each_is_drawn(package):
     assert set(row.split(" · ")) == built
 
 
-def test_every_file_that_the_concepts_send_a_reader_to_exists():
-    rows = re.findall(r"^\| `(\w+)` \| (.*?) \| (.*?) \|$", HOUSE, re.MULTILINE)
-    files = [
-        f"{package}/{file}"
-        for package, *cells in rows
-        for cell in cells
-        for file in re.findall(r"`([\w/]+\.py)`", cell)
-    ]
-    assert len(files) > 10
-    assert [file for file in files if not (PACKAGE / file).is_file()] == []
+CONCEPTS = sorted((ROOT / "docs/concepts").glob("*.md"))
+
+
+@functools.cache
+def named_in_source() -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
+    """Return the files, the classes with their members, and every word of the package."""
+    files = {file.relative_to(ROOT).as_posix() for file in PACKAGE.rglob("*") if file.is_file()}
+    members, words = set(), set()
+    for file in PACKAGE.rglob("*.py"):
+        text = file.read_text(encoding="utf-8")
+        words |= set(re.findall(r"\w+", text))
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.ClassDef):
+                inner = {getattr(one, "name", "") for one in node.body}
+                inner |= {ast.unparse(n.target) for n in node.body if isinstance(n, ast.AnnAssign)}
+                members |= {node.name, *(f"{node.name}.{name}" for name in inner)}
+    return frozenset(files), frozenset(members), frozenset(words)
+
+
+def absent(name: str) -> bool:
+    """Whether a name in backquotes is one of a file, class, verb or word that is not there."""
+    files, members, words = named_in_source()
+    if re.fullmatch(r"[\w/]+\.(py|toml)", name) and name != "setup.py":
+        is_there = (ROOT / name).exists() or any(file.endswith(f"/{name}") for file in files)
+        return not is_there
+    if re.fullmatch(r"[A-Z][a-z]+[A-Za-z]*(\.\w+)?", name):
+        return name not in members
+    if re.match(r"skillhouse [a-z]", name):
+        return name.split()[1] not in VERBS
+    # The probes of cells are named by their language and what they try.
+    probe = re.sub(r"^(python|javascript)_cell_", "", name)
+    return bool(re.fullmatch(r"[a-z]+(_[a-z]+)+", name)) and not {name, probe} & words
+
+
+@pytest.mark.parametrize("page", CONCEPTS, ids=lambda page: page.name)
+def test_what_the_concepts_name_exists(page: Path) -> None:
+    names = re.findall(
+        r"`([^`\n]+)`", re.sub(r"```.*?```", "", page.read_text("utf-8"), flags=re.DOTALL)
+    )
+    assert len(names) > 20
+    assert [name for name in names if absent(name)] == []
+
+
+@pytest.mark.parametrize(
+    "gone",
+    ["house/vault.py", "Gate.judge", "Lens", "skillhouse census", "no_such_word_of_ours", "a.toml"],
+)
+def test_a_name_that_the_source_does_not_have_is_found(gone: str) -> None:
+    assert absent(gone)
+
+
+def test_the_page_of_limits_has_the_numbers_of_the_source() -> None:
+    text = (ROOT / "docs/reference/limits.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| .*? \| ([\d,]+) \| `([\w.]+)` \|$", text, re.MULTILINE)
+    assert len(rows) == text.count("\n| ") - 1
+    for written, constant in rows:
+        module, _, name = constant.rpartition(".")
+        outer, _, kind = module.rpartition(".")
+        if kind[:1].isupper():
+            found = getattr(getattr(importlib.import_module(f"skillhouse.{outer}"), kind)(), name)
+        else:
+            found = getattr(importlib.import_module(f"skillhouse.{module}"), name)
+        assert found == int(written.replace(",", "")), constant
 
 
 @pytest.mark.parametrize("room", ROOMS)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import dataclasses
 import importlib
 import inspect
 import os
@@ -18,6 +17,7 @@ import pytest
 
 import skillhouse
 from skillhouse import Config, ConfigFields, Skillhouse
+from skillhouse.floor.structs import field_names
 from tests.harness import ran
 
 GUIDE = Path(__file__).parents[1] / "docs/guides/python.md"
@@ -70,8 +70,7 @@ def test_mypy_finds_no_fault_in_the_program_and_every_slip(tmp_path: Path, chang
 
 def test_the_keywords_of_a_house_are_the_fields_of_its_configuration():
     # `source` is where a configuration was read from, and no part of it.
-    fields = {field.name for field in dataclasses.fields(Config) if field.compare}
-    assert set(ConfigFields.__annotations__) == fields
+    assert set(ConfigFields.__annotations__) == {*field_names(Config)} - {"source"}
 
 
 HANDED = ("Skillhouse", "Tool", "Channel", "Reply", "Forecast", "ToolCall", "ToolResult", "Caller")

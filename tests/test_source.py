@@ -146,9 +146,23 @@ def test_no_module_imports_the_face_of_its_own_package() -> None:
     assert circles == set()
 
 
-def test_every_dataclass_of_the_package_is_made_by_the_light_decorator() -> None:
-    """The standard one compiles six functions for each class that a start loads."""
-    standard = {
+def test_the_source_cites_no_document_that_a_clone_has_not() -> None:
+    """Code names a page of docs, a decision or a public document."""
+    absent = re.compile(
+        r"\bDESIGN\b|\b(seeds|ecosystem|feasibility\d*|review\d*)\.md|reference/security"
+    )
+    found = [
+        f"{file.relative_to(PACKAGE)}: {line.strip()}"
+        for file in (*PACKAGE.rglob("*.py"), *PACKAGE.rglob("*.toml"))
+        for line in file.read_text(encoding="utf-8").splitlines()
+        if absent.search(line)
+    ]
+    assert found == []
+
+
+def test_no_value_of_the_package_is_a_dataclass() -> None:
+    """The decorator compiles six functions for each class that a start loads (decision 0442)."""
+    found = {
         file.relative_to(PACKAGE).as_posix()
         for file in PACKAGE.rglob("*.py")
         for node in nodes_of(file)
@@ -159,7 +173,7 @@ def test_every_dataclass_of_the_package_is_made_by_the_light_decorator() -> None
             and "dataclass" in {alias.name for alias in node.names}
         )
     }
-    assert standard == {"floor/light_dataclass.py"}
+    assert found == set()
 
 
 def _imported(node: ast.Import | ast.ImportFrom) -> list[str]:

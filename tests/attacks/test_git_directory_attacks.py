@@ -29,7 +29,7 @@ from skillhouse.sandbox import (
     with_submodules,
 )
 from skillhouse.sandbox.mountpoints import KeptPlaceholders
-from skillhouse.sandbox.protected_mounts import shield
+from skillhouse.sandbox.protected_mounts import protected_mounts
 from tests import repositories
 from tests.repositories import git
 from tests.sandbox.places import sh
@@ -229,7 +229,7 @@ async def test_a_run_leaves_the_placeholders_of_another_in_a_shared_directory(
     workspace, main = repositories.linked(tmp_path), str(tmp_path / "repo")
     profile = SandboxProfile(workspace, paths=PersistentPaths(), git=find_git(str(workspace)))
     before = sorted(os.listdir(tmp_path / "repo/.git"))
-    async with shield(
+    async with protected_mounts(
         main, SandboxProfile(Path(main)).protected, stash=KeptPlaceholders()
     ) as first:
         placed = existing(first.placeholders)

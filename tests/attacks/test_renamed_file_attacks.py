@@ -16,7 +16,7 @@ from skillhouse.approval import Answer
 from skillhouse.floor import PROTECTED_NAMES
 from skillhouse.floor.crash_cleanup import PLACEHOLDER_NS
 from skillhouse.sandbox.mountpoints import KeptPlaceholders
-from skillhouse.sandbox.protected_mounts import MountCover, shield
+from skillhouse.sandbox.protected_mounts import MountCover, protected_mounts
 from tests.attacks.test_persistence_attacks import Workspace, workspace
 
 pytestmark = pytest.mark.slow
@@ -219,7 +219,9 @@ def test_a_person_and_a_command_use_git_at_the_same_time(
         return [one.stdout.decode().strip() for one in done]
 
     async def person() -> list[str]:
-        async with shield(str(workspace.root), PROTECTED_NAMES, stash=KeptPlaceholders()) as mounts:
+        async with protected_mounts(
+            str(workspace.root), PROTECTED_NAMES, stash=KeptPlaceholders()
+        ) as mounts:
             assert mounts.covers[f"{workspace.root}/.git/commondir"] is MountCover.READ_ONLY
             return asks()
 

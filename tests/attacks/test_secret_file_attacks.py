@@ -20,7 +20,7 @@ from skillhouse.house.config.secret_places import read_secret
 from skillhouse.registry.passwords import SignerError
 from skillhouse.registry.publisher_keys import PublisherKeys
 from skillhouse.registry.trust import PublisherError
-from skillhouse_signer import read_vault
+from skillhouse_signer import read_key_records
 from tests.harness import Need
 
 OTHER = 12345
@@ -210,10 +210,10 @@ def test_keystores_and_keys_of_publishers_are_held_to_the_same(home: Path) -> No
     write(home / "keys.json", "{}")
     write(home / "mine.json", "{}")
     with pytest.raises(SignerError, match=r"damaged|version"):
-        read_vault(home / "keys.json")
+        read_key_records(home / "keys.json")
     home.chmod(0o775)
     with pytest.raises(SignerError, match=f"run `chmod go-w {home}`"):
-        read_vault(home / "keys.json")
+        read_key_records(home / "keys.json")
     with pytest.raises(PublisherError, match=f"run `chmod go-w {home}`"):
         PublisherKeys(home).get("mine")
 

@@ -23,8 +23,7 @@ from skillhouse.frontends.adapters.framework_bridge import FrameworkBridge
 from skillhouse.frontends.mcp.elicitation import ElicitationClient as ElicitingClient
 from skillhouse.frontends.mcp.elicitation import elicitation_for
 from skillhouse.house import Skillhouse, configured
-from skillhouse.house.services import CallerFields
-from skillhouse.tools import ToolResult
+from skillhouse.tools import CallerFields, ToolResult
 from tests.answers import approve
 from tests.frontends.mcp_inside import Person, asked, retried
 from tests.frontends.mcp_peer import (

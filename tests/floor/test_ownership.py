@@ -308,21 +308,21 @@ def test_looks_hold_until_something_that_counts_is_another(
     (tmp_path / "directory").mkdir()
     (tmp_path / "file").write_text("")
     (tmp_path / "link").symlink_to("directory/file")
-    looks = PathStateCache()
+    states = PathStateCache()
     for name in ("file", "link", "missing", "directory/file"):
-        trail(tmp_path / name, looks)
-        file_problem(tmp_path / name, looks=looks)
-    assert looks.hold()
+        trail(tmp_path / name, states)
+        file_problem(tmp_path / name, states=states)
+    assert states.hold()
     change(tmp_path)
-    assert looks.hold() is holds
+    assert states.hold() is holds
 
 
 def test_looks_never_hold_where_a_group_can_write(tmp_path: Path) -> None:
     (tmp_path / "shared").mkdir()
     (tmp_path / "shared").chmod(0o770)
-    looks = PathStateCache()
-    directory_problem(tmp_path / "shared", looks=looks)
-    assert not looks.hold()
+    states = PathStateCache()
+    directory_problem(tmp_path / "shared", states=states)
+    assert not states.hold()
 
 
 def made_below_nothing(place: Path) -> None:
@@ -370,24 +370,24 @@ def test_what_was_not_there_is_seen_when_it_comes_whatever_its_directory_says(
     place = tmp_path.resolve() / "place"
     place.mkdir()
     (place / "there").mkdir()
-    looks = PathStateCache()
-    trail(place / "absent", looks)
-    trail(place / "none/deep/file", looks)
-    trail(place / "there", looks)
+    states = PathStateCache()
+    trail(place / "absent", states)
+    trail(place / "none/deep/file", states)
+    trail(place / "there", states)
     # As if the directory had not been changed for a minute.
     now = time.time_ns
     monkeypatch.setattr("skillhouse.floor.ownership.time.time_ns", lambda: now() + 60 * 10**9)
-    assert looks.hold()
+    assert states.hold()
     make(place)
-    assert not looks.hold()
+    assert not states.hold()
 
 
 def test_a_directory_that_has_just_changed_is_no_proof_of_what_is_not_in_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = tmp_path.resolve()
-    looks = PathStateCache()
-    trail(place / "absent", looks)
+    states = PathStateCache()
+    trail(place / "absent", states)
     # A clock that does not tick: all changes have the same times.
     real = os.lstat
     held = real(place)
@@ -395,9 +395,9 @@ def test_a_directory_that_has_just_changed_is_no_proof_of_what_is_not_in_it(
         "skillhouse.floor.ownership.os.lstat",
         lambda path: held if path == str(place) else real(path),
     )
-    assert looks.hold()
+    assert states.hold()
     (place / "absent").write_text("x")
-    assert not looks.hold()
+    assert not states.hold()
 
 
 def test_the_times_of_a_link_are_no_proof_of_what_is_behind_it(
@@ -406,14 +406,14 @@ def test_the_times_of_a_link_are_no_proof_of_what_is_behind_it(
     place = tmp_path.resolve()
     (place / "real").mkdir()
     (place / "link").symlink_to("real")
-    looks = PathStateCache()
-    assert looks.at(str(place / "link"))
-    assert looks.at(str(place / "link/absent")) is None
+    states = PathStateCache()
+    assert states.at(str(place / "link"))
+    assert states.at(str(place / "link/absent")) is None
     now = time.time_ns
     monkeypatch.setattr("skillhouse.floor.ownership.time.time_ns", lambda: now() + 60 * 10**9)
-    assert looks.hold()
+    assert states.hold()
     (place / "real/absent").write_text("x")
-    assert not looks.hold()
+    assert not states.hold()
 
 
 def test_whole_seconds_are_no_proof_before_the_next_ones(
@@ -429,10 +429,10 @@ def test_whole_seconds_are_no_proof_before_the_next_ones(
         fields = {"st_mtime_ns": second, "st_ctime_ns": second}
         return os.stat_result(tuple(info), fields) if str(path) == str(place) else info
 
-    looks = PathStateCache()
-    trail(place / "absent", looks)
+    states = PathStateCache()
+    trail(place / "absent", states)
     monkeypatch.setattr("skillhouse.floor.ownership.os.lstat", coarse)
     monkeypatch.setattr("skillhouse.floor.ownership.time.time_ns", lambda: second + 10**9)
-    assert looks.hold()
+    assert states.hold()
     (place / "absent").write_text("x")
-    assert not looks.hold()
+    assert not states.hold()

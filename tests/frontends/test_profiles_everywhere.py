@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,6 @@ from skillhouse.audit import KnownSecrets
 from skillhouse.extensions.chat.conversation import ChatConversation
 from skillhouse.extensions.chat.models import UsableModel
 from skillhouse.extensions.chat.screen import Screen
-from skillhouse.floor import dataclass
 from skillhouse.frontends.mcp.server import SkillhouseServer
 from skillhouse.frontends.mcp.tool_list import ToolListing
 from skillhouse.house import Skillhouse

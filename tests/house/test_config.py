@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 from skillhouse.floor import ConfigError
-from skillhouse.floor.structs import replace
-from skillhouse.house import Locations, Settings, load_config
+from skillhouse.floor.structs import field_names, replace
+from skillhouse.house import Locations, Settings, configured, load_config
 from skillhouse.permission import Effect, Layer, Rule
 from tests.house.places import make_places
 
@@ -214,3 +217,35 @@ def test_xdg_directories_are_honoured(tmp_path: Path) -> None:
     config = load_config(places)
     assert config.cache_directory == Path("/xc/skillhouse")
     assert config.state_directory == Path("/xs/skillhouse")
+
+
+def test_where_a_configuration_is_from_is_neither_shown_nor_compared(tmp_path: Path) -> None:
+    places = make_places(tmp_path, {"MY_TOKEN": "do-not-show"})
+    read = configured(places)
+    made = load_config(places)
+    assert read.source is not None
+    assert (made.source, made) == (None, read)
+    # Nor are the variables of the process: any may hold a secret.
+    shown = f"{read!r} {read.__rich_repr__()} {places!r} {read.source!r}"
+    assert "source=" not in repr(read)
+    assert "do-not-show" not in shown
+    assert repr(made) == repr(read)
+    for name in {*field_names(read)} - {"source"}:
+        change: dict[str, Any] = {name: "another"}
+        assert replace(read, **change) != read, name
+
+
+def test_a_configuration_is_changed_by_our_replace_and_is_not_written_as_a_whole(
+    tmp_path: Path,
+) -> None:
+    config = configured(make_places(tmp_path))
+    assert replace(config, profile="opencode").profile == "opencode"
+    with pytest.raises(TypeError):
+        replace(config, profil="opencode")  # type: ignore[call-arg] # It has none.
+    with pytest.raises(AttributeError):
+        config.profile = "opencode"  # type: ignore[misc] # Frozen.
+    standard: Any = dataclasses.replace
+    with pytest.raises(TypeError):
+        standard(config, profile="opencode")
+    with pytest.raises(TypeError):
+        msgspec.json.encode(config)

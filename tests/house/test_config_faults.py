@@ -126,6 +126,43 @@ def test_each_broken_file_is_a_fault_and_the_rest_is_used(tmp_path: Path) -> Non
     assert config.layers == ()
 
 
+def test_every_faulty_key_of_a_file_is_told_with_its_line(tmp_path: Path) -> None:
+    places = make_places(tmp_path)
+    lines = (
+        'profile = "codex"',
+        'policy = "devloper"',
+        "cach = true",
+        "[search]",
+        'encoder = "grany"',
+        "[[remotes]]",
+        'url = "https://a.example"',
+        "kind = 3",
+        "[approvals]",
+        "grant_days = 0",
+    )
+    user_file(places).write_text("\n".join(lines))
+    config, faults = usable_config(places)
+    assert [(one.code, one.path) for one in faults] == [("config-unusable", places.user_file)] * 5
+    # What is met first is first: unknown keys come before values.
+    assert [one.line for one in faults] == [3, 2, 5, 8, 10]
+    assert [one.field for one in faults] == [
+        "cach",
+        "policy",
+        "encoder",
+        "kind",
+        "approvals.grant_days",
+    ]
+    assert "did you mean `developer`" in faults[1].message
+    # Nothing of such a file is used, for a rule in it may deny anything.
+    assert config.profile == "default"
+
+
+def test_a_file_of_nothing_but_unknown_keys_has_a_bounded_list(tmp_path: Path) -> None:
+    places = make_places(tmp_path)
+    user_file(places).write_text("".join(f"unknown_{n} = 1\n" for n in range(500)))
+    assert len(usable_config(places).faults) <= 51
+
+
 def test_a_whole_configuration_has_no_faults(tmp_path: Path) -> None:
     places = make_places(tmp_path)
     user_file(places).write_text('profile = "codex"\n')

@@ -12,9 +12,8 @@ from skillhouse.approval import Answer
 from skillhouse.audit import read_records
 from skillhouse.floor import ConfigError
 from skillhouse.house import ExtensionSettings, Invocable, Skillhouse
-from skillhouse.house.services import CallerFields
 from skillhouse.permission import Layer
-from skillhouse.tools import ToolResult
+from skillhouse.tools import CallerFields, ToolResult
 from tests.profiles.houses import house_under, rule
 from tests.tools.houses import Person
 

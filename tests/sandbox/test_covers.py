@@ -69,8 +69,8 @@ def wanted(place: str, entry: SurveyEntry) -> SurveyHit | None:
     return SurveyHit(entry.name, ("wanted",), is_closed=False) if entry.name == "x" else None
 
 
-def found(survey: CoverCache, root: Path) -> list[str]:
-    return [place for place, _ in survey.walk(str(root), wanted, "wanted")]
+def found(cover_cache: CoverCache, root: Path) -> list[str]:
+    return [place for place, _ in cover_cache.walk(str(root), wanted, "wanted")]
 
 
 @pytest.fixture
@@ -92,14 +92,14 @@ def test_only_what_changed_is_read_again(tmp_path: Path, reads: list[str]) -> No
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "y").touch()
-    survey = CoverCache()
-    assert found(survey, tmp_path) == []
+    cover_cache = CoverCache()
+    assert found(cover_cache, tmp_path) == []
     assert len(reads) == 3
     reads.clear()
-    assert found(survey, tmp_path) == []
+    assert found(cover_cache, tmp_path) == []
     assert reads == []
     (tmp_path / "a/x").touch()
-    assert found(survey, tmp_path) == ["a"]
+    assert found(cover_cache, tmp_path) == ["a"]
     assert reads == [f"{tmp_path}/a"]
 
 
@@ -107,29 +107,29 @@ def test_a_directory_that_was_replaced_is_read_again(tmp_path: Path, reads: list
     for name in ("a", "other"):
         (tmp_path / name).mkdir()
     (tmp_path / "other/x").touch()
-    survey = CoverCache()
-    assert found(survey, tmp_path) == ["other"]
+    cover_cache = CoverCache()
+    assert found(cover_cache, tmp_path) == ["other"]
     (tmp_path / "a").rmdir()
     (tmp_path / "other").rename(tmp_path / "a")
     # A time can be set back, the inode and the change time cannot.
     os.utime(tmp_path / "a", ns=(0, 0))
-    assert found(survey, tmp_path) == ["a"]
+    assert found(cover_cache, tmp_path) == ["a"]
 
 
 def test_what_may_change_within_the_same_tick_is_not_kept(tmp_path: Path) -> None:
-    survey = CoverCache()
+    cover_cache = CoverCache()
     for _ in range(20):
-        assert found(survey, tmp_path) == []
+        assert found(cover_cache, tmp_path) == []
         (tmp_path / "x").touch()
-        assert found(survey, tmp_path) == [""]
+        assert found(cover_cache, tmp_path) == [""]
         (tmp_path / "x").unlink()
 
 
 def test_another_question_is_asked_of_every_directory(tmp_path: Path, reads: list[str]) -> None:
     (tmp_path / "x").touch()
-    survey = CoverCache()
-    assert found(survey, tmp_path) == [""]
-    assert survey.walk(str(tmp_path), lambda place, entry: None, "nothing") == []
+    cover_cache = CoverCache()
+    assert found(cover_cache, tmp_path) == [""]
+    assert cover_cache.walk(str(tmp_path), lambda place, entry: None, "nothing") == []
     assert len(reads) == 1
 
 
@@ -137,27 +137,27 @@ def test_other_names_of_a_file_are_known(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "x").touch()
     os.link(tmp_path / "x", tmp_path / "a/y")
-    survey = CoverCache()
-    found(survey, tmp_path)
+    cover_cache = CoverCache()
+    found(cover_cache, tmp_path)
     inode = (tmp_path / "x").stat().st_ino
-    assert list(survey.names_of(frozenset({inode}))) == ["x", "a/y"]
+    assert list(cover_cache.names_of(frozenset({inode}))) == ["x", "a/y"]
 
 
-def census_of(root: Path, survey: CoverCache) -> PersistentFileScan:
-    known = covered_paths(str(root), PROTECTED_NAMES, survey=survey).directories
-    census = PersistentFileScan(str(root), PersistentPaths(), OpenedProtection(), known)
-    census.take()
-    return census
+def persistent_scan(root: Path, cover_cache: CoverCache) -> PersistentFileScan:
+    known = covered_paths(str(root), PROTECTED_NAMES, cover_cache=cover_cache).directories
+    scan = PersistentFileScan(str(root), PersistentPaths(), OpenedProtection(), known)
+    scan.take()
+    return scan
 
 
 def test_what_acts_later_is_looked_for_in_the_same_walk(tmp_path: Path, reads: list[str]) -> None:
     (tmp_path / "a/b").mkdir(parents=True)
     (tmp_path / "a/AGENTS.md").touch()
-    survey = CoverCache()
-    assert census_of(tmp_path, survey).covered == [f"{tmp_path}/a/AGENTS.md"]
+    cover_cache = CoverCache()
+    assert persistent_scan(tmp_path, cover_cache).covered == [f"{tmp_path}/a/AGENTS.md"]
     assert len(reads) == 3
     reads.clear()
-    again = census_of(tmp_path, survey)
+    again = persistent_scan(tmp_path, cover_cache)
     assert (again.covered, reads) == ([f"{tmp_path}/a/AGENTS.md"], [])
     (tmp_path / "a/b/CLAUDE.md").touch()
     again.check()
@@ -165,4 +165,4 @@ def test_what_acts_later_is_looked_for_in_the_same_walk(tmp_path: Path, reads: l
     assert (tmp_path / "a/b/CLAUDE.md.withheld").exists()
     assert reads == [f"{tmp_path}/a/b"]
     (tmp_path / "a/b/CLAUDE.md").touch()
-    assert f"{tmp_path}/a/b/CLAUDE.md" in census_of(tmp_path, survey).covered
+    assert f"{tmp_path}/a/b/CLAUDE.md" in persistent_scan(tmp_path, cover_cache).covered

@@ -19,12 +19,12 @@ from skillhouse.sandbox.scratch import remove
 def checked(
     workspace: Path, run: Callable[[], object], opened: OpenedProtection | None = None
 ) -> list[str]:
-    """Return the notes of a census around something that a run could do."""
-    census = PersistentFileScan(str(workspace), PersistentPaths(), opened or OpenedProtection())
-    census.take()
+    """Return the notes of a scan around something that a run could do."""
+    scan = PersistentFileScan(str(workspace), PersistentPaths(), opened or OpenedProtection())
+    scan.take()
     run()
-    census.check()
-    return census.notes
+    scan.check()
+    return scan.notes
 
 
 def as_a_user(work: Callable[[], None]) -> None:

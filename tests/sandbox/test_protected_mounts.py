@@ -17,7 +17,7 @@ from skillhouse.floor import PROTECTED_NAMES
 from skillhouse.floor.crash_cleanup import PLACEHOLDER_NS
 from skillhouse.sandbox import Launcher, SandboxError
 from skillhouse.sandbox.mountpoints import KeptPlaceholders
-from skillhouse.sandbox.protected_mounts import MountCover, shield
+from skillhouse.sandbox.protected_mounts import MountCover, protected_mounts
 from tests.owners import gone_owner
 from tests.sandbox.places import launcher, listing, run, sh, workspace
 
@@ -122,7 +122,7 @@ def test_git_reads_missing_modules_without_a_warning_and_none_are_left(
 async def test_git_outside_passes_over_such_a_file_during_a_run(tmp_path: Path, need):
     need(shutil.which("git") is not None, "no git")
     await anyio.run_process(["git", "init", "--quiet", str(tmp_path)])
-    async with shield(str(tmp_path), (".npmrc",), stash=KeptPlaceholders()) as mounts:
+    async with protected_mounts(str(tmp_path), (".npmrc",), stash=KeptPlaceholders()) as mounts:
         assert mounts.covers == {f"{tmp_path}/.npmrc": MountCover.EMPTY_FILE}
         status = ["git", "-C", str(tmp_path), "status", "--porcelain"]
         assert (await anyio.run_process(status)).stdout == b""
@@ -136,7 +136,7 @@ async def test_a_file_system_without_sockets_has_a_directory_there(
         raise PermissionError
 
     monkeypatch.setattr("skillhouse.sandbox.mountpoints.os.mknod", refused)
-    async with shield(str(tmp_path), (".npmrc",), stash=KeptPlaceholders()) as mounts:
+    async with protected_mounts(str(tmp_path), (".npmrc",), stash=KeptPlaceholders()) as mounts:
         assert mounts.covers == {f"{tmp_path}/.npmrc": MountCover.EMPTY_DIRECTORY}
     assert not (tmp_path / ".npmrc").exists()
 
@@ -188,10 +188,10 @@ def test_placeholders_of_a_crash_are_removed_by_the_next_run(launcher: Launcher,
     code = (
         "import os, sys, anyio\n"
         "from skillhouse.sandbox.mountpoints import KeptPlaceholders\n"
-        "from skillhouse.sandbox.protected_mounts import shield\n"
+        "from skillhouse.sandbox.protected_mounts import protected_mounts\n"
         "async def main():\n"
         "    names = ('.claude', '.bashrc', '.npmrc', '.git/commondir')\n"
-        "    async with shield(sys.argv[1], names, stash=KeptPlaceholders()):\n"
+        "    async with protected_mounts(sys.argv[1], names, stash=KeptPlaceholders()):\n"
         "        os.kill(os.getpid(), 9)\n"
         "anyio.run(main)\n"
     )
@@ -208,7 +208,7 @@ def test_what_the_host_puts_into_a_placeholder_stays(tmp_path: Path):
     place.mkdir()
 
     async def edited(stash: KeptPlaceholders) -> None:
-        async with shield(str(place), (".vscode", ".idea"), stash=stash):
+        async with protected_mounts(str(place), (".vscode", ".idea"), stash=stash):
             (place / ".vscode" / "settings.json").write_text("{}")
 
     for stash in (KeptPlaceholders(), KeptPlaceholders(state)):
@@ -219,8 +219,8 @@ def test_what_the_host_puts_into_a_placeholder_stays(tmp_path: Path):
 
 
 async def test_only_the_last_run_of_a_workspace_removes_placeholders(tmp_path: Path):
-    async with shield(str(tmp_path), (".claude",), stash=KeptPlaceholders()):
-        async with shield(str(tmp_path), (".claude",), stash=KeptPlaceholders()) as inner:
+    async with protected_mounts(str(tmp_path), (".claude",), stash=KeptPlaceholders()):
+        async with protected_mounts(str(tmp_path), (".claude",), stash=KeptPlaceholders()) as inner:
             assert inner.covers == {f"{tmp_path}/.claude": MountCover.EMPTY_DIRECTORY}
         assert (tmp_path / ".claude").exists()
     assert not (tmp_path / ".claude").exists()
@@ -230,9 +230,9 @@ async def test_the_last_run_removes_them_though_it_made_none(tmp_path: Path):
     (tmp_path / ".git").mkdir()
     for place in (tmp_path / ".git", tmp_path):
         os.utime(place, (1, 1))
-    reading = shield(str(tmp_path), NAMED, stash=KeptPlaceholders(), read_only=True)
+    reading = protected_mounts(str(tmp_path), NAMED, stash=KeptPlaceholders(), read_only=True)
     async with reading:
-        async with shield(str(tmp_path), NAMED, stash=KeptPlaceholders()):
+        async with protected_mounts(str(tmp_path), NAMED, stash=KeptPlaceholders()):
             pass
         assert listing(tmp_path) > {".git"}
     assert listing(tmp_path) == {".git"}
@@ -246,7 +246,7 @@ def test_a_workspace_that_another_holds_for_itself_is_an_error(
     fcntl.flock(handle, fcntl.LOCK_EX)
 
     async def enter() -> None:
-        async with shield(str(tmp_path), (), stash=KeptPlaceholders()):
+        async with protected_mounts(str(tmp_path), (), stash=KeptPlaceholders()):
             raise AssertionError
 
     try:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from skillhouse.floor.structs import replace
-from skillhouse_signer import KeyInfo, KeyKind, SignerError, read_vault, terms_from
+from skillhouse_signer import KeyInfo, KeyKind, SignerError, read_key_records, terms_from
 from skillhouse_signer.keystore import new_keystore, open_keystore, reopen, save
 from tests.signer.places import COST
 
@@ -38,7 +38,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def _with_key(store: Any) -> Any:
-    return replace(store, vault=replace(store.vault, keys=(KEY,)))
+    return replace(store, records=replace(store.records, keys=(KEY,)))
 
 
 def edited(path: Path, **changes: Any) -> None:
@@ -46,9 +46,9 @@ def edited(path: Path, **changes: Any) -> None:
 
 
 def test_keys_come_back_with_the_password_and_their_open_part_without(path: Path) -> None:
-    assert read_vault(path).keys == (KEY,)
+    assert read_key_records(path).keys == (KEY,)
     store = open_keystore(path, b"password")
-    assert (store.vault.keys, store.secrets) == ((KEY,), {KEY.id: SECRET})
+    assert (store.records.keys, store.secrets) == ((KEY,), {KEY.id: SECRET})
     assert reopen(path, store) == store
     assert SECRET.hex() not in repr(store)
 
@@ -106,25 +106,25 @@ def test_a_damaged_or_newer_file_is_an_error_and_stays(
 def test_a_file_with_other_bounds_is_damaged(path: Path, change: dict[str, Any]) -> None:
     edited(path, **change)
     with pytest.raises(SignerError, match="damaged"):
-        read_vault(path)
+        read_key_records(path)
 
 
 def test_a_file_that_others_may_read_is_refused(path: Path) -> None:
     path.chmod(0o640)
     with pytest.raises(SignerError, match="run `chmod go= "):
-        read_vault(path)
+        read_key_records(path)
 
 
 def test_a_link_to_a_device_or_a_fifo_does_not_hang(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "keys.json", 0o600)
     with pytest.raises(SignerError, match="expected a file"):
-        read_vault(tmp_path / "keys.json")
+        read_key_records(tmp_path / "keys.json")
 
 
 def test_an_absent_file_has_no_keys(tmp_path: Path) -> None:
-    assert read_vault(tmp_path / "keys.json").keys == ()
+    assert read_key_records(tmp_path / "keys.json").keys == ()
     with pytest.raises(SignerError, match="ask the user to make one"):
-        read_vault(tmp_path / "keys.json").get("main")
+        read_key_records(tmp_path / "keys.json").get("main")
 
 
 def test_a_write_that_fails_leaves_the_file_as_it_was(

@@ -20,7 +20,7 @@ from skillhouse_signer import (
     KeyKind,
     SignerError,
     new_request,
-    read_vault,
+    read_key_records,
     terms_from,
     with_approval,
 )
@@ -241,7 +241,7 @@ def test_a_key_that_makes_no_sense_is_not_made(bench: Bench, wanted: NewKey, cod
     with pytest.raises(SignerError) as caught:
         bench.service.new(wanted)
     assert caught.value.code == code
-    assert read_vault(bench.keystore).keys == (main,)
+    assert read_key_records(bench.keystore).keys == (main,)
 
 
 def test_a_removed_key_signs_no_more(bench: Bench) -> None:
@@ -375,7 +375,7 @@ def test_the_first_key_of_two_houses_makes_one_keystore(bench: Bench) -> None:
         bench.key("second")
     bench.restart()
     bench.key("second")
-    assert [key.name for key in read_vault(bench.keystore).keys] == ["main", "second"]
+    assert [key.name for key in read_key_records(bench.keystore).keys] == ["main", "second"]
 
 
 def test_a_keystore_has_an_end(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,7 +46,7 @@ from skillhouse_signer import (
     SignRequest,
     SignTool,
     Transaction,
-    read_vault,
+    read_key_records,
 )
 from skillhouse_signer.service import Service
 from tests.signer.places import ALICE, ETH, MALLORY, TOKEN, Bench, payment, process, token_call
@@ -100,7 +100,7 @@ def desk_of(base: Path, signer: Signer, clock: Clock) -> Desk:
         approval=approval,
         clock=lambda: clock().wall_ms,
     )
-    keys = {key.name: key for key in read_vault(base / KEYSTORE_FILE).keys}
+    keys = {key.name: key for key in read_key_records(base / KEYSTORE_FILE).keys}
     return Desk(tool, keys, yeses, agreed)
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from skillhouse_signer.keys import message_movement as message_movement
     from skillhouse_signer.keys import movement_of as movement_of
     from skillhouse_signer.keys import terms_from as terms_from
-    from skillhouse_signer.keystore import read_vault as read_vault
+    from skillhouse_signer.keystore import read_key_records as read_key_records
     from skillhouse_signer.process import SignerProcess as SignerProcess
     from skillhouse_signer.request import Signature as Signature
     from skillhouse_signer.request import Signer as Signer

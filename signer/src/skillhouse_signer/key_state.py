@@ -278,7 +278,7 @@ def _check_day(key: KeyInfo, limit: Limit | None, spent: int, amount: int) -> No
 
 
 TOLERANCE_MS = 300_000
-"""How far a clock may be set while the machine runs, in all (reference/security.md, 4.3: 5 min)."""
+"""How far a clock may be set while the machine runs, in all."""
 
 
 def trusted_now(connection: sqlite3.Connection, store_id: str, moment: ClockReading) -> int:

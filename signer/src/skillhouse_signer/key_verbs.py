@@ -23,7 +23,7 @@ from skillhouse_signer import (
     SessionKeys,
     SignerProcess,
     limit_text,
-    read_vault,
+    read_key_records,
     terms_from,
 )
 
@@ -111,7 +111,7 @@ def list_keys(
     options: argparse.Namespace,
     terminal: Terminal,
 ) -> int:
-    keys = read_vault(state / KEYSTORE_FILE).keys
+    keys = read_key_records(state / KEYSTORE_FILE).keys
     states = {session.key_id: session.state for session in _sessions(state).all()}
     if options.json:
         found = [_value(key) | {"session": states.get(key.id, "")} for key in keys]

@@ -63,7 +63,7 @@ class OpenKeystore(PartialStruct, frozen=True, kw_only=True):
 
     HIDDEN = frozenset(("secrets", "sealing_key"))
 
-    vault: KeyRecords
+    records: KeyRecords
     secrets: dict[str, bytes]
     """Private keys by id."""
     sealing_key: bytes
@@ -72,7 +72,7 @@ class OpenKeystore(PartialStruct, frozen=True, kw_only=True):
     salt: bytes
 
 
-def read_vault(path: Path) -> KeyRecords:
+def read_key_records(path: Path) -> KeyRecords:
     """Return the open part of a keystore, which anyone who can write the file may have changed.
 
     For showing only: what is signed is held against the sealed file. An absent file has no keys;
@@ -86,7 +86,7 @@ def read_vault(path: Path) -> KeyRecords:
 
 
 def lock_of(path: Path) -> tuple[str, str]:
-    """Return what opens a keystore, password or keyring, and its id; raises as `read_vault`."""
+    """Return what opens a keystore (password or keyring) and its id; like `read_key_records`."""
     header, _ = _read(path)
     return header.lock, header.store_id
 
@@ -95,7 +95,7 @@ def new_keystore(secret: bytes, lock: str, store_id: str, *, cost: int = COST) -
     """Return an empty keystore that `secret` will open; `save` writes it."""
     salt = secrets.token_bytes(_SALT_BYTES)
     return OpenKeystore(
-        vault=KeyRecords(store_id=store_id),
+        records=KeyRecords(store_id=store_id),
         secrets={},
         sealing_key=_derived(secret, salt, cost),
         lock=lock,
@@ -125,12 +125,12 @@ def save(path: Path, store: OpenKeystore) -> None:
     nonce = secrets.token_bytes(_NONCE_BYTES)
     header = _Header(
         version=VERSION,
-        store_id=store.vault.store_id,
+        store_id=store.records.store_id,
         lock=store.lock,
         cost=store.cost,
         salt=_base64(store.salt),
         nonce=_base64(nonce),
-        keys=store.vault.keys,
+        keys=store.records.keys,
     )
     plain = json.dumps({name: secret.hex() for name, secret in store.secrets.items()}).encode()
     cipher, _ = _cipher(store.sealing_key)
@@ -184,7 +184,7 @@ def _opened(path: Path, header: _Header, sealed: bytes, key: bytes) -> OpenKeyst
             f"the keystore does not open: another {header.lock}, or the file was changed: `{path}`",
         ) from None
     return OpenKeystore(
-        vault=KeyRecords(store_id=header.store_id, keys=header.keys),
+        records=KeyRecords(store_id=header.store_id, keys=header.keys),
         secrets={name: bytes.fromhex(secret) for name, secret in json.loads(plain).items()},
         sealing_key=key,
         lock=header.lock,

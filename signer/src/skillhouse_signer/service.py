@@ -100,12 +100,12 @@ class Service:
                 )
         secret = self._imported(wanted.kind) if wanted.is_import else new_secret(wanted.kind)
         with self._changing() as (store, connection, _):
-            now_ms = trusted_now(connection, store.vault.store_id, self._clock())
+            now_ms = trusted_now(connection, store.records.store_id, self._clock())
             made = self._key(wanted, secret, now_ms)
-            for key in store.vault.keys:
+            for key in store.records.keys:
                 if key.name == name or key.id == made.id:
                     raise SignerError("name-taken", f"the key is there already: `{key.name}`")
-            self._keep(store, (*store.vault.keys, made), {made.id: secret})
+            self._keep(store, (*store.records.keys, made), {made.id: secret})
             key_state.log_event(
                 connection, now_ms, (made.id, name), "imported" if wanted.is_import else "created"
             )
@@ -115,21 +115,21 @@ class Service:
 
     def remove(self, named: Named) -> KeyList:
         with self._changing() as (store, connection, now_ms):
-            key = store.vault.get(named.name)
+            key = store.records.get(named.name)
             key_state.end_session(connection, key.id, now_ms, "removed")
             key_state.log_event(connection, now_ms, (key.id, key.name), "removed")
-            self._keep(store, tuple(k for k in store.vault.keys if k.id != key.id), {})
+            self._keep(store, tuple(k for k in store.records.keys if k.id != key.id), {})
         return KeyList(keys=(key,))
 
     def terms(self, named: Named) -> KeyList:
         if named.terms is None:
             raise SignerError("limit", "expected the new terms")
         with self._changing() as (store, connection, now_ms):
-            key = store.vault.get(named.name)
+            key = store.records.get(named.name)
             if key.is_session and not named.terms.limits:
                 raise SignerError("limit", "a session key needs a limit")
             changed = structs.replace(key, terms=named.terms)
-            keys = tuple(changed if k.id == key.id else k for k in store.vault.keys)
+            keys = tuple(changed if k.id == key.id else k for k in store.records.keys)
             key_state.log_event(connection, now_ms, (key.id, key.name), "terms", str(named.terms))
             self._keep(store, keys, {})
         return KeyList(keys=(changed,))
@@ -137,8 +137,8 @@ class Service:
     def rotate(self, named: Named) -> KeyList:
         """Put a new session key in a session key's place: same terms, same count, whole life."""
         with self._changing() as (store, connection, _):
-            now_ms = trusted_now(connection, store.vault.store_id, self._clock())
-            old = store.vault.get(named.name)
+            now_ms = trusted_now(connection, store.records.store_id, self._clock())
+            old = store.records.get(named.name)
             if not old.is_session:
                 raise SignerError("wrong-key", f"`{old.name}` is no session key; make a new key")
             secret = new_secret(old.kind)
@@ -147,7 +147,7 @@ class Service:
             )
             # INVARIANT: the account stays, so that rotating is no way to a fresh allowance.
             made = structs.replace(self._key(wanted, secret, now_ms), account=old.account)
-            keys = tuple(made if key.id == old.id else key for key in store.vault.keys)
+            keys = tuple(made if key.id == old.id else key for key in store.records.keys)
             key_state.end_session(connection, old.id, now_ms, "rotated")
             key_state.begin_session(connection, made)
             key_state.log_event(connection, now_ms, (old.id, old.name), "rotated", f"to {made.id}")
@@ -160,7 +160,7 @@ class Service:
         store = self._opened()
         moment = self._clock()
         with Store(self._state, STATE) as state, state.transaction() as connection:
-            accept_clock(connection, store.vault.store_id, moment)
+            accept_clock(connection, store.records.store_id, moment)
             gather_future(connection, moment.wall_ms)
             key_state.log_event(connection, moment.wall_ms, ("", ""), "accepted", "clock, counters")
         return self._keys()
@@ -169,7 +169,7 @@ class Service:
         """Sign one request; SignerError: a check failed, and nothing was signed or counted."""
         check_request(request)
         self._store = store = keystore.reopen(self._path, self._opened())
-        key = store.vault.get(request.key)
+        key = store.records.get(request.key)
         if key.id != request.key_id:
             raise SignerError(
                 "binding", f"`{key.name}` is another key than was agreed to; ask again"
@@ -183,7 +183,7 @@ class Service:
         movement, content = _checked_content(key, request)
         check_terms(key, movement)
         with Store(self._state, STATE) as state, state.transaction() as connection:
-            now_ms = trusted_now(connection, store.vault.store_id, self._clock())
+            now_ms = trusted_now(connection, store.records.store_id, self._clock())
             if now_ms >= request.expires_ms:
                 raise SignerError("expired", "the request is too old; ask again")
             key_state.check_session(connection, key, now_ms)
@@ -216,7 +216,7 @@ class Service:
             if made is not None and self._path.exists():
                 raise SignerError("keystore", "another process made the keystore; start again")
             if made is not None:
-                accept_clock(connection, made.vault.store_id, moment)
+                accept_clock(connection, made.records.store_id, moment)
             store = made or keystore.reopen(self._path, self._opened())
             yield store, connection, moment.wall_ms
 
@@ -228,7 +228,7 @@ class Service:
         known = store.secrets | added
         changed = structs.replace(
             store,
-            vault=structs.replace(store.vault, keys=keys),
+            records=structs.replace(store.records, keys=keys),
             secrets={key.id: known[key.id] for key in keys},
         )
         keystore.save(self._path, changed)
@@ -276,7 +276,7 @@ class Service:
         return self._store
 
     def _keys(self) -> KeyList:
-        return KeyList(keys=self._store.vault.keys if self._store else ())
+        return KeyList(keys=self._store.records.keys if self._store else ())
 
 
 def _checked_content(key: KeyInfo, request: SignRequest) -> Checked:

@@ -39,7 +39,7 @@ from skillhouse_signer import (
     movement_of,
     new_request,
     raw_bytes,
-    read_vault,
+    read_key_records,
     with_approval,
 )
 
@@ -115,7 +115,7 @@ class SignTool(Tool):
     def plan(self, arguments: Mapping[str, Any], session: Session) -> Plan:
         """Decode what is to be signed, and bind the approval to exactly these bytes."""
         try:
-            key = read_vault(self._keystore).get(arguments["key"])
+            key = read_key_records(self._keystore).get(arguments["key"])
             self._check_session(key)
             if arguments["type"] == "message":
                 if "transaction" in arguments:

@@ -16,7 +16,7 @@ class ApprovalSettings(Struct, frozen=True, kw_only=True):
     """Bounds of waiting, of questions and of standing approvals."""
 
     wait_seconds: float = 60.0
-    """How long a call waits for an answer (seeds.md C25); without one it is denied."""
+    """How long a call waits for an answer; without one it is denied."""
     expires_seconds: int = 3_600
     """How long after it was asked a question can be answered and its approval be used."""
     unattended: Literal["profile", "pending", "deny"] = "profile"
@@ -25,12 +25,13 @@ class ApprovalSettings(Struct, frozen=True, kw_only=True):
     reject_all: bool = False
     """Whether a denial also answers the other open questions of that conversation (opencode)."""
     grant_days: int = 30
-    """How long a standing approval is kept (reference/security.md section 4.3)."""
+    """How long a standing approval is kept."""
     open_max: int = 100
-    """Open questions in all; further ones are refused (security.md section 6, item 69)."""
+    """Open questions in all; further ones are refused."""
     user_open_max: int = 25
+    """Open questions of one user."""
     user_rate: int = 60
-    """Questions that one user's calls may ask in `RATE_SECONDS`."""
+    """Questions that one user's calls may ask in ten minutes (`RATE_SECONDS`)."""
     webhook_url: str = ""
     """Address to which each question is sent as well: https, or http on this machine."""
     webhook_secret_env: str = ""
@@ -52,13 +53,13 @@ CONTENT_SECONDS = 86_400
 KEPT_MAX = 5_000
 """Questions that are kept at most; the oldest closed ones go first."""
 CLOCK_BACK_SECONDS = 300
-"""How far the clock may go back after a question was asked (security.md section 4.3)."""
+"""How far the clock may go back after a question was asked."""
 YES_SECONDS = 600
 """How long an approval can be used at least, however late it was given."""
 
 
 Level = Literal["read", "write", "sign"]
-"""The most that a call can do: read, change something, or sign (seeds.md section 1.2)."""
+"""The most that a call can do: read, change something, or sign (the published design)."""
 
 
 class Answer(enum.StrEnum):

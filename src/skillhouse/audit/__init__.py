@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from skillhouse.audit.entries import stats_of as stats_of
     from skillhouse.audit.entries import write_gate_lines as write_gate_lines
     from skillhouse.audit.log import AuditLog as AuditLog
-    from skillhouse.audit.log_files import checkpoint_key as checkpoint_key
     from skillhouse.audit.record import AuditDraft as AuditDraft
     from skillhouse.audit.record import AuditError as AuditError
     from skillhouse.audit.record import AuditRecord as AuditRecord
@@ -33,11 +32,9 @@ if TYPE_CHECKING:
     from skillhouse.audit.series import first_moment as first_moment
     from skillhouse.audit.series import last_moment as last_moment
     from skillhouse.audit.series import series_of as series_of
-    from skillhouse.audit.verify import Degraded as Degraded
     from skillhouse.audit.verify import LogProblem as LogProblem
     from skillhouse.audit.verify import Trouble as Trouble
     from skillhouse.audit.verify import Verification as Verification
-    from skillhouse.audit.verify import archive_problem as archive_problem
     from skillhouse.audit.verify import stuck as stuck
     from skillhouse.audit.verify import troubles as troubles
     from skillhouse.audit.verify import verify_log as verify_log

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from skillhouse.clients.client_table import variable_folders as variable_folders
     from skillhouse.clients.comparison import compare as compare
     from skillhouse.clients.config_file import Change as Change
-    from skillhouse.clients.config_file import ConfigFileError as ConfigFileError
     from skillhouse.clients.config_file import Standing as Standing
     from skillhouse.clients.export_state import Action as Action
     from skillhouse.clients.export_state import ExportError as ExportError
@@ -33,15 +32,13 @@ if TYPE_CHECKING:
     from skillhouse.clients.fixes import proposed_fixes as proposed_fixes
     from skillhouse.clients.folders import client_profile as client_profile
     from skillhouse.clients.folders import client_profiles as client_profiles
-    from skillhouse.clients.folders import lens_profile as lens_profile
+    from skillhouse.clients.folders import profile_to_compare as profile_to_compare
     from skillhouse.clients.program import fault_of as fault_of
     from skillhouse.clients.trees import difference as difference
-    from skillhouse.clients.verdicts import BudgetUse as BudgetUse
     from skillhouse.clients.verdicts import ClientColumn as ClientColumn
     from skillhouse.clients.verdicts import ClientReport as ClientReport
     from skillhouse.clients.verdicts import Cut as Cut
     from skillhouse.clients.verdicts import LensState as LensState
-    from skillhouse.clients.verdicts import NearMiss as NearMiss
     from skillhouse.clients.verdicts import ReportedProblem as ReportedProblem
     from skillhouse.clients.verdicts import ReportedSkill as ReportedSkill
     from skillhouse.clients.verdicts import Verdict as Verdict

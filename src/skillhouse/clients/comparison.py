@@ -356,8 +356,8 @@ def try_skills(skills: Mapping[str, Skill], profile: Profile) -> dict[str, Verdi
                 continue
             (root / leaf).mkdir(parents=True)
             (root / leaf / SKILL_FILE).write_bytes(data)
-        lens = compare(start=start, home=home, environment={}, profiles=[profile])
-        by_place = {place: skill for skill in lens.skills for place in skill.places}
+        report = compare(start=start, home=home, environment={}, profiles=[profile])
+        by_place = {place: skill for skill in report.skills for place in skill.places}
         places = {leaf: str(root / leaf / SKILL_FILE) for leaf in skills}
         return {
             leaf: by_place[place].verdicts[0] for leaf, place in places.items() if place in by_place
@@ -403,7 +403,7 @@ def hidden_notes(skill: Skill) -> list[str]:
 
 class Seen:
     def __init__(self, places: Locations, project: Path, profiles: Sequence[Profile]) -> None:
-        self._lens: ClientReport = compare(
+        self._report: ClientReport = compare(
             start=project,
             home=places.home,
             environment=places.environment,
@@ -423,13 +423,13 @@ class Seen:
         """Return the short paths of other skills with a name in a client."""
         number = self._names.index(client)
         return [
-            self._lens.short(known.places[0])
+            self._report.short(known.places[0])
             for known in self._known(client)
             if known.verdicts[number].name.casefold() == name.casefold() and known.file not in but
         ]
 
     def _known(self, client: str) -> Iterator[ReportedSkill]:
         number = self._names.index(client)
-        for skill in self._lens.skills:
+        for skill in self._report.skills:
             if skill.verdicts[number].state in LISTED:
                 yield skill

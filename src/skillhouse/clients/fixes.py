@@ -83,29 +83,29 @@ class Fix(Struct, frozen=True, kw_only=True):
     """The equal directory that stays; nothing is deleted if it has changed."""
 
 
-def bound_of(lens: ClientReport, path: str) -> str:
+def bound_of(report: ClientReport, path: str) -> str:
     """Return the project or home, whichever contains a path; empty where neither does."""
-    for base in (lens.project, lens.home):
+    for base in (report.project, report.home):
         tops = {base.rstrip("/") + "/", os.path.realpath(base).rstrip("/") + "/"}
         if path.startswith(tuple(tops)):
             return base
     return ""
 
 
-def is_own(lens: ClientReport, path: str) -> bool:
+def is_own(report: ClientReport, path: str) -> bool:
     """Whether a client brought the file, and would replace it."""
-    return any(path.startswith(f"{root}/") for client in lens.clients for root in client.own)
+    return any(path.startswith(f"{root}/") for client in report.clients for root in client.own)
 
 
-def proposed_fixes(lens: ClientReport) -> tuple[Fix, ...]:
+def proposed_fixes(report: ClientReport) -> tuple[Fix, ...]:
     """Return what can be fixed here, files first; nothing is changed."""
-    texts = (*_of_files(lens), *_of_names(lens))
+    texts = (*_of_files(report), *_of_names(report))
     changed = {os.path.dirname(fix.path) for fix in texts}
     # A skill whose text is fixed first may then need no more, or something else.
-    places = [fix for fix in relocations(lens) if _directory_of(fix) not in changed]
+    places = [fix for fix in relocations(report) if _directory_of(fix) not in changed]
     # What goes elsewhere is linked in another run, from where it is then.
     gone = {_directory_of(fix) for fix in places}
-    return (*texts, *places, *_links(lens, gone))
+    return (*texts, *places, *_links(report, gone))
 
 
 def _directory_of(fix: Fix) -> str:
@@ -224,11 +224,11 @@ def _check_inside(directory: Path, bound: Path) -> None:
         raise ConfigFileError("link-escape", directory, f"a link leads out of `{bound}`")
 
 
-def _of_files(lens: ClientReport) -> Iterator[Fix]:
-    for skill in lens.skills:
+def _of_files(report: ClientReport) -> Iterator[Fix]:
+    for skill in report.skills:
         codes = {verdict.code for verdict in skill.verdicts} & FILE_CODES
-        bound = bound_of(lens, skill.file)
-        if not codes or not bound or is_own(lens, skill.places[0]):
+        bound = bound_of(report, skill.file)
+        if not codes or not bound or is_own(report, skill.places[0]):
             continue
         try:
             before = ConfigFile(Path(skill.file), bound=Path(bound), may_be_outside=False).text
@@ -245,31 +245,31 @@ def _of_files(lens: ClientReport) -> Iterator[Fix]:
                 path=skill.file,
                 bound=bound,
                 codes=tuple(sorted(codes)),
-                difference=difference(before, made.after, lens.short(skill.places[0])),
+                difference=difference(before, made.after, report.short(skill.places[0])),
                 before=before,
                 after=made.after,
             )
 
 
-def _of_names(lens: ClientReport) -> Iterator[Fix]:
-    for miss in lens.misses:
-        bound = bound_of(lens, miss.path)
-        if miss.code == "wrong-case" and bound and not is_own(lens, miss.path):
-            lines = (f"rename {lens.short(miss.path)}", f"    to {SKILL_FILE}")
+def _of_names(report: ClientReport) -> Iterator[Fix]:
+    for miss in report.misses:
+        bound = bound_of(report, miss.path)
+        if miss.code == "wrong-case" and bound and not is_own(report, miss.path):
+            lines = (f"rename {report.short(miss.path)}", f"    to {SKILL_FILE}")
             yield Fix(
                 path=miss.path, bound=bound, codes=(miss.code,), difference=lines,
                 renamed=SKILL_FILE,
             )  # fmt: skip
 
 
-def _links(lens: ClientReport, gone: Collection[str]) -> Iterator[Fix]:
+def _links(report: ClientReport, gone: Collection[str]) -> Iterator[Fix]:
     """Propose a link for each client that does not read the folder of a skill."""
-    taken = _names_by_client(lens)
+    taken = _names_by_client(report)
     made: set[str] = set()
-    for skill in lens.skills:
+    for skill in report.skills:
         if os.path.dirname(skill.file) in gone:
             continue
-        for place, client in enumerate(lens.clients):
+        for place, client in enumerate(report.clients):
             verdict = skill.verdicts[place]
             if verdict.state is not LensState.UNSEEN or verdict.code != "no-root":
                 continue
@@ -277,13 +277,13 @@ def _links(lens: ClientReport, gone: Collection[str]) -> Iterator[Fix]:
                 # Whether it follows a link is not known.
                 continue
             name = os.path.basename(skill.directory)
-            root = client_root(lens, skill, client.name)
+            root = client_root(report, skill, client.name)
             link = os.path.join(root, name)
             # A second skill of one name would hide the first.
             if not root or link in made or os.path.lexists(link) or name in taken[client.name]:
                 continue
-            bound = bound_of(lens, link)
-            if not bound or not is_utf8(link) or is_own(lens, skill.places[0]):
+            bound = bound_of(report, link)
+            if not bound or not is_utf8(link) or is_own(report, skill.places[0]):
                 continue
             made.add(link)
             target = os.path.relpath(skill.directory, os.path.realpath(root))
@@ -291,29 +291,29 @@ def _links(lens: ClientReport, gone: Collection[str]) -> Iterator[Fix]:
                 path=link,
                 bound=bound,
                 codes=("no-root",),
-                difference=(f"link {lens.short(link)}", f"  to {target}, for {client.name}"),
+                difference=(f"link {report.short(link)}", f"  to {target}, for {client.name}"),
                 target=target,
             )
 
 
-def _names_by_client(lens: ClientReport) -> dict[str, set[str]]:
+def _names_by_client(report: ClientReport) -> dict[str, set[str]]:
     """Return the names under which each client lists a skill."""
     names: dict[str, set[str]] = defaultdict(set)
-    skills: Sequence[ReportedSkill] = lens.skills
+    skills: Sequence[ReportedSkill] = report.skills
     for skill in skills:
-        for client, verdict in zip(lens.clients, skill.verdicts, strict=True):
+        for client, verdict in zip(report.clients, skill.verdicts, strict=True):
             if verdict.name:
                 names[client.name].add(verdict.name)
     return names
 
 
-def relocations(lens: ClientReport) -> Iterator[Fix]:
+def relocations(report: ClientReport) -> Iterator[Fix]:
     """Yield each proposal; of one skill the first one only, so that none depends on another."""
     touched: set[str] = set()
     for fix, directories in (
-        *_name_proposals(lens),
-        *_move_proposals(lens),
-        *_copy_proposals(lens),
+        *_name_proposals(report),
+        *_move_proposals(report),
+        *_copy_proposals(report),
     ):
         if touched.isdisjoint(directories):
             touched.update(directories)
@@ -324,33 +324,33 @@ _Proposal = tuple[Fix, tuple[str, ...]]
 """A change, and the directories of the skills that it is about."""
 
 
-def _name_proposals(lens: ClientReport) -> Iterator[_Proposal]:
+def _name_proposals(report: ClientReport) -> Iterator[_Proposal]:
     """Give a directory and the name in its SKILL.md the same name."""
-    for skill in lens.skills:
+    for skill in report.skills:
         codes = {verdict.code for verdict in skill.verdicts}
-        if "name-mismatch" not in codes and len(names_of(lens, skill)) < 2:
+        if "name-mismatch" not in codes and len(names_of(report, skill)) < 2:
             continue
-        directory = _directory(lens, skill)
+        directory = _directory(report, skill)
         called = os.path.basename(directory)
         name = _written_name(skill) if directory else ""
         if not name or called == name:
             continue
         target = os.path.join(os.path.dirname(directory), name)
         if _is_name(name) and not os.path.lexists(target):
-            fix = _moved(lens, directory, target, "name-mismatch")
+            fix = _moved(report, directory, target, "name-mismatch")
         elif _is_name(called):
-            fix = _renamed(lens, skill, called, "name-mismatch")
+            fix = _renamed(report, skill, called, "name-mismatch")
         else:
             continue
         if fix is not None:
             yield fix, (directory,)
 
 
-def _move_proposals(lens: ClientReport) -> Iterator[_Proposal]:
+def _move_proposals(report: ClientReport) -> Iterator[_Proposal]:
     """Bring a skill to ROOT/NAME."""
-    for skill in lens.skills:
+    for skill in report.skills:
         found = {verdict.code for verdict in skill.verdicts} & MOVED_CODES
-        directory = _directory(lens, skill) if found else ""
+        directory = _directory(report, skill) if found else ""
         root = os.path.realpath(skill.root)
         if not directory or not directory.startswith(root):
             continue
@@ -361,33 +361,33 @@ def _move_proposals(lens: ClientReport) -> Iterator[_Proposal]:
             continue
         if directory == root:
             # Only the file: what is beside it may be of other skills.
-            fix = _moved(lens, skill.file, os.path.join(target, SKILL_FILE), *sorted(found))
+            fix = _moved(report, skill.file, os.path.join(target, SKILL_FILE), *sorted(found))
         else:
-            fix = _moved(lens, directory, target, *sorted(found))
+            fix = _moved(report, directory, target, *sorted(found))
         if fix is not None:
             yield fix, (directory,)
 
 
-def _copy_proposals(lens: ClientReport) -> Iterator[_Proposal]:
+def _copy_proposals(report: ClientReport) -> Iterator[_Proposal]:
     """Delete equal copies and such as no client uses; rename those that clients use."""
-    for name, skills in same_names(lens):
+    for name, skills in same_names(report):
         kept, *others = sorted(skills, key=lambda skill: (-_users(skill), skill.file))
-        keeper = _directory(lens, kept)
+        keeper = _directory(report, kept)
         digest = _digest(keeper) if keeper else ""
         taken = {os.path.basename(os.path.dirname(skill.file)) for skill in skills}
         for skill in others:
-            directory = _directory(lens, skill)
+            directory = _directory(report, skill)
             fix: Fix | None = None
             if not directory or not digest:
                 continue
             if _digest(directory) == digest:
-                fix = _discarded(lens, skill, directory, keeper)
+                fix = _discarded(report, skill, directory, keeper)
             elif not _users(skill):
-                fix = _discarded(lens, skill, directory, "")
+                fix = _discarded(report, skill, directory, "")
             else:
                 free = _free_name(name, directory, taken)
                 taken.add(free)
-                fix = _renamed(lens, skill, free, "duplicate") if free else None
+                fix = _renamed(report, skill, free, "duplicate") if free else None
             if fix is not None:
                 yield fix, (directory, keeper) if fix.kept else (directory,)
 
@@ -405,7 +405,7 @@ def _users(skill: ReportedSkill) -> int:
     return sum(verdict.state in LISTED for verdict in skill.verdicts)
 
 
-def _directory(lens: ClientReport, skill: ReportedSkill) -> str:
+def _directory(report: ClientReport, skill: ReportedSkill) -> str:
     """Return the real directory of a skill that may be changed as a whole; empty for others.
 
     It is at home or in the project, is not only reached by a link, no client brought it, and no
@@ -414,16 +414,16 @@ def _directory(lens: ClientReport, skill: ReportedSkill) -> str:
     directory = os.path.dirname(skill.file)
     if (
         skill.file not in skill.places
-        or not bound_of(lens, skill.file)
-        or is_own(lens, skill.file)
-        or (directory != os.path.realpath(skill.root) and _has_below(lens.skills, skill))
+        or not bound_of(report, skill.file)
+        or is_own(report, skill.file)
+        or (directory != os.path.realpath(skill.root) and _has_below(report.skills, skill))
     ):
         return ""
     return directory
 
 
 def _written_name(skill: ReportedSkill) -> str:
-    """Return the name in a SKILL.md as we read it; the lens has none of a file that is dropped."""
+    """Return the name in a SKILL.md as we read it; the report has none for a dropped file."""
     directory = os.path.basename(os.path.dirname(skill.file))
     data = read_plainly(skill.file, SKILL_FILE_MAX)
     found = parse(data, directory=directory).skill
@@ -447,18 +447,18 @@ def _digest(directory: str) -> str:
         return ""
 
 
-def _moved(lens: ClientReport, path: str, target: str, *codes: str) -> Fix | None:
-    bound = bound_of(lens, target)
-    if not bound or bound != bound_of(lens, path):
+def _moved(report: ClientReport, path: str, target: str, *codes: str) -> Fix | None:
+    bound = bound_of(report, target)
+    if not bound or bound != bound_of(report, path):
         return None
-    lines = (f"move {lens.short(path)}", f"  to {lens.short(target)}")
+    lines = (f"move {report.short(path)}", f"  to {report.short(target)}")
     return Fix(path=path, bound=bound, codes=codes, difference=lines, moved=target)
 
 
-def _renamed(lens: ClientReport, skill: ReportedSkill, name: str, code: str) -> Fix | None:
+def _renamed(report: ClientReport, skill: ReportedSkill, name: str, code: str) -> Fix | None:
     """Propose another `name` in a SKILL.md, and the directory's name with it."""
     directory = os.path.dirname(skill.file)
-    bound = bound_of(lens, skill.file)
+    bound = bound_of(report, skill.file)
     try:
         before = ConfigFile(Path(skill.file), bound=Path(bound), may_be_outside=False).text
     except ConfigFileError:
@@ -466,29 +466,31 @@ def _renamed(lens: ClientReport, skill: ReportedSkill, name: str, code: str) -> 
     after = with_name(before.encode(), name, directory=os.path.basename(directory))
     if after is None:
         return None
-    lines = difference(before, after, lens.short(skill.file))
+    lines = difference(before, after, report.short(skill.file))
     target = os.path.join(os.path.dirname(directory), name)
     moved = target if target != directory else ""
     if moved:
-        lines = (*lines, f"move {lens.short(directory)}", f"  to {lens.short(target)}")
+        lines = (*lines, f"move {report.short(directory)}", f"  to {report.short(target)}")
     return Fix(
         path=skill.file, bound=bound, codes=(code,), difference=lines,
         before=before, after=after, moved=moved,
     )  # fmt: skip
 
 
-def _discarded(lens: ClientReport, skill: ReportedSkill, directory: str, keeper: str) -> Fix | None:
-    lines = [f"delete {lens.short(directory)}"]
+def _discarded(
+    report: ClientReport, skill: ReportedSkill, directory: str, keeper: str
+) -> Fix | None:
+    lines = [f"delete {report.short(directory)}"]
     target = ""
     if keeper:
-        lines.append(f"  equal to {lens.short(keeper)}")
+        lines.append(f"  equal to {report.short(keeper)}")
         if os.path.dirname(keeper) != os.path.dirname(directory):
             target = os.path.relpath(keeper, os.path.dirname(directory))
             lines.append(f"  with a link to {target} in its place")
     else:
         lines.append("  no client uses it")
-    bound = bound_of(lens, directory)
-    scope = "user" if bound == lens.home else "project"
+    bound = bound_of(report, directory)
+    scope = "user" if bound == report.home else "project"
     return Fix(
         path=directory, bound=bound, codes=("duplicate",), difference=tuple(lines),
         discarded=f"{scope}:{skill.name}", digest=_digest(directory), kept=keeper, target=target,

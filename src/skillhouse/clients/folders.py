@@ -36,7 +36,7 @@ def client_profile(name: str, places: Locations) -> Profile:
     return client_of(name, {profile.name: profile for profile in client_profiles(places)})
 
 
-def lens_profile(name: str, places: Locations) -> Profile:
+def profile_to_compare(name: str, places: Locations) -> Profile:
     """Return a profile, of a client or a design, or the folders of a client; or `ConfigError`."""
     if name in profile_names(places.profiles):
         return load_profile(name, places.profiles)

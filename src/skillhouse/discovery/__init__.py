@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from skillhouse.discovery.roots import Root as Root
     from skillhouse.discovery.roots import default_roots as default_roots
     from skillhouse.discovery.walk import skills_below as skills_below
-    from skillhouse.discovery.watcher import WatchUse as WatchUse
     from skillhouse.discovery.watcher import watch as watch
     from skillhouse.discovery.watcher import watch_bound as watch_bound
     from skillhouse.discovery.watcher import watch_use as watch_use

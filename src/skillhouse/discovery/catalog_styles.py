@@ -359,4 +359,4 @@ _BUILDERS: Mapping[str, Callable[[Profile], Style]] = {
 COMPACT = "compact"
 """The plain list of `names_first`, one skill a line without markup."""
 STYLES = (*_BUILDERS, COMPACT)
-"""All renderers (DESIGN, public contract)."""
+"""All renderers, which are part of the public contract."""

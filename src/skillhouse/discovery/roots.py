@@ -135,7 +135,7 @@ def _is_below(path: str, place: str) -> bool:
 
 
 GLOB_MAX = 2_000
-"""Directories that the `*`s of one rule may match (DESIGN, bounds of installed plugins)."""
+"""Directories that the `*`s of one rule may match (docs/reference/limits.md)."""
 
 _VARIABLE = regex(r"\$\{(?P<name>\w+)(?::-(?P<unset>[^}]*))?\}/?(?P<rest>.*)")
 

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from skillhouse.floor.faults import as_error as as_error
     from skillhouse.floor.faults import fault_finding as fault_finding
     from skillhouse.floor.faults import isolated as isolated
-    from skillhouse.floor.light_dataclass import dataclass as dataclass
     from skillhouse.floor.machine import Clock as Clock
     from skillhouse.floor.machine import ClockReading as ClockReading
     from skillhouse.floor.machine import Locations as Locations
@@ -46,7 +45,6 @@ if TYPE_CHECKING:
     from skillhouse.floor.names import nearest as nearest
     from skillhouse.floor.names import wire_name as wire_name
     from skillhouse.floor.ownership import PathStateCache as PathStateCache
-    from skillhouse.floor.ownership import WalkedPath as WalkedPath
     from skillhouse.floor.ownership import check_private as check_private
     from skillhouse.floor.ownership import directory_problem as directory_problem
     from skillhouse.floor.ownership import file_problem as file_problem
@@ -86,12 +84,10 @@ if TYPE_CHECKING:
     from skillhouse.floor.secret_names import is_secret_file as is_secret_file
     from skillhouse.floor.secret_names import may_end_secret as may_end_secret
     from skillhouse.floor.trees import EXECUTABLE_MODE as EXECUTABLE_MODE
-    from skillhouse.floor.trees import FILE_MODE as FILE_MODE
     from skillhouse.floor.trees import SIGNATURE_FILE as SIGNATURE_FILE
     from skillhouse.floor.trees import TREE_MAX_BYTES as TREE_MAX_BYTES
     from skillhouse.floor.trees import TREE_MAX_FILES as TREE_MAX_FILES
     from skillhouse.floor.trees import Tree as Tree
-    from skillhouse.floor.trees import TreeDigest as TreeDigest
     from skillhouse.floor.trees import TreeFile as TreeFile
     from skillhouse.floor.trees import is_leftover_name as is_leftover_name
     from skillhouse.floor.trees import leftover_unit as leftover_unit

@@ -8,12 +8,13 @@ import secrets
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Self
+from typing import ClassVar, Self
 
 from msgspec import Struct
 
 from skillhouse.floor.errors import LocationError
 from skillhouse.floor.paths import is_utf8
+from skillhouse.floor.structs import PartialStruct
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _PROCESS = secrets.token_hex(16)
@@ -102,8 +103,11 @@ def _current() -> Path:
         raise LocationError(message, Path(os.environ.get("PWD", "."))) from None
 
 
-class Locations(Struct, frozen=True, kw_only=True):
+class Locations(PartialStruct, frozen=True, kw_only=True):
     """Directories and environment of this process: everything that is not configuration."""
+
+    HIDDEN: ClassVar = frozenset({"environment"})
+    """It may hold any secret."""
 
     start: Path
     """Where the agent works."""

@@ -165,7 +165,7 @@ def _facts(fact: tuple[os.stat_result, str] | None) -> tuple[object, ...]:
     return info.st_mode, info.st_dev, info.st_ino, info.st_uid, info.st_gid, names, target
 
 
-def trail(path: str | Path, looks: PathStateCache | None = None) -> WalkedPath:
+def trail(path: str | Path, states: PathStateCache | None = None) -> WalkedPath:
     """Return the way to a file, one name after the other as the kernel takes it.
 
     >>> trail("/").real
@@ -176,7 +176,7 @@ def trail(path: str | Path, looks: PathStateCache | None = None) -> WalkedPath:
     start = os.fspath(path)
     waiting = deque((start if start[:1] == "/" else f"{os.getcwd()}/{start}").split("/"))
     current, links = "", 0
-    look = (looks or PathStateCache()).at
+    look = (states or PathStateCache()).at
     root = look("/")
     steps = [("/", root[0])] if root else []
     while waiting:
@@ -201,7 +201,7 @@ def trail(path: str | Path, looks: PathStateCache | None = None) -> WalkedPath:
     return WalkedPath(real=current or "/", steps=tuple(steps))
 
 
-def file_problem(path: Path, *, secret: bool = False, looks: PathStateCache | None = None) -> str:
+def file_problem(path: Path, *, secret: bool = False, states: PathStateCache | None = None) -> str:
     """Return why the file at `path` must not decide anything, and what fixes it; or nothing.
 
     A file that is not there has no problem, unless others could put one in its directory.
@@ -213,9 +213,9 @@ def file_problem(path: Path, *, secret: bool = False, looks: PathStateCache | No
     """
     if sys.platform == "win32":  # pragma: no cover - Windows has no such modes
         return ""
-    looks = looks or PathStateCache()
-    way = trail(path, looks)
-    if secret and (fact := looks.at(str(path))) and stat.S_ISLNK(fact[0].st_mode):
+    states = states or PathStateCache()
+    way = trail(path, states)
+    if secret and (fact := states.at(str(path))) and stat.S_ISLNK(fact[0].st_mode):
         return f"it is a link; {_own_file(path)}"
     problem = _way_problem(way, directory=os.path.dirname(way.real), may_be_sticky=secret)
     if problem or way.steps[-1][0] != way.real:
@@ -224,7 +224,7 @@ def file_problem(path: Path, *, secret: bool = False, looks: PathStateCache | No
 
 
 def directory_problem(
-    path: Path, *, secret: bool = False, looks: PathStateCache | None = None
+    path: Path, *, secret: bool = False, states: PathStateCache | None = None
 ) -> str:
     """Return why the directory at `path` must not hold files that decide; or nothing.
 
@@ -234,7 +234,7 @@ def directory_problem(
     """
     if sys.platform == "win32":  # pragma: no cover - Windows has no such modes
         return ""
-    way = trail(path, looks)
+    way = trail(path, states)
     return _way_problem(way, directory=way.real, is_private=secret)
 
 
@@ -306,11 +306,11 @@ def open_own(path: Path, *, secret: bool = False) -> int:
 def _handle_problem(handle: int, path: Path, *, secret: bool) -> str:
     if sys.platform == "win32":  # pragma: no cover - Windows has no such modes
         return ""
-    info, looks = os.fstat(handle), PathStateCache()
+    info, states = os.fstat(handle), PathStateCache()
     problem = opened_problem(info, path, secret=secret) or file_problem(
-        path, secret=secret, looks=looks
+        path, secret=secret, states=states
     )
-    there = looks.at(trail(path, looks).real)
+    there = states.at(trail(path, states).real)
     if problem or (there is not None and os.path.samestat(there[0], info)):
         return problem
     return "another file took its place while it was read; try again"

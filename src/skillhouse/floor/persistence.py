@@ -59,7 +59,7 @@ _NEVER, _ASKED = PathClass.NEVER, PathClass.ASKED
 FIXED = _group(
     _NEVER,
     "git, keys and skillhouse's own files",
-    "gitrepository-layout(5), gitmodules(5); DESIGN, protected paths",
+    "gitrepository-layout(5), gitmodules(5); decision 0169",
     ".git, .gitconfig, .git-credentials, .config/git, .skillhouse, skillhouse.toml, "
     ".config/skillhouse, .local/state/skillhouse, authorized_keys",
 )

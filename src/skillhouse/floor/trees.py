@@ -162,9 +162,9 @@ def _is_program(path: str) -> bool:
 TreeDigest = NewType("TreeDigest", str)
 
 TREE_MAX_FILES = 1_000
-"""Files of one skill (DESIGN, bounds: a package has at most 1,000 files)."""
+"""Files of one skill (docs/reference/limits.md)."""
 TREE_MAX_BYTES = 50_000_000
-"""Bytes of one skill (DESIGN, bounds: a package has at most 50 MB)."""
+"""Bytes of one skill (docs/reference/limits.md)."""
 TREE_MAX_DEPTH = 16
 """Directories below each other (reference/registry.md section 3, rule 1)."""
 

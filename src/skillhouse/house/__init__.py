@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from skillhouse.house.config.config_faults import usable_config as usable_config
     from skillhouse.house.config.config_files import configured as configured
     from skillhouse.house.config.config_files import project_of as project_of
+    from skillhouse.house.config.config_keywords import ConfigFields as ConfigFields
     from skillhouse.house.config.config_values import ProtectionSettings as ProtectionSettings
     from skillhouse.house.config.config_values import SignerSettings as SignerSettings
-    from skillhouse.house.config.overrides import ConfigFields as ConfigFields
     from skillhouse.house.config.rule_tables import POLICY_NAMES as POLICY_NAMES
     from skillhouse.house.config.rule_tables import POLICY_SUMMARIES as POLICY_SUMMARIES
     from skillhouse.house.config.rule_tables import policy_text as policy_text
@@ -60,7 +60,6 @@ if TYPE_CHECKING:
     from skillhouse.house.person_tools import ToolReport as ToolReport
     from skillhouse.house.person_tools import tool_report as tool_report
     from skillhouse.house.policy import Explanation as Explanation
-    from skillhouse.house.policy import Policy as Policy
     from skillhouse.house.prompts import Prompts as Prompts
     from skillhouse.house.rehearsal import JudgedLine as JudgedLine
     from skillhouse.house.rehearsal import MentionVerdict as MentionVerdict
@@ -73,17 +72,14 @@ if TYPE_CHECKING:
     from skillhouse.house.rehearsal import read_skill_file as read_skill_file
     from skillhouse.house.rehearsal import rehearse as rehearse
     from skillhouse.house.remote_skills import check_for_person as check_for_person
-    from skillhouse.house.remotes import Remotes as Remotes
     from skillhouse.house.remotes import RemoteState as RemoteState
     from skillhouse.house.remotes import Synced as Synced
-    from skillhouse.house.services import Caller as Caller
-    from skillhouse.house.services import CallerFields as CallerFields
-    from skillhouse.house.services import Services as Services
     from skillhouse.house.settings import SettingsStore as SettingsStore
     from skillhouse.house.settings import SkillSettings as SkillSettings
-    from skillhouse.house.trust import TrustedSkill as TrustedSkill
     from skillhouse.house.trust import TrustReport as TrustReport
     from skillhouse.house.trust import TrustStore as TrustStore
+    from skillhouse.tools import Caller as Caller
+    from skillhouse.tools import CallerFields as CallerFields
 else:
     from skillhouse.lazy_exports import lazy_exports
 

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from skillhouse.floor import ConfigError, SkillhouseError, digest, read_regular
-from skillhouse.floor.structs import replace
+from skillhouse.floor.structs import field_names, replace
 from skillhouse.house.config.config_files import (
     configured,
     is_gone_or_empty,
@@ -228,10 +226,10 @@ def _replaced(config: Config, overrides: Mapping[str, Any]) -> dict[str, Any]:
         return {}
     loaded = config.source.loaded
     return {
-        field.name: getattr(config, field.name)
-        for field in fields(config)
-        if field.compare
-        and (field.name in overrides or getattr(config, field.name) != getattr(loaded, field.name))
+        name: getattr(config, name)
+        for name in field_names(config)
+        if name not in config.UNCOMPARED
+        and (name in overrides or getattr(config, name) != getattr(loaded, name))
     }
 
 
@@ -317,9 +315,9 @@ def _differences(before: Config, config: Config, *, tiers: bool) -> list[str]:
         parts.append("preload")
     skipped = {"layers", "agents", "skill_rules", "preload", "problems", "source"}
     parts += [
-        field.name
-        for field in dataclasses.fields(config)
-        if field.name not in skipped and getattr(before, field.name) != getattr(config, field.name)
+        name
+        for name in field_names(config)
+        if name not in skipped and getattr(before, name) != getattr(config, name)
     ]
     return parts
 

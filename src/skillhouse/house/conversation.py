@@ -13,9 +13,9 @@ from skillhouse import tools as toolbox
 from skillhouse.floor import AmbiguousSkillError, ConfigError, UnknownSkillError, read_regular
 from skillhouse.floor.structs import replace
 from skillhouse.house.agent_view import AgentView
-from skillhouse.house.services import Caller, Services
+from skillhouse.house.services import Services
 from skillhouse.skill import parse
-from skillhouse.tools import Activation, Activations, Attachment, LeftOut
+from skillhouse.tools import Activation, Activations, Attachment, Caller, LeftOut
 
 PRELOADED_MAX = 50
 """Skills that are loaded before an agent begins."""

@@ -157,7 +157,7 @@ class EnforcementServices:
         self._background = background
         self._state = config.state_directory
         self.clock = SteadyClock()
-        self.agreed = toolbox.RedeemedApprovals()
+        self.redeemed = toolbox.RedeemedApprovals()
         self.audit_log = AuditLog(
             self._state / AUDIT_FILE,
             secrets=self._secrets,
@@ -376,7 +376,7 @@ class EnforcementServices:
 
     def _sign_tool(self, signing: Any, keystore: Path) -> toolbox.Tool:
         made: toolbox.Tool = signing.SignTool(
-            self.signer, keystore, self.session_keys, approval=self.agreed.take
+            self.signer, keystore, self.session_keys, approval=self.redeemed.take
         )
         return made
 

@@ -28,16 +28,16 @@ if TYPE_CHECKING:
     from skillhouse.discovery import Catalog
     from skillhouse.house.agent_view import AgentView, Invocable
     from skillhouse.house.config import Config
-    from skillhouse.house.config.overrides import ConfigFields
+    from skillhouse.house.config.config_keywords import ConfigFields
     from skillhouse.house.conversation import Conversation
     from skillhouse.house.house_snapshot import Difference, HouseSnapshot
     from skillhouse.house.management import Management
     from skillhouse.house.model_tools import ModelTools
     from skillhouse.house.policy import Policy
     from skillhouse.house.remotes import Remotes
-    from skillhouse.house.services import Caller, CallerFields
     from skillhouse.retrieval import Hit
     from skillhouse.skill import SkillContent, SkillIndex
+    from skillhouse.tools import Caller, CallerFields
 
 
 class Skillhouse:

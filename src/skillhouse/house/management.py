@@ -147,7 +147,7 @@ def file_kind(name: str) -> FileKind:
 
 
 FILE_MAX = 5 * 1024 * 1024
-"""Bytes of a skill's file that is read for a person (DESIGN, bounds: fetch)."""
+"""Bytes of a skill's file that is read for a person (docs/reference/limits.md: fetch)."""
 
 
 class Management:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from skillhouse.tools import NamedRequest, Session
 
 SYNC_SECONDS = 120.0
-"""Time for one file or archive of a remote: 50 MB take longer than a page (DESIGN, bounds)."""
+"""Time for one file or archive of a remote: 50 MB take longer than a page."""
 DOWNLOADS = "downloads"
 """The directory of the cache with beginnings of downloads, which the next run continues."""
 WEBHOOK_SECONDS = 10.0

@@ -56,33 +56,35 @@ class ConfiguredFiles:
         yield project_of(self._config.places.start) / PROJECT_FILE
         yield from (Path(file) for file in self.skill_files if os.path.islink(file))
 
-    def problem(self, looks: PathStateCache) -> str:
-        found = self.problems(looks)
+    def problem(self, states: PathStateCache) -> str:
+        found = self.problems(states)
         return next((f"`{path}` cannot be used: {why}" for path, why in found), "")
 
-    def problems(self, looks: PathStateCache | None = None) -> Iterator[tuple[Path, str]]:
+    def problems(self, states: PathStateCache | None = None) -> Iterator[tuple[Path, str]]:
         """Yield each unsafe file with its remedy."""
-        config, looks = self._config, looks or PathStateCache()
+        config, states = self._config, states or PathStateCache()
         settings = self._settings()
         for path in settings:
-            if why := file_problem(path, looks=looks):
+            if why := file_problem(path, states=states):
                 yield path, why
                 continue
-            real = looks.at(trail(path, looks).real)
-            if looks.at(str(path)) and (real is None or stat.S_ISLNK(real[0].st_mode)):
+            real = states.at(trail(path, states).real)
+            if states.at(str(path)) and (real is None or stat.S_ISLNK(real[0].st_mode)):
                 yield path, "it is a link to nothing; remove it"
         state = config.state_directory
         database = state / STATE_FILE
-        if why := directory_problem(state, looks=looks):
+        if why := directory_problem(state, states=states):
             yield state, why
         # A directory that is wider, and as yet without a state, holds no secret.
-        elif looks.at(str(database)) and (why := file_problem(database, secret=True, looks=looks)):
+        elif states.at(str(database)) and (
+            why := file_problem(database, secret=True, states=states)
+        ):
             yield database, why
-        start = trail(config.places.start, looks).real
-        ours = trail(config.places.user_file.parent, looks).real
+        start = trail(config.places.start, states).real
+        ours = trail(config.places.user_file.parent, states).real
         if f"{start}/".startswith(f"{ours}/"):
             for path in settings:
-                if trail(path, looks).real.startswith(f"{start}/"):
+                if trail(path, states).real.startswith(f"{start}/"):
                     yield path, "the workspace is inside the directory of the configuration"
 
     def _settings(self) -> tuple[Path, ...]:

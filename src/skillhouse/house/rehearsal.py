@@ -16,7 +16,6 @@ from skillhouse.house.house import Skillhouse
 from skillhouse.house.person_tools import tool_finder
 from skillhouse.house.policy import Explanation
 from skillhouse.house.remote_skills import load_known
-from skillhouse.house.services import Caller
 from skillhouse.permission import (
     CommandReading,
     CommandVerdict,
@@ -40,7 +39,7 @@ from skillhouse.permission.grammar import grammar_of
 from skillhouse.retrieval import Hit, skills_of
 from skillhouse.sandbox import SandboxStatus
 from skillhouse.skill import Mention, Skill, SkillContent, UnjudgedBlock, find_mentions
-from skillhouse.tools import PermissionRequest, UnknownToolError
+from skillhouse.tools import Caller, PermissionRequest, UnknownToolError
 
 TOOL_DEFAULTS = {
     "skill": Effect.ALLOW,

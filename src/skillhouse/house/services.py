@@ -1,4 +1,4 @@
-"""Who calls, and the parts that one `Skillhouse` is composed of, made from its configuration.
+"""The parts that one `Skillhouse` is composed of, made from its configuration.
 
 The parts that only calls need are imported where each is made: looking at skills loads no gate, no
 audit log, no sandbox and no event loop, which would be most of a short command's time.
@@ -9,11 +9,9 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypedDict
-
-from msgspec import Struct
+from typing import TYPE_CHECKING
 
 from skillhouse import approval, sandbox, store
 from skillhouse import tools as toolbox
@@ -64,55 +62,6 @@ BACKGROUND_DIRECTORY = "background"
 """Directory of the state for the places of commands in the background."""
 SEEN_DIRECTORY = "seen-skills"
 """Directory of the state for what was last loaded of each skill."""
-
-
-class CallerFields(TypedDict, total=False):
-    """The fields of `Caller` as keywords."""
-
-    agent: str
-    user: str
-    channel: str
-    client: str
-    connection: str
-    client_info: str
-    session_id: str
-    message_id: str
-    call_id: str
-    trace: str
-
-
-class Caller(Struct, frozen=True, kw_only=True):
-    """Who makes a call.
-
-    An approval belongs to the connection that asked, and when that has ended to the next one of the
-    same client; `session` answers end with the connection. A program that serves several clients
-    with one `Skillhouse` names each of them.
-    """
-
-    agent: str = "default"
-    user: str = "local"
-    """On whose behalf."""
-    channel: str = "library"
-    """Where the call comes from."""
-    client: str = ""
-    """Name of the client; the channel when empty."""
-    connection: str = ""
-    """Which connection of that client; that of the `Skillhouse` itself when empty."""
-    client_info: str = ""
-    """Name and version of the client as it gives them itself, for the audit log."""
-    session_id: str = ""
-    """Separates conversations."""
-    message_id: str = ""
-    call_id: str = ""
-    trace: str = ""
-
-    def tool_call(
-        self, name: str, arguments: Mapping[str, Any], *, approval_id: str | None = None
-    ) -> toolbox.ToolCall:
-        fields = {name: getattr(self, name) for name in structs.field_names(self)}
-        return toolbox.ToolCall(
-            name=name, arguments=arguments, approval_id=approval_id or "", **fields
-        )
 
 
 class Services:
@@ -218,7 +167,7 @@ class Services:
         return self._extension_parts
 
     def _redeemed(self, binding: str) -> str:
-        return self.enforcement.agreed.take(binding)
+        return self.enforcement.redeemed.take(binding)
 
     def own_tools(self, config: Config) -> tuple[toolbox.Tool, ...]:
         """Return the tools of the program and of the extensions that are loaded."""
@@ -393,11 +342,13 @@ class Services:
         """Whether a command goes on in the background."""
         return self._background.made and self.background.is_busy
 
-    def caller(self, caller: Caller | None, fields: CallerFields | None = None) -> Caller:
+    def caller(
+        self, caller: toolbox.Caller | None, fields: toolbox.CallerFields | None = None
+    ) -> toolbox.Caller:
         """Return the caller, given in one form, with client and connection; TypeError for both."""
         if caller is not None and fields:
             raise TypeError(f"got both `caller` and the keyword `{next(iter(fields))}`")
-        known = caller or Caller(**(fields or {}))
+        known = caller or toolbox.Caller(**(fields or {}))
         return structs.replace(
             known,
             client=known.client or known.channel,

@@ -181,7 +181,7 @@ class SkillHints:
         return False
 
     def _profile(self, client: str) -> Profile:
-        return clients.lens_profile(client, self._house.config.places)
+        return clients.profile_to_compare(client, self._house.config.places)
 
     def _names_of(self, client: str) -> Mapping[str, str]:
         """Return what a client calls each skill that it lists, by the real path of its file."""
@@ -194,7 +194,7 @@ class SkillHints:
         places = self._house.config.places
         profile = self._profile(client)
         try:
-            lens = clients.compare(
+            report = clients.compare(
                 start=places.start,
                 home=places.home,
                 environment=places.environment,
@@ -204,7 +204,7 @@ class SkillHints:
         except SkillhouseError:
             # Then each is loaded by its path.
             return names
-        for skill in lens.skills:
+        for skill in report.skills:
             verdict = skill.verdicts[0] if skill.verdicts else None
             if verdict is not None and verdict.state in _SEEN:
                 names[skill.file] = verdict.name or skill.name

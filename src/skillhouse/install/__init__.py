@@ -12,10 +12,7 @@ if TYPE_CHECKING:
     from skillhouse.install.change_plan import asked_state as asked_state
     from skillhouse.install.change_plan import split_id as split_id
     from skillhouse.install.install_policy import UntrustedError as UntrustedError
-    from skillhouse.install.install_report import HostVerdict as HostVerdict
     from skillhouse.install.install_report import InstallReport as InstallReport
-    from skillhouse.install.install_report import SkillEffects as SkillEffects
-    from skillhouse.install.install_steps import InstallError as InstallError
     from skillhouse.install.install_steps import UnsignedError as UnsignedError
     from skillhouse.install.installed_skills import InstalledSkills as InstalledSkills
     from skillhouse.install.installer import Installer as Installer
@@ -29,14 +26,12 @@ if TYPE_CHECKING:
     from skillhouse.install.lock_import import restored as restored
     from skillhouse.install.publisher import PreparedPackage as PreparedPackage
     from skillhouse.install.publisher import Publishing as Publishing
-    from skillhouse.install.repositories import HttpAccess as HttpAccess
     from skillhouse.install.repositories import Repositories as Repositories
     from skillhouse.install.repositories import RepositoryOffer as RepositoryOffer
     from skillhouse.install.repositories import read_token as read_token
     from skillhouse.install.repositories import repository_at as repository_at
     from skillhouse.install.repository_search import judged_listing as judged_listing
     from skillhouse.install.skill_sources import OpenSource as OpenSource
-    from skillhouse.install.skill_sources import SkillSources as SkillSources
 else:
     from skillhouse.lazy_exports import lazy_exports
 

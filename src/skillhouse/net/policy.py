@@ -202,13 +202,13 @@ class NetLimits(Struct, frozen=True, kw_only=True):
     """Bounds of one request, redirects included; going over one is an error."""
 
     seconds: float = 30.0
-    """The whole, whatever arrives meanwhile (DESIGN, bounds: fetch 30 s)."""
+    """The whole, whatever arrives meanwhile (docs/reference/limits.md)."""
     connect_seconds: float = 5.0
     """Name and connection, encryption included (reference "Proxied fetch", like those below)."""
     head_seconds: float = 10.0
     """Until the head of the answer is there."""
     body_bytes: int = 5 << 20
-    """Of an answer, after decompression (DESIGN, bounds: fetch 5 MiB)."""
+    """Of an answer, after decompression (docs/reference/limits.md)."""
     request_bytes: int = 1 << 20
     head_bytes: int = 65_536
     redirects: int = 3

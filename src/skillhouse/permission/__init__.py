@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from skillhouse.permission.command_rules import CommandRuleError as CommandRuleError
     from skillhouse.permission.command_rules import CommandRules as CommandRules
     from skillhouse.permission.command_rules import LayerRules as LayerRules
-    from skillhouse.permission.command_rules import RuleOutcome as RuleOutcome
     from skillhouse.permission.command_rules import narrows as narrows
     from skillhouse.permission.command_rules import standing_bond as standing_bond
     from skillhouse.permission.command_rules import standing_rule as standing_rule
@@ -51,7 +50,6 @@ if TYPE_CHECKING:
     from skillhouse.permission.lint import lint_rules as lint_rules
     from skillhouse.permission.path_policy import PathPolicy as PathPolicy
     from skillhouse.permission.path_policy import git_paths as git_paths
-    from skillhouse.permission.path_policy import is_protected as is_protected
     from skillhouse.permission.patterns import Breadth as Breadth
     from skillhouse.permission.plan import CommandPlan as CommandPlan
     from skillhouse.permission.plan import CommandVerdict as CommandVerdict

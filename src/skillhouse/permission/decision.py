@@ -55,8 +55,11 @@ class Rule(Struct, frozen=True, kw_only=True):
     """One line of policy. `*` and `?` are wildcards in `action` and `pattern`."""
 
     effect: Effect
+    """What it says of an action that it covers."""
     action: str
+    """What is done."""
     pattern: str
+    """What it is done to."""
     reason: str = ""
     """Shown to whoever is asked or refused."""
     match: tuple[str, ...] = ()

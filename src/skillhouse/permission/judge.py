@@ -1,7 +1,7 @@
 """Judges a command line: allow, ask a person, or deny.
 
-The order of reference/security.md 2.3. INVARIANT: every command is checked for a denial, also after
-a reason to ask was found, and the strictest verdict wins.
+INVARIANT: every command is checked for a denial, also after a reason to ask was found, and the
+strictest verdict wins.
 
 `bash -lc 'LINE'` is judged and run as the line.
 """

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from skillhouse.registry.certificate_issue import new_root as new_root
     from skillhouse.registry.certificate_issue import read_request as read_request
     from skillhouse.registry.certificate_issue import request_pem as request_pem
-    from skillhouse.registry.certificates import PublisherName as PublisherName
     from skillhouse.registry.certificates import Role as Role
     from skillhouse.registry.certificates import check_role as check_role
     from skillhouse.registry.certificates import check_time as check_time
@@ -52,7 +51,6 @@ if TYPE_CHECKING:
     from skillhouse.registry.mirror_directory import MirrorError as MirrorError
     from skillhouse.registry.other_locks import Comparison as Comparison
     from skillhouse.registry.other_locks import OtherEntry as OtherEntry
-    from skillhouse.registry.other_locks import OtherLock as OtherLock
     from skillhouse.registry.other_locks import compare_hash as compare_hash
     from skillhouse.registry.other_locks import read_other_lock as read_other_lock
     from skillhouse.registry.package import Package as Package
@@ -82,12 +80,10 @@ if TYPE_CHECKING:
     from skillhouse.registry.repository import DirectoryAccess as DirectoryAccess
     from skillhouse.registry.repository import ListedSkill as ListedSkill
     from skillhouse.registry.repository import Repository as Repository
-    from skillhouse.registry.repository import RepositoryAccess as RepositoryAccess
     from skillhouse.registry.repository import RepositoryAnswer as RepositoryAnswer
     from skillhouse.registry.repository import RepositoryError as RepositoryError
     from skillhouse.registry.repository import directory_of as directory_of
     from skillhouse.registry.revocations import REVOCATION_DAYS as REVOCATION_DAYS
-    from skillhouse.registry.revocations import IssuedList as IssuedList
     from skillhouse.registry.revocations import Revocation as Revocation
     from skillhouse.registry.revocations import RevocationList as RevocationList
     from skillhouse.registry.revocations import crl_of as crl_of
@@ -96,16 +92,13 @@ if TYPE_CHECKING:
     from skillhouse.registry.revocations import revoked_certificate as revoked_certificate
     from skillhouse.registry.revocations import sign_list as sign_list
     from skillhouse.registry.signature_bundle import SignatureBundle as SignatureBundle
-    from skillhouse.registry.signature_bundle import read_bundle as read_bundle
     from skillhouse.registry.signature_bundle import write_bundle as write_bundle
     from skillhouse.registry.signatures import TrustAnchors as TrustAnchors
-    from skillhouse.registry.signatures import check_timestamp as check_timestamp
     from skillhouse.registry.signatures import read_timestamp as read_timestamp
     from skillhouse.registry.signatures import sign_tree as sign_tree
     from skillhouse.registry.signatures import timestamp_request as timestamp_request
     from skillhouse.registry.signatures import verify_signature as verify_signature
     from skillhouse.registry.signed_directory import PublisherCheck as PublisherCheck
-    from skillhouse.registry.signed_directory import SignedSkill as SignedSkill
     from skillhouse.registry.signed_directory import read_signature as read_signature
     from skillhouse.registry.signed_directory import signed_skill as signed_skill
     from skillhouse.registry.source import MissingPathError as MissingPathError
@@ -121,8 +114,6 @@ if TYPE_CHECKING:
     from skillhouse.registry.trust import PublisherError as PublisherError
     from skillhouse.registry.trust import SkillIdentity as SkillIdentity
     from skillhouse.registry.trust_anchors import AnchorStore as AnchorStore
-    from skillhouse.registry.version_ranges import Choice as Choice
-    from skillhouse.registry.version_ranges import VersionError as VersionError
     from skillhouse.registry.version_ranges import choose as choose
     from skillhouse.registry.version_ranges import is_older as is_older
 else:

@@ -34,7 +34,7 @@ from skillhouse.skill import (
 )
 
 SEARCHED_DEPTH = 6
-"""Directories down to which skills are looked for (DESIGN, scopes)."""
+"""Directories down to which skills are looked for (decision 0004)."""
 CANDIDATES_MAX = 2_000
 """Skills of one source that are listed."""
 MANIFESTS_MAX = 500
@@ -42,10 +42,10 @@ MANIFESTS_MAX = 500
 _PACKAGES = "node_modules"
 """What npm put there is no skill of the source, whatever it says."""
 _CONTAINER = "skills"
-"""The directory whose directories are skills, wherever it is (DESIGN, scopes)."""
+"""The directory whose directories are skills, wherever it is (decision 0004)."""
 FILES_MAX = 1_000
 BYTES_MAX = 50_000_000
-"""Of one skill (DESIGN, bounds: package)."""
+"""Of one skill (docs/reference/limits.md)."""
 
 
 class Candidate(Struct, frozen=True, kw_only=True):

@@ -34,7 +34,7 @@ POINTER = (
 SUBMODULE = "a submodule, which is another repository"
 ENTRIES_MAX = 200_000
 DEPTH_MAX = 22
-"""Directories: six down to a skill, and 16 in it (DESIGN, bounds)."""
+"""Directories: six down to a skill, and 16 in it (docs/reference/limits.md)."""
 _SKIPPED = (".git", "node_modules")
 _MODULES = ".gitmodules"
 _MODULES_MAX = 1_000_000

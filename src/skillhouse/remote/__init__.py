@@ -15,23 +15,18 @@ if TYPE_CHECKING:
     from skillhouse.remote.cache_sync import fetch_skill as fetch_skill
     from skillhouse.remote.cache_sync import skills_place as skills_place
     from skillhouse.remote.cache_sync import sync as sync
-    from skillhouse.remote.mcp_entry import McpFile as McpFile
     from skillhouse.remote.mcp_entry import McpServer as McpServer
-    from skillhouse.remote.mcp_entry import McpSkill as McpSkill
     from skillhouse.remote.mcp_entry import VerificationError as VerificationError
     from skillhouse.remote.mcp_host import McpCache as McpCache
     from skillhouse.remote.mcp_host import McpHost as McpHost
     from skillhouse.remote.mcp_host import McpReport as McpReport
     from skillhouse.remote.mcp_source import Dial as Dial
-    from skillhouse.remote.mcp_source import McpOffer as McpOffer
     from skillhouse.remote.mcp_source import Peer as Peer
     from skillhouse.remote.mcp_source import connected as connected
     from skillhouse.remote.mcp_source import read_members as read_members
     from skillhouse.remote.mcp_source import read_offer as read_offer
     from skillhouse.remote.mcp_source import server_identity as server_identity
     from skillhouse.remote.source import RemoteError as RemoteError
-    from skillhouse.remote.source import RemoteListing as RemoteListing
-    from skillhouse.remote.source import RemoteSkill as RemoteSkill
     from skillhouse.remote.source import RemoteSource as RemoteSource
 else:
     from skillhouse.lazy_exports import lazy_exports

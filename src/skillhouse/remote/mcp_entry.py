@@ -38,7 +38,7 @@ BYTES_MAX = 16 * 1024 * 1024
 """Bytes of a skill's files together (SEP-2640, "Limits")."""
 URI_MAX = 2_048
 FRONTMATTER_MAX = 65_536
-"""Bytes of an entry's frontmatter as JSON (DESIGN, bounds)."""
+"""Bytes of an entry's frontmatter as JSON (docs/reference/limits.md)."""
 DESCRIPTION_MAX = 1_024
 """Characters of a description (specification, `description`)."""
 

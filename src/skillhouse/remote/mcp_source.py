@@ -40,7 +40,7 @@ EXTENSION = "io.modelcontextprotocol/skills"
 PAGES_MAX = 200
 SKILLS_MAX = 1_000
 ANSWER_SECONDS = 30
-"""How long one answer may take (DESIGN, bounds: fetch 30 s)."""
+"""How long one answer may take (docs/reference/limits.md: fetch)."""
 ANSWER_MAX = 24 * 1_048_576
 """Bytes of one answer: a file of 16 MiB (SEP-2640, "Limits") as base64, in its message."""
 

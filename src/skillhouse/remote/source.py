@@ -16,7 +16,7 @@ from skillhouse.skill import DEPTH_MAX, PATH_MAX, SKILL_FILE, clash, is_safe_nam
 
 SKILLS_MAX = 1_000
 FILES_MAX = 1_000
-"""Files of one skill (DESIGN, bounds)."""
+"""Files of one skill (docs/reference/limits.md)."""
 SCHEMA = "https://schemas.agentskills.io/discovery/0.2.0/schema.json"
 """The `$schema` of the discovery RFC whose documents we read."""
 
@@ -36,6 +36,7 @@ class RemoteSource(Struct, frozen=True, kw_only=True):
     url: str
     """`https://host/…`: what is above `.well-known`, or the directory of an opencode index."""
     kind: Kind = "well-known"
+    """Which index it has."""
 
     def __post_init__(self) -> None:
         """Refuse what is not http or https, or carries a user, a query or a fragment."""

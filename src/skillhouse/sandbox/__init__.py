@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from skillhouse.sandbox.interpreters import plan_readable as plan_readable
     from skillhouse.sandbox.interpreters import unusable_pythons as unusable_pythons
     from skillhouse.sandbox.kept_tests import KeptTests as KeptTests
-    from skillhouse.sandbox.launcher import BubblewrapLauncher as BubblewrapLauncher
     from skillhouse.sandbox.launcher import Launcher as Launcher
     from skillhouse.sandbox.launcher import kill_sandboxes as kill_sandboxes
     from skillhouse.sandbox.launcher import launcher_for as launcher_for

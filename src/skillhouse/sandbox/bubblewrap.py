@@ -21,7 +21,7 @@ from skillhouse.sandbox.profile import Limits, SandboxProfile
 SHARED_MEMORY_BYTES = 64 << 20
 """Size of /dev/shm, as in a container of Docker."""
 SKILL_PLACE = "/skill"
-"""Path of a cell's skill, inside (reference/security.md 1.4)."""
+"""Path of a cell's skill, inside."""
 UID = 65534
 """User and group inside; outside they are the caller's, who may write the workspace."""
 

@@ -19,7 +19,7 @@ METHOD_NOT_FOUND = -32601
 UNAVAILABLE = -32005
 """No code can be run, or not at the moment."""
 TOOL_SECONDS = 30.0
-"""Default time of one call (DESIGN, bounds; S002-73)."""
+"""Default time of one call (docs/reference/limits.md; S002-73)."""
 SHARED_MAX = 2
 """Directories of packages besides the skill's own (S002-63: skills-level and host)."""
 

@@ -206,7 +206,7 @@ def covered_paths(
     workspace: str,
     protected: Sequence[str],
     *,
-    survey: CoverCache | None = None,
+    cover_cache: CoverCache | None = None,
     rules: CoverRules = NoRules(),  # noqa: B008 - it never changes.
     persistent: PersistentPaths | None = None,
     opened: OpenedProtection = OpenedProtection(),  # noqa: B008 - it never changes.
@@ -214,16 +214,16 @@ def covered_paths(
     """Return the covered paths of a workspace, nearest first, with all hard links of hidden files.
 
     Links are not followed, and protected directories are not entered. The protected names at the
-    top are left out: `shield` covers them, also where they do not exist. With `persistent`, those
-    paths that `PersistentFileScan` cannot cover are counted as left, except the opened ones.
+    top are left out: `ProtectedMounts` covers them, also absent ones. With `persistent`,
+    those paths that `PersistentFileScan` cannot cover are counted as left, except the opened ones.
     """
-    survey = survey or CoverCache()
+    cover_cache = cover_cache or CoverCache()
     names = tuple(p for p in protected if "/" not in p)
     key = (names, rules.key, persistent)
-    walked = survey.walk(workspace, _classifier(names, rules, persistent), key)
+    walked = cover_cache.walk(workspace, _classifier(names, rules, persistent), key)
     covered = CoveredPaths(
-        left=survey.left + _persistent_left(walked, opened),
-        directories=survey.directories,
+        left=cover_cache.left + _persistent_left(walked, opened),
+        directories=cover_cache.directories,
     )
     masked: set[str] = set()
     frozen: set[str] = set()
@@ -236,7 +236,7 @@ def covered_paths(
                 ):
                     hit = _public(covered, place, hit)
                 _judge(covered, (masked, frozen), place, hit, rules, is_frozen=is_frozen)
-    _add_other_names(covered, workspace, survey)
+    _add_other_names(covered, workspace, cover_cache)
     beyond = len(covered.paths) - PATHS_MAX
     if beyond > 0:
         covered.left += beyond
@@ -362,12 +362,12 @@ def _is_below(place: str, masked: set[str]) -> bool:
     return False
 
 
-def _add_other_names(result: CoveredPaths, workspace: str, survey: CoverCache) -> None:
+def _add_other_names(result: CoveredPaths, workspace: str, cover_cache: CoverCache) -> None:
     hidden = {
         f"{place}/{name}" if place else name for place, name, secret in result.paths if secret
     }
     inodes = frozenset(_inodes_with_names(result, workspace, hidden))
-    for path in survey.names_of(inodes) if inodes else ():
+    for path in cover_cache.names_of(inodes) if inodes else ():
         if path not in hidden and not _is_below(path, hidden):
             place, _, name = path.rpartition("/")
             result.paths.append((place, name, True))

@@ -40,11 +40,11 @@ from skillhouse.sandbox.profile import (
 )
 from skillhouse.sandbox.protected_mounts import MountCover, ProtectedMounts
 from skillhouse.sandbox.run_options import (
-    census_of,
     checked,
     mounts_of,
+    persistent_scan,
     skill_covers,
-    with_census,
+    with_scan,
 )
 from skillhouse.sandbox.seccomp import program as filter_program
 from skillhouse.sandbox.seccomp import shared_program
@@ -84,7 +84,7 @@ def grants_for(
 
     Args:
         workspace: Its real path.
-        covers: What would be mounted over its protected paths, as `shield` finds it.
+        covers: What would be mounted over its protected paths, as `protected_mounts` finds it.
         read_only: Allow no change at all.
 
     Raises:
@@ -265,7 +265,7 @@ class LandlockLauncher:
         asked_at = time.monotonic()
         profile, cwd = checked(argv, profile, cwd)
         _check_reach(profile)
-        census = await census_of(profile)
+        scan = await persistent_scan(profile)
         guard: ProcessGuard = LandlockGuard(profile.limits)
         if self._place is not None:
             guard = CgroupGuard(self._place, profile.limits)
@@ -277,7 +277,7 @@ class LandlockLauncher:
             async with AsyncExitStack() as shielded:
 
                 async def prepare() -> None:
-                    mounts = mounts_of(profile, census, None)
+                    mounts = mounts_of(profile, scan, None)
                     found = await shielded.enter_async_context(mounts)
                     granted.append(await in_thread(lambda: _grants(profile, found)))
 
@@ -304,7 +304,7 @@ class LandlockLauncher:
                 await in_thread(lambda: scratch.remove(scratch_place))
         started = None if run.began_at is None else run.began_at - asked_at
         notes = (*_limits_met(done, granted[0]), *_changed_seals(profile))
-        return with_census(structs.replace(done, start_seconds=started, notes=notes), census)
+        return with_scan(structs.replace(done, start_seconds=started, notes=notes), scan)
 
     def _settings(
         self, profile: SandboxProfile, grants: Grants, cwd: Path, place: str

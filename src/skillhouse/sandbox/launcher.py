@@ -27,9 +27,9 @@ from skillhouse.sandbox.process import Command, Run
 from skillhouse.sandbox.profile import Completed, OutputListener, SandboxProfile
 from skillhouse.sandbox.protected_mounts import MountCover
 from skillhouse.sandbox.run_options import (
-    census_of,
     mounts_of,
-    with_census,
+    persistent_scan,
+    with_scan,
 )
 from skillhouse.sandbox.seccomp import program as filter_program
 from skillhouse.sandbox.status import (
@@ -104,7 +104,7 @@ class BubblewrapLauncher:
         asked_at = time.monotonic()
         profile, cwd = run_options.checked(argv, profile, cwd)
         profile = with_bridge(profile)
-        census: PersistentFileScan | None = None
+        scan: PersistentFileScan | None = None
         guard = self._guard(profile)
         async with AsyncExitStack() as shielded:
             covers: dict[str, MountCover] = {}
@@ -114,9 +114,9 @@ class BubblewrapLauncher:
             placeholders: list[str] = []
 
             async def prepare() -> None:
-                nonlocal census, git
-                census = await census_of(profile)
-                mounts = mounts_of(profile, census, self._stash)
+                nonlocal scan, git
+                scan = await persistent_scan(profile)
+                mounts = mounts_of(profile, scan, self._stash)
                 found = await shielded.enter_async_context(mounts)
                 git = await shielded.enter_async_context(
                     shield_git(profile.git, stash=self._stash, read_only=profile.read_only)
@@ -145,7 +145,7 @@ class BubblewrapLauncher:
                 with anyio.CancelScope(shield=True):
                     await guard.remove()
         started = None if run.began_at is None else run.began_at - asked_at
-        done = with_census(structs.replace(done, start_seconds=started), census, git.notes)
+        done = with_scan(structs.replace(done, start_seconds=started), scan, git.notes)
         output = done.stdout + b"\n" + done.stderr
         note = placeholder_note(
             output,

@@ -60,7 +60,7 @@ class PersistentFileScan(Struct):
     known: Mapping[str, Directory] = field(default_factory=dict)
     """Directories that were looked into for this run already; the others are read."""
     is_shielded: Callable[[str], bool] = lambda _: False
-    """Whether `shield` covers a name at any depth by itself."""
+    """Whether `protected_mounts` covers a name at any depth by itself."""
     places: tuple[str, ...] = ("",)
     """The directories that the run can write, relative; "" is the workspace."""
     placeholders: dict[str, tuple[Any, ...]] = field(default_factory=dict)

@@ -159,13 +159,13 @@ class SandboxUnavailableError(SkillhouseError):
 MIB = 1 << 20
 
 EXEC_SECONDS = 600
-"""Time of one run (DESIGN, bounds: exec 10 minutes by default)."""
+"""Time of one run (docs/reference/limits.md)."""
 MEMORY_BYTES = 8_192 * MIB
 """Most memory of a whole run where the machine has twice as much (issue 34)."""
 PROCESSES = 1_024
 """Processes and threads of a run at one time (issue 34)."""
 OUTPUT_BYTES = 10 * MIB
-"""Output of a run that is kept, both streams together (DESIGN, bounds: 10 MiB by default)."""
+"""Output of a run that is kept, both streams together (docs/reference/limits.md)."""
 FILE_BYTES = 4_096 * MIB
 """Largest file that a run may write (decision 0372)."""
 TMP_BYTES = 1_024 * MIB
@@ -253,7 +253,7 @@ class SurveyEntry(NamedTuple):
 
 
 class SurveyHit(Struct, frozen=True):
-    """A name that the survey looks for."""
+    """A name that the scan looks for."""
 
     name: str
     kinds: tuple[str, ...]
@@ -262,7 +262,7 @@ class SurveyHit(Struct, frozen=True):
 
 
 class Directory(Struct):
-    """What the survey keeps of one directory."""
+    """What the scan keeps of one directory."""
 
     stamp: tuple[int, ...]
     entries: tuple[SurveyEntry, ...]

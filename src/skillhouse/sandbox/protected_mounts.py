@@ -69,7 +69,7 @@ class MountCover(enum.Enum):
 
 
 class ProtectedMounts(Struct):
-    """The protected paths of one workspace at one moment, made by `shield`; all as texts."""
+    """The protected paths of one workspace at one moment, made by `protected_mounts`; as texts."""
 
     workspace: str
     covers: dict[str, MountCover] = field(default_factory=dict)
@@ -86,13 +86,13 @@ class ProtectedMounts(Struct):
 
 
 @contextlib.asynccontextmanager
-async def shield(
+async def protected_mounts(
     workspace: str,
     protected: Iterable[str],
     *,
     stash: KeptPlaceholders | None,
     hidden: Iterable[str] = (),
-    census: PersistentFileScan | None = None,
+    scan: PersistentFileScan | None = None,
     below: CoveredPaths | None = None,
     read_only: bool = False,
     is_lasting: bool = False,
@@ -104,7 +104,7 @@ async def shield(
         protected: Paths relative to it; a name with `*` means those that exist.
         stash: Makes the placeholders; None where nothing is mounted, so that none are needed.
         hidden: More of them, that cannot be read either.
-        census: What acts later there, as it was before the run; checked after it.
+        scan: What acts later there, as it was before the run; checked after it.
         below: What `covered_paths` found further down; without it, it is asked.
         read_only: The run can make nothing at the top, so that it needs no placeholders.
         is_lasting: A read-only run that holds no lock, and may outlast those of other runs.
@@ -123,8 +123,8 @@ async def shield(
                 below = below or covered_paths(workspace, protected)
                 _survey(mounts, protected, frozenset(hidden), below.opened)
                 _survey_below(mounts, below)
-                if census is not None:
-                    _take_in(mounts, census, frozenset(hidden))
+                if scan is not None:
+                    _take_in(mounts, scan, frozenset(hidden))
                 _drop_covered(mounts)
                 if read_only:
                     _leave_missing(mounts)
@@ -136,8 +136,8 @@ async def shield(
                         place_missing(paths, stash)
                         _cover_sockets(mounts, paths)
                     mounts.placeholders = mounts.missing
-                    if census is not None:
-                        census.note_placeholders(mounts.missing)
+                    if scan is not None:
+                        scan.note_placeholders(mounts.missing)
             except OSError as error:
                 message = f"cannot protect a path of the workspace: {error}"
                 raise SandboxError("protect-failed", message) from error
@@ -145,8 +145,8 @@ async def shield(
         finally:
             restore(mounts)
             try:
-                if census is not None:
-                    census.check()
+                if scan is not None:
+                    scan.check()
             finally:
                 if stash is not None and not is_lasting and not _is_untouched(mounts, before):
                     for directory, paths in _by_lock(mounts).items():
@@ -283,13 +283,13 @@ def _drop_covered(mounts: ProtectedMounts) -> None:
                 break
 
 
-def _take_in(mounts: ProtectedMounts, census: PersistentFileScan, hidden: frozenset[str]) -> None:
-    covers = dict.fromkeys(census.covered, MountCover.READ_ONLY) | mounts.covers
+def _take_in(mounts: ProtectedMounts, scan: PersistentFileScan, hidden: frozenset[str]) -> None:
+    covers = dict.fromkeys(scan.covered, MountCover.READ_ONLY) | mounts.covers
     start = len(f"{mounts.workspace}/")
     mounts.covers = {
         path: cover
         for path, cover in sorted(covers.items())
-        if path[start:] in hidden or not census.opened.frees(path[start:])
+        if path[start:] in hidden or not scan.opened.frees(path[start:])
     }
 
 

@@ -40,16 +40,16 @@ from skillhouse.sandbox.profile import (
     SandboxProfile,
     names_like,
 )
-from skillhouse.sandbox.protected_mounts import MountCover, ProtectedMounts, shield
+from skillhouse.sandbox.protected_mounts import MountCover, ProtectedMounts, protected_mounts
 
 
-async def census_of(profile: SandboxProfile) -> PersistentFileScan | None:
+async def persistent_scan(profile: SandboxProfile) -> PersistentFileScan | None:
     if profile.paths is None or (profile.read_only and not profile.writable):
         # What can write nothing makes nothing: whatever is new is another program's.
         return None
     always = {*PROTECTED_NAMES} & {*profile.protected}
     shielded = names_like(tuple(sorted(name for name in always if "/" not in name)))
-    census = PersistentFileScan(
+    scan = PersistentFileScan(
         str(profile.workspace),
         profile.paths,
         profile.opened,
@@ -59,8 +59,8 @@ async def census_of(profile: SandboxProfile) -> PersistentFileScan | None:
         if profile.read_only
         else ("",),
     )
-    await in_thread(census.take)
-    return census
+    await in_thread(scan.take)
+    return scan
 
 
 def checked(argv: Sequence[str], profile: SandboxProfile, cwd: Path) -> tuple[SandboxProfile, Path]:
@@ -151,29 +151,29 @@ def missing_names(profile: SandboxProfile) -> tuple[str, ...]:
 
 
 def mounts_of(
-    profile: SandboxProfile, census: PersistentFileScan | None, stash: KeptPlaceholders | None
+    profile: SandboxProfile, scan: PersistentFileScan | None, stash: KeptPlaceholders | None
 ) -> AbstractAsyncContextManager[ProtectedMounts]:
-    """Return what is mounted over the protected paths of a run, as `shield` does it."""
-    return shield(
+    """Return what is mounted over the protected paths of a run, as `protected_mounts` does it."""
+    return protected_mounts(
         str(profile.workspace),
         protected_paths(profile),
         stash=stash,
         hidden=profile.hidden,
-        census=census,
+        scan=scan,
         below=profile.below,
         read_only=profile.read_only,
         is_lasting=profile.is_lasting,
     )
 
 
-def with_census(
-    done: Completed, census: PersistentFileScan | None, git_notes: Iterable[str] = ()
+def with_scan(
+    done: Completed, scan: PersistentFileScan | None, git_notes: Iterable[str] = ()
 ) -> Completed:
     notes = (*done.notes, *git_notes)
-    if census is None:
+    if scan is None:
         return structs.replace(done, notes=notes) if notes else done
-    notes = (*notes, *census.notes)
-    return structs.replace(done, changes=tuple(census.changes), notes=notes)
+    notes = (*notes, *scan.notes)
+    return structs.replace(done, changes=tuple(scan.changes), notes=notes)
 
 
 _GIT_SETTINGS = (

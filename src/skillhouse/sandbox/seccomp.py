@@ -1,8 +1,8 @@
 """The system call filter: a classic BPF program, made by hand so that nothing must be installed.
 
-Everything is allowed but what reaches past the namespaces or widens the kernel's attack surface
-(reference/security.md 1.4). The rules of the program are checked by the kernel when bubblewrap
-loads it; a wrong one ends the run before it starts.
+Everything is allowed but what reaches past the namespaces or widens the kernel's attack surface.
+The rules of the program are checked by the kernel when bubblewrap loads it; a wrong one ends the
+run before it starts.
 
 Where no namespace can be made, a second program is loaded too, of code that shares its namespaces.
 """

@@ -39,7 +39,7 @@ class CachesSeen(Struct):
     """What `caches_for` looked at: while it is as it was, so is the result."""
 
     mark: str = ""
-    looks: PathStateCache = field(default_factory=PathStateCache)
+    states: PathStateCache = field(default_factory=PathStateCache)
     stamps: dict[str, tuple[int, ...]] = field(default_factory=dict)
     """Directories from before they were looked at: of those that are swept with their time."""
     named: dict[str, bool] = field(default_factory=dict)
@@ -58,7 +58,7 @@ class CachesSeen(Struct):
                     for path, stamp in self.stamps.items()
                 )
                 and all(os.path.exists(path) is there for path, there in self.named.items())
-                and self.looks.hold()
+                and self.states.hold()
             )
         except OSError:
             return False
@@ -88,7 +88,7 @@ def caches_for(
     directory = base / hashlib.sha256(os.fsencode(workspace)).hexdigest()[:16]
     try:
         make_private(directory)
-        if problem := directory_problem(directory, secret=True, looks=looked.looks):
+        if problem := directory_problem(directory, secret=True, states=looked.states):
             return None, {}, f"tools have no caches: {problem}"
         _bound(base, directory, time.time() if now is None else now)
         closed: list[Path] = []

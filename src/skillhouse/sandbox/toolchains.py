@@ -115,7 +115,7 @@ class ToolPlaces:
         self._home = os.path.realpath(home)
         self._named_home = str(home)
         self._workspace = str(workspace)
-        self._looks = PathStateCache()
+        self._states = PathStateCache()
         self._stamps: dict[str, tuple[int, ...]] = {}
         """Of the directories and files that were read."""
         self._rooted = [
@@ -152,7 +152,7 @@ class ToolPlaces:
 
     def hold(self) -> bool:
         """Whether `find` would return the same now."""
-        return self._looks.hold() and all(
+        return self._states.hold() and all(
             _stamp(path) == stamp for path, stamp in self._stamps.items()
         )
 
@@ -185,13 +185,13 @@ class ToolPlaces:
         return found
 
     def _real(self, path: str) -> str:
-        return trail(path, self._looks).real
+        return trail(path, self._states).real
 
     def _exists(self, path: str) -> bool:
-        return self._looks.at(self._real(path)) is not None
+        return self._states.at(self._real(path)) is not None
 
     def _is_directory(self, path: str) -> bool:
-        fact = self._looks.at(path)
+        fact = self._states.at(path)
         return fact is not None and stat.S_ISDIR(fact[0].st_mode)
 
     def _names(self, directory: str) -> tuple[str, ...]:
@@ -216,7 +216,7 @@ class ToolPlaces:
         if real in found.path or not self._is_directory(real):
             return
         if _is_below(real, _SYSTEM):
-            if directory_problem(Path(real), looks=self._looks):
+            if directory_problem(Path(real), states=self._states):
                 return
             found.path.append(real)
             return
@@ -244,7 +244,7 @@ class ToolPlaces:
         below = real.removeprefix(f"{self._home}/")
         if is_secret(below):
             return "it has a name that secrets have"
-        if problem := directory_problem(Path(real), looks=self._looks):
+        if problem := directory_problem(Path(real), states=self._states):
             return problem
         if names := [name for name in self._names(real) if is_secret(name)]:
             return f"it holds `{names[0]}`, which has a name that secrets have"
@@ -316,7 +316,7 @@ class ToolPlaces:
 
     def _refused_file(self, target: str) -> bool:
         return _is_below(target, (self._workspace,)) or bool(
-            directory_problem(Path(os.path.dirname(target)), looks=self._looks)
+            directory_problem(Path(os.path.dirname(target)), states=self._states)
         )
 
     def _mount(self, found: FoundPlaces, places: Iterable[str], shown: str) -> bool:
@@ -348,7 +348,7 @@ class ToolPlaces:
         if is_secret(real.removeprefix(f"{self._home}/")):
             return f"`{real}` has a name that secrets have"
         directory = real if self._is_directory(real) else os.path.dirname(real)
-        return directory_problem(Path(directory), looks=self._looks)
+        return directory_problem(Path(directory), states=self._states)
 
     def _shims(self, found: FoundPlaces, row: Toolchain, root: str, shown: str) -> None:
         """Take, in the place of scripts that find the version, the programs of that version."""
@@ -417,7 +417,7 @@ class ToolPlaces:
 
     def _note_links(self, found: FoundPlaces, path: str) -> None:
         """Remember the links on the way that would not be there inside."""
-        for place, _ in trail(path, self._looks).steps:
+        for place, _ in trail(path, self._states).steps:
             if os.path.islink(place) and not _is_below(
                 place, (*_SYSTEM, *found.mounts, self._workspace)
             ):

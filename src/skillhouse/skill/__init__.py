@@ -9,7 +9,6 @@ if TYPE_CHECKING:
     from skillhouse.skill.archive import ARCHIVE_MAX as ARCHIVE_MAX
     from skillhouse.skill.archive import DEPTH_MAX as DEPTH_MAX
     from skillhouse.skill.archive import FILE_MAX as FILE_MAX
-    from skillhouse.skill.archive import FILES_MAX as FILES_MAX
     from skillhouse.skill.archive import PATH_MAX as PATH_MAX
     from skillhouse.skill.archive import ArchiveError as ArchiveError
     from skillhouse.skill.archive import ArchiveMember as ArchiveMember
@@ -66,7 +65,6 @@ if TYPE_CHECKING:
     from skillhouse.skill.model import SKILL_FILE as SKILL_FILE
     from skillhouse.skill.model import Frontmatter as Frontmatter
     from skillhouse.skill.model import IndexContent as IndexContent
-    from skillhouse.skill.model import LinkedFile as LinkedFile
     from skillhouse.skill.model import ManifestResult as ManifestResult
     from skillhouse.skill.model import ParsePolicy as ParsePolicy
     from skillhouse.skill.model import ParseResult as ParseResult
@@ -85,7 +83,6 @@ if TYPE_CHECKING:
     from skillhouse.skill.profile import Extensions as Extensions
     from skillhouse.skill.profile import Identity as Identity
     from skillhouse.skill.profile import Profile as Profile
-    from skillhouse.skill.profile import ProfileRules as ProfileRules
     from skillhouse.skill.profile import RootRule as RootRule
     from skillhouse.skill.profile import ScopeRule as ScopeRule
     from skillhouse.skill.profile import Symlinks as Symlinks
@@ -109,7 +106,6 @@ if TYPE_CHECKING:
     from skillhouse.skill.source import Finding as Finding
     from skillhouse.skill.source import install_name as install_name
     from skillhouse.skill.source import validate_name as validate_name
-    from skillhouse.skill.text_repair import REPAIRED as REPAIRED
     from skillhouse.skill.text_repair import repaired_file as repaired_file
     from skillhouse.skill.text_repair import with_name as with_name
     from skillhouse.skill.validation import validate as validate

@@ -107,9 +107,9 @@ def clash(paths: Iterable[str]) -> bool:
 
 
 ARCHIVE_MAX = 50 * 1024 * 1024
-"""Bytes of an archive, and of what is in it (DESIGN, bounds: package 50 MB)."""
+"""Bytes of an archive, and of what is in it (docs/reference/limits.md)."""
 FILES_MAX = 1_000
-"""Files of a package (DESIGN, bounds)."""
+"""Files of a package (docs/reference/limits.md)."""
 FILE_MAX = 10 * 1024 * 1024
 RATIO_MAX = 100
 """How many times larger the content may be than the archive, beyond 1 MiB."""

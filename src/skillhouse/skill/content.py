@@ -214,7 +214,7 @@ def _below(relative: str, real: str) -> Iterator[LinkedFile]:
 
 
 RESOURCES_MAX = 50
-"""Files that are listed with a loaded skill (DESIGN, bounds)."""
+"""Files that are listed with a loaded skill (docs/reference/limits.md)."""
 STEADY_TRIES = 5
 """How often a file is read that changes while it is read."""
 RESOURCES_SCANNED_MAX = 10_000

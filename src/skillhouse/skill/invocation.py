@@ -167,7 +167,7 @@ def _invocation(fields: Mapping[str, Any]) -> Invocation:
 def _switch(
     fields: Mapping[str, Any], field: str, faults: list[tuple[str, str]], *, default: bool
 ) -> bool | None:
-    """Return a truth value, which is text here (DESIGN, decision 13); None when it is none."""
+    """Return a truth value, which is text here (decision 0013); None when it is none."""
     if field not in fields:
         return default
     value = fields[field]

@@ -203,9 +203,9 @@ def _past_blanks(text: str, at: int) -> int:
 
 
 MANIFEST_MAX = 262_144
-"""Bytes of a manifest, as of a SKILL.md (DESIGN, bounds)."""
+"""Bytes of a manifest, as of a SKILL.md (docs/reference/limits.md)."""
 DIRECTORIES_MAX = 2_000
-"""Directories of one root that are looked at (DESIGN, bounds)."""
+"""Directories of one root that are looked at (docs/reference/limits.md)."""
 
 _READERS: Mapping[str, Callable[[str], RawManifest | None]] = {
     JAVASCRIPT_FILE: read_javascript,

@@ -257,7 +257,7 @@ class SkillContent(Struct, frozen=True, kw_only=True):
 
 
 def tokens_of(text: str) -> int:
-    """Return the estimated tokens of a text: UTF-8 bytes / 4, rounded up (DESIGN, contract)."""
+    """Return the estimated tokens of a text: UTF-8 bytes / 4, rounded up."""
     return -(-len(text.encode("utf-8", "replace")) // 4)
 
 

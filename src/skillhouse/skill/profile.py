@@ -104,7 +104,7 @@ DEFAULT_SCOPES = (
     ScopeRule(name="remote", default_effect="ask", max_depth=6, max_directories=2_000),
     ScopeRule(name="builtin", default_effect="allow", max_depth=2, max_directories=2_000),
 )
-"""Strongest first (DESIGN, settled decision 4)."""
+"""Strongest first (decision 0004)."""
 
 DEFAULT_ROOTS = (
     RootRule(scope="project", path=".skillhouse/skills"),
@@ -136,7 +136,7 @@ class ProfileRules(Struct, frozen=True, kw_only=True):
 
 
 CATALOG_TOKENS = 2_000
-"""Tokens of the catalog unless something else is set (DESIGN, bounds)."""
+"""Tokens of the catalog unless something else is set (docs/reference/limits.md)."""
 TOOL_CHARS = 2_000
 """Characters of the description of a tool over MCP: Claude Code cuts it at 2,048 (review M2)."""
 INSTRUCTION_CHARS = 2_000
@@ -178,8 +178,8 @@ class CatalogRule(Struct, frozen=True, kw_only=True):
     reserved_chars: int = 0
     """Characters of the budget that the client's own entries take first."""
     entry: str = ""
-    """How a listed skill counts against the budget, for the lens: a line with `{name}`,
-    `{description}` and `{path}`; empty where it is not known."""
+    """How a listed skill counts against the client's budget: a line with `{name}`, `{description}`
+    and `{path}`; empty where it is not known."""
     entry_bare: str = ""
     """The same of a skill whose description was dropped."""
     entry_unit: int = 1

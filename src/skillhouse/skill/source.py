@@ -160,15 +160,15 @@ HINTS: Mapping[str, str] = {code: cause.hint for code, cause in CAUSES.items()}
 
 
 SKILL_FILE_MAX = 1_048_576
-"""Bytes of a SKILL.md (DESIGN, bounds: 1 MiB)."""
+"""Bytes of a SKILL.md (docs/reference/limits.md)."""
 SKILL_FILE_LARGE = 262_144
-"""Bytes above which a SKILL.md loads with a warning; a model gets no more of it at a time (DESIGN,
-bounds: 256 KiB to a model)."""
+"""Bytes above which a SKILL.md loads with a warning; a model gets no more of it at a time
+(docs/reference/limits.md)."""
 FRONTMATTER_MAX = 65_536
-"""Bytes between the fences (DESIGN, bounds: 64 KiB)."""
+"""Bytes between the fences (docs/reference/limits.md)."""
 
 YAML_DEPTH_MAX = 16
-"""Nested collections; the top mapping is level 1 (DESIGN, bounds)."""
+"""Nested collections; the top mapping is level 1 (docs/reference/limits.md)."""
 FIRST_LINE = 2
 """Line of the file at which a frontmatter block begins."""
 

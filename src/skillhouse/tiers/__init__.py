@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from skillhouse.tiers.tier_values import TierLevel as TierLevel
     from skillhouse.tiers.tier_values import TierState as TierState
     from skillhouse.tiers.tier_values import TierVerdict as TierVerdict
-    from skillhouse.tiers.tier_values import ToolPolicy as ToolPolicy
 else:
     from skillhouse.lazy_exports import lazy_exports
 

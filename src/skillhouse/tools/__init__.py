@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from skillhouse.tools.call import TRANSACTION_PAGE as TRANSACTION_PAGE
     from skillhouse.tools.call import UNBOUND as UNBOUND
     from skillhouse.tools.call import WILL_NOT_WORK as WILL_NOT_WORK
+    from skillhouse.tools.call import Caller as Caller
+    from skillhouse.tools.call import CallerFields as CallerFields
     from skillhouse.tools.call import EvaluatedPermission as EvaluatedPermission
     from skillhouse.tools.call import Output as Output
     from skillhouse.tools.call import PermissionRequest as PermissionRequest
@@ -95,7 +97,6 @@ if TYPE_CHECKING:
     from skillhouse.tools.skill_text import one_line as one_line
     from skillhouse.tools.skill_text import render_content as render_content
     from skillhouse.tools.skill_text import result_data as result_data
-    from skillhouse.tools.skills import SkillTool as SkillTool
     from skillhouse.tools.skills import VisibleSkills as VisibleSkills
     from skillhouse.tools.skills import bounded as bounded
     from skillhouse.tools.skills import found_values as found_values
@@ -109,11 +110,9 @@ if TYPE_CHECKING:
     from skillhouse.tools.tool import Sessions as Sessions
     from skillhouse.tools.tool import SkillCheck as SkillCheck
     from skillhouse.tools.tool import Tool as Tool
-    from skillhouse.tools.tool_set import ALL as ALL
     from skillhouse.tools.tool_set import BUILTIN_TOOLS as BUILTIN_TOOLS
     from skillhouse.tools.tool_set import READ as READ
     from skillhouse.tools.tool_set import SKILL_RESOURCE as SKILL_RESOURCE
-    from skillhouse.tools.tool_set import SKILLS as SKILLS
     from skillhouse.tools.tool_set import ProfileTool as ProfileTool
     from skillhouse.tools.tool_set import ToolMaker as ToolMaker
     from skillhouse.tools.tool_set import ToolNames as ToolNames

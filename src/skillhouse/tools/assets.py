@@ -22,7 +22,7 @@ from skillhouse.tools.messages import render
 ASSET_MAX = 8 * 1_048_576
 """Bytes of an asset (as `read`)."""
 ASSETS_LISTED_MAX = 1_000
-"""Assets of a skill that are listed (DESIGN, bounds: files of a package)."""
+"""Assets of a skill that are listed (docs/reference/limits.md: files of a skill)."""
 ENTRIES_MAX = 10_000
 """Entries that are looked at for a listing."""
 NAMED_MAX, NEAREST_MAX = 20, 5

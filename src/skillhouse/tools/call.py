@@ -6,7 +6,7 @@ import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from msgspec import Struct, field
 
@@ -81,7 +81,7 @@ class EvaluatedPermission(Struct, frozen=True, kw_only=True):
 WILL_NOT_WORK = "will not work"
 """Name of the fact that says what of a command is known to fail."""
 OUTPUT_MAX = 262_144
-"""Characters of a result's text (DESIGN, bounds: 256 KiB, then cut with a notice)."""
+"""Characters of a result's text (docs/reference/limits.md)."""
 
 TRANSACTION_PAGE = "transaction"
 """The page that shows a decoded transaction (the published design asks for it, section 5.2)."""
@@ -91,7 +91,6 @@ SKILL_CLAIM = "claim of the skill, not checked"
 Status = Literal["ok", "error", "denied", "pending"]
 Excerpt = Literal["head", "ends", "whole"]
 """What a model gets of a long result: its beginning, its beginning and end, or all of it."""
-
 
 LEVELS: tuple[Level, ...] = ("read", "write", "sign")
 
@@ -128,27 +127,58 @@ class RefusedError(Exception):
         self.status: Status = "denied" if denied else "error"
 
 
-class ToolCall(Struct, frozen=True, kw_only=True):
-    """What a model asked for, and on whose behalf."""
+class CallerFields(TypedDict, total=False):
+    """The fields of `Caller` as keywords."""
 
-    name: str
-    arguments: Mapping[str, Any]
+    agent: str
+    user: str
+    channel: str
+    client: str
+    connection: str
+    client_info: str
+    session_id: str
+    message_id: str
+    call_id: str
+    trace: str
+
+
+class Caller(Struct, frozen=True, kw_only=True):
+    """Who makes a call.
+
+    An approval belongs to the connection that asked, and when that has ended to the next one of the
+    same client; `session` answers end with it. A program that serves several clients names each.
+    """
+
     agent: str = "default"
     user: str = "local"
     channel: str = "library"
+    """Where the call comes from."""
     client: str = ""
-    """Name of the client, as it gives it itself."""
+    """Name of the client; the channel when empty."""
     connection: str = ""
-    """Which connection of that client; an approval belongs to it."""
+    """Which connection of that client; that of the `Skillhouse` itself when empty."""
     client_info: str = ""
-    """Name and version of the client for the audit log; empty where it gives none."""
-    approval_id: str = ""
-    """Id of an answered approval that is about this very call, if the caller has one."""
+    """Name and version of the client as it gives them itself, for the audit log."""
     session_id: str = ""
     """The caller's ids: of the conversation, the message or request, the call, and the task."""
     message_id: str = ""
     call_id: str = ""
     trace: str = ""
+
+    def tool_call(
+        self, name: str, arguments: Mapping[str, Any], *, approval_id: str | None = None
+    ) -> ToolCall:
+        fields = {name: getattr(self, name) for name in Caller.__struct_fields__}
+        return ToolCall(name=name, arguments=arguments, approval_id=approval_id or "", **fields)
+
+
+class ToolCall(Caller, frozen=True, kw_only=True):
+    """What a model asked for, and on whose behalf."""
+
+    name: str
+    arguments: Mapping[str, Any]
+    approval_id: str = ""
+    """Id of an answered approval that is about this very call, if the caller has one."""
 
 
 class ToolResult(PartialStruct, frozen=True, kw_only=True):

@@ -23,13 +23,13 @@ from skillhouse.tools.tool import Session, Tool
 from skillhouse.tools.workspace import Place, Workspace, is_text, opened
 
 MEMORY_FILE = "MEMORY.md"
-"""What is always to be remembered (reference/seeds.md section 1.4)."""
+"""What is always to be remembered (the published design)."""
 MEMORY_DIRECTORY = "memory"
 """Beside it: notes by day or by subject."""
 MEMORY_DEPTH = 4
 """Depth of directories, `memory` itself included."""
 MEMORY_FILES_MAX = 1_000
-"""Files that are looked at (as of a skill: DESIGN, bounds)."""
+"""Files that are looked at (as of a skill)."""
 MEMORY_FILE_MAX = 1_048_576
 """Bytes of one file that is searched, or that a note may make."""
 MEMORY_BYTES_MAX = 4_194_304

@@ -145,7 +145,7 @@ class PathRules:
         return covered_paths(
             self._root,
             PROTECTED_NAMES,
-            survey=self._workspace.survey,
+            cover_cache=self._workspace.cover_cache,
             rules=self,
             persistent=self._workspace.paths,
             opened=opened,

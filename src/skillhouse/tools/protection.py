@@ -33,7 +33,7 @@ class OwnFiles(Protocol):
         """The SKILL.md of each skill that is a person's own: those of the program are left out."""
         ...
 
-    def problem(self, looks: PathStateCache) -> str:
+    def problem(self, states: PathStateCache) -> str:
         """Return why nothing may act now, from `places` and what is at the paths; or ""."""
         ...
 
@@ -46,7 +46,7 @@ class NoFiles:
     def skill_files(self) -> frozenset[str]:
         return frozenset()
 
-    def problem(self, looks: PathStateCache) -> str:
+    def problem(self, states: PathStateCache) -> str:
         return ""
 
 
@@ -54,7 +54,7 @@ class Guarded:
     """Places that no tool writes to, whatever rules and persons say.
 
     Names are those of the command judge, so that `write` and `cp` get the same answer. The places
-    are those of skills (security.md section 4.1: skills cannot edit skills) and of the settings,
+    are those of skills (skills cannot edit skills) and of the settings,
     approvals and log of skillhouse, whether they exist yet or not.
     """
 
@@ -64,10 +64,10 @@ class Guarded:
         places: Iterable[Path] = (),
         *,
         paths: PersistentPaths = PersistentPaths(),  # noqa: B008 - a frozen value.
-        looks: PathStateCache | None = None,
+        states: PathStateCache | None = None,
     ) -> None:
         self._paths = paths
-        looks = looks or PathStateCache()
+        states = states or PathStateCache()
         self._root = str(root)
         self._prefix = self._root.rstrip("/") + "/"
         self._places: dict[str, str] = {}
@@ -78,26 +78,26 @@ class Guarded:
             if "\0" in str(place):
                 # No file has such a name.
                 continue
-            real = self._real(str(place), looks)
+            real = self._real(str(place), states)
             if self._prefix.startswith(f"{real.rstrip('/')}/"):
                 # Work in a root of skills: its files are work, what makes a skill is not.
                 self._around = True
             elif real.startswith(self._prefix):
                 self._places[spelled(os.path.relpath(real, self._root))] = real
 
-    def _real(self, place: str, looks: PathStateCache) -> str:
+    def _real(self, place: str, states: PathStateCache) -> str:
         """Follow a place, and note what is passed; a shared parent costs once."""
         directory, name = os.path.split(place)
         if directory not in self._above:
-            self._above[directory] = self._followed(directory, looks)
+            self._above[directory] = self._followed(directory, states)
         real = os.path.join(self._above[directory], name)
-        seen = looks.at(real)
+        seen = states.at(real)
         if not name or name == ".." or (seen is not None and stat.S_ISLNK(seen[0].st_mode)):
-            return self._followed(place, looks)
+            return self._followed(place, states)
         return real
 
-    def _followed(self, place: str, looks: PathStateCache) -> str:
-        way = trail(place, looks)
+    def _followed(self, place: str, states: PathStateCache) -> str:
+        way = trail(place, states)
         for step, _ in way.steps:
             if step.startswith(self._prefix) and not f"{way.real}/".startswith(f"{step}/"):
                 self._passed.setdefault(os.path.relpath(step, self._root), place)

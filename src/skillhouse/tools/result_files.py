@@ -29,7 +29,7 @@ from skillhouse.tools.call import OUTPUT_MAX, Excerpt, RefusedError
 from skillhouse.tools.tool import Session
 
 RESULT_MAX = 30_000
-"""Characters of a result that a model gets, the notice included (issue 16; DESIGN, bounds)."""
+"""Characters of a result that a model gets, the notice included (docs/reference/limits.md)."""
 NOTICE_MAX = 600
 """Characters that are left for a notice, besides the path in it."""
 LINE_END_WITHIN = 1_000

@@ -32,7 +32,7 @@ from skillhouse.tools.call import OUTPUT_MAX, UNBOUND, PermissionRequest, Refuse
 from skillhouse.tools.tool import Session
 
 SKILL_TEXT_MAX = OUTPUT_MAX - 4_096
-"""Bytes of a loaded skill's text (DESIGN, bounds: skill bodies 256 KiB); a skill of another server
+"""Bytes of a loaded skill's text (docs/reference/limits.md); a skill of another server
 has its origin before it."""
 
 LoadStyle = Literal["marked", "opencode", "titled", "based", "raw", "body"]

@@ -85,14 +85,14 @@ class Workspace:
         self._withheld = _places(withheld)
         self._for_people = _places(for_people)
         self._checked: tuple[Hashable, PathStateCache, Guarded, str] | None = None
-        self.survey = CoverCache()
+        self.cover_cache = CoverCache()
         self._around: Workspace | None = None
 
     def around(self, top: str) -> Workspace:
         """Return the same of a directory around the workspace, of which commands read."""
         if self._around is None or str(self._around.root) != top:
             self._around = found = copy(self)
-            found.root, found.survey = Path(top), CoverCache()
+            found.root, found.cover_cache = Path(top), CoverCache()
             found.hidden = Guarded(found.root, self._private).below
         return self._around
 
@@ -129,9 +129,9 @@ class Workspace:
         kept = self._checked
         # INVARIANT: what is kept follows from the key and from what is at the paths in `looks`.
         if kept is None or kept[0] != key or not kept[1].hold():
-            looks = PathStateCache()
-            now = Guarded(self.root, places, paths=self.paths, looks=looks)
-            kept = self._checked = key, looks, now, self._own.problem(looks)
+            states = PathStateCache()
+            now = Guarded(self.root, places, paths=self.paths, states=states)
+            kept = self._checked = key, states, now, self._own.problem(states)
         _, _, now, problem = kept
         problem = problem or self._guarded.detour() or now.detour()
         if self._is_inside:

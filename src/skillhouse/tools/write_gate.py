@@ -1,4 +1,4 @@
-"""Who may change anything, and whether each change is confirmed (seeds.md section 1.1)."""
+"""Who may change anything, and whether each change is confirmed (the published design)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 LAYER = "write gate"
 """The name of the gate's decisions in the log."""
 
-# The verdicts of the published design (seeds.md section 1.1).
+# The verdicts of the published design.
 APPROVED = "approved"
 DENIED = "denied"
 TIMEOUT = "timeout"
@@ -33,6 +33,7 @@ class WriteGate(Struct, frozen=True, kw_only=True):
     """The user allow-list and the confirmation of every call that does more than look."""
 
     enabled: bool = False
+    """Whether the other keys count, but for `allow_paths`."""
     allow_users: tuple[str, ...] = ()
     """Exact ids of users; empty lets no user change anything."""
     confirmation: bool = True

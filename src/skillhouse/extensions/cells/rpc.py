@@ -19,9 +19,9 @@ from skillhouse.floor.regex import regex
 from skillhouse.sandbox.code_call import METHOD_NOT_FOUND, RpcError
 
 FRAME_BYTES = 8 << 20
-"""Longest message (DESIGN, bounds: RPC frame 8 MiB)."""
+"""Longest message (docs/reference/limits.md)."""
 DEPTH = 64
-"""Deepest nesting of a message (DESIGN, bounds: depth 64)."""
+"""Deepest nesting of a message (docs/reference/limits.md)."""
 VALUES = 100_000
 """Most values of a message; each costs the core about 0.5 µs and 60 bytes."""
 LENGTH = struct.Struct("!I")

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["main"]
 
 OK, FINDING, USAGE, ENVIRONMENT = 0, 1, 2, 3
-"""Exit codes (DESIGN, "Command line")."""
+"""Exit codes (docs/reference/commands.md)."""
 INTERRUPTED = 128 + signal.SIGINT
 FAULT = 70
 """An unforeseen fault (EX_SOFTWARE of sysexits.h); there is a report."""

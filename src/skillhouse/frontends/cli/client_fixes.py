@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
 
 
-def fix_files(lens: ClientReport, terminal: Terminal, *, discard: Discard, as_json: bool) -> int:
+def fix_files(report: ClientReport, terminal: Terminal, *, discard: Discard, as_json: bool) -> int:
     """Show each change and make it when the person confirms; 1 when one was not made."""
-    fixes = proposed_fixes(lens)
+    fixes = proposed_fixes(report)
     if as_json:
         # To look only: a program cannot confirm.
-        terminal.json_list("fixes", [fix_answer(lens, fix) for fix in fixes])
+        terminal.json_list("fixes", [fix_answer(report, fix) for fix in fixes])
         return 0
     if not fixes:
         terminal.note("nothing that can be fixed without you; `skillhouse doctor` has the rest")
@@ -35,7 +35,7 @@ def fix_files(lens: ClientReport, terminal: Terminal, *, discard: Discard, as_js
     for group in fix_groups(fixes):
         answer = "each"
         if len(group) > 1:
-            _show_all(lens, group, terminal)
+            _show_all(report, group, terminal)
             count = counted(len(group), "change")
             question = f"Make these {count} ({', '.join(group[0].codes)})?"
             answer = all_or_each(question, terminal, instead=instead)
@@ -47,12 +47,12 @@ def fix_files(lens: ClientReport, terminal: Terminal, *, discard: Discard, as_js
                 question = f"Make this change ({', '.join(fix.codes)})?"
                 if not confirmed(question, terminal, instead=instead):
                     continue
-            made += _applied(lens, fix, discard, terminal)
+            made += _applied(report, fix, discard, terminal)
     terminal.note(f"{made} of {counted(len(fixes), 'change')} made")
     return 0 if made == len(fixes) else 1
 
 
-def _show_all(lens: ClientReport, group: Sequence[Fix], terminal: Terminal) -> None:
+def _show_all(report: ClientReport, group: Sequence[Fix], terminal: Terminal) -> None:
     """Print each change of a kind, without the lines of a file that stay as they are."""
     for fix in group:
         terminal.line()
@@ -60,18 +60,18 @@ def _show_all(lens: ClientReport, group: Sequence[Fix], terminal: Terminal) -> N
             for line in fix.difference:
                 terminal.line(shown(line))
             continue
-        terminal.line(shown(lens.short(fix.path)))
+        terminal.line(shown(report.short(fix.path)))
         # INVARIANT: each line that changes is shown; the first two name the file.
         for line in fix.difference[2:]:
             if line.startswith(("+", "-", "…")):
                 terminal.line(f"  {shown(line)}")
 
 
-def _applied(lens: ClientReport, fix: Fix, discard: Discard, terminal: Terminal) -> bool:
+def _applied(report: ClientReport, fix: Fix, discard: Discard, terminal: Terminal) -> bool:
     with isolated() as failed:
         apply_fix(fix, discard=discard)
     for error in failed:
-        terminal.error(f"not changed: {lens.short(fix.path)}: {shown(str(error))}")
+        terminal.error(f"not changed: {report.short(fix.path)}: {shown(str(error))}")
         return False
     if fix.discarded:
         undo = f"skillhouse delete --undo {shlex.quote(fix.discarded)}"

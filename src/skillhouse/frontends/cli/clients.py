@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from skillhouse.clients import client_profiles, is_installed, lens_profile
+from skillhouse.clients import client_profiles, is_installed, profile_to_compare
 from skillhouse.floor import structs
 from skillhouse.frontends.answers.client_changes import discarding
 from skillhouse.frontends.cli.client_fixes import fix_files
@@ -17,9 +17,9 @@ from skillhouse.frontends.presentation.client_report import (
     COLUMNS,
     as_toml,
     brief,
+    client_skill_value,
     difference,
-    lens_skill_value,
-    report,
+    report_lines,
     table,
 )
 from skillhouse.frontends.presentation.doctor_values import (
@@ -83,21 +83,21 @@ def _doctor(options: argparse.Namespace, terminal: Terminal) -> int:
     places = places_of(options)
     config = usable_config(places).config
     chosen = examined_profiles(places, options.clients or ())
-    lens = seen_by(places, chosen)
+    report = seen_by(places, chosen)
     if options.fix:
-        return fix_files(lens, terminal, discard=discarding(config), as_json=options.json)
-    found = examine(places, lens, verbs=TAKEN)
+        return fix_files(report, terminal, discard=discarding(config), as_json=options.json)
+    found = examine(places, report, verbs=TAKEN)
     hooks = () if options.clients else hook_changes(places, config)
     is_well = found.is_well and not any(is_faulty(change) for change in hooks)
     if options.brief and not options.json:
-        for line in brief(lens, found.problems, more=found.further):
+        for line in brief(report, found.problems, more=found.further):
             terminal.line(line)
         return 0 if is_well else 1
     if options.json:
         value = {**found.value(), "hooks": [structs.asdict(change) for change in hooks]}
         terminal.json_list("problems", value.pop("problems"), value)
     else:
-        for line in report(lens, found.problems, machine=machine(), everything=options.all):
+        for line in report_lines(report, found.problems, machine=machine(), everything=options.all):
             terminal.line(line)
         if not options.clients:
             for line in wrapped(_others_text(places, chosen), COLUMNS):
@@ -219,7 +219,7 @@ def _titled(profile: Profile) -> str:
 
 
 def _show_profile(options: argparse.Namespace, places: Locations, terminal: Terminal) -> int:
-    profile = lens_profile(options.name, places)
+    profile = profile_to_compare(options.name, places)
     if options.json:
         terminal.json(profile_value(profile))
         return 0
@@ -242,23 +242,23 @@ def _show_profile(options: argparse.Namespace, places: Locations, terminal: Term
 
 
 def _compare_profiles(options: argparse.Namespace, places: Locations, terminal: Terminal) -> int:
-    lens = seen_by(places, profiles_of(places, options.names))
-    found = [skill for skill in lens.skills if _differs(skill)]
+    report = seen_by(places, profiles_of(places, options.names))
+    found = [skill for skill in report.skills if _differs(skill)]
     if options.json:
-        value = _compared(lens, found)
+        value = _compared(report, found)
         terminal.json_list("differing", value.pop("differing"), value)
         return 1 if found else 0
-    for place, client in enumerate(lens.clients):
+    for place, client in enumerate(report.clients):
         terminal.line(
             f"  {chr(ord('A') + place) if place < 26 else place + 1}  {shown(client.name)}"
         )
     terminal.line()
-    for line in table(lens, found, everything=options.all):
+    for line in table(report, found, everything=options.all):
         terminal.line(line)
     for skill in found if options.all else found[:20]:
-        for line in difference(lens, skill):
+        for line in difference(report, skill):
             terminal.line(line)
-    same = len(lens.skills) - len(found)
+    same = len(report.skills) - len(found)
     terminal.line()
     terminal.line(f"{counted(len(found), 'skill')} seen differently, {same} alike")
     return 1 if found else 0
@@ -268,11 +268,11 @@ def _differs(skill: ReportedSkill) -> bool:
     return len({(found.state, found.name, found.cut) for found in skill.verdicts}) > 1
 
 
-def _compared(lens: ClientReport, found: list[ReportedSkill]) -> dict[str, Any]:
+def _compared(report: ClientReport, found: list[ReportedSkill]) -> dict[str, Any]:
     return {
-        "clients": [client.name for client in lens.clients],
-        "alike": len(lens.skills) - len(found),
-        "differing": [lens_skill_value(lens, skill) for skill in found],
+        "clients": [client.name for client in report.clients],
+        "alike": len(report.skills) - len(found),
+        "differing": [client_skill_value(report, skill) for skill in found],
     }
 
 

@@ -128,7 +128,7 @@ _ANSWERS = {
     "a": Answer.ALWAYS,
     "always": Answer.ALWAYS,
 }
-"""The words that approve (seeds.md section 1.1); any other denies."""
+"""The words that approve (the published design); any other denies."""
 
 
 class QuestionHost(Protocol):

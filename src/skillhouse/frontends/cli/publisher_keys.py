@@ -129,8 +129,8 @@ def is_of_publisher(house: Skillhouse, options: argparse.Namespace) -> bool:
     keystore = house.config.state_directory / KEYSTORE_FILE
     if not keystore.exists():
         return True
-    vault = own_module("signer").read_vault(keystore)
-    if any(key.name == options.name for key in vault.keys):
+    records = own_module("signer").read_key_records(keystore)
+    if any(key.name == options.name for key in records.keys):
         message = f"there are two keys `{options.name}`: add --for transactions, or --for skills"
         raise UsageError(message)
     return True

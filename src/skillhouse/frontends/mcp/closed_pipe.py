@@ -1,7 +1,8 @@
 """Ends the process soon after its client closed a pipe, whatever the process does meanwhile.
 
 A blocking import cannot be interrupted, and what a client wrote before it left may be much to read.
-So a thread waits for the end of either pipe itself, without reading.
+So a thread waits for the end of either pipe itself, without reading. Before anything is served the
+process ends at once, as nothing has to be recorded; later calls record their outcomes first.
 """
 
 from __future__ import annotations

@@ -115,7 +115,7 @@ def elicitation_for(
 def answer_of(result: types.ElicitResult) -> Answer | None:
     """Return the user's answer in the form; None if there is none.
 
-    Unattended clients decline or cancel by themselves (ecosystem.md, fact 5), so neither counts as
+    Unattended clients decline or cancel by themselves, so neither counts as
     the user's denial: nothing is done, and the question stays open for the page and the command
     line.
     """

@@ -1,7 +1,7 @@
 """Reads stdin, and answers a client's first requests while the SDK is still being imported.
 
 That import takes most of a second, and a client that waits longer starts its first turn without
-our tools (ecosystem.md, fact 7; Codex waits about a second for `tools/list`). The SDK gets the
+our tools (Codex waits about a second for `tools/list`). The SDK gets the
 handshake later and negotiates the same; its own answer is then dropped. Tests compare both.
 """
 

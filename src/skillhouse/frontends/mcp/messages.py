@@ -1,7 +1,8 @@
 """Reads JSON-RPC messages strictly, and finds the id under which a refused one is answered.
 
 Every transport and the fast handshake read by this one function, so none accepts what another
-refuses. A client waits for the id of its request: an error under `null` leaves it waiting.
+refuses. A client waits for the id of its request: an error under `null` leaves it waiting. Two
+ids, one that is cut off and that of a broken response, maybe one of ours, are answered as `null`.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from msgspec import Struct
 from skillhouse.floor.regex import regex
 
 MESSAGE_MAX = 8 * 1_048_576
-"""Bytes of one message (DESIGN, bounds: RPC frame 8 MiB)."""
+"""Bytes of one message (docs/reference/limits.md)."""
 DEPTH_MAX = 64
-"""Objects and arrays within each other (DESIGN, bounds: RPC frame depth 64)."""
+"""Objects and arrays within each other (docs/reference/limits.md)."""
 ID_MAX = 1_024
 """Characters of an id."""
 BATCH_MAX = 100

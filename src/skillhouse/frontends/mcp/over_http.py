@@ -31,14 +31,14 @@ logger = logging.getLogger(__name__)
 
 MCP_PATH = "/mcp"
 MCP_METHODS = ("GET", "HEAD", "POST", "DELETE")
-SEATS_MAX = 32
+SERVERS_MAX = 32
 """Tokens whose servers run at one moment; the one that was used longest ago is ended first."""
 ENDED_SECONDS = 2.0
 """Time after which the open connections of a token that was revoked end."""
 
 
 class SessionScope(Struct, frozen=True, kw_only=True):
-    """Whose calls a server of `/mcp` makes; what is of one seat is unknown at the others."""
+    """Whose calls a server of `/mcp` makes; what belongs to one is unknown to the others."""
 
     id: str = ""
     """Of the named token; empty for the owner's own key, and where no key is needed."""
@@ -70,7 +70,7 @@ class McpOverHttp:
         self._holds = holds
         self._needs_key = needs_key
         self._tasks: TaskGroup | None = None
-        self._servers: dict[SessionScope, _SeatServer] = {}
+        self._servers: dict[SessionScope, _ScopedServer] = {}
         self._starting = anyio.Lock()
 
     @asynccontextmanager
@@ -78,7 +78,7 @@ class McpOverHttp:
         """Hold the tasks that requests start; the application's lifespan wraps this."""
         async with anyio.create_task_group() as tasks:
             self._tasks = tasks
-            tasks.start_soon(self._end_seats)
+            tasks.start_soon(self._end_lost)
             try:
                 yield
             finally:
@@ -91,40 +91,43 @@ class McpOverHttp:
             # The guard has checked the header if present; a browser's cookie opens pages only.
             await _refuse(send)
             return
-        server = await self._server(self._seat(self._access(scope)))
+        server = await self._server(self._scope_of(self._access(scope)))
         await server.answer(scope, receive, send)
 
-    def _seat(self, access: Access) -> SessionScope:
+    def _scope_of(self, access: Access) -> SessionScope:
         if access.kind != "token" or AccessScope.CALL not in access.scopes:
             # The guard lets such a token in only where no key is needed, as if it were none.
             return SessionScope()
         return SessionScope(id=access.id, agent=access.agent, user=access.user)
 
-    async def _server(self, seat: SessionScope) -> _SeatServer:
+    async def _server(self, caller: SessionScope) -> _ScopedServer:
         async with self._starting:
-            server = self._servers.pop(seat, None)
+            server = self._servers.pop(caller, None)
             if server is None:
                 if self._tasks is None:
                     raise RuntimeError("the application runs without its lifespan")
-                while len(self._servers) >= SEATS_MAX:
+                while len(self._servers) >= SERVERS_MAX:
                     self._servers.pop(next(iter(self._servers))).end()
-                made = _SeatServer(self._house, seat, is_open=not self._needs_key and not seat.id)
+                is_open = not self._needs_key and not caller.id
+                made = _ScopedServer(self._house, caller, is_open=is_open)
                 await self._tasks.start(made.run)
                 server = made
             # The one that was used last is the last to be ended for another.
-            self._servers[seat] = server
+            self._servers[caller] = server
             return server
 
-    async def _end_seats(self) -> None:
+    async def _end_lost(self) -> None:
         """End the open connections of tokens that were revoked or ended."""
         while True:
             await anyio.sleep(ENDED_SECONDS)
             ended = [
-                seat for seat in self._servers if seat.id and not await self._still_holds(seat.id)
+                caller
+                for caller in self._servers
+                if caller.id and not await self._still_holds(caller.id)
             ]
-            for seat in ended:
-                if seat in self._servers:
-                    self._servers.pop(seat).end()
+            for caller in ended:
+                if caller in self._servers:
+                    self._servers.pop(caller).end()
 
     async def _still_holds(self, token: str) -> bool:
         try:
@@ -135,13 +138,13 @@ class McpOverHttp:
             return True
 
 
-class _SeatServer:
-    """The server of one seat, with sessions of its own."""
+class _ScopedServer:
+    """The server of one scope, with sessions of its own."""
 
-    def __init__(self, house: Skillhouse, seat: SessionScope, *, is_open: bool) -> None:
+    def __init__(self, house: Skillhouse, caller: SessionScope, *, is_open: bool) -> None:
         """With `is_open` it is for clients without a key, whose user is not known."""
         self._house = house
-        self._seat = seat
+        self._caller = caller
         self._is_open = is_open
         self._manager: Any = None
         self._server: Any = None
@@ -185,17 +188,17 @@ class _SeatServer:
             SkillhouseServer,
         )
 
-        seat = self._seat
+        caller = self._caller
         self._server = SkillhouseServer(
             self._house,
-            ToolListing(self._house, seat.agent),
-            agent=seat.agent,
-            user=seat.user,
+            ToolListing(self._house, caller.agent),
+            agent=caller.agent,
+            user=caller.user,
             channel=OPEN_CHANNEL if self._is_open else CHANNEL,
             # A program must not answer its own questions: what the client of a named token says
             # about them is no answer of the user's.
-            is_persons=not self._is_open and not seat.id,
-            identity=f"token {seat.id}" if seat.id else "open" if self._is_open else "owner",
+            is_persons=not self._is_open and not caller.id,
+            identity=f"token {caller.id}" if caller.id else "open" if self._is_open else "owner",
         )
         self._manager = stores.ResumableSessions(
             app=self._server.sdk, max_request_body_size=MESSAGE_MAX

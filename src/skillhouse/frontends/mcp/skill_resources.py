@@ -2,7 +2,8 @@
 
 A host must be able to load every listed skill and to verify its files by their digests. So a skill
 that breaks the specification, or is larger than SEP-2640 allows, is not served; the log has the
-reason. Our own tools still load it.
+reason. Our own tools still load it. Lists are in the order of names, the last part of an address,
+since the address begins with the scope.
 """
 
 from __future__ import annotations

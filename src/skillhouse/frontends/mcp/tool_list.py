@@ -29,7 +29,7 @@ RESULT_CHARS = "anthropic/maxResultSizeChars"
 """Key in `_meta` by which Claude Code shows a model a result of more than 50,000 characters; it
 writes others into a file of its own, and the model gets the first 2,000 characters."""
 LOADED_CHARS = 300_000
-"""More than a loaded skill has (DESIGN, bounds: 256 KiB); Claude Code takes up to 500,000."""
+"""More than a loaded skill has (256 KiB); Claude Code takes up to 500,000."""
 CHECK_SECONDS = 1.0
 """Minimum time between two scans of the disk caused by calls."""
 

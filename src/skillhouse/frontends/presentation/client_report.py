@@ -69,8 +69,8 @@ def letter(verdict: Verdict) -> str:
     return _OF_STATE[verdict.state]
 
 
-def report(
-    lens: ClientReport,
+def report_lines(
+    report: ClientReport,
     problems: Sequence[ReportedProblem],
     *,
     machine: str,
@@ -78,37 +78,37 @@ def report(
 ) -> Iterator[str]:
     """Yield the lines of a report, none longer than `COLUMNS`; `machine` is its first."""
     yield cut_middle(one_line(machine), COLUMNS)
-    yield from _indented(f"place: {lens.tilde(lens.start)}", 0, 2)
+    yield from _indented(f"place: {report.tilde(report.start)}", 0, 2)
     yield ""
-    yield from _clients(lens)
+    yield from _clients(report)
     yield ""
     yield f"{counted(len(problems), 'problem')}" if problems else "no problems"
     shown = problems if everything else problems[:PROBLEMS_MAX]
     for number, problem in enumerate(shown, 1):
         yield ""
-        yield from _problem(lens, number, problem, everything=everything)
+        yield from _problem(report, number, problem, everything=everything)
     if len(problems) > len(shown):
         yield ""
         yield f"and {counted(len(problems) - len(shown), 'more problem')}: --all"
-    uneven = [skill for skill in lens.skills if not _is_whole(skill)]
+    uneven = [skill for skill in report.skills if not _is_whole(skill)]
     if uneven:
         yield ""
         yield "skills that not every client sees in full"
-        yield from table(lens, uneven, everything=everything)
+        yield from table(report, uneven, everything=everything)
     yield ""
-    seen = len(lens.skills) - len(uneven)
-    yield f"{counted(len(lens.skills), 'skill')}, {seen} of them seen in full by every client"
+    seen = len(report.skills) - len(uneven)
+    yield f"{counted(len(report.skills), 'skill')}, {seen} of them seen in full by every client"
 
 
-def brief(lens: ClientReport, problems: Sequence[ReportedProblem], *, more: int) -> Iterator[str]:
+def brief(report: ClientReport, problems: Sequence[ReportedProblem], *, more: int) -> Iterator[str]:
     """Yield at most `BRIEF_LINES` lines about the skills here; `more` counts other findings."""
-    whole = sum(map(_is_whole, lens.skills))
-    yield f"{counted(len(lens.skills), 'skill')}, {whole} of them seen in full by every client"
-    names = [one_line(client.name) for client in lens.clients]
+    whole = sum(map(_is_whole, report.skills))
+    yield f"{counted(len(report.skills), 'skill')}, {whole} of them seen in full by every client"
+    names = [one_line(client.name) for client in report.clients]
     shown = len(names) if len(names) <= CLIENTS_BRIEF else CLIENTS_BRIEF - 1
     width = min(max(map(width_of, names), default=0), 16)
     for place, name in enumerate(names[:shown]):
-        yield cut_middle(f"  {_padded(name, width)}  {_counts(lens, place)}", COLUMNS)
+        yield cut_middle(f"  {_padded(name, width)}  {_counts(report, place)}", COLUMNS)
     if len(names) > shown:
         yield f"  and {len(names) - shown} more clients"
     yield counted(len(problems) + more, "problem") if problems or more else "no problems"
@@ -119,23 +119,23 @@ def brief(lens: ClientReport, problems: Sequence[ReportedProblem], *, more: int)
 
 
 def table(
-    lens: ClientReport, skills: Sequence[ReportedSkill], *, everything: bool = False
+    report: ClientReport, skills: Sequence[ReportedSkill], *, everything: bool = False
 ) -> Iterator[str]:
     """Yield one row a skill with a letter a client, and the legend.
 
     Of many clients those that fare alike in every row share a column.
     """
-    alike = _alike(lens, skills)
-    names = _keys(lens.clients)
+    alike = _alike(report, skills)
+    names = _keys(report.clients)
     columns = list(alike)[:COLUMNS_MAX]
     keys = " ".join(names[place] for place in columns)
     most = COLUMNS - 2 - len(keys) - 2
     rows = [
-        ([letter(skill.verdicts[place]) for place in alike], lens.short(skill.directory))
+        ([letter(skill.verdicts[place]) for place in alike], report.short(skill.directory))
         for skill in skills
     ]
     if len(rows) > ROWS_MAX and not everything:
-        rows = _gathered(lens, skills, alike)
+        rows = _gathered(report, skills, alike)
     shown = rows if everything else rows[:ROWS_MAX]
     if shown:
         yield f"  {keys}"
@@ -157,14 +157,14 @@ def table(
     yield from _indented(legend, 2, 2)
 
 
-def _alike(lens: ClientReport, skills: Sequence[ReportedSkill]) -> dict[int, list[int]]:
+def _alike(report: ClientReport, skills: Sequence[ReportedSkill]) -> dict[int, list[int]]:
     """Return the place of each client that has a column, with those that the column is also of."""
     found: dict[int, list[int]] = {}
     of_column: dict[tuple[str, ...], int] = {}
-    for place in range(len(lens.clients)):
+    for place in range(len(report.clients)):
         column = tuple(letter(skill.verdicts[place]) for skill in skills)
         first = of_column.setdefault(column, place)
-        if first == place or len(lens.clients) <= COLUMNS_MAX:
+        if first == place or len(report.clients) <= COLUMNS_MAX:
             found[place] = []
         else:
             found[first].append(place)
@@ -172,7 +172,7 @@ def _alike(lens: ClientReport, skills: Sequence[ReportedSkill]) -> dict[int, lis
 
 
 def _gathered(
-    lens: ClientReport, skills: Sequence[ReportedSkill], columns: Iterable[int]
+    report: ClientReport, skills: Sequence[ReportedSkill], columns: Iterable[int]
 ) -> list[tuple[list[str], str]]:
     """Return one row for all skills of a directory that fare alike."""
     groups: dict[tuple[str, tuple[str, ...]], list[ReportedSkill]] = {}
@@ -183,32 +183,32 @@ def _gathered(
     return [
         (
             list(letters),
-            lens.short(found[0].directory)
+            report.short(found[0].directory)
             if len(found) == 1
-            else f"{lens.short(root)}: {len(found):,} skills",
+            else f"{report.short(root)}: {len(found):,} skills",
         )
         for (root, letters), found in groups.items()
     ]
 
 
-def difference(lens: ClientReport, skill: ReportedSkill) -> Iterator[str]:
+def difference(report: ClientReport, skill: ReportedSkill) -> Iterator[str]:
     """Yield what clients make of one file, those of one mind together, and why."""
     yield ""
-    yield from _indented(one_line(lens.short(skill.directory)), 0, 2)
+    yield from _indented(one_line(report.short(skill.directory)), 0, 2)
     minds: dict[str, list[str]] = {}
-    for client, verdict in zip(lens.clients, skill.verdicts, strict=True):
-        minds.setdefault(verdict_text(lens, verdict), []).append(client.name)
+    for client, verdict in zip(report.clients, skill.verdicts, strict=True):
+        minds.setdefault(verdict_text(report, verdict), []).append(client.name)
     for mind, names in minds.items():
         yield from _indented(one_line(f"{', '.join(names)}: {mind}"), 2, 4)
 
 
-def verdict_text(lens: ClientReport, verdict: Verdict) -> str:
+def verdict_text(report: ClientReport, verdict: Verdict) -> str:
     """Return what a client makes of a skill, and why, in a few words."""
     words = _LETTERS[letter(verdict)]
     parts = [f"{words} as `{verdict.name}`" if letter(verdict) == "+" else words]
     cause = CAUSES.get(verdict.code)
     if verdict.other:
-        parts.append(f"`{lens.short(verdict.other)}`")
+        parts.append(f"`{report.short(verdict.other)}`")
     elif cause is not None and cause.title:
         where = "" if verdict.line is None else f" (line {verdict.line})"
         parts.append(f"{cause.title}{where}")
@@ -221,22 +221,22 @@ def _is_whole(skill: ReportedSkill) -> bool:
     return WHOLE.issuperset(map(letter, skill.verdicts))
 
 
-def _clients(lens: ClientReport) -> Iterator[str]:
-    names = [one_line(client.name) for client in lens.clients]
-    programs = [_program(client) for client in lens.clients]
-    keys = _keys(lens.clients)
+def _clients(report: ClientReport) -> Iterator[str]:
+    names = [one_line(client.name) for client in report.clients]
+    programs = [_program(client) for client in report.clients]
+    keys = _keys(report.clients)
     first = max(map(len, keys), default=1)
     second = min(max(map(width_of, names), default=0), 16)
     third = min(max(map(width_of, programs), default=0), 22)
-    for place in range(len(lens.clients)):
+    for place in range(len(report.clients)):
         head = (
             f"  {keys[place].ljust(first)}  {_padded(names[place], second)}  "
             f"{_padded(programs[place], third)}  "
         )
-        lines = wrapped(_counts(lens, place), COLUMNS - width_of(head))
+        lines = wrapped(_counts(report, place), COLUMNS - width_of(head))
         yield head + lines[0]
         yield from (" " * width_of(head) + line for line in lines[1:])
-    days = sorted({client.profile.checked for client in lens.clients if client.profile.checked})
+    days = sorted({client.profile.checked for client in report.clients if client.profile.checked})
     if days:
         yield from _indented(
             f"compared with these versions on {' and '.join(map(one_line, days))}, whatever is "
@@ -250,10 +250,10 @@ def _program(client: ClientColumn) -> str:
     return one_line(client.profile.client or "skillhouse")
 
 
-def _counts(lens: ClientReport, place: int) -> str:
-    found = Counter(letter(skill.verdicts[place]) for skill in lens.skills)
+def _counts(report: ClientReport, place: int) -> str:
+    found = Counter(letter(skill.verdicts[place]) for skill in report.skills)
     listed = sum(found[sign] for sign in "+mcn")
-    if lens.clients[place].profile.folders_only:
+    if report.clients[place].profile.folders_only:
         return f"has {found['f']} in its folders, {found['-']} not"
     parts = [f"sees {listed}"]
     for sign, words in (
@@ -273,11 +273,11 @@ def _counts(lens: ClientReport, place: int) -> str:
 
 
 def _problem(
-    lens: ClientReport, number: int, problem: ReportedProblem, *, everything: bool
+    report: ClientReport, number: int, problem: ReportedProblem, *, everything: bool
 ) -> Iterator[str]:
     yield from _indented(f"{number}. {one_line(problem.title)} [{problem.code}]", 0, 3)
     if problem.clients and problem.code != "no-root":
-        everyone = len(problem.clients) == len(lens.clients) > 1
+        everyone = len(problem.clients) == len(report.clients) > 1
         whose = "in every client" if everyone else f"in {', '.join(problem.clients)}"
         yield from _indented(one_line(problem.effect or whose), 3, 3)
     shown = problem.skills if everything else problem.skills[:SKILLS_MAX]
@@ -311,35 +311,37 @@ def _padded(text: str, columns: int) -> str:
     return text + " " * (columns - width_of(text))
 
 
-def lens_value(lens: ClientReport, problems: Iterable[ReportedProblem]) -> dict[str, Any]:
+def client_report_value(
+    report: ClientReport, problems: Iterable[ReportedProblem]
+) -> dict[str, Any]:
     """Return what each client makes of a place; paths are short, fit to be published."""
     return {
-        "start": lens.tilde(lens.start),
-        "project": lens.tilde(lens.project),
+        "start": report.tilde(report.start),
+        "project": report.tilde(report.project),
         "clients": [
             {
                 "name": client.name,
                 "client": client.profile.client,
                 "checked": client.profile.checked,
-                "roots": [lens.short(root) for root in client.roots],
+                "roots": [report.short(root) for root in client.roots],
                 "budget": None
                 if client.budget is None
                 else {**structs.asdict(client.budget), "over": client.budget.over},
             }
-            for client in lens.clients
+            for client in report.clients
         ],
-        "skills": [lens_skill_value(lens, skill) for skill in lens.skills],
-        "misses": [{"code": miss.code, "path": lens.short(miss.path)} for miss in lens.misses],
+        "skills": [client_skill_value(report, skill) for skill in report.skills],
+        "misses": [{"code": miss.code, "path": report.short(miss.path)} for miss in report.misses],
         "problems": [structs.asdict(problem) for problem in problems],
     }
 
 
-def lens_skill_value(lens: ClientReport, skill: ReportedSkill) -> dict[str, Any]:
+def client_skill_value(report: ClientReport, skill: ReportedSkill) -> dict[str, Any]:
     return {
         "name": skill.name,
-        "file": lens.short(skill.file),
-        "places": [lens.short(place) for place in skill.places],
-        "root": lens.short(skill.root),
+        "file": report.short(skill.file),
+        "places": [report.short(place) for place in skill.places],
+        "root": report.short(skill.root),
         "description_chars": skill.description_chars,
         "clients": {
             client.name: {
@@ -348,10 +350,10 @@ def lens_skill_value(lens: ClientReport, skill: ReportedSkill) -> dict[str, Any]
                 "code": verdict.code,
                 "reason": verdict.reason,
                 "line": verdict.line,
-                "taken": lens.short(verdict.other) if verdict.other else "",
+                "taken": report.short(verdict.other) if verdict.other else "",
                 "cut": verdict.cut.value,
             }
-            for client, verdict in zip(lens.clients, skill.verdicts, strict=True)
+            for client, verdict in zip(report.clients, skill.verdicts, strict=True)
         },
     }
 

@@ -18,8 +18,8 @@ from skillhouse.clients import (
     exported_sources,
     has_own_folder,
     is_installed,
-    lens_profile,
     problems,
+    profile_to_compare,
 )
 from skillhouse.discovery import watch_bound, watch_use
 from skillhouse.extension import load_extensions
@@ -37,7 +37,7 @@ from skillhouse.floor import (
 from skillhouse.frontends.answers.catalogs import CatalogBoundsAnswer, catalog_bounds
 from skillhouse.frontends.answers.findings import diagnostic_answers
 from skillhouse.frontends.answers.skills import code_facts
-from skillhouse.frontends.presentation.client_report import lens_value
+from skillhouse.frontends.presentation.client_report import client_report_value
 from skillhouse.frontends.presentation.library import catalog_cost, catalog_notes
 from skillhouse.frontends.presentation.text import counted, one_line
 from skillhouse.house import (
@@ -49,7 +49,7 @@ from skillhouse.house import (
     tool_report,
     usable_config,
 )
-from skillhouse.house.config.config_files import CONFIG_KEYS
+from skillhouse.house.config.config_keys import CONFIG_KEYS
 from skillhouse.house.own_files import AUDIT_FILE
 from skillhouse.manage import changed_skills, offered_code
 from skillhouse.retrieval import SearchDatabaseError
@@ -67,7 +67,7 @@ if TYPE_CHECKING:
 class Examination(Struct, frozen=True, kw_only=True):
     """Everything that is looked at, for some clients."""
 
-    lens: ClientReport
+    report: ClientReport
     problems: Sequence[ReportedProblem]
     stuck: Sequence[Trouble]
     """What is wrong with the audit log."""
@@ -99,7 +99,7 @@ class Examination(Struct, frozen=True, kw_only=True):
         """Return it as `doctor --json` does, with the list of `problems` among the rest."""
         return {
             "machine": machine(),
-            **lens_value(self.lens, self.problems),
+            **client_report_value(self.report, self.problems),
             "audit": [structs.asdict(one) for one in self.stuck],
             "files": [structs.asdict(one) for one in self.open_files],
             "configuration": diagnostic_answers(self.faults),
@@ -114,14 +114,14 @@ class Examination(Struct, frozen=True, kw_only=True):
         }
 
 
-def examine(places: Locations, lens: ClientReport, *, verbs: Collection[str] = ()) -> Examination:
-    """Look at everything here besides what the clients see, which is `lens`; `verbs` are ours."""
+def examine(places: Locations, report: ClientReport, *, verbs: Collection[str] = ()) -> Examination:
+    """Look at everything here besides what the clients see, which is `report`; `verbs` are ours."""
     config, faults = usable_config(places)
     found = [*faults, *extension_findings(verbs)]
     catalog, watches, code, notes, changed = _own_place(config, found)
     return Examination(
-        lens=lens,
-        problems=tuple(problems(lens)),
+        report=report,
+        problems=tuple(problems(report)),
         stuck=tuple(audit_troubles(config)),
         open_files=tuple(file_troubles(config)),
         faults=tuple(found),
@@ -241,7 +241,7 @@ def unsafe_entries(places: Locations) -> tuple[Change, ...]:
 def profiles_of(places: Locations, names: Sequence[str]) -> tuple[Profile, ...]:
     """Return the named profiles; without names those of all clients, and our own behaviour."""
     if names:
-        return tuple(lens_profile(name, places) for name in dict.fromkeys(names))
+        return tuple(profile_to_compare(name, places) for name in dict.fromkeys(names))
     known = [load_profile(name, places.profiles) for name in profile_names(places.profiles)]
     clients = tuple(profile for profile in known if profile.client)
     ours = load_profile(usable_config(places).config.profile, places.profiles)
@@ -266,7 +266,7 @@ def examined_profiles(places: Locations, names: Sequence[str]) -> tuple[Profile,
 def seen_by(places: Locations, profiles: Sequence[Profile]) -> ClientReport:
     config = usable_config(places).config
     project = git_root(places.start) or places.start
-    lens = compare(
+    report = compare(
         start=places.start,
         home=places.home,
         environment=places.environment,
@@ -274,7 +274,7 @@ def seen_by(places: Locations, profiles: Sequence[Profile]) -> ClientReport:
         trusted=TrustStore(config.state_directory).is_trusted(project),
         explicit=config.roots,
     )
-    return structs.replace(lens, exported=exported_sources(config.state_directory))
+    return structs.replace(report, exported=exported_sources(config.state_directory))
 
 
 def machine() -> str:

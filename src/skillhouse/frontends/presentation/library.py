@@ -129,9 +129,9 @@ def library_lines(house: Skillhouse) -> Iterator[LibraryLine]:
 
 def client_roots(places: Locations, client: str) -> tuple[str, ...]:
     """Return the real paths of a client's roots, each ending in a slash; ConfigError for none."""
-    from skillhouse.clients import lens_profile  # noqa: PLC0415 - a list as it is asks no client.
+    from skillhouse.clients import profile_to_compare  # noqa: PLC0415 - a list as it is asks no client.
 
-    profile = lens_profile(client, places)
+    profile = profile_to_compare(client, places)
     roots = default_roots(
         start=places.start, home=places.home, environment=places.environment, profile=profile
     )

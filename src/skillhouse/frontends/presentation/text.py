@@ -206,7 +206,7 @@ def _fitting(word: str, columns: int) -> int:
 FACT_LINES = 30
 """Lines of one fact that are shown; more is said to be there."""
 LINE_COLUMNS = 400
-"""Columns of one line that are shown (reference/security.md section 6, item 68)."""
+"""Columns of one line that are shown."""
 
 
 def question_title(request: ApprovalRequest) -> str:

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from skillhouse.house.config.config_values import McpServerSettings as McpServerSettings
     from skillhouse.house.config.config_values import MemorySettings as MemorySettings
     from skillhouse.house.config.config_values import NetSettings as NetSettings
-    from skillhouse.house.config.config_values import ProtectionSettings as ProtectionSettings
-    from skillhouse.house.config.config_values import RegistrySettings as RegistrySettings
     from skillhouse.house.config.config_values import SandboxSettings as SandboxSettings
     from skillhouse.house.config.config_values import SearchSettings as SearchSettings
     from skillhouse.house.config.config_values import SecretSettings as SecretSettings

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -14,21 +13,17 @@ from skillhouse.approval import ApprovalSettings
 from skillhouse.floor import ConfigError, DecodeError, SkillhouseError, nearest
 from skillhouse.floor.regex import regex
 from skillhouse.floor.structs import field_names
-from skillhouse.house.config.config_values import NetSettings, SearchSettings, SecretSettings
-from skillhouse.house.config.repositories import (
-    REPOSITORY_KEYS,
-    RepositorySettings,
-    keys_of_skills,
-)
+from skillhouse.house.config.config_keys import values_of
+from skillhouse.house.config.config_values import NetSettings, SearchSettings
+from skillhouse.house.config.repositories import RepositorySettings
 from skillhouse.permission import Effect, Rule, matches
 from skillhouse.registry import passwords
 from skillhouse.remote import RemoteSource
 
 APPROVAL_NUMBER_MAX = 86_400
 """Most of any number about approvals: a day's seconds, and more questions than anybody answers."""
-RULE_KEYS = frozenset({"patterns", *field_names(Rule)})
 
-# seeds.md section 1.4: such variables are not handed on even when they are listed.
+# The published design: such variables are not handed on even when they are listed.
 _SECRET_NAME = regex(
     "api[_-]?key|token|secret|pass(word)?|private|mnemonic|seed|session", re.IGNORECASE
 )
@@ -70,25 +65,6 @@ def check_approvals(settings: ApprovalSettings, path: Path | None) -> None:
         raise ConfigError(message, path=path, key="approvals.webhook_url")
 
 
-def refuse_unknown_rule_keys(table: Mapping[str, Any], path: Path | None) -> None:
-    rules = table.get("rules")
-    for rule in rules if isinstance(rules, list) else ():
-        if isinstance(rule, Mapping):
-            refuse_unknown(rule, RULE_KEYS, "rule key", path)
-
-
-def refuse_unknown(
-    table: Mapping[str, Any], known: frozenset[str], kind: str, path: Path | None
-) -> None:
-    for key in table:
-        if key not in known:
-            suggestion = next(iter(nearest(key, known)), "")
-            message = f"unknown {kind} `{key}`"
-            if not suggestion:
-                message += f", known are {', '.join(sorted(known))}"
-            raise ConfigError(message, path=path, key=key, suggestion=suggestion)
-
-
 def check_rules(rules: Sequence[Rule], path: Path | None) -> None:
     """Raise ConfigError for a rule with `unbound` or `scripts` that allows no command."""
     for index, rule in enumerate(rules):
@@ -118,15 +94,6 @@ def check_actions(rules: Sequence[Rule], path: Path | None) -> None:
             raise ConfigError(message, path=path, key="action", suggestion=close[0])
 
 
-_ALLOWED: Mapping[str, tuple[str, ...]] = {
-    "effect": tuple(effect.value for effect in Effect),
-    "sandbox": ("any", "bubblewrap"),
-    "level": ("any", "bubblewrap"),
-    "unattended": ("pending", "deny"),
-    "kind": ("well-known", "opencode"),
-    "levels": ("read", "write", "sign"),
-}
-"""What the keys with a closed list of values take."""
 _ENUM_VALUE = regex(r"^invalid enum value '(.*)' - at ", re.DOTALL)
 _PLACE = regex(r" - at `\$\.?(.*?)`$")
 _WRONG_TYPE = regex(r"^expected `([a-z |]+)`, got `([a-z]+)`")
@@ -151,7 +118,7 @@ def wrong_value(error: DecodeError, table: Mapping[str, Any], path: Path | None)
     keys = re.findall(r"[^.\[\]\d][^.\[\]]*", place[1]) if place else []
     value = _ENUM_VALUE.search(text)
     last = keys[-1] if keys else ""
-    allowed = _ALLOWED.get("levels" if "levels" in keys else last, ())
+    allowed = values_of(keys) if value is not None else ()
     if value is not None and allowed:
         close = nearest(value[1], allowed, limit=1)
         message = f"wrong value: `{last}` is one of {', '.join(allowed)}, got {value[1]!r}"
@@ -198,22 +165,6 @@ def check_signer(password: str, path: Path | None) -> None:
 REMOTES_MAX = 50
 """Servers of one configuration: each is a root that is scanned."""
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
-
-
-SECRET_KEYS = frozenset(found.name for found in fields(SecretSettings))
-REMOTE_KEYS = frozenset(field_names(RemoteSource))
-
-
-def tables_of(table: Mapping[str, Any]) -> tuple[tuple[str, frozenset[str], Any], ...]:
-    """Return the lists of tables in a file about the network: what each is called, its known
-    keys, and the value, whatever it is."""
-    found = table.get("net")
-    secrets = found.get("secrets") if isinstance(found, Mapping) else None
-    return (
-        ("net.secrets key", SECRET_KEYS, secrets),
-        ("remotes key", REMOTE_KEYS, table.get("remotes")),
-        ("skills.repositories key", REPOSITORY_KEYS, keys_of_skills(table)),
-    )
 
 
 def secret_variables(

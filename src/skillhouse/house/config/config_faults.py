@@ -9,6 +9,7 @@ from skillhouse.floor import ConfigError, Diagnostic, Severity, StateError
 from skillhouse.floor.structs import replace
 from skillhouse.house.config.config_files import (
     configured,
+    faults_of_keys,
     is_trusted,
     load_config,
     profile_of,
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from skillhouse.floor import Locations
     from skillhouse.house.config.config_values import Config, Settings
 
+FAULTS_MAX = 50
+"""Keys of one file whose faults are listed."""
 FILES_MAX = 8
 """Faults of files and variables that are passed over, one after the other."""
 
@@ -75,6 +78,8 @@ def _passing_over(places: Locations, flags: Settings | None, faults: list[Diagno
             faults.append(_fault(error))
             if error.path is not None and error.path in own:
                 without |= {error.path}
+                others = faults_of_keys(error.path)[:FAULTS_MAX]
+                faults += (_fault(one) for one in others if str(one) != str(error))
             elif error.key in places.environment:
                 kept = {key: value for key, value in places.environment.items() if key != error.key}
                 places = replace(places, environment=kept)

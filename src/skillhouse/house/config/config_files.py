@@ -1,21 +1,19 @@
 """One configuration from its files, the environment and flags; an unknown key is an error.
 
 Strongest first: managed, flags, environment, project (only if trusted, only what cannot loosen),
-user (DESIGN, "Configuration"). The profile and the project of a place follow from it. Where it was
-read from is noted with it, so that a running process sees that a file has changed.
+user, as docs/reference/configuration.md has it. The profile and the project of a place follow from
+it. Where it was read from is noted with it, so that a running process sees that a file has changed.
 """
 
 from __future__ import annotations
 
-import functools
 import os
 import stat
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args, get_type_hints
+from typing import Any
 
 from skillhouse.approval import OWNER, ApprovalSettings
 from skillhouse.floor import (
@@ -31,7 +29,7 @@ from skillhouse.floor import (
     structs,
 )
 from skillhouse.floor.documents import DocumentError, toml_table
-from skillhouse.floor.structs import field_names, is_struct, replace
+from skillhouse.floor.structs import field_names, replace
 from skillhouse.house.config.checks import (
     check_actions,
     check_approvals,
@@ -40,11 +38,14 @@ from skillhouse.house.config.checks import (
     check_remotes,
     check_rules,
     check_signer,
-    refuse_unknown,
-    refuse_unknown_rule_keys,
     secret_variables,
-    tables_of,
     wrong_value,
+)
+from skillhouse.house.config.config_keys import (
+    CONFIG_KEYS,
+    project_keys,
+    refuse_unknown_keys,
+    section_value,
 )
 from skillhouse.house.config.config_lines import CONFIG_FILE_MAX, with_line
 from skillhouse.house.config.config_values import (
@@ -54,6 +55,7 @@ from skillhouse.house.config.config_values import (
     ExtensionSettings,
     NetSettings,
     Settings,
+    Stamp,
     as_table,
     tool_lists,
 )
@@ -69,22 +71,13 @@ from skillhouse.house.config.rule_tables import (
     try_examples,
     with_each_pattern,
 )
-from skillhouse.house.config.sections import section_value
 from skillhouse.house.trust import TrustStore
 from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.skill import Profile, load_profile
 
-if TYPE_CHECKING:
-    from skillhouse.floor import Locations
-    from skillhouse.house.config.config_values import Config, Settings, Stamp
-
-
 PROJECT_FILE = "skillhouse.toml"
 REMOTE_DIRECTORY = "remotes"
 """Below the cache directory."""
-
-PROJECT_KEYS = frozenset({"catalog_budget_tokens", "rules"})
-"""What a project may set: its rules are an untrusted layer, and a budget loosens nothing."""
 
 
 def load_config(
@@ -143,7 +136,7 @@ _CHANGED = frozenset(
     "roots cache_directory state_directory sandbox agents assignees audit_checkpoints".split()
 )
 """Keys that a configuration holds in another form than they are written in."""
-_AS_WRITTEN = {one.name for one in fields(Settings)} & {one.name for one in fields(Config)}
+_AS_WRITTEN = {*field_names(Settings)} & {*field_names(Config)}
 
 
 def _as_written(settings: Settings) -> dict[str, Any]:
@@ -192,17 +185,17 @@ def _check_merged(settings: Settings) -> None:
 def _merged(*strongest_first: Settings) -> Settings:
     values: dict[str, Any] = {}
     for settings in strongest_first:
-        for known in fields(Settings):
-            value = getattr(settings, known.name)
+        for name in field_names(Settings):
+            value = getattr(settings, name)
             if value is not None:
-                found = values.setdefault(known.name, value)
+                found = values.setdefault(name, value)
                 if isinstance(found, ExtensionSettings):
                     # Each by itself: what is turned off from above stays so.
-                    values[known.name] = found.before(value)
-                if known.name == "sections":
-                    values[known.name] = {**value, **found}
-                if known.name == "sandbox":
-                    values[known.name] = as_table(found).before(as_table(value))
+                    values[name] = found.before(value)
+                if name == "sections":
+                    values[name] = {**value, **found}
+                if name == "sandbox":
+                    values[name] = as_table(found).before(as_table(value))
     return Settings(**values)
 
 
@@ -229,7 +222,7 @@ def _read_project(path: Path, tried: TriedExamples) -> tuple[Settings, tuple[Dia
     where they cannot, everything here is asked about, since they may have denied anything.
     """
     try:
-        file = _ConfigFile(path, only=PROJECT_KEYS)
+        file = _ConfigFile(path, only=project_keys())
         settings = file.settings()
         file.try_examples(tried)
     except ConfigError as error:
@@ -239,7 +232,7 @@ def _read_project(path: Path, tried: TriedExamples) -> tuple[Settings, tuple[Dia
     else:
         return settings, ()
     try:
-        file = _ConfigFile(path, only=PROJECT_KEYS, rules_only=True)
+        file = _ConfigFile(path, only=project_keys(), rules_only=True)
         settings = file.settings()
         file.try_examples(tried)
     except ConfigError:
@@ -302,6 +295,15 @@ class _ConfigFile:
         self._settings = settings
         return settings
 
+    def faults(self) -> Iterator[ConfigError]:
+        """Yield what is wrong with each key by itself."""
+        for key, value in self._table.items():
+            try:
+                with self._lines():
+                    _settings({key: value}, self._path)
+            except ConfigError as error:
+                yield error
+
     @contextmanager
     def _lines(self) -> Iterator[None]:
         """Give an error about this file the line that it is about."""
@@ -325,6 +327,15 @@ class _ConfigFile:
         tried.remember(self._content)
 
 
+def faults_of_keys(path: Path) -> tuple[ConfigError, ...]:
+    """Return a fault of each key of a managed or user file; none where it cannot be read at all."""
+    try:
+        file = _ConfigFile(path)
+    except ConfigError:
+        return ()
+    return tuple(file.faults())
+
+
 def _read_table(path: Path) -> tuple[bytes, dict[str, Any]]:
     """Return the bytes of a TOML file and what they say; a missing one is empty."""
     try:
@@ -339,7 +350,7 @@ def _read_table(path: Path) -> tuple[bytes, dict[str, Any]]:
 
 
 def _settings(table: Mapping[str, Any], path: Path | None) -> Settings:
-    _refuse_unknown_keys(table, path)
+    refuse_unknown_keys(table, path)
     try:
         settings = shaped(with_each_pattern(table, path), Settings)
     except DecodeError as error:
@@ -360,38 +371,6 @@ def _settings(table: Mapping[str, Any], path: Path | None) -> Settings:
     if settings.signer is not None:
         check_signer(settings.signer.password, path)
     return settings
-
-
-def _refuse_unknown_keys(table: Mapping[str, Any], path: Path | None) -> None:
-    refuse_unknown(table, CONFIG_KEYS, "key", path)
-    refuse_unknown_rule_keys(table, path)
-    own = [(f"{key} key", known, table.get(key)) for key, known in _tables().items()]
-    for kind, known, found in (*own, *tables_of(table)):
-        for one in found if isinstance(found, list) else [found]:
-            if isinstance(one, Mapping):
-                refuse_unknown(one, known, kind, path)
-    agents = table.get("agents")
-    for agent in agents.values() if isinstance(agents, Mapping) else ():
-        if isinstance(agent, Mapping):
-            refuse_unknown(agent, _AGENT_KEYS, "agent key", path)
-            refuse_unknown_rule_keys(agent, path)
-
-
-@functools.cache
-def _tables() -> Mapping[str, frozenset[str]]:
-    """Return the keys of each table: the fields of the class that `Settings` names for it."""
-    found: dict[str, frozenset[str]] = {}
-    for name, kind in get_type_hints(Settings).items():
-        parts = (inner for part in get_args(kind) for inner in (part, *get_args(part)))
-        shape = next((one for one in parts if is_struct(one)), None)
-        if shape is not None and name not in ("rules", "agents"):
-            found[name] = frozenset(field_names(shape))
-    return found
-
-
-CONFIG_KEYS = frozenset(field.name for field in fields(Settings)) - {"sections"}
-"""The keys of a configuration file; others may be sections of extensions."""
-_AGENT_KEYS = frozenset(field.name for field in fields(AgentSettings))
 
 
 def managed_layers(places: Locations) -> tuple[Layer, ...]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import field, fields
 from pathlib import Path
-from typing import Any, Literal, TypedDict
+from typing import Annotated, Any, ClassVar, Literal, TypedDict
+
+from msgspec import Struct, field
 
 from skillhouse.approval import OWNER, ApprovalSettings
-from skillhouse.floor import ConfigError, Diagnostic, Locations, dataclass, structs
-from skillhouse.floor.structs import replace
+from skillhouse.floor import ConfigError, Diagnostic, Locations
+from skillhouse.floor.structs import PartialStruct, field_names, replace
 from skillhouse.house.config.repositories import RepositorySettings, SkillsSettings
 from skillhouse.house.config.secret_places import is_place
 from skillhouse.permission import Effect, Layer, Rule
@@ -20,8 +21,7 @@ from skillhouse.skill import Extensions, Profile
 from skillhouse.tools import WriteGate
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearchSettings:
+class SearchSettings(Struct, frozen=True, kw_only=True):
     """How search works; no project says so."""
 
     learn: bool = False
@@ -68,35 +68,39 @@ SANDBOX_BOUNDS = {
 """The least and the most of each limit of commands."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExtensionSettings:
+class ExtensionSettings(Struct, frozen=True, kw_only=True):
     """Which of the profile's extensions are turned on or off; None is as the profile has it."""
 
     invocation: bool | None = None
+    """Whether `disable-model-invocation` and `user-invocable` are heeded."""
     substitution: bool | None = None
+    """Whether `$ARGUMENTS`, `$1` and `${CLAUDE_SKILL_DIR}` are filled in."""
     when_to_use: bool | None = None
+    """Whether it is added to the description."""
     paths: bool | None = None
+    """Whether a skill is listed once a file that fits is worked on."""
     commands: bool | None = None
+    """Whether commands in the text run when a person starts a skill, each through the gate."""
 
     def over(self, extensions: Extensions) -> Extensions:
         """Return the profile's extensions with these in their place."""
-        return replace(extensions, **self._set())
+        return replace(extensions, **_values_set(self))
 
     def before(self, weaker: ExtensionSettings) -> ExtensionSettings:
         """Return both, each value from this one where it is set here."""
-        return replace(weaker, **self._set())
-
-    def _set(self) -> dict[str, Any]:
-        values = {known.name: getattr(self, known.name) for known in fields(self)}
-        return {name: value for name, value in values.items() if value is not None}
+        return replace(weaker, **_values_set(self))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SkillCodeSettings:
+def _values_set(table: Struct) -> dict[str, Any]:
+    values = {name: getattr(table, name) for name in field_names(table)}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+class SkillCodeSettings(Struct, frozen=True, kw_only=True):
     """Whether skills' own code runs, and what the operator hands to it."""
 
     enabled: bool | None = None
-    """None is as the profile has it."""
+    """Whether the tools that skills bring are offered; None is as the profile has it."""
     env: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Names of this process's variables that a skill gets, by the skill's name: of those that it
     declares. A variable that is not named here is not handed over, whatever a skill declares."""
@@ -170,33 +174,34 @@ def callback_of(text: str) -> tuple[str, int]:
     return host, int(port)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SecretSettings:
+class SecretSettings(Struct, frozen=True, kw_only=True):
     """One secret: a variable of this process, and the hosts that may get its value."""
 
     name: str
     """What `{{secret:NAME}}` in a header says."""
     env: str
+    """The variable that holds it."""
     hosts: tuple[str, ...]
+    """The only hosts that get it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NetSettings:
+class NetSettings(Struct, frozen=True, kw_only=True):
     """The table `[net]`; without it every request needs an approval."""
 
     hosts: tuple[str, ...] = ()
-    """Rules as `net.host_rule` reads them."""
+    """What is reached without asking: HOST, `*.HOST`, or methods, scheme and port before and after
+    it (`net.host_rule`)."""
     private: tuple[str, ...] = ()
     """Networks that are not public and may be reached all the same."""
     secrets: tuple[SecretSettings, ...] = ()
+    """Values that requests may carry and no model sees."""
     brave_key_env: str = ""
     """Variable that holds a key of Brave's search."""
     searxng_url: str = ""
     """A SearXNG of the user's own; it comes before Brave."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SandboxSettings:
+class SandboxSettings(Struct, frozen=True, kw_only=True):
     """The table `[sandbox]`: each value is merged by itself, and None is the default."""
 
     level: Literal["any", "bubblewrap"] | None = None
@@ -237,8 +242,7 @@ class SandboxSettings:
 
     def before(self, weaker: SandboxSettings) -> SandboxSettings:
         """Return both, each value from this one where it is set here."""
-        own = {known.name: getattr(self, known.name) for known in fields(self)}
-        return replace(weaker, **{k: v for k, v in own.items() if v is not None})
+        return replace(weaker, **_values_set(self))
 
     def values(self) -> dict[str, Any]:
         """Return the limits that are set, by their names in `sandbox.Limits`."""
@@ -260,16 +264,14 @@ def as_table(value: str | SandboxSettings | None) -> SandboxSettings:
     return SandboxSettings(level=level)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemorySettings:
+class MemorySettings(Struct, frozen=True, kw_only=True):
     """Whether agents get `memory_search` and `memory_write`."""
 
     enabled: bool | None = None
-    """None leaves it to the profile."""
+    """Whether they do; None leaves it to the profile."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProtectionSettings:
+class ProtectionSettings(Struct, frozen=True, kw_only=True):
     """Which protected paths ask a person instead of being denied."""
 
     asked: tuple[str, ...] = ()
@@ -277,16 +279,14 @@ class ProtectionSettings:
     secrets and files of skillhouse cannot be named."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SignerSettings:
+class SignerSettings(Struct, frozen=True, kw_only=True):
     """The table `[signer]`."""
 
     password: str = "terminal"  # noqa: S105 - a place, and never the password.
     """Where the keystore's password is: terminal, keyring, fd:NUMBER or env:NAME; never itself."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RegistrySettings:
+class RegistrySettings(Struct, frozen=True, kw_only=True):
     """The table `[registry]`."""
 
     require_signature: bool = False
@@ -294,25 +294,26 @@ class RegistrySettings:
     installed nor loaded, wherever they are from, but for those of skillhouse itself."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class McpServerSettings:
+class McpServerSettings(Struct, frozen=True, kw_only=True):
     """One `[[mcp_servers]]` table of a configuration file."""
 
     label: str
     """Our name of the server; the names of its skills begin with it."""
     url: str = ""
+    """Its address, where it is not started here."""
     command: tuple[str, ...] = ()
     """Program and arguments of a server that is started here, in the home directory."""
     environment: Mapping[str, str] = field(default_factory=dict)
+    """Variables that it is started with."""
     allow_private: bool = False
     """Whether its address may be on this machine or in a private network."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentSettings:
+class AgentSettings(Struct, frozen=True, kw_only=True):
     """What is set for one agent."""
 
     rules: tuple[Rule, ...] = ()
+    """Rules that are nearer than the user's."""
     skill: Mapping[str, Effect] | tuple[tuple[str, Effect], ...] = ()
     """Patterns of skills' names with their effects, as a table or a list of pairs: their order
     counts, as the profile says (S004-54, S004-56)."""
@@ -330,56 +331,70 @@ class AgentSettings:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+BY_PROJECT = "a project sets it"
+BY_VARIABLE = "a variable sets it"
+"""Marks of the fields of `Settings`: else no project sets a key, and no `SKILLHOUSE_…`."""
+
+
+class Settings(Struct, frozen=True, kw_only=True):
     """The values that a file, the environment or flags may set; None is not set."""
 
-    profile: str | None = None
+    profile: Annotated[str | None, BY_VARIABLE] = None
+    """How skills are found and read."""
     roots: tuple[str, ...] | None = None
-    """Explicit roots; relative ones are relative to the file that names them."""
-    catalog_budget_tokens: int | None = None
-    yaml_fast_path: bool | None = None
-    cache: bool | None = None
-    """Whether the persistent index is used."""
-    cache_directory: str | None = None
-    state_directory: str | None = None
+    """Further directories of skills; relative ones are relative to the file that names them."""
+    catalog_budget_tokens: Annotated[int | None, BY_PROJECT, BY_VARIABLE] = None
+    """Most tokens of the catalog; 0 lists no skill. Without it 2,000, and under the profiles of the
+    five designs no bound."""
+    yaml_fast_path: Annotated[bool | None, BY_VARIABLE] = None
+    """Whether blocks of plain lines are read without a YAML parser."""
+    cache: Annotated[bool | None, BY_VARIABLE] = None
+    """Whether the index is kept between starts; it is unless set."""
+    cache_directory: Annotated[str | None, BY_VARIABLE] = None
+    """Where the index is kept; without it `$XDG_CACHE_HOME/skillhouse`, else
+    `~/.cache/skillhouse`."""
+    state_directory: Annotated[str | None, BY_VARIABLE] = None
+    """Where trust, approvals and the log are kept; without it `$XDG_STATE_HOME/skillhouse`, else
+    `~/.local/state/skillhouse`."""
     exec_environment: tuple[str, ...] | None = None
-    """Variables of this process that commands in the sandbox get."""
+    """Variables of this process that commands in the sandbox get; names that look like secrets are
+    refused."""
     sandbox: Literal["any", "bubblewrap"] | SandboxSettings | None = None
-    """What may hold commands and skills' code, and the limits of commands; no project says so."""
+    """What may hold commands and skills' code, and the limits of commands."""
     policy: Literal["careful", "developer", "locked"] | None = None
-    """Rules of the program below those of the user's file; no project says so."""
-    rules: tuple[Rule, ...] | None = None
+    """Rules of the program below those of the user's file: careful, developer or locked."""
+    rules: Annotated[tuple[Rule, ...] | None, BY_PROJECT] = None
+    """What is allowed, asked about or denied."""
     approvals: ApprovalSettings | None = None
-    """The bounds of asking a person; a file sets all of them or leaves them as they are."""
+    """The bounds of asking a person; the strongest file with the table gives all of them."""
     write_gate: WriteGate | None = None
     """Who may change anything at all."""
     extensions: ExtensionSettings | None = None
     """What Claude Code adds to the format, over the profile; each value is merged by itself."""
     skill_code: SkillCodeSettings | None = None
-    """Whether skills' own code runs."""
+    """Whether skills' own code runs, and with what."""
     memory: MemorySettings | None = None
-    """Whether agents get tools for the workspace's memory; no project says so."""
+    """Whether agents get tools for the workspace's memory."""
     search: SearchSettings | None = None
-    """How search works; no project says so."""
+    """How search works."""
     protection: ProtectionSettings | None = None
-    """Which protected paths are asked about; no project says so."""
+    """Which protected paths are asked about instead of being refused."""
     mcp_servers: tuple[McpServerSettings, ...] | None = None
-    """Servers whose skills are listed here too; no project names one."""
+    """MCP servers whose skills are listed here too."""
     agents: Mapping[str, AgentSettings] | None = None
     """Agents by name, each with rules of its own."""
     tools: tuple[str, ...] | None = None
     """The tools that agents without a list of their own are offered."""
     net: NetSettings | None = None
-    """What may be reached; a file sets all of it or leaves it as it is."""
+    """What may be reached; the strongest file with the table gives all of it."""
     remotes: tuple[RemoteSource, ...] | None = None
-    """Servers whose skills are synced; likewise."""
+    """Servers whose skills are synced."""
     signer: SignerSettings | None = None
     """Where the password of the keys comes from."""
     registry: RegistrySettings | None = None
-    """Whether skills must be signed; no project says so."""
+    """Whether skills must be signed."""
     skills: SkillsSettings | None = None
-    """Repositories of packages; likewise."""
+    """Repositories of packages."""
     assignees: tuple[str, ...] | None = None
     """The users who count for `assignee-only` in a tier policy."""
     audit_checkpoints: str | None = None
@@ -392,8 +407,7 @@ Stamp = tuple[int | str, ...]
 """What changes when a file is another one; see `config_files.stamp`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConfigSource:
+class ConfigSource(Struct, frozen=True, kw_only=True):
     """What a configuration was read from, and what its files were then."""
 
     flags: Settings | None
@@ -405,9 +419,11 @@ class ConfigSource:
     """As read; a program may have replaced values since."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Config:
-    """The configuration of one `Skillhouse`."""
+class Config(PartialStruct, frozen=True, kw_only=True):
+    """The configuration of one `Skillhouse`; `floor.structs.replace` changes a value of it."""
+
+    HIDDEN: ClassVar = frozenset({"source"})
+    UNCOMPARED: ClassVar = frozenset({"source"})
 
     places: Locations
     profile: str | Profile = "default"
@@ -475,7 +491,7 @@ class Config:
     """What the tables of extensions were read as, by key."""
     problems: tuple[Diagnostic, ...] = ()
     """What is wrong with the project's file, which costs what that file sets."""
-    source: ConfigSource | None = field(default=None, compare=False, repr=False)
+    source: ConfigSource | None = None
     """Where it was read from; None for one that a program made, which no file changes."""
 
     def tool_lists(self, agent: str) -> tuple[tuple[str, ...], ...]:
@@ -490,7 +506,7 @@ class Config:
 
     def at(self, start: Path) -> Config:
         """Return the same configuration for another working directory."""
-        return structs.replace(self, places=structs.replace(self.places, start=start))
+        return replace(self, places=replace(self.places, start=start))
 
 
 class ToolLists(TypedDict):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from skillhouse.floor import ConfigError, dataclass, file_problem, nearest, read_regular
+from msgspec import Struct
+
+from skillhouse.floor import ConfigError, file_problem, nearest, read_regular
+from skillhouse.floor.structs import field_names
 from skillhouse.house.config.secret_places import is_place
 from skillhouse.skill import validate_name
 
@@ -20,8 +21,7 @@ _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _WORDS = {"true": True, "false": False}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RepositorySettings:
+class RepositorySettings(Struct, frozen=True, kw_only=True):
     """One `[[skills.repositories]]` table (S002-100)."""
 
     name: str
@@ -36,15 +36,14 @@ class RepositorySettings:
     """Whether unsigned skills of it are refused."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SkillsSettings:
+class SkillsSettings(Struct, frozen=True, kw_only=True):
     """The table `[skills]`."""
 
     repositories: tuple[RepositorySettings, ...] = ()
     """In the order in which a name is looked for."""
 
 
-REPOSITORY_KEYS = frozenset(found.name for found in fields(RepositorySettings))
+REPOSITORY_KEYS = frozenset(field_names(RepositorySettings))
 
 
 def check_repositories(found: tuple[RepositorySettings, ...], path: Path | None) -> None:
@@ -158,9 +157,3 @@ def _typed(word: str, text: Any, path: Path) -> str | bool:
         message = f"`{word}` must be true or false, got {text[:40]!r}"
         raise ConfigError(message, path=path, key=word)
     return _WORDS[text]
-
-
-def keys_of_skills(table: Mapping[str, Any]) -> Any:
-    """Return the list of repositories of a TOML file, whatever it is."""
-    skills = table.get("skills")
-    return skills.get("repositories") if isinstance(skills, Mapping) else None

@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from skillhouse.floor import ConfigError, DecodeError, Locations, dataclass, read_regular
+from msgspec import Struct
+
+from skillhouse.floor import ConfigError, DecodeError, Locations, read_regular
 from skillhouse.floor.documents import toml_table
 from skillhouse.house.config.config_files import PROJECT_FILE, project_of
 from skillhouse.house.config.config_lines import CONFIG_FILE_MAX
@@ -15,8 +17,7 @@ from skillhouse.house.config.rule_tables import policy_file
 from skillhouse.permission import Layer
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RuleLayer:
+class RuleLayer(Struct, frozen=True, kw_only=True):
     """A layer with the places of its rules."""
 
     layer: Layer

@@ -69,7 +69,7 @@ async def run_executor(
         OSError: the address cannot be had.
         ValueError: the token or the core's address is none.
     """
-    shelf = DirectorySource(settings.skills, shared=settings.shared)
+    source = DirectorySource(settings.skills, shared=settings.shared)
     clients: dict[int, RpcClient] = {}
 
     def host(context: ServedCall) -> RemoteHost:
@@ -79,12 +79,12 @@ async def run_executor(
 
     at_port(settings.core, 0)
     executor = Executor(status, state=settings.state)
-    methods = executor_methods(executor, shelf, host, packages=settings.packages)
+    methods = executor_methods(executor, source, host, packages=settings.packages)
     running = _RunningExecutor()
     served = {name: _reported(name, method, report, running) for name, method in methods.items()}
     server = RpcServer(served, token=settings.token)
     try:
-        loaded, failed = await shelf.reload()
+        loaded, failed = await source.reload()
         for name, error in failed:
             report({"event": "failed", "skill": name, "error": error})
         async with server.listening(settings.host, settings.port) as port:
@@ -95,7 +95,7 @@ async def run_executor(
                         "address": f"http://{settings.host}:{port}/rpc",
                         "level": str(status.level),
                         "skills": list(loaded),
-                        "tools": len(shelf.tools()),
+                        "tools": len(source.tools()),
                     }
                 )
                 await ended.wait()

@@ -6,7 +6,7 @@ from typing import Any
 
 from skillhouse import clients
 from skillhouse.extensions.server.api.api_services import ApiServices
-from skillhouse.extensions.server.api.place_routes import CLIENT, lens_of
+from skillhouse.extensions.server.api.place_routes import CLIENT, client_report_of
 from skillhouse.extensions.server.api.route_table import ApiRequest, Body, Endpoint
 from skillhouse.extensions.server.api.schemas import COUNT, SHORT, TEXT, array, listing, record, ref
 from skillhouse.floor import SkillhouseError
@@ -15,15 +15,15 @@ from skillhouse.house import AccessScope
 
 
 def _list(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
-    lens = lens_of(api, request)
-    found = [fix_answer(lens, fix) for fix in clients.proposed_fixes(lens)]
+    report = client_report_of(api, request)
+    found = [fix_answer(report, fix) for fix in clients.proposed_fixes(report)]
     return {"list": "fixes", "total": len(found), "fixes": found}
 
 
 def _apply(api: ApiServices, request: ApiRequest) -> FixAnswer:
-    lens = lens_of(api, request)
-    fix = shown_fix(lens, request.path["fix"], request.body["digest"])
-    value = fix_answer(lens, fix)
+    report = client_report_of(api, request)
+    fix = shown_fix(report, request.path["fix"], request.body["digest"])
+    value = fix_answer(report, fix)
     clients.apply_fix(fix, discard=discarding(api.house.config))
     api.reader.expire()
     return value
@@ -31,15 +31,15 @@ def _apply(api: ApiServices, request: ApiRequest) -> FixAnswer:
 
 def _apply_all(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
     """Make several, each if it is what was shown; what could not be made is said."""
-    lens = lens_of(api, request)
-    fixes = [shown_fix(lens, one["id"], one["digest"]) for one in request.body["fixes"]]
+    report = client_report_of(api, request)
+    fixes = [shown_fix(report, one["id"], one["digest"]) for one in request.body["fixes"]]
     made, refused = [], []
     for fix in fixes:
         try:
             clients.apply_fix(fix, discard=discarding(api.house.config))
-            made.append(fix_answer(lens, fix))
+            made.append(fix_answer(report, fix))
         except SkillhouseError as error:
-            refused.append({"path": lens.short(fix.path), "reason": str(error)})
+            refused.append({"path": report.short(fix.path), "reason": str(error)})
     api.reader.expire()
     return {"list": "fixes", "total": len(made), "fixes": made, "refused": refused}
 

@@ -66,12 +66,12 @@ CLIENT = RouteParameter(
 
 def _clients(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
     # What it opens is a `Skillhouse` of its own.
-    value = examine(api.house.config.places, lens_of(api, request)).value()
+    value = examine(api.house.config.places, client_report_of(api, request)).value()
     found = value.pop("problems")
     return {"list": "problems", "total": len(found), "problems": found, **value}
 
 
-def lens_of(api: ApiServices, request: ApiRequest) -> ClientReport:
+def client_report_of(api: ApiServices, request: ApiRequest) -> ClientReport:
     """Return what the clients of a request see here; ApiProblem for one that is not known."""
     named = [name for name in request.query.get("client", "").split(",") if name]
     places = api.house.config.places

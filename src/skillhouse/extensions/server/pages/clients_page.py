@@ -73,9 +73,9 @@ class Row(NamedTuple):
         return [(reason, tuple(places)) for reason, places in found.items()]
 
 
-def _group_value(lens: ClientReport, group: Sequence[Fix]) -> dict[str, Any]:
+def _group_value(report: ClientReport, group: Sequence[Fix]) -> dict[str, Any]:
     """Return fixes of a kind, and what the API takes as one answer for all of them."""
-    every = [fix_answer(lens, fix) for fix in group]
+    every = [fix_answer(report, fix) for fix in group]
     return {"every": every, "agreed": [{"id": one.id, "digest": one.digest} for one in every]}
 
 
@@ -99,9 +99,9 @@ class RowFilter(NamedTuple):
         is_unseen = by.startswith("-")
         return cls(query.get("folder", ""), "" if is_unseen else by, by[1:] if is_unseen else "")
 
-    def fits(self, row: Row, lens: ClientReport) -> bool:
+    def fits(self, row: Row, report: ClientReport) -> bool:
         letters = {
-            client.name: cell.letter for client, cell in zip(lens.clients, row.cells, strict=True)
+            client.name: cell.letter for client, cell in zip(report.clients, row.cells, strict=True)
         }
         return (
             self.folder in ("", row.folder)
@@ -125,45 +125,45 @@ class ClientsPage:
         if wanted not in ("", "all", *known_clients(), *profile_names(places.profiles)):
             raise HTTPException(404)
         here = seen_by(places, examined_profiles(places, ()))
-        lens = seen_by(places, examined_profiles(places, (wanted,))) if wanted else here
-        every = rows_of(lens)
+        report = seen_by(places, examined_profiles(places, (wanted,))) if wanted else here
+        every = rows_of(report)
         asked = RowFilter.of(request.query_params)
-        rows = [row for row in every if asked.fits(row, lens)]
+        rows = [row for row in every if asked.fits(row, report)]
         # Of the clients that are installed, as the API takes a fix without a list of clients.
         fixes = list(itertools.islice(proposed_fixes(here), FIXES_MAX + 1))
         return self._site.page(
             request,
             "clients.html",
-            lens=lens,
+            report=report,
             wanted=wanted,
             asked=asked,
             folders=sorted({row.folder for row in every}),
-            counts=[counts_of(every, at) for at, _ in enumerate(lens.clients)],
+            counts=[counts_of(every, at) for at, _ in enumerate(report.clients)],
             rows=rows[:ROWS_MAX],
             total=len(rows),
             uneven=sum(not row.is_even for row in rows),
-            problems=tuple(problems(lens)),
+            problems=tuple(problems(report)),
             fixes=[_group_value(here, group) for group in fix_groups(fixes[:FIXES_MAX])],
             has_more_fixes=len(fixes) > FIXES_MAX,
-            exported=lens.exported,
+            exported=report.exported,
             unsafe=unsafe_entries(places),
             profiles=client_profiles(places),
-            budgets=budgets_of(lens.clients),
+            budgets=budgets_of(report.clients),
         )
 
 
-def rows_of(lens: ClientReport) -> list[Row]:
+def rows_of(report: ClientReport) -> list[Row]:
     """Return a row for each skill, first those that some client does not see in full."""
     rows = [
         Row(
             skill=skill,
-            place=lens.short(skill.directory),
+            place=report.short(skill.directory),
             cells=tuple(
                 ClientCell(letter(verdict), verdict.reason or verdict.code)
                 for verdict in skill.verdicts
             ),
         )
-        for skill in lens.skills
+        for skill in report.skills
     ]
     return sorted(rows, key=lambda row: row.is_even)
 

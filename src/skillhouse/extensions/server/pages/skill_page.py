@@ -86,7 +86,7 @@ class SkillPage:
     def __init__(self, site: Site) -> None:
         self._site = site
         self._reader = site.reader
-        self._lens = _ClientLens(site.house)
+        self._report = _ClientReports(site.house)
 
     def routes(self) -> list[Route]:
         return [
@@ -182,32 +182,32 @@ class SkillPage:
 
     def seen(self, request: Request) -> Response:
         detail = self._reader.detail(request.path_params["reference"])
-        lens = self._lens.of(self._reader.scan())
+        report = self._report.of(self._reader.scan())
         real = os.path.realpath(detail.skill.file)
-        found = next((one for one in lens.skills if one.file == real), None)
-        verdicts = [] if found is None else list(zip(lens.clients, found.verdicts, strict=True))
+        found = next((one for one in report.skills if one.file == real), None)
+        verdicts = [] if found is None else list(zip(report.clients, found.verdicts, strict=True))
         lines = [
-            (client.profile.client or client.name, one.state.value, verdict_text(lens, one))
+            (client.profile.client or client.name, one.state.value, verdict_text(report, one))
             for client, one in verdicts
         ]
         return self._site.page(request, "seen.html", detail=detail, skill=detail.skill, lines=lines)
 
 
-class _ClientLens:
+class _ClientReports:
     """What the clients here see, compared once for each state of the skills."""
 
     def __init__(self, house: Skillhouse) -> None:
         self._places = house.config.places
         self._of: object = None
-        self._lens: ClientReport | None = None
+        self._report: ClientReport | None = None
         self._lock = threading.Lock()
 
     def of(self, scan: SkillScan) -> ClientReport:
         with self._lock:
-            if self._lens is None or self._of is not scan.index:
-                self._lens = seen_by(self._places, examined_profiles(self._places, ()))
+            if self._report is None or self._of is not scan.index:
+                self._report = seen_by(self._places, examined_profiles(self._places, ()))
                 self._of = scan.index
-            return self._lens
+            return self._report
 
 
 def file_tree(names: tuple[str, ...]) -> FileTree:
