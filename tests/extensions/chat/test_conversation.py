@@ -47,6 +47,8 @@ class Script:
     def __init__(self, *steps: Any) -> None:
         self.steps = list(steps)
         self.sent: list[list[ModelMessage]] = []
+        self.waits = anyio.Event()
+        """Set where a step says "…": what was said before it has arrived."""
         self.model = FunctionModel(self.whole, stream_function=self.stream)
 
     async def whole(self, messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
@@ -61,6 +63,7 @@ class Script:
             return
         for piece in step.split("|"):
             if piece == "…":
+                self.waits.set()
                 await anyio.sleep_forever()
             yield piece
 
@@ -116,8 +119,10 @@ def test_what_a_model_says_cannot_act_on_the_terminal(tmp_path: Path) -> None:
 
 def test_a_stop_keeps_what_was_said_and_the_next_prompt_works(tmp_path: Path) -> None:
     async def stopped(conversation: ChatConversation) -> None:
-        with anyio.move_on_after(0.3):
-            await conversation.ask("go")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(conversation.ask, "go")
+            await script.waits.wait()
+            tasks.cancel_scope.cancel()
 
     with open_house(tmp_path) as house:
         script = Script("I was say|…", "again")
