@@ -78,6 +78,7 @@ class AgentView:
         self._worked = worked
         self._recent = recent or {}
         self._fault = fault
+        self._encoders, self._learned = encoders, learned
         self.waiting = {skill.file: skill for skill in waiting}
         """The project's skills that no person has looked at, as they are, by file."""
         self.menu = PersonMenu(agent, index, settings, policy, why_absent, self.waiting)
@@ -99,20 +100,6 @@ class AgentView:
             diagnostics=_findings_to_see(index, layers),
             name_match=index.name_match,
         )
-        self.search = AgentSearch(
-            self.visible,
-            bodies=self.profile.search_bodies,
-            cache=config.cache_directory,
-            encoders=encoders,
-            learned=learned,
-            address=lambda: read_secret(
-                config.search.database,
-                "the address of the search database",
-                config.places.environment,
-                key="search.database",
-            ),
-        )
-        """Finds among what the agent sees."""
         self.hidden = tuple(skill for skill in index.skills if skill.file in denied)
         shadowed = (skill for skill in index.shadowed if _is_denied("skill", skill.name, layers))
         off = (skill for skill in index.skills if not settings.is_enabled(skill.id))
@@ -131,6 +118,24 @@ class AgentView:
             for name in {skill.name, self.waiting.get(skill.file, skill).name}
             if _is_denied("skill", name, layers)
         }
+
+    @once
+    def search(self) -> AgentSearch:
+        """Finds among what the agent sees."""
+        config = self._config
+        return AgentSearch(
+            self.visible,
+            bodies=self.profile.search_bodies,
+            cache=config.cache_directory,
+            encoders=self._encoders,
+            learned=self._learned,
+            address=lambda: read_secret(
+                config.search.database,
+                "the address of the search database",
+                config.places.environment,
+                key="search.database",
+            ),
+        )
 
     @once
     def offer(self) -> toolbox.ToolVisibility:

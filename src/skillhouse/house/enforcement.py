@@ -17,12 +17,11 @@ from skillhouse import tools as toolbox
 from skillhouse.audit import AuditDraft, AuditError, AuditLog, KnownSecrets, is_secret_name
 from skillhouse.extension import own_module
 from skillhouse.floor import ConfigError, MissingExtraError, SteadyClock, digest, read_regular
-from skillhouse.floor.lock import once
+from skillhouse.floor.lock import Lazy, once
 from skillhouse.floor.regex import regex
 from skillhouse.floor.structs import replace
 from skillhouse.house.access_tokens import Access, AccessTokens
 from skillhouse.house.config.config_files import approvals_of, profile_of
-from skillhouse.house.lazy import Lazy
 from skillhouse.house.network import Network
 from skillhouse.house.own_files import AUDIT_FILE, KEYSTORE_FILE
 from skillhouse.registry.passwords import PasswordSource

@@ -193,23 +193,33 @@ def unlisted(mark: str) -> list[str]:
     return [mark] if mark not in ("", LISTED) else []
 
 
-def catalog_notes(bounds: CatalogBoundsAnswer, view: AgentView) -> list[str]:
+def list_notes(view: AgentView) -> list[str]:
+    """Return `catalog_notes` of the lists that a view makes; of their costs nothing is measured."""
+    exposure = view.profile.catalog.exposure
+    if exposure == "search":
+        return []
+    in_tool = view.over_mcp() if exposure == "tool" else None
+    return catalog_notes(view, len(view.catalog().omitted), len(in_tool.omitted) if in_tool else 0)
+
+
+def catalog_notes(view: AgentView, omitted: int, omitted_in_tool: int) -> list[str]:
     """Return a line for people about each catalog that leaves out skills."""
-    if view.profile.catalog.exposure == "search":
+    rule = view.profile.catalog
+    if rule.exposure == "search":
         # Skills are found by search alone there, and nothing is left out of a list.
         return []
     search = next((rule.name for rule in view.profile.tools if rule.kind == "search"), "")
     found = f"; `{search}` finds them" if search else ""
     notes = []
-    if bounds.omitted:
-        budget = bounds.budget_tokens
+    if omitted:
+        budget = view.budget_tokens
         of = f"of {budget:,} tokens" if budget is not None else "of the profile"
-        notes.append(f"left out of the catalog {of}: {counted(bounds.omitted, 'skill')}{found}")
-    tool = bounds.tool
-    if tool is not None and tool.omitted:
-        of = f"of {tool.chars:,} characters" if tool.chars is not None else "of the profile"
+        notes.append(f"left out of the catalog {of}: {counted(omitted, 'skill')}{found}")
+    if omitted_in_tool:
+        chars = rule.tool_chars
+        of = "of the profile" if chars == "none" else f"of {chars:,} characters"
         words = f"left out of the skill tool's description {of}"
-        notes.append(f"{words}: {counted(tool.omitted, 'skill')}{found}")
+        notes.append(f"{words}: {counted(omitted_in_tool, 'skill')}{found}")
     return notes
 
 
