@@ -137,6 +137,11 @@ class AgentView:
             ),
         )
 
+    def close(self) -> None:
+        """Stop what a search began in the background."""
+        if "search" in vars(self):
+            self.search.close()
+
     @once
     def offer(self) -> toolbox.ToolVisibility:
         """Which tools the agent's model is offered."""
@@ -165,12 +170,14 @@ class AgentView:
     @property
     def listed(self) -> SkillIndex:
         """The visible skills without those for files that the agent has not touched."""
-        return self._listed_for(self._worked())
+        return self._listed_for(())
 
-    def _listed_for(self, files: Sequence[str]) -> SkillIndex:
+    def _listed_for(self, more: Iterable[str]) -> SkillIndex:
+        """Return those for the files that the agent works on, and for `more`."""
         extensions = self.profile.extensions
         if not extensions.paths:
             return self.visible
+        files = (*self._worked(), *more)
         return self.visible.where(
             lambda skill: read_invocation(skill, extensions).is_listed_for(files)
         )
@@ -212,7 +219,7 @@ class AgentView:
         if budget_tokens is None:
             budget_tokens = self.budget_tokens
         style = style or self.profile.catalog.style
-        listed = self._listed_for((*self._worked(), *files))
+        listed = self._listed_for(files)
         if only is not None:
             listed = listed.where(lambda skill: skill.file in only)
         if style == "direct":

@@ -110,12 +110,12 @@ def _signer(config: Config) -> Any:
 
 def _read_tier_policy(config: Config) -> TierPolicy:
     """Return the tier policy; an unusable file allows only reads."""
-    policy = load_tier_policy(
-        config.places.policy_file,
-        assignees=config.assignees,
-        # A paired device counts as the page does, and the page can always be opened.
-        tier1_channel=PAGE,
-    )
+    file, assignees = config.places.policy_file, frozenset(config.assignees)
+    # A paired device counts as the page does, and the page can always be opened.
+    if file.exists() or file.is_symlink():
+        policy = load_tier_policy(file, assignees=assignees, tier1_channel=PAGE)
+    else:
+        policy = TierPolicy(assignees=assignees, tier1_channel=PAGE)
     return replace(policy, published=profile_of(config).tool_names)
 
 
@@ -210,12 +210,18 @@ class EnforcementServices:
             narrows=_narrows,
             channels=self._settings.channels(),
             settings=self._settings.approvals,
+            connections=self.connections,
             clock=self.clock,
         )
 
+    @once
+    def connections(self) -> approval.Connections:
+        """The connections of callers: what is theirs ends with them."""
+        return approval.Connections(self._state)
+
     def session_grants(self, key: str) -> tuple[approval.Grant, ...]:
-        """Return the approvals for the rest of a conversation."""
-        return self.approvals.session_grants(key)
+        """Return the approvals for the rest of a conversation: a broker that answered has them."""
+        return self.approvals.session_grants(key) if self._approvals.made else ()
 
     @once
     def devices(self) -> approval.Devices:
@@ -399,8 +405,8 @@ class EnforcementServices:
             self.signer.close()
         if self._tier_gate.made:
             self.tier_gate.close()
-        if self._approvals.made:
-            self.approvals.connections.close()
+        if "connections" in vars(self):
+            self.connections.close()
         self.audit_log.close()
 
     def _note_policy(self) -> None:

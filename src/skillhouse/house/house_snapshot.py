@@ -373,7 +373,7 @@ class HouseSnapshot:
     def close(self) -> None:
         """Stop reading in the background."""
         for view in self._views.values():
-            view.search.close()
+            view.close()
 
     def since(self, before: HouseSnapshot) -> Difference:
         """Return the changes of enabled skills since an earlier snapshot."""

@@ -312,7 +312,7 @@ class Services:
 
     def session_grants(self, key: str) -> tuple[approval.Grant, ...]:
         """Return the approvals for the rest of a conversation."""
-        return self.enforcement.approvals.session_grants(key)
+        return self.enforcement.session_grants(key)
 
     @once
     def sandbox(self) -> SandboxProvider:
@@ -371,7 +371,7 @@ class Services:
     def _make_results(self) -> toolbox.ResultFiles:
         results = toolbox.ResultFiles(self.config.state_directory, hide=self.enforcement.hide)
         results.sweep()
-        self.enforcement.approvals.connections.on_end(results.end_connection)
+        self.enforcement.connections.on_end(results.end_connection)
         return results
 
     @property
