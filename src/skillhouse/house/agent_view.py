@@ -16,7 +16,6 @@ from skillhouse import tools as toolbox
 from skillhouse.floor import AmbiguousSkillError, UnknownSkillError, isolated, structs
 from skillhouse.floor.lock import once
 from skillhouse.floor.regex import regex
-from skillhouse.house.agent_search import AgentSearch
 from skillhouse.house.config.secret_places import read_secret
 from skillhouse.house.policy import Policy
 from skillhouse.house.prompts import Prompts
@@ -27,6 +26,7 @@ from skillhouse.skill import Skill, SkillIndex, described, read_invocation
 if TYPE_CHECKING:
     from skillhouse.discovery import Catalog
     from skillhouse.floor import Diagnostic
+    from skillhouse.house.agent_search import AgentSearch
     from skillhouse.house.config import Config
     from skillhouse.house.usage import LearnedChoices
     from skillhouse.retrieval import MeaningMaker
@@ -122,6 +122,8 @@ class AgentView:
     @once
     def search(self) -> AgentSearch:
         """Finds among what the agent sees."""
+        from skillhouse.house.agent_search import AgentSearch  # noqa: PLC0415 - a list asks none.
+
         config = self._config
         return AgentSearch(
             self.visible,

@@ -13,7 +13,7 @@ from skillhouse import skill
 from skillhouse.floor import ConfigError, DecodeError, PathError, SkillhouseError, checked_parts
 from skillhouse.floor.documents import json_value
 from skillhouse.floor.regex import regex
-from skillhouse.skill import SKILL_FILE, is_safe_name, validate_name
+from skillhouse.skill import SKILL_FILE, validate_name
 
 SKILLS_MAX = 1_000
 FILES_MAX = 1_000
@@ -181,7 +181,7 @@ def _safe_path(name: str, file: str) -> str:
     except PathError as error:
         raise RemoteError(f"`{name}` passed over: {error.code} in {file!r}") from error
     is_long = len(decoded.encode()) > skill.PATH_MAX or len(parts) > skill.DEPTH_MAX
-    if not parts or is_long or not all(map(is_safe_name, parts)) or urlsplit(decoded).scheme:
+    if not parts or is_long or not all(map(skill.is_safe_name, parts)) or urlsplit(decoded).scheme:
         raise RemoteError(f"`{name}` passed over: refused file {file!r}")
     return "/".join(parts)
 

@@ -16,7 +16,6 @@ from skillhouse.frontends.answers.skills import LibrarySkillAnswer, catalog_toke
 from skillhouse.frontends.presentation.short_paths import clients_of
 from skillhouse.frontends.presentation.text import counted, moment, shown
 from skillhouse.house.agent_view import LISTED
-from skillhouse.retrieval import Fit, reason
 
 if TYPE_CHECKING:
     from skillhouse.floor import Locations
@@ -170,12 +169,12 @@ def _file_tokens(path: str) -> int:
         return 0
 
 
-FIT_TEXTS = {
-    Fit.GOOD: "",
-    Fit.WEAK: "weak matches, none of which is sure to fit; the nearest:",
-    Fit.NONE: "nothing fits well; try other words, or English; the nearest:",
+FIT_TEXTS: Mapping[str, str] = {
+    "good": "",
+    "weak": "weak matches, none of which is sure to fit; the nearest:",
+    "none": "nothing fits well; try other words, or English; the nearest:",
 }
-"""What a person reads before the hits."""
+"""What a person reads before the hits, by how well the best one fits (`Fit`)."""
 
 
 def why(hit: Hit) -> str:
@@ -184,6 +183,8 @@ def why(hit: Hit) -> str:
 
 
 def why_parts(hit: Hit) -> list[str]:
+    from skillhouse.retrieval import reason  # noqa: PLC0415 - a list has no hits.
+
     also = [f"also: {', '.join(map(shown, hit.alike))}"] if hit.alike else []
     return [shown(reason(hit)), *also]
 
