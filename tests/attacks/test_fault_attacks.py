@@ -393,13 +393,13 @@ def test_first_commands_at_once_have_one_self_test(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, threads: bool
 ) -> None:
     tests: list[int] = []
-    real = cells.self_test
+    real = sandbox.self_test
 
     async def counted(**named: Any) -> sandbox.SandboxStatus:
         tests.append(1)
         return await real(**named)
 
-    monkeypatch.setattr(cells, "self_test", counted)
+    monkeypatch.setattr(sandbox, "self_test", counted)
     with house_at(tmp_path, EXEC) as house:
 
         async def three() -> None:

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from skillhouse.approval.grants import GrantStore
-from skillhouse.store import STATE, STATE_FILE, pooled
+from skillhouse.store import STATE, STATE_FILE, commit_stamp, pooled
 from tests.harness import ran
 
 # What SQLite does first when it opens an index: a process that gets the lock on this byte alone
@@ -37,11 +36,11 @@ def test_the_stamp_of_the_state_keeps_the_locks_of_sqlite(tmp_path: Path) -> Non
     with pooled(state / STATE_FILE, STATE) as store:
         store.rows("SELECT count(*) FROM device")
         assert another_process(index) == "held"
-        before = GrantStore(state).stamp()
+        before = commit_stamp(state / STATE_FILE)
         assert another_process(index) == "held"
         with store.transaction() as connection:
             connection.execute("INSERT INTO tier_mark VALUES ('a', 1)")
-        assert GrantStore(state).stamp() != before
+        assert commit_stamp(state / STATE_FILE) != before
         assert another_process(index) == "held"
         # Naively: any descriptor that is closed takes the locks of the whole process along.
         index.read_bytes()

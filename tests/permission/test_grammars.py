@@ -15,6 +15,7 @@ from skillhouse.permission.grammar import (
     COMMAND_KEYS,
     GRAMMAR_KEYS,
     OPERAND_KINDS,
+    _entry,
     _names,
     all_grammars,
     grammar_of,
@@ -95,6 +96,13 @@ def test_the_reference_has_every_key_and_kind() -> None:
     text = (Path(__file__).parents[2] / "docs/reference/grammars.md").read_text(encoding="utf-8")
     keys = {*GRAMMAR_KEYS, *COMMAND_KEYS, *OPERAND_KINDS} - {"program", "commands"}
     assert {key for key in keys if f"`{key}`" not in text} == set()
+
+
+def test_a_name_has_the_table_that_all_files_together_give_it() -> None:
+    assert {name: _entry(name) for name in _names()} == _names()
+    assert [_entry(name) for name in ("_text", "GIT", "no-such-program", "../git", "")] == [
+        None
+    ] * 5
 
 
 def test_a_program_has_its_name_without_its_grammar_being_read() -> None:

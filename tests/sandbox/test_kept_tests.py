@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 import pytest
 
-from skillhouse.extensions import cells
+from skillhouse import cells, sandbox
 from skillhouse.floor import ClockReading, encode, structs, system_clock
 from skillhouse.sandbox import (
     LACKING,
@@ -183,22 +183,24 @@ def test_a_language_is_tested_when_it_is_needed_and_then_by_no_later_process(
     found = anyio.run(detect)
     need(found.level is not SandboxLevel.NONE, "no sandbox here")
     tested: list[object] = []
-    whole, language = cells.self_test, cells.language_test
+    whole, language = sandbox.self_test, cells.language_test
 
     async def commands(**named: Any) -> SandboxStatus:
-        tested.append(named["languages"])
+        tested.append(sorted(named))
         return await whole(**named)
 
     async def one(found: SandboxStatus, name: Any) -> SandboxStatus:
         tested.append(name)
         return await language(found, name)
 
-    monkeypatch.setattr(cells, "self_test", commands)
+    # A command needs no cell, and what runs cells is not asked.
+    monkeypatch.setattr(sandbox, "self_test", commands)
+    monkeypatch.setattr(cells, "self_test", None)
     monkeypatch.setattr(cells, "language_test", one)
     first = anyio.run(needed, KeptTests(directory), None)
-    assert (first.level, tested) == (found.level, [()])
+    assert (first.level, tested) == (found.level, [["least"]])
     second = anyio.run(lambda: needed(KeptTests(directory), "python", before=first))
-    assert (second.level, tested) == (found.level, [(), "python"])
+    assert (second.level, tested) == (found.level, [["least"], "python"])
     third = anyio.run(needed, KeptTests(directory), "python")
     assert (third.level, len(tested)) == (found.level, 2)
     assert sorted(probe.name for probe in third.probes) == sorted(

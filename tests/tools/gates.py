@@ -30,6 +30,6 @@ def gate_to(
     return Gate(
         ToolSet([tool, *more]),
         judge=PermissionJudge(decide, workspace_root),
-        asker=Asker(approvals, recorder, workspace_root, redeemed),
+        asker=Asker(lambda: approvals, recorder, workspace_root, redeemed),
         recorder=recorder,
     )

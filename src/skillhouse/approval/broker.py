@@ -60,6 +60,7 @@ class ApprovalBroker:
         narrows: Callable[[str, str], bool] = lambda offered, given: offered == given,
         channels: Sequence[Channel] = (),
         settings: ApprovalSettings | None = None,
+        connections: Connections | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """`narrows` says whether a rule about commands, the second, covers no more than another.
@@ -73,7 +74,7 @@ class ApprovalBroker:
         """How long calls of this process wait for an answer; 0 is as `settings` says."""
         self.grant_store = GrantStore(state_directory)
         self.scripts = ScriptStore(state_directory)
-        self.connections = Connections(state_directory)
+        self.connections = connections or Connections(state_directory)
         self._ledger = Ledger(state_directory, self.settings, clock)
         self.narrows = narrows
         self._subscribers: list[Callable[[ApprovalEvent], None]] = []

@@ -22,7 +22,7 @@ from skillhouse.approval.request import (
 )
 from skillhouse.floor import ONE_TIME
 from skillhouse.floor.structs import PartialStruct, asdict, replace
-from skillhouse.store import STATE, STATE_FILE, commit_stamp, pooled
+from skillhouse.store import STATE, STATE_FILE, pooled
 
 NEVER_LASTING = ONE_TIME | {"sign"}
 """Actions without standing approvals; only a rule of the user may let a session key sign."""
@@ -121,9 +121,6 @@ def _narrowed(
 class GrantStore:
     def __init__(self, state_directory: Path) -> None:
         self._path = state_directory / STATE_FILE
-
-    def stamp(self) -> tuple[int, ...]:
-        return commit_stamp(self._path)
 
     def all(self) -> tuple[Grant, ...]:
         """Return every grant, oldest first, also ended ones; StateError if the state cannot be

@@ -34,14 +34,13 @@ from skillhouse.audit.retention import ArchiveCompactor, Retention
 from skillhouse.audit.verify import (
     Degraded,
     Pending,
-    boot_id,
     gap_note,
     repair_note,
     to_stderr,
     verify_log,
 )
 from skillhouse.floor import lock as locks
-from skillhouse.floor.machine import state_advice
+from skillhouse.floor.machine import short_boot_id, state_advice
 from skillhouse.floor.threads import in_thread
 
 if TYPE_CHECKING:
@@ -112,7 +111,7 @@ class AuditLog:
         self._dropped = 0
         self._refused = 0
         self._down: tuple[str, str, str] | None = None
-        self._boot = boot_id()
+        self._boot = short_boot_id()
         self._start()
 
     @property

@@ -467,14 +467,6 @@ def to_stderr(text: str) -> None:
     sys.stderr.flush()
 
 
-def boot_id() -> str:
-    """Return the beginning of the id of this start of the system, where it has one."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text("utf-8")[:8]
-    except (OSError, ValueError):
-        return ""
-
-
 def gap_note(since: str, dropped: int, refused: int, boot: str) -> EncodedRecord:
     """Return the record of how long the log was down, and what that cost."""
     detail: dict[str, object] = {"since": since}

@@ -6,7 +6,7 @@ that is called when it is needed, so that naming an extension loads nothing of i
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -35,12 +35,6 @@ class Verb(Struct, frozen=True):
     """Changes the arguments before they are parsed."""
     summary: str = ""
     """What it does in one line, for the list of verbs; those of ours are in the table of verbs."""
-
-    def arguments(self, given: Sequence[str]) -> list[str]:
-        """Return the arguments to parse: the group's own verb added, where none is given."""
-        words = list(given)
-        is_bare = not words or (words[0].startswith("-") and words[0] not in ("-h", "--help"))
-        return self.adapt([self.without, *words] if self.without and is_bare else words)
 
 
 class ExtensionContext(Struct, frozen=True, kw_only=True):

@@ -1,4 +1,7 @@
-"""Locks: an advisory one on an open file, and one for each value that is made once."""
+"""Locks: an advisory one on an open file, and one for each value that is made once.
+
+`once` makes a value of an object, `Lazy` one that several objects share.
+"""
 
 from __future__ import annotations
 
@@ -101,3 +104,40 @@ class once(Generic[T]):  # noqa: N801 - a decorator, as `property` is.
                 values[self._name] = self._make(owner)
             value: T = values[self._name]
             return value
+
+
+class Lazy(Generic[T]):
+    """One value, made once however many threads ask for it.
+
+    What two compositions share is one `Lazy`: the later one has the value whether it was made
+    before the reload or is made after it.
+
+    >>> part = Lazy(lambda: "made now")
+    >>> part.made, part.get(), part.made
+    (False, 'made now', True)
+    """
+
+    __slots__ = ("_lock", "_make", "_value", "made")
+
+    _value: T
+
+    def __init__(self, make: Callable[[], T]) -> None:
+        self._make: Callable[[], T] | None = make
+        # Reentrant, so that a part that asks for itself fails by recursion and does not hang.
+        self._lock = threading.RLock()
+        self.made = False
+
+    def get(self) -> T:
+        """Return the value; what making it raises is raised, and the next call tries again."""
+        if not self.made:
+            with self._lock:
+                if self._make is not None:
+                    self.put(self._make())
+        return self._value
+
+    def put(self, value: T) -> None:
+        """Use this value instead of making one."""
+        self._value = value
+        self.made = True
+        # What makes it may hold much that is needed no more.
+        self._make = None

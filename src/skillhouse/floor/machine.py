@@ -45,6 +45,14 @@ def system_clock() -> ClockReading:
     return ClockReading(wall_ms=wall_ms, running_ms=running // 1_000_000, boot=boot)
 
 
+def short_boot_id() -> str:
+    """Return the beginning of the id of this start of the system, where it has one."""
+    try:
+        return _BOOT_ID.read_text("utf-8")[:8]
+    except (OSError, ValueError):
+        return ""
+
+
 class SteadyClock:
     """Seconds since 1970 that setting the clock back does not move back while the process runs.
 

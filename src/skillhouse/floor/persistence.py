@@ -253,6 +253,11 @@ class PersistentPaths(Struct, frozen=True):
         return top if is_hidden and _KNOWN_DIRECTORIES.fullmatch(top) is None else ""
 
     def is_never(self, relative: str) -> bool:
+        # Each pattern is compiled at its first use: those of other classes decide nothing here.
+        text = spelled(_EMPTY.sub("/", relative))
+        never = (regex for group, regex in _groups() if group.path_class is _NEVER)
+        if not any(regex.search(text) for regex in never):
+            return False
         group = self.group(relative)
         return group is not None and group.path_class is _NEVER
 

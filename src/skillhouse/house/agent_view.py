@@ -16,7 +16,6 @@ from skillhouse import tools as toolbox
 from skillhouse.floor import AmbiguousSkillError, UnknownSkillError, isolated, structs
 from skillhouse.floor.lock import once
 from skillhouse.floor.regex import regex
-from skillhouse.house.agent_search import AgentSearch
 from skillhouse.house.config.secret_places import read_secret
 from skillhouse.house.policy import Policy
 from skillhouse.house.prompts import Prompts
@@ -27,6 +26,7 @@ from skillhouse.skill import Skill, SkillIndex, described, read_invocation
 if TYPE_CHECKING:
     from skillhouse.discovery import Catalog
     from skillhouse.floor import Diagnostic
+    from skillhouse.house.agent_search import AgentSearch
     from skillhouse.house.config import Config
     from skillhouse.house.usage import LearnedChoices
     from skillhouse.retrieval import MeaningMaker
@@ -78,6 +78,7 @@ class AgentView:
         self._worked = worked
         self._recent = recent or {}
         self._fault = fault
+        self._encoders, self._learned = encoders, learned
         self.waiting = {skill.file: skill for skill in waiting}
         """The project's skills that no person has looked at, as they are, by file."""
         self.menu = PersonMenu(agent, index, settings, policy, why_absent, self.waiting)
@@ -99,20 +100,6 @@ class AgentView:
             diagnostics=_findings_to_see(index, layers),
             name_match=index.name_match,
         )
-        self.search = AgentSearch(
-            self.visible,
-            bodies=self.profile.search_bodies,
-            cache=config.cache_directory,
-            encoders=encoders,
-            learned=learned,
-            address=lambda: read_secret(
-                config.search.database,
-                "the address of the search database",
-                config.places.environment,
-                key="search.database",
-            ),
-        )
-        """Finds among what the agent sees."""
         self.hidden = tuple(skill for skill in index.skills if skill.file in denied)
         shadowed = (skill for skill in index.shadowed if _is_denied("skill", skill.name, layers))
         off = (skill for skill in index.skills if not settings.is_enabled(skill.id))
@@ -131,6 +118,31 @@ class AgentView:
             for name in {skill.name, self.waiting.get(skill.file, skill).name}
             if _is_denied("skill", name, layers)
         }
+
+    @once
+    def search(self) -> AgentSearch:
+        """Finds among what the agent sees."""
+        from skillhouse.house.agent_search import AgentSearch  # noqa: PLC0415 - a list asks none.
+
+        config = self._config
+        return AgentSearch(
+            self.visible,
+            bodies=self.profile.search_bodies,
+            cache=config.cache_directory,
+            encoders=self._encoders,
+            learned=self._learned,
+            address=lambda: read_secret(
+                config.search.database,
+                "the address of the search database",
+                config.places.environment,
+                key="search.database",
+            ),
+        )
+
+    def close(self) -> None:
+        """Stop what a search began in the background."""
+        if "search" in vars(self):
+            self.search.close()
 
     @once
     def offer(self) -> toolbox.ToolVisibility:
@@ -160,12 +172,14 @@ class AgentView:
     @property
     def listed(self) -> SkillIndex:
         """The visible skills without those for files that the agent has not touched."""
-        return self._listed_for(self._worked())
+        return self._listed_for(())
 
-    def _listed_for(self, files: Sequence[str]) -> SkillIndex:
+    def _listed_for(self, more: Iterable[str]) -> SkillIndex:
+        """Return those for the files that the agent works on, and for `more`."""
         extensions = self.profile.extensions
         if not extensions.paths:
             return self.visible
+        files = (*self._worked(), *more)
         return self.visible.where(
             lambda skill: read_invocation(skill, extensions).is_listed_for(files)
         )
@@ -207,7 +221,7 @@ class AgentView:
         if budget_tokens is None:
             budget_tokens = self.budget_tokens
         style = style or self.profile.catalog.style
-        listed = self._listed_for((*self._worked(), *files))
+        listed = self._listed_for(files)
         if only is not None:
             listed = listed.where(lambda skill: skill.file in only)
         if style == "direct":

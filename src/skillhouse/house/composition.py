@@ -12,8 +12,8 @@ from msgspec import Struct
 from skillhouse import extension
 from skillhouse import tools as toolbox
 from skillhouse.floor import ConfigError, MissingExtraError
+from skillhouse.floor.lock import Lazy
 from skillhouse.house.config.config_files import profile_of, project_of
-from skillhouse.house.lazy import Lazy
 from skillhouse.house.policy import Policy
 from skillhouse.house.remote_skills import mcp_host_of
 
@@ -85,7 +85,7 @@ def compose(
     if before is not None and before.config.mcp_servers == config.mcp_servers:
         mcp_host = before.mcp_host
     else:
-        mcp_host = mcp_host_of(config, services)
+        mcp_host = mcp_host_of(config, services) if config.mcp_servers else None
     policy = Policy(
         config,
         profile,

@@ -17,12 +17,11 @@ from skillhouse import tools as toolbox
 from skillhouse.audit import AuditDraft, AuditError, AuditLog, KnownSecrets, is_secret_name
 from skillhouse.extension import own_module
 from skillhouse.floor import ConfigError, MissingExtraError, SteadyClock, digest, read_regular
-from skillhouse.floor.lock import once
+from skillhouse.floor.lock import Lazy, once
 from skillhouse.floor.regex import regex
 from skillhouse.floor.structs import replace
 from skillhouse.house.access_tokens import Access, AccessTokens
 from skillhouse.house.config.config_files import approvals_of, profile_of
-from skillhouse.house.lazy import Lazy
 from skillhouse.house.network import Network
 from skillhouse.house.own_files import AUDIT_FILE, KEYSTORE_FILE
 from skillhouse.registry.passwords import PasswordSource
@@ -111,12 +110,12 @@ def _signer(config: Config) -> Any:
 
 def _read_tier_policy(config: Config) -> TierPolicy:
     """Return the tier policy; an unusable file allows only reads."""
-    policy = load_tier_policy(
-        config.places.policy_file,
-        assignees=config.assignees,
-        # A paired device counts as the page does, and the page can always be opened.
-        tier1_channel=PAGE,
-    )
+    file, assignees = config.places.policy_file, frozenset(config.assignees)
+    # A paired device counts as the page does, and the page can always be opened.
+    if file.exists() or file.is_symlink():
+        policy = load_tier_policy(file, assignees=assignees, tier1_channel=PAGE)
+    else:
+        policy = TierPolicy(assignees=assignees, tier1_channel=PAGE)
     return replace(policy, published=profile_of(config).tool_names)
 
 
@@ -211,12 +210,18 @@ class EnforcementServices:
             narrows=_narrows,
             channels=self._settings.channels(),
             settings=self._settings.approvals,
+            connections=self.connections,
             clock=self.clock,
         )
 
+    @once
+    def connections(self) -> approval.Connections:
+        """The connections of callers: what is theirs ends with them."""
+        return approval.Connections(self._state)
+
     def session_grants(self, key: str) -> tuple[approval.Grant, ...]:
-        """Return the approvals for the rest of a conversation."""
-        return self.approvals.session_grants(key)
+        """Return the approvals for the rest of a conversation: a broker that answered has them."""
+        return self.approvals.session_grants(key) if self._approvals.made else ()
 
     @once
     def devices(self) -> approval.Devices:
@@ -400,8 +405,8 @@ class EnforcementServices:
             self.signer.close()
         if self._tier_gate.made:
             self.tier_gate.close()
-        if self._approvals.made:
-            self.approvals.connections.close()
+        if "connections" in vars(self):
+            self.connections.close()
         self.audit_log.close()
 
     def _note_policy(self) -> None:

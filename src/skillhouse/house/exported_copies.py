@@ -25,8 +25,6 @@ def with_explained_duplicates(found: SkillIndex, state_directory: Path) -> Skill
 
     Without an export no file is read for it but those of git's directories.
     """
-    if not found.shadowed:
-        return found
     said = {file: (OTHER_CHECKOUT, message) for file, message in _in_other_checkouts(found)}
     if (state_directory / STATE_FILE).exists() and (
         sources := clients.exported_sources(state_directory)

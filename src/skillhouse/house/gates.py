@@ -88,7 +88,7 @@ class GateFactory:
         self._judge = toolbox.PermissionJudge(self._decide, policy.place, policy.config.write_gate)
         self._recorder = toolbox.Recorder(self._audit, policy.place, policy.rules_digest)
         self._asker = toolbox.Asker(
-            enforcement.approvals, self._recorder, policy.place, enforcement.redeemed
+            lambda: enforcement.approvals, self._recorder, policy.place, enforcement.redeemed
         )
 
     def for_agent(

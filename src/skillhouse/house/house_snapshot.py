@@ -22,12 +22,11 @@ from skillhouse.floor import (
     TreeError,
     tree_digest,
 )
-from skillhouse.floor.lock import once
+from skillhouse.floor.lock import Lazy, once
 from skillhouse.house.agent_view import AgentView
 from skillhouse.house.config.config_files import project_of
 from skillhouse.house.exported_copies import with_explained_duplicates
 from skillhouse.house.find_skills import SearchPlace, why_absent
-from skillhouse.house.lazy import Lazy
 from skillhouse.house.project import read_project, roots_of_clients
 from skillhouse.house.remote_skills import with_skills_of
 from skillhouse.house.trusted_text import (
@@ -174,9 +173,12 @@ class HouseSnapshot:
             trusted=self._trust.is_trusted,
             cache=self._config.cache_directory,
         )
-        found = with_skills_of(self._policy.remote_skills, found, self.roots)
-        found = with_explained_duplicates(found, self._config.state_directory)
-        found = self._policy.linked.as_seen(found)
+        if self._policy.remote_skills is not None:
+            found = with_skills_of(self._policy.remote_skills, found, self.roots)
+        if found.shadowed:
+            found = with_explained_duplicates(found, self._config.state_directory)
+        if any(skill.link for skill in found.skills):
+            found = self._policy.linked.as_seen(found)
         odd = (
             *self._config.problems,
             *invocation_findings(found, self._profile.extensions),
@@ -371,7 +373,7 @@ class HouseSnapshot:
     def close(self) -> None:
         """Stop reading in the background."""
         for view in self._views.values():
-            view.search.close()
+            view.close()
 
     def since(self, before: HouseSnapshot) -> Difference:
         """Return the changes of enabled skills since an earlier snapshot."""

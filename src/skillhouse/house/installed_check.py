@@ -36,6 +36,7 @@ from skillhouse.floor import (
     without_leftovers,
     write_atomically,
 )
+from skillhouse.floor.lock import once
 from skillhouse.house.config.config_files import project_of
 from skillhouse.registry import (
     InstallPlace,
@@ -337,8 +338,7 @@ class InstalledCheck:
             cache: Where `marks` keeps what it knows.
         """
         self._require_signature = require_signature
-        self._publishers = PublisherCheck(state_directory)
-        self._installs = registry.Installs(state_directory / INSTALLS)
+        self._state = state_directory
         self._locks = locks
         self._read: dict[Path, tuple[tuple[int, ...], Mapping[str, LockEntry]]] = {}
         self.marks = InstalledMarks(
@@ -349,6 +349,14 @@ class InstalledCheck:
             cache=cache,
         )
         """How the installed skills are, for lists."""
+
+    @once
+    def _publishers(self) -> PublisherCheck:
+        return PublisherCheck(self._state)
+
+    @once
+    def _installs(self) -> registry.Installs:
+        return registry.Installs(self._state / INSTALLS)
 
     def fault(self, directory: Path, scope: str) -> str:
         """Return why a skill is not to be used; empty where nothing is wrong with it.

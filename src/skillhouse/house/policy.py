@@ -21,6 +21,7 @@ from skillhouse.floor import (
     nearest,
     structs,
 )
+from skillhouse.floor.lock import once
 from skillhouse.house.linked_skills import LINKED_WORDS, LinkedSkills
 from skillhouse.permission import (
     Decision,
@@ -33,6 +34,7 @@ from skillhouse.permission import (
     matches,
     matches_in,
 )
+from skillhouse.store import STATE_FILE, commit_stamp
 
 if TYPE_CHECKING:
     from skillhouse.approval import Grant
@@ -87,7 +89,6 @@ class Policy:
         self.profile = profile
         self._trust = trust
         self._project = project
-        self.linked = LinkedSkills(config.state_directory, project)
         self._session_grants = session_grants
         rules = profile.rules
         self._dialect = Dialect(
@@ -96,9 +97,17 @@ class Policy:
             optional_tail=rules.optional_tail,
         )
         self.place = os.path.realpath(config.places.start)
-        self._store = GrantStore(config.state_directory)
         self._grants: tuple[tuple[int, ...], tuple[Grant, ...]] = ((), ())
         self._rules_digest = ""
+
+    @once
+    def linked(self) -> LinkedSkills:
+        """What linked skills held when they were first seen."""
+        return LinkedSkills(self.config.state_directory, self._project)
+
+    @once
+    def _store(self) -> GrantStore:
+        return GrantStore(self.config.state_directory)
 
     @property
     def shared_layers(self) -> tuple[Layer, ...]:
@@ -251,7 +260,7 @@ class Policy:
 
     def _all_grants(self) -> tuple[Grant, ...]:
         """Return the grants, read again only when the state file has changed."""
-        stamp = self._store.stamp()
+        stamp = commit_stamp(self.config.state_directory / STATE_FILE)
         if stamp != self._grants[0]:
             self._grants = (stamp, self._store.all())
         return self._grants[1]

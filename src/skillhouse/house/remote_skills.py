@@ -74,14 +74,12 @@ class NetworkInUse(Protocol):
     def network(self) -> Network: ...
 
 
-def mcp_host_of(config: Config, in_use: NetworkInUse) -> remote.McpHost | None:
-    """Return what knows the configured servers; None where there are none, and nothing is loaded.
+def mcp_host_of(config: Config, in_use: NetworkInUse) -> remote.McpHost:
+    """Return what knows the configured servers, of which there are some.
 
     Raises:
         ConfigError: one of them is no server, or two share a label.
     """
-    if not config.mcp_servers:
-        return None
     cache = remote.McpCache(config.state_directory / MCP_DIRECTORY)
     return remote.McpHost(mcp_servers_of(config), cache, dial=mcp_dial(in_use))
 
@@ -115,7 +113,7 @@ def mcp_dial(in_use: NetworkInUse) -> remote.Dial:
 
 
 def with_skills_of(
-    remote_skills: RemoteSkillProvider | None, found: SkillIndex, roots: Sequence[Root]
+    remote_skills: RemoteSkillProvider, found: SkillIndex, roots: Sequence[Root]
 ) -> SkillIndex:
     """Return an index with skills of MCP servers, as listed last, before the built-in ones.
 
@@ -124,8 +122,6 @@ def with_skills_of(
     Raises:
         ConfigError: their files would be found below one of the roots.
     """
-    if remote_skills is None:
-        return found
     remote_skills.refuse_roots(root.path for root in roots)
     own = [skill for skill in found.skills if skill.scope != "builtin"]
     builtin = [skill for skill in found.skills if skill.scope == "builtin"]

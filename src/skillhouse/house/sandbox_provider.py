@@ -97,7 +97,8 @@ class SandboxProvider:
             self.tested, self._languages = None, set()
         least = least_level(self._rules.policy.config)
         sandbox.watch_for_crashes().mark(self._state)
-        cells = own_module("cells") if is_installed("cells") else None
+        # A command needs no cell.
+        cells = own_module("cells") if language is not None and is_installed("cells") else None
         found = await needed_test(
             self._kept, language, before=self.tested, least=least, cells=cells
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
+import time
 from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
@@ -22,12 +23,11 @@ from skillhouse.floor import (
     directory_problem,
     structs,
 )
-from skillhouse.floor.lock import once
+from skillhouse.floor.lock import Lazy, once
 from skillhouse.house.composition import Composition, compose, names_of_tools
 from skillhouse.house.config.config_files import profile_of, project_of
 from skillhouse.house.config_reload import Adopted, ConfigNews
 from skillhouse.house.house_snapshot import HouseSnapshot
-from skillhouse.house.lazy import Lazy
 from skillhouse.house.remote_skills import refuse_unsynced
 from skillhouse.house.settings import SettingsStore
 from skillhouse.house.trust import TrustStore
@@ -101,8 +101,7 @@ class Services:
         self.touched = TouchedFiles(config.places.start, self.project)
         self.recent = RecentSkills(config.cache_directory)
         self.learned = LearnedChoices(config.state_directory)
-        self.connection = approval.new_connection()
-        """The connection of callers that name none of their own."""
+        self._began_ms = time.time_ns() // 1_000_000
         self._enforcement = Lazy(self._make_enforcement)
         self._skill_code = Lazy(self._make_skill_code)
         self._results = Lazy(self._make_results)
@@ -114,6 +113,11 @@ class Services:
         """INVARIANT: the one reference that a reload or another scan exchanges: what a call takes
         from it, rules as well as skills, is of one moment."""
         self._exchanging = threading.Lock()
+
+    @once
+    def connection(self) -> str:
+        """The connection of callers that name none of their own; it began with the services."""
+        return approval.new_connection(self._began_ms)
 
     @property
     def composition(self) -> Composition:
@@ -257,7 +261,7 @@ class Services:
 
     def session_grants(self, key: str) -> tuple[approval.Grant, ...]:
         """Return the approvals for the rest of a conversation."""
-        return self.enforcement.approvals.session_grants(key)
+        return self.enforcement.session_grants(key)
 
     @once
     def sandbox(self) -> SandboxProvider:
@@ -316,7 +320,7 @@ class Services:
     def _make_results(self) -> toolbox.ResultFiles:
         results = toolbox.ResultFiles(self.config.state_directory, hide=self.enforcement.hide)
         results.sweep()
-        self.enforcement.approvals.connections.on_end(results.end_connection)
+        self.enforcement.connections.on_end(results.end_connection)
         return results
 
     @property

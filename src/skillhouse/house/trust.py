@@ -297,7 +297,8 @@ class TrustStore:
         return os.path.realpath(project) in self.projects()
 
     def _others(self, project: Path) -> tuple[str, ...]:
-        return same_repository(project, self.projects())
+        projects = self.projects()
+        return same_repository(project, projects) if projects else ()
 
     def _rows(self, project: Path) -> dict[str, list[_Row]]:
         """Return what is trusted of each directory, in the project or in all that it shares."""

@@ -9,10 +9,11 @@ from urllib.parse import quote, unquote, urljoin, urlsplit
 
 from msgspec import Struct, field
 
+from skillhouse import skill
 from skillhouse.floor import ConfigError, DecodeError, PathError, SkillhouseError, checked_parts
 from skillhouse.floor.documents import json_value
 from skillhouse.floor.regex import regex
-from skillhouse.skill import DEPTH_MAX, PATH_MAX, SKILL_FILE, clash, is_safe_name, validate_name
+from skillhouse.skill import SKILL_FILE, validate_name
 
 SKILLS_MAX = 1_000
 FILES_MAX = 1_000
@@ -159,7 +160,7 @@ def _files(name: str, entry: Mapping[str, Any], url: str) -> RemoteSkill:
     paths = [_safe_path(name, file) for file in files]
     if SKILL_FILE not in paths:
         raise RemoteError(f"`{name}` passed over: no {SKILL_FILE} among its files")
-    if clash(paths):
+    if skill.clash(paths):
         raise RemoteError(f"`{name}` passed over: two of its files have one place")
     version = entry.get("version")
     return RemoteSkill(
@@ -180,8 +181,8 @@ def _safe_path(name: str, file: str) -> str:
         parts = checked_parts(decoded, _NOWHERE)
     except PathError as error:
         raise RemoteError(f"`{name}` passed over: {error.code} in {file!r}") from error
-    is_long = len(decoded.encode()) > PATH_MAX or len(parts) > DEPTH_MAX
-    if not parts or is_long or not all(map(is_safe_name, parts)) or urlsplit(decoded).scheme:
+    is_long = len(decoded.encode()) > skill.PATH_MAX or len(parts) > skill.DEPTH_MAX
+    if not parts or is_long or not all(map(skill.is_safe_name, parts)) or urlsplit(decoded).scheme:
         raise RemoteError(f"`{name}` passed over: refused file {file!r}")
     return "/".join(parts)
 

@@ -55,11 +55,10 @@ async def needed_test(
     known = {} if found.level is SandboxLevel.NONE else kept.passed(facts, found.level)
     if before is None:
         if COMMANDS not in known:
-            wanted = () if language is None else (language,)
-            if cells is None:
+            if language is None or cells is None:
                 tested = await sandbox.self_test(least=least)
             else:
-                tested = await cells.self_test(least=least, languages=wanted)
+                tested = await cells.self_test(least=least, languages=(language,))
             kept.keep(facts, tested.level, _parts(tested))
             return tested
         found = structs.replace(found, probes=known[COMMANDS])

@@ -23,6 +23,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from skillhouse import skill
 from skillhouse.floor import directory_problem, structs
 from skillhouse.floor.regex import regex
 from skillhouse.floor.structs import replace
@@ -34,7 +35,6 @@ from skillhouse.sandbox.profile import (
     Toolset,
     with_git_settings,
 )
-from skillhouse.skill import python_fits
 
 OLDEST_PYTHON = (3, 11)
 """What cell_python.py needs."""
@@ -340,7 +340,7 @@ def _is_shown(path: Path, *more: Path) -> bool:
 
 def _fits(python: Python, requirements: Sequence[str]) -> bool:
     try:
-        return all(python_fits(one, python.version) for one in requirements)
+        return all(skill.python_fits(one, python.version) for one in requirements)
     except ValueError as error:
         raise SandboxError("python-missing", f"`requires-python`: {error}") from error
 

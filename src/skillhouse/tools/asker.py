@@ -116,16 +116,21 @@ class Asker:
 
     def __init__(
         self,
-        approvals: ApprovalBroker,
+        approvals: Callable[[], ApprovalBroker],
         recorder: Recorder,
         workspace_root: str,
         redeemed: RedeemedApprovals | None = None,
     ) -> None:
-        self._approvals = approvals
+        """`approvals` gives what asks: most calls ask nobody, and it is made for the first."""
+        self._made_approvals = approvals
         self.redeemed = redeemed or RedeemedApprovals()
         """Passes an approval that was consumed to the plan that it authorises."""
         self._recorder = recorder
         self._workspace_root = workspace_root
+
+    @property
+    def _approvals(self) -> ApprovalBroker:
+        return self._made_approvals()
 
     async def approved(
         self,

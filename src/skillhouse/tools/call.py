@@ -309,6 +309,10 @@ def unprepared_text(error: StateError | OSError) -> str:
     return f"{text}; {advice}" if advice else text
 
 
+ANY_OBJECT: Mapping[str, Any] = {"type": "object", "properties": {}, "additionalProperties": True}
+"""The schema of a tool whose arguments its own program has checked."""
+
+
 def object_schema(
     properties: Mapping[str, Any], *, required: Sequence[str] = ()
 ) -> Mapping[str, Any]:

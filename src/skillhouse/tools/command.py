@@ -28,7 +28,6 @@ from skillhouse.permission import (
 )
 from skillhouse.sandbox import (
     GitFinder,
-    Launcher,
     Limits,
     SandboxProfile,
     ToolFinder,
@@ -97,6 +96,7 @@ from skillhouse.tools.workspace import Workspace
 
 if TYPE_CHECKING:
     from skillhouse.net import NetPolicy
+    from skillhouse.sandbox import Launcher
 
 
 class ExecTool(Tool):

@@ -13,21 +13,20 @@ from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, 
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from msgspec import Struct
 
+from skillhouse import sandbox
 from skillhouse.floor.regex import regex
 from skillhouse.floor.structs import replace
 from skillhouse.floor.threads import in_thread
 from skillhouse.permission import command_resource, read_command
 from skillhouse.sandbox import (
     Completed,
-    Launcher,
     Limits,
     OutputListener,
     SandboxError,
-    SandboxLevel,
     SandboxProfile,
     SandboxUnavailableError,
 )
@@ -39,6 +38,9 @@ from skillhouse.tools.command_network import CommandNetwork
 from skillhouse.tools.denied_programs import denied_note
 from skillhouse.tools.telemetry import command_inside
 from skillhouse.tools.tool import Session
+
+if TYPE_CHECKING:
+    from skillhouse.sandbox import Launcher
 
 SHOWN_MAX = 5
 """Names that a note has for each reason."""
@@ -148,7 +150,7 @@ def checked_binding(launcher: Launcher, sealed: Collection[str], *, is_said: boo
 
     It is not known before the first self-test that bubblewrap, which is there, does not work.
     """
-    if sealed and launcher.level == SandboxLevel.LANDLOCK and not is_said:
+    if sealed and launcher.level == sandbox.SandboxLevel.LANDLOCK and not is_said:
         message = "this sandbox does not bind approved files, and the question did not say so"
         raise RefusedError(f"nothing was done: {message}; try again")
     return launcher

@@ -64,7 +64,8 @@ class PermissionJudge:
     ) -> None:
         self._decide = decide
         self.workspace_root = workspace_root
-        self._write_gate = write_gate
+        # One that is off and lists no paths decides nothing.
+        self._write_gate = write_gate if write_gate.enabled or write_gate.allow_paths else None
 
     def evaluate(
         self, requests: Sequence[PermissionRequest], session: Session
@@ -74,7 +75,9 @@ class PermissionJudge:
         for request in requests:
             decision, reason = self._decide(request, session)
             judged = EvaluatedPermission(request=request, decision=decision, reason=reason)
-            evaluated.append(self._write_gate.apply(judged, session.user, self.workspace_root))
+            if self._write_gate is not None:
+                judged = self._write_gate.apply(judged, session.user, self.workspace_root)
+            evaluated.append(judged)
         return tuple(evaluated)
 
 

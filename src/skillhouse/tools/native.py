@@ -20,7 +20,14 @@ from msgspec import Struct
 from skillhouse.floor.regex import regex
 from skillhouse.floor.structs import replace
 from skillhouse.permission import Effect, Layer, Permission, unwrapped
-from skillhouse.tools.call import WILL_NOT_WORK, Output, PermissionRequest, Plan, RefusedError
+from skillhouse.tools.call import (
+    ANY_OBJECT,
+    WILL_NOT_WORK,
+    Output,
+    PermissionRequest,
+    Plan,
+    RefusedError,
+)
 from skillhouse.tools.command import ExecTool
 from skillhouse.tools.files import change_facts, held_before, write_need
 from skillhouse.tools.path_rules import PathRules
@@ -28,8 +35,6 @@ from skillhouse.tools.tool import Decide, Session, Tool
 from skillhouse.tools.workspace import Workspace
 
 MCP_ACTION, TOOL_ACTION = "mcp", "tool"
-ANY: Mapping[str, Any] = {"type": "object", "properties": {}, "additionalProperties": True}
-"""The schema of a tool whose arguments its own program has checked."""
 PATHS_MAX = 200
 """Files of one patch; a person cannot look at more."""
 _HEADS = ("*** Add File: ", "*** Update File: ", "*** Delete File: ", "*** Move to: ")
@@ -66,7 +71,7 @@ class NativeTool(Tool):
     """One tool of a client: it is handed over, and what came of it is recorded later."""
 
     description = "A tool of a coding agent."
-    schema = ANY
+    schema = ANY_OBJECT
 
     def __init__(
         self, name: str, plan: Callable[[Session], Plan], *, asks_itself: bool = False

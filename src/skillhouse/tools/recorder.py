@@ -39,7 +39,7 @@ class Recorder:
                 status=audited or _published(context, status),
                 reason=reason,
                 error=reason if status == "error" else "",
-                gate_verdict=verdict_of(context, status),
+                gate_verdict=_gate_verdict(context, status),
                 detail={**_answer(context.approval), **_tiering(context)},
             )
         )
@@ -56,7 +56,7 @@ class Recorder:
         run."""
         detail = {**_answer(context.approval), **_tiering(context)}
         draft = self._draft(
-            context, kind="intent", detail=detail, gate_verdict=verdict_of(context, "")
+            context, kind="intent", detail=detail, gate_verdict=_gate_verdict(context, "")
         )
         if durable:
             return self._audit.write(draft, durable=True)
@@ -189,3 +189,9 @@ def _confirmation(context: CallContext) -> Confirmation | None:
         latency_ms=max(0, closed - opened) if closed else 0,
         approval=approval.id,
     )
+
+
+def _gate_verdict(context: CallContext, status: str) -> str:
+    """Return the word of the write gate, which says one only where it is set."""
+    is_gated = any(judged.gate for judged in context.evaluated)
+    return verdict_of(context, status) if is_gated else ""

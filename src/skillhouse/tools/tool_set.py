@@ -13,15 +13,18 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-import jsonschema_rs
 from msgspec import Struct, field
 
 from skillhouse.floor import ConfigError, nearest
 from skillhouse.floor.rules import OURS, covers, matches, matches_in
 from skillhouse.permission import Effect, Layer
+from skillhouse.tools.call import ANY_OBJECT
 from skillhouse.tools.tool import Tool
+
+if TYPE_CHECKING:
+    import jsonschema_rs
 
 ALL = "all"
 """In a list of tools: every tool."""
@@ -232,7 +235,7 @@ class ToolSet:
         # Calls come on several threads, and a tool is made once.
         self._lock = threading.RLock()
         for tool in tools:
-            if not tool.full_name:
+            if not tool.full_name and tool.schema is not ANY_OBJECT:
                 self._validator(tool)
 
     def get(self, name: str) -> Tool | None:
@@ -291,13 +294,22 @@ class ToolSet:
                 close = nearest(name, known)
                 hint = f"did you mean `{close[0]}`" if close else f"known are {', '.join(known)}"
                 return f"`{tool.name}` has no argument `{name}`; {hint}"
-        for fault in self._validator(tool).iter_errors(dict(arguments)):
+        for fault in self._faults(tool, arguments):
             place = ".".join(str(part) for part in fault.instance_path)
             where = f" `{place}`" if place else ""
             return f"wrong argument{where} of `{tool.name}`: {fault.message}"
         return ""
 
+    def _faults(
+        self, tool: Tool, arguments: Mapping[str, Any]
+    ) -> Iterable[jsonschema_rs.ValidationError]:
+        if tool.schema is ANY_OBJECT:
+            return ()
+        return self._validator(tool).iter_errors(dict(arguments))
+
     def _validator(self, tool: Tool) -> jsonschema_rs.Draft202012Validator:
+        import jsonschema_rs  # noqa: PLC0415 - a hook's tool takes any arguments.
+
         if tool.name not in self._validators:
             schema = dict(tool.accepted or tool.schema)
             self._validators[tool.name] = jsonschema_rs.Draft202012Validator(schema)

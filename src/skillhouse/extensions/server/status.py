@@ -17,7 +17,11 @@ import skillhouse
 from skillhouse.audit import Trouble
 from skillhouse.floor import Diagnostic, Severity, SkillError, TreeError, UnknownSkillError
 from skillhouse.floor.structs import asdict
-from skillhouse.frontends.answers.catalogs import CatalogBoundsAnswer, catalog_bounds
+from skillhouse.frontends.answers.catalogs import (
+    CatalogBoundsAnswer,
+    catalog_bounds,
+    omitted_in_tool,
+)
 from skillhouse.frontends.answers.findings import diagnostic_answers
 from skillhouse.frontends.answers.json_form import members
 from skillhouse.frontends.answers.policy import explanation_answer
@@ -279,7 +283,7 @@ def _scan(house: Skillhouse) -> SkillScan:
         is_trusted=house.is_project_trusted,
         catalog=catalog,
         code=offered_code(house),
-        catalog_notes=tuple(catalog_notes(catalog, view)),
+        catalog_notes=tuple(catalog_notes(view, catalog.omitted, omitted_in_tool(catalog))),
     )
 
 

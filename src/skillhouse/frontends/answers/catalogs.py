@@ -78,6 +78,10 @@ def catalog_bounds(view: AgentView) -> CatalogBoundsAnswer:
     )
 
 
+def omitted_in_tool(bounds: CatalogBoundsAnswer) -> int:
+    return bounds.tool.omitted if bounds.tool is not None else 0
+
+
 def _tool_catalog(view: AgentView) -> ToolCatalogAnswer:
     limit = view.profile.catalog.tool_chars
     chars = None if limit == "none" else limit

@@ -17,6 +17,7 @@ from skillhouse.frontends.cli.verbs import (
     NO_VERBS,
     SHOWN,
     VERBS,
+    arguments_of,
     extension_verbs,
     parser_of,
 )
@@ -251,7 +252,7 @@ def _call(verb: str, arguments: list[str], terminal: Terminal) -> tuple[int, Exc
     with fault_reports(verb, arguments, os.environ, terminal.note) as reports:
         try:
             command, parser = parser_of(verb)
-            code = command.run(parser.parse_args(command.arguments(arguments)), terminal)
+            code = command.run(parser.parse_args(arguments_of(command, arguments)), terminal)
             sys.stdout.flush()
         except (UsageError, ConfigError) as error:
             terminal.error(str(error))

@@ -103,7 +103,7 @@ def _run(options: argparse.Namespace, terminal: Terminal) -> int:
     if options.verb == "approve":
         _refuse_options(options)
     with house_of(options) as house:
-        note_changes(house.approvals, terminal)
+        note_changes(house.config.state_directory, terminal)
         if options.verb in _DEVICE_VERBS:
             return _change_devices(house, options, terminal)
         if options.verb == "grants":

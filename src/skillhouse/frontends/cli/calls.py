@@ -34,7 +34,7 @@ from skillhouse.frontends.cli.options import (
     house_of,
 )
 from skillhouse.frontends.cli.person import TerminalChannel, note_changes
-from skillhouse.frontends.cli.wait import WaitingChannel, add_wait
+from skillhouse.frontends.cli.wait import WaitingChannel
 from skillhouse.frontends.presentation.text import counted, one_line, shown
 
 if TYPE_CHECKING:
@@ -128,7 +128,15 @@ def _configure_call(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--approval", default="", metavar="ID", help="use this approval, once it is answered"
     )
-    add_wait(parser)
+    parser.add_argument(
+        "--wait", action="store_true", help="wait for answers that are given elsewhere"
+    )
+    parser.add_argument(
+        "--wait-seconds",
+        type=float,
+        metavar="SECONDS",
+        help="wait at most this long in all; implies --wait",
+    )
     parser.add_argument(
         "--verbose", action="store_true", help="also show what a skill's code logged and printed"
     )
@@ -196,8 +204,10 @@ def _print_call(
         terminal.json(CodeCallAnswer(result=result_answer(result), code=code_answer(entry)))
         return 1 if result.is_error else 0
     code = _print_result(result, terminal, as_json=False)
+    if entry is None:
+        return code
     _print_code(detail_of(entry), terminal, names=() if is_shown else ("frames",))
-    if is_shown and entry is not None:
+    if is_shown:
         terminal.note(f"record: {entry.record.id}")
     return code
 
@@ -262,7 +272,7 @@ async def _make_call(
         if _may_be_of_skill(options.tool):
             # Before what decides about the call is loaded, which takes as long as the start.
             await house.services.skill_code.start_early(options.tool, house.snapshot.code)
-        note_changes(house.approvals, terminal)
+        note_changes(house.config.state_directory, terminal)
         if waiting:
             waiting.attach(house.approvals)
         return await house.call(

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import skillhouse.house
 from skillhouse import discovery, manage, registry, remote
 from skillhouse.floor import ConfigError
-from skillhouse.frontends.answers.catalogs import catalog_bounds
 from skillhouse.frontends.answers.findings import diagnostic_answers
 from skillhouse.frontends.answers.skills import code_facts, index_lists, listed_skill, skill_answer
 from skillhouse.frontends.cli.options import (
@@ -27,8 +26,8 @@ from skillhouse.frontends.cli.terminal import finding_line
 from skillhouse.frontends.presentation.findings import counts, folded_lines
 from skillhouse.frontends.presentation.library import (
     SkillFilter,
-    catalog_notes,
     client_roots,
+    list_notes,
     unlisted,
 )
 from skillhouse.frontends.presentation.short_paths import (
@@ -160,7 +159,7 @@ def _list(options: argparse.Namespace, terminal: Terminal) -> int:
     _print_absent(house, absent, terminal)
     terminal.line(_summary(house, skills, choice))
     if choice.is_whole:
-        for note in catalog_notes(catalog_bounds(house.view()), house.view()):
+        for note in list_notes(house.view()):
             terminal.line(note)
     if choice.is_whole and (unread := unread_line(house)):
         terminal.line(unread)
@@ -429,6 +428,8 @@ def _value(
     *,
     options: argparse.Namespace,
 ) -> dict[str, Any]:
+    from skillhouse.frontends.answers.catalogs import catalog_bounds
+
     view, home = house.view(), house.config.places.home
     value = index_lists(house.index)
     if options.findings:

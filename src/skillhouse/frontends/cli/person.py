@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol, TextIO
 
 import anyio
 
-from skillhouse.approval import LASTING, OWNER, Answer, Reply, allowed_answers
+from skillhouse.approval import LASTING, OWNER, Answer, GrantStore, Reply, allowed_answers
 from skillhouse.clients import coding_agents
 from skillhouse.floor import SkillhouseError
 from skillhouse.frontends.cli.question import forget_typed, is_terminal
@@ -23,7 +23,7 @@ from skillhouse.frontends.cli.terminal import Terminal
 from skillhouse.frontends.presentation.text import one_line, question_lines
 
 if TYPE_CHECKING:
-    from skillhouse.approval import ApprovalBroker, ApprovalRequest
+    from skillhouse.approval import ApprovalRequest
 
 
 PROC = Path("/proc")
@@ -249,9 +249,9 @@ def show_request(request: ApprovalRequest, note: Callable[[str], None]) -> None:
         note(f"  a standing approval would allow: {one_line(', '.join(request.always))}")
 
 
-def note_changes(approvals: ApprovalBroker, terminal: Terminal) -> None:
+def note_changes(state_directory: Path, terminal: Terminal) -> None:
     """Say once what an update changed about standing approvals."""
-    if notice := approvals.grant_store.take_notice():
+    if notice := GrantStore(state_directory).take_notice():
         terminal.note(f"{notice}; `skillhouse approvals grants` lists what holds")
 
 

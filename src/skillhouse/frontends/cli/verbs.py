@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
 
     from skillhouse.extension import Extension, Verb
 
@@ -101,6 +102,13 @@ def parser_of(verb: str) -> tuple[Verb, argparse.ArgumentParser]:
     _explain_below(parser, verb, command.examples)
     parser.set_defaults(verb=verb)
     return command, parser
+
+
+def arguments_of(command: Verb, given: Sequence[str]) -> list[str]:
+    """Return the arguments to parse: the group's own verb added, where none is given."""
+    words = list(given)
+    is_bare = not words or (words[0].startswith("-") and words[0] not in ("-h", "--help"))
+    return command.adapt([command.without, *words] if command.without and is_bare else words)
 
 
 def _command(verb: str) -> tuple[Verb, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Callable
 from contextlib import contextmanager
@@ -26,18 +25,6 @@ LINE_SECONDS = 60.0
 """How often the line on a terminal changes, and how often one goes to a log."""
 LAST_SECONDS = 1.0
 """How much longer the broker waits than this channel, whose end leaves the question open."""
-
-
-def add_wait(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--wait", action="store_true", help="wait for answers that are given elsewhere"
-    )
-    parser.add_argument(
-        "--wait-seconds",
-        type=float,
-        metavar="SECONDS",
-        help="wait at most this long in all; implies --wait",
-    )
 
 
 class WaitingChannel:

@@ -34,7 +34,11 @@ from skillhouse.floor import (
     isolated,
     structs,
 )
-from skillhouse.frontends.answers.catalogs import CatalogBoundsAnswer, catalog_bounds
+from skillhouse.frontends.answers.catalogs import (
+    CatalogBoundsAnswer,
+    catalog_bounds,
+    omitted_in_tool,
+)
 from skillhouse.frontends.answers.findings import diagnostic_answers
 from skillhouse.frontends.answers.skills import code_facts
 from skillhouse.frontends.presentation.client_report import client_report_value
@@ -180,7 +184,10 @@ def _own_place(
     with isolated() as failed, Skillhouse(config) as house:
         view = house.view()
         found, use = catalog_bounds(view), watch_use(house.snapshot.roots)
-        notes = [catalog_cost(found, view), *catalog_notes(found, view)]
+        notes = [
+            catalog_cost(found, view),
+            *catalog_notes(view, found.omitted, omitted_in_tool(found)),
+        ]
         notes += _search_notes(house, view)
         code, changed = offered_code(house), tuple(changed_skills(house))
     for error in failed:

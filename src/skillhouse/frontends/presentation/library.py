@@ -16,7 +16,6 @@ from skillhouse.frontends.answers.skills import LibrarySkillAnswer, catalog_toke
 from skillhouse.frontends.presentation.short_paths import clients_of
 from skillhouse.frontends.presentation.text import counted, moment, shown
 from skillhouse.house.agent_view import LISTED
-from skillhouse.retrieval import Fit, reason
 
 if TYPE_CHECKING:
     from skillhouse.floor import Locations
@@ -170,12 +169,12 @@ def _file_tokens(path: str) -> int:
         return 0
 
 
-FIT_TEXTS = {
-    Fit.GOOD: "",
-    Fit.WEAK: "weak matches, none of which is sure to fit; the nearest:",
-    Fit.NONE: "nothing fits well; try other words, or English; the nearest:",
+FIT_TEXTS: Mapping[str, str] = {
+    "good": "",
+    "weak": "weak matches, none of which is sure to fit; the nearest:",
+    "none": "nothing fits well; try other words, or English; the nearest:",
 }
-"""What a person reads before the hits."""
+"""What a person reads before the hits, by how well the best one fits (`Fit`)."""
 
 
 def why(hit: Hit) -> str:
@@ -184,6 +183,8 @@ def why(hit: Hit) -> str:
 
 
 def why_parts(hit: Hit) -> list[str]:
+    from skillhouse.retrieval import reason  # noqa: PLC0415 - a list has no hits.
+
     also = [f"also: {', '.join(map(shown, hit.alike))}"] if hit.alike else []
     return [shown(reason(hit)), *also]
 
@@ -193,23 +194,33 @@ def unlisted(mark: str) -> list[str]:
     return [mark] if mark not in ("", LISTED) else []
 
 
-def catalog_notes(bounds: CatalogBoundsAnswer, view: AgentView) -> list[str]:
+def list_notes(view: AgentView) -> list[str]:
+    """Return `catalog_notes` of the lists that a view makes; of their costs nothing is measured."""
+    exposure = view.profile.catalog.exposure
+    if exposure == "search":
+        return []
+    in_tool = view.over_mcp() if exposure == "tool" else None
+    return catalog_notes(view, len(view.catalog().omitted), len(in_tool.omitted) if in_tool else 0)
+
+
+def catalog_notes(view: AgentView, omitted: int, omitted_in_tool: int) -> list[str]:
     """Return a line for people about each catalog that leaves out skills."""
-    if view.profile.catalog.exposure == "search":
+    rule = view.profile.catalog
+    if rule.exposure == "search":
         # Skills are found by search alone there, and nothing is left out of a list.
         return []
     search = next((rule.name for rule in view.profile.tools if rule.kind == "search"), "")
     found = f"; `{search}` finds them" if search else ""
     notes = []
-    if bounds.omitted:
-        budget = bounds.budget_tokens
+    if omitted:
+        budget = view.budget_tokens
         of = f"of {budget:,} tokens" if budget is not None else "of the profile"
-        notes.append(f"left out of the catalog {of}: {counted(bounds.omitted, 'skill')}{found}")
-    tool = bounds.tool
-    if tool is not None and tool.omitted:
-        of = f"of {tool.chars:,} characters" if tool.chars is not None else "of the profile"
+        notes.append(f"left out of the catalog {of}: {counted(omitted, 'skill')}{found}")
+    if omitted_in_tool:
+        chars = rule.tool_chars
+        of = "of the profile" if chars == "none" else f"of {chars:,} characters"
         words = f"left out of the skill tool's description {of}"
-        notes.append(f"{words}: {counted(tool.omitted, 'skill')}{found}")
+        notes.append(f"{words}: {counted(omitted_in_tool, 'skill')}{found}")
     return notes
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -82,7 +83,12 @@ def unread_folders(house: Skillhouse) -> list[UnreadFolder]:
     """
     places, project = house.config.places, house.project
     index = house.index
-    known = {os.path.realpath(one.file) for one in (*index.skills, *index.shadowed)}
+
+    @functools.cache
+    def known() -> set[str]:
+        # Not before another folder has skills: each is some ten looks at the disk.
+        return {os.path.realpath(one.file) for one in (*index.skills, *index.shadowed)}
+
     roots = [str(root.path) for root in house.snapshot.roots]
     seen = {os.path.realpath(root) for root in roots if "\0" not in root}
     home = places.home
@@ -97,7 +103,8 @@ def unread_folders(house: Skillhouse) -> list[UnreadFolder]:
         if real in seen or not os.path.isdir(real):
             continue
         seen.add(real)
-        if count := len({*_skills_in(real)} - known):
+        below = {*_skills_in(real)}
+        if below and (count := len(below - known())):
             found.append(UnreadFolder(folder, count, clients or clients_of(Path(folder), home)))
     return found
 

@@ -124,6 +124,9 @@ def fitted(text: str, columns: int) -> str:
     if width_of(text) <= columns:
         return text
     text = _DIGEST.sub(r"\1…", text)
+    if text.count("/") < 2:
+        # Most texts have no path.
+        return cut(text, columns)
     over = width_of(text) - columns
     words = text.split(" ")
     # The longest first: it has most that does not matter.

@@ -29,7 +29,7 @@ from skillhouse.approval import (
     narrowed,
 )
 from skillhouse.extensions.server.forms import form_of, is_equal_secret, json_response
-from skillhouse.extensions.server.pages.question_view import view_of
+from skillhouse.extensions.server.pages.question_view import is_intact, phrase_of, view_of
 from skillhouse.extensions.server.pages.site import Render
 from skillhouse.frontends.answers.approvals import approval_answer
 
@@ -164,7 +164,7 @@ class ApprovalPages:
         """Return why nothing is approved, as a notice and a status; a denial is always taken."""
         if self._read_only:
             return "read-only", 403
-        view, request = view_of(approval), approval.request
+        request = approval.request
         # INVARIANT: approved is what the form was made from. The nonce and the digest are those of
         # the content that was shown; a question that is another one by now has others.
         shown = (fields.get("nonce", ""), fields.get("content_digest", ""))
@@ -172,9 +172,10 @@ class ApprovalPages:
             is_equal_secret(given, now)
             for given, now in zip(shown, (request.nonce, request.content_digest), strict=True)
         ]
-        if not all(same) or (approval.state is ApprovalState.OPEN and not view.is_intact):
+        if not all(same) or (approval.state is ApprovalState.OPEN and not is_intact(request)):
             return "changed", 409
-        if view.typed is not None and not view.typed.fits(fields.get("typed", "")):
+        phrase = phrase_of(request)
+        if phrase is not None and not phrase.fits(fields.get("typed", "")):
             return "typed", 403
         return None
 

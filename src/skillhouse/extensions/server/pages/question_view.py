@@ -87,20 +87,39 @@ def view_of(approval: Approval) -> QuestionView:
     request = approval.request
     content: dict[str, Any] = json.loads(request.content)
     wanted = _wanted(request, content)
-    is_transaction = request.level == "sign" and "binding" in content
-    facts = _decoded(content) if is_transaction else request.facts
+    is_transaction = _is_transaction(request, content)
     return QuestionView(
         commands=tuple(one for one in wanted if one.action == "exec"),
         others=tuple(one for one in wanted if one.action != "exec"),
-        facts=facts,
+        facts=_facts(request, content),
         differences=tuple(one for one in _shown(content) if _is_difference(*one)),
         consequence=dict(_shown(content)).get(WILL_NOT_WORK, ""),
         content=json.dumps(content, indent=2),
         is_transaction=is_transaction,
-        typed=typed_of(facts, request) if request.level == "sign" else None,
-        is_intact=content_digest(request.content) == request.content_digest,
+        typed=phrase_of(request),
+        is_intact=is_intact(request),
         difference_now=_difference_now(request, content),
     )
+
+
+def is_intact(request: ApprovalRequest) -> bool:
+    """Whether the content is the one of the digest to which an approval is bound."""
+    return content_digest(request.content) == request.content_digest
+
+
+def phrase_of(request: ApprovalRequest) -> ConfirmationPhrase | None:
+    """Return what a person types; None where pressing the button is enough."""
+    if request.level != "sign":
+        return None
+    return typed_of(_facts(request, json.loads(request.content)), request)
+
+
+def _is_transaction(request: ApprovalRequest, content: Mapping[str, Any]) -> bool:
+    return request.level == "sign" and "binding" in content
+
+
+def _facts(request: ApprovalRequest, content: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    return _decoded(content) if _is_transaction(request, content) else request.facts
 
 
 def _wanted(request: ApprovalRequest, content: Mapping[str, Any]) -> tuple[WantedPermission, ...]:

@@ -1,4 +1,4 @@
-"""Tests of house/lazy.py."""
+"""Tests of values that are made once, of floor/lock.py."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from threading import Barrier
 
 import pytest
 
-from skillhouse.house.lazy import Lazy
+from skillhouse.floor.lock import Lazy
 
 
 def test_of_many_threads_one_makes_the_value_and_all_get_it() -> None:
