@@ -19,8 +19,8 @@ from skillhouse.frontends.cli import main
 from skillhouse.house import Skillhouse, load_config
 from skillhouse.install import Installer
 from skillhouse.registry import DirectoryAccess, Repository, read_lock
-from tests.house.places import make_places
 from tests.extensions.registry.hosting.servers import Server, package, serving
+from tests.house.places import make_places
 from tests.registry.repositories import StaticRepository
 from tests.registry.sources import make_skill
 from tests.registry.test_mirror import check_whole
