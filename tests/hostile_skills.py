@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 MARK = "pwned"
@@ -48,7 +49,7 @@ BODY = f"""# Heading {MARKUP}
 TEXT = f'"><script>{ACT}</script><img src=x onerror="{ACT}">\'{{{{7*7}}}}'
 
 
-def write_hostile(root: Path, *, is_large: bool = True) -> list[Path]:
+def write_hostile(root: Path, *, is_large: bool) -> list[Path]:
     """Write the corpus below a directory of skills, and return the skills' directories."""
     marked = _skill(root / "marked", f"name: marked\ndescription: |\n  {TEXT}\n")
     fields = (
@@ -78,7 +79,7 @@ def write_hostile(root: Path, *, is_large: bool = True) -> list[Path]:
         many = large / "many"
         many.mkdir()
         for number in range(MANY_FILES):
-            (many / f"{number}.txt").touch()
+            os.mknod(f"{many}/{number}.txt")
         long = root / "long"
         long.mkdir()
         (long / "SKILL.md").write_text("---\nname: long\ndescription: x\n---\n" + "[" * LONG_LINE)

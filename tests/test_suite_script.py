@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -129,6 +130,21 @@ def test_ctrl_c_ends_the_processes_too(tree: Path):
     while Path(f"/proc/{child}").exists() and time.monotonic() < time_out:
         time.sleep(0.05)
     assert not Path(f"/proc/{child}").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("on_disk", ["", "1"])
+def test_what_a_run_writes_into_memory_is_gone_with_it(on_disk: str) -> None:
+    file = Path(f"/tmp/skillhouse-suite-{os.getpid()}")
+    code = f"from scripts.suite import has_tmp_in_memory as f; print(f()); open('{file}', 'x')"
+    environment = {"PATH": os.environ["PATH"], "SKILLHOUSE_TEST_ON_DISK": on_disk}
+    done = ran([sys.executable, "-c", code], cwd=ROOT, env=environment)
+    is_left = file.exists()
+    file.unlink(missing_ok=True)
+    # Elsewhere than here there may be no memory for it, or no right to mount.
+    assert (done.stdout, is_left) in (
+        [("False\n", True)] if on_disk else [("False\n", True), ("True\n", False)]
+    ), done.stderr
 
 
 def children_of(process: int) -> list[int]:

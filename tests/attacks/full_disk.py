@@ -10,15 +10,16 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from skillhouse.floor import digest
+from skillhouse.frontends.cli import main
 from skillhouse.house import Skillhouse, load_config
 from skillhouse.install import Installer
 from skillhouse.registry import DirectoryAccess, Repository, read_lock
 from tests.extensions.registry.hosting.servers import Server, package, serving
-from tests.harness import ran
 from tests.house.places import make_places
 from tests.registry.repositories import StaticRepository
 from tests.registry.sources import make_skill
@@ -26,6 +27,7 @@ from tests.registry.test_mirror import check_whole
 
 DISK = 3 * 1024 * 1024
 PAGE = 4096
+PATH = os.environ["PATH"]
 ROOM = {"install": range(22), "update": range(15), "uninstall": range(4)}
 """Pages that are left for the command; it takes a page or more for each file and directory."""
 AGREED = ("--yes", "--allow-unsigned")
@@ -49,17 +51,25 @@ def fill(place: Path, *, pages_left: int) -> Path:
 
 
 def run(home: Path, start: Path, *words: str) -> tuple[int, str]:
-    done = ran(
-        [sys.executable, "-m", "skillhouse", *words],
-        cwd=start,
-        env={
-            "HOME": str(home),
-            "PATH": os.environ["PATH"],
-            "PYTHONPATH": os.pathsep.join(sys.path),
-        },
-        stdin=subprocess.DEVNULL,
-    )
-    return done.returncode, done.stderr
+    """Run a command in a process forked from this one, which has loaded the program."""
+    with tempfile.TemporaryFile() as said:
+        process = os.fork()
+        if process == 0:
+            code = 99
+            try:
+                os.chdir(start)
+                os.environ.clear()
+                os.environ.update({"HOME": str(home), "PATH": PATH})
+                nothing = os.open(os.devnull, os.O_RDWR)
+                for given, wanted in ((nothing, 0), (nothing, 1), (said.fileno(), 2)):
+                    os.dup2(given, wanted)
+                code = main(words)
+                sys.stderr.flush()
+            finally:
+                os._exit(code)
+        _, status = os.waitpid(process, 0)
+        said.seek(0)
+        return os.waitstatus_to_exitcode(status), said.read().decode()
 
 
 def state(home: Path) -> str:

@@ -27,9 +27,15 @@ LINKS = "all => all.map((one) => one.href)"
 
 
 @pytest.fixture
-def watched(browser, tmp_path: Path) -> Iterator[tuple[object, str, list[str]]]:
-    """A page of a served place with the corpus, its address, and what it did that it must not."""
-    write_hostile(tmp_path / "home/.agents/skills")
+def watched(
+    browser, tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[tuple[object, str, list[str]]]:
+    """A page of a served place with the corpus, its address, and what it did that it must not.
+
+    The parameter `large` adds the skills with too many and too long files.
+    """
+    is_large = getattr(request, "param", "") == "large"
+    write_hostile(tmp_path / "home/.agents/skills", is_large=is_large)
     with started(tmp_path) as (_, port, token):
         base = f"http://127.0.0.1:{port}"
         context = browser.new_context()
@@ -67,6 +73,7 @@ def test_the_corpus_acts_where_a_page_takes_it_for_markup(browser):
     page.close()
 
 
+@pytest.mark.parametrize("watched", ["large"], indirect=True)
 def test_no_page_runs_shows_or_asks_for_what_a_skill_says(watched):
     page, base, done = watched
     page.wait_for_selector("#rows a.name")
@@ -131,9 +138,10 @@ def test_the_preview_of_what_is_typed_is_no_markup(watched):
 
 
 @pytest.fixture
-def client(tmp_path: Path) -> TestClient:
+def client(tmp_path: Path, request: pytest.FixtureRequest) -> TestClient:
     places = make_places(tmp_path)
-    write_hostile(places.home / ".agents/skills")
+    is_large = getattr(request, "param", "") == "large"
+    write_hostile(places.home / ".agents/skills", is_large=is_large)
     house = Skillhouse(configured(places), cache_directory=None)
     app = http_app(house, token="t" * 43, port=PORT)
     base = f"http://127.0.0.1:{PORT}"
@@ -162,6 +170,7 @@ def test_no_file_outside_of_the_skill_is_shown_or_sent(client: TestClient, name:
         assert "root:" not in answer.text
 
 
+@pytest.mark.parametrize("client", ["large"], indirect=True)
 def test_a_million_files_cost_no_more_than_the_bound(
     client: TestClient, monkeypatch: pytest.MonkeyPatch
 ):
@@ -206,6 +215,7 @@ def test_a_million_files_cost_no_more_than_the_bound(
     )
 
 
+@pytest.mark.parametrize("client", ["large"], indirect=True)
 def test_a_line_of_ten_megabytes_is_not_shown(client: TestClient):
     answer = client.get("/files/user:large", params={"name": "line.txt"})
     assert answer.status_code == 200

@@ -17,12 +17,12 @@ from tests.house.coded import letting_go
 pytestmark = pytest.mark.slow
 
 
-TIMES = 30
-"""Races of one test; with the heavy part 60 of a way, with the nightly one 300."""
+TIMES = 20
+"""Races of one test; with the heavy part 40 of a way, with the nightly one 300."""
 PARTS = [
     0,
     pytest.param(1, marks=pytest.mark.heavy),
-    *(pytest.param(n, marks=[pytest.mark.heavy, pytest.mark.nightly]) for n in range(2, 10)),
+    *(pytest.param(n, marks=[pytest.mark.heavy, pytest.mark.nightly]) for n in range(2, 15)),
 ]
 
 

@@ -114,6 +114,7 @@ def test_a_registry_may_take_signed_skills_only(tmp_path: Path):
     world = World(tmp_path, requires_signature=True)
     archive = pack(make_skill(tmp_path / "pdf", version="1.2.0")).archive
     assert world.refusal(archive) == "signature"
+    world.repository.store.close()
 
 
 def revocations(issuer: Party, number: int = 1, *entries: Revocation) -> bytes:
