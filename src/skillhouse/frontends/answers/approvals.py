@@ -53,6 +53,24 @@ class ApprovalAnswer(JsonAnswer, frozen=True, kw_only=True):
     closed_ms: Count | None
 
 
+class RevokedGrantAnswer(JsonAnswer, frozen=True, kw_only=True):
+    id: str
+    revoked: Literal[True] = True
+
+
+class WithdrawnAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """How many approvals went with a device."""
+
+    approvals: Count
+    grants: Count
+
+
+class UnpairedDeviceAnswer(JsonAnswer, frozen=True, kw_only=True):
+    id: str
+    unpaired: Literal[True] = True
+    withdrawn: WithdrawnAnswer
+
+
 class ListedDeviceAnswer(JsonAnswer, frozen=True, kw_only=True):
     """A paired device; its secret is shown once, when it is paired."""
 

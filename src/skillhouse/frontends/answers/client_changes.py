@@ -71,6 +71,19 @@ class FixAnswer(JsonAnswer, frozen=True, kw_only=True):
     digest: str
 
 
+class RefusedFixAnswer(JsonAnswer, frozen=True, kw_only=True):
+    path: str
+    reason: str
+
+
+class MadeFixesAnswer(JsonAnswer, frozen=True, kw_only=True):
+    refused: list[RefusedFixAnswer]
+
+
+class ExportPlanAnswer(JsonAnswer, frozen=True, kw_only=True):
+    plan_digest: str
+
+
 def export_answer(item: Item, *, with_difference: bool) -> ExportAnswer:
     return copied(
         ExportAnswer, item, difference=difference_lines(item) if with_difference else UNSET

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal
 
+from msgspec import UnsetType
+
 from skillhouse.frontends.answers.json_form import Count, JsonAnswer
 
 if TYPE_CHECKING:
@@ -22,6 +24,27 @@ class DiagnosticAnswer(JsonAnswer, frozen=True, kw_only=True):
     mend: str | None
     """The name of `hint` before 0.2, which goes with 0.3."""
     detail: str | None
+
+
+class DeclaredToolAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """A tool that a manifest declares."""
+
+    full_name: str
+    level: str
+    language: str
+
+
+class FixedFileAnswer(JsonAnswer, frozen=True, kw_only=True):
+    path: str
+    codes: tuple[str, ...]
+
+
+class ValidationAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """What `validate` says besides its findings."""
+
+    skills: Count
+    tools: list[DeclaredToolAnswer]
+    fixed: list[FixedFileAnswer] | UnsetType
 
 
 def diagnostic_answers(diagnostics: Iterable[Diagnostic]) -> list[DiagnosticAnswer]:

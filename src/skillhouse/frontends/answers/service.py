@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from skillhouse.floor import Diagnostic, Severity
 from skillhouse.frontends.answers.json_form import Count, JsonAnswer
@@ -38,6 +38,35 @@ class RevokedTokenAnswer(JsonAnswer, frozen=True, kw_only=True):
     flat_members = ("access",)
     access: TokenAnswer
     revoked: bool = True
+
+
+class HealthAnswer(JsonAnswer, frozen=True, kw_only=True):
+    status: Literal["ok"] = "ok"
+
+
+class ProofAnswer(JsonAnswer, frozen=True, kw_only=True):
+    proof: str
+
+
+class RemainsAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """One thing that skillhouse left, and what became of it."""
+
+    kind: str
+    """entry, hook, export or folder."""
+    path: str
+    what: str
+    status: str
+    reason: str
+    """Why it stays."""
+
+
+class StoppedAnswer(JsonAnswer, frozen=True, kw_only=True):
+    stopped: bool
+    reason: str
+
+
+class ResumedAnswer(JsonAnswer, frozen=True, kw_only=True):
+    resumed: bool
 
 
 class FailedStepAnswer(JsonAnswer, frozen=True, kw_only=True):

@@ -85,6 +85,12 @@ class InterpretersAnswer(JsonAnswer, frozen=True, kw_only=True):
     unusable_pythons: tuple[str, ...]
 
 
+class SandboxLevelsAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """What the test of each level found."""
+
+    levels: dict[str, SandboxStatus]
+
+
 class SandboxAnswer(JsonAnswer, frozen=True, kw_only=True):
     """The level of the sandbox with its probes, and the interpreters."""
 

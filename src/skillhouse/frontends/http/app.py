@@ -6,7 +6,6 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -24,12 +23,14 @@ from skillhouse.floor import (
     UnusableSkillError,
 )
 from skillhouse.floor.threads import in_thread
+from skillhouse.frontends.answers.errors import UnservedErrorAnswer, problem_answer, unserved
+from skillhouse.frontends.answers.json_form import members
 from skillhouse.frontends.http.api.api_app import ApiApp
 from skillhouse.frontends.http.api.api_services import ApiServices
 from skillhouse.frontends.http.api.event_watch import EventWatch
 from skillhouse.frontends.http.api.events import EventLog
 from skillhouse.frontends.http.api.jobs import Jobs
-from skillhouse.frontends.http.api.problems import problem_of, problem_value
+from skillhouse.frontends.http.api.problems import problem_of
 from skillhouse.frontends.http.api.route_table import API_PATH, PROBLEM_JSON
 from skillhouse.frontends.http.api.routes import ENDPOINTS, document
 from skillhouse.frontends.http.forms import json_response
@@ -66,7 +67,7 @@ from skillhouse.frontends.http.pages.stop_page import StopPage
 from skillhouse.frontends.http.pages.system_page import SystemPage
 from skillhouse.frontends.http.pages.trust_page import TrustPage
 from skillhouse.frontends.http.rpc_endpoint import RPC_METHODS, RPC_PATH, RpcEndpoint
-from skillhouse.frontends.http.status import StatusReader, error_value
+from skillhouse.frontends.http.status import StatusReader
 from skillhouse.frontends.mcp.over_http import MCP_METHODS, MCP_PATH, McpOverHttp
 from skillhouse.house import Skillhouse
 from skillhouse.house.access_tokens import AccessScope
@@ -227,7 +228,7 @@ class _Answers:
 
     async def unauthorized(self, scope: Scope, receive: Receive, send: Send) -> None:
         message = "send the token that `skillhouse up` printed as `Authorization: Bearer TOKEN`"
-        value = error_value("unauthorized", message)
+        value = unserved("unauthorized", message)
         answer = self._error(Request(scope), 401, value, show=self._site.bare)
         answer.headers["www-authenticate"] = "Bearer"
         await answer(scope, receive, send)
@@ -253,7 +254,7 @@ class _Answers:
             code, message = "house-unusable", str(error)
         else:
             message = str(problem_of(error))
-        value = error_value(code, message, nearest)
+        value = unserved(code, message, nearest)
         return self._error(request, status, value, reference, edit, show=self._site.page)
 
     def _editable(self, error: UnusableSkillError) -> str:
@@ -266,7 +267,7 @@ class _Answers:
         self,
         request: Request,
         status: int,
-        value: dict[str, Any],
+        value: UnservedErrorAnswer,
         reference: str = "",
         edit: str = "",
         *,
@@ -274,8 +275,7 @@ class _Answers:
     ) -> Response:
         path = request.scope["path"]
         if path == API_PATH or path.startswith(f"{API_PATH}/"):
-            found = value["error"]
-            problem = problem_value(status, found["code"], found["message"])
+            problem = problem_answer(status, value.error.code, value.error.message)
             return json_response(problem, status, media=PROBLEM_JSON)
         if path.startswith(API):
             return json_response(value, status)
@@ -286,5 +286,5 @@ class _Answers:
             reference=reference,
             edit=edit,
             example=self._example,
-            **value["error"],
+            **members(value.error),
         )

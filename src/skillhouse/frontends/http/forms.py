@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hmac
-import json
 from urllib.parse import parse_qs, quote
 
 from starlette.exceptions import HTTPException
@@ -11,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from skillhouse.approval.devices import BODY_MAX
-from skillhouse.frontends.answers.json_form import members
+from skillhouse.frontends.answers.json_form import json_text
 
 
 async def body_of(request: Request, *, limit: int = BODY_MAX) -> bytes:
@@ -49,6 +48,4 @@ def is_equal_secret(given: str, secret: str) -> bool:
 
 
 def json_response(value: object, status: int = 200, *, media: str = "application/json") -> Response:
-    """Return a value as JSON, in ASCII only, so that no invisible character can be in it."""
-    text = json.dumps(value, indent=2, ensure_ascii=True, default=members) + "\n"
-    return Response(text, status, headers={"content-type": media})
+    return Response(json_text(value, indent=2) + "\n", status, headers={"content-type": media})

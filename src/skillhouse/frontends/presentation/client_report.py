@@ -311,51 +311,6 @@ def _padded(text: str, columns: int) -> str:
     return text + " " * (columns - width_of(text))
 
 
-def lens_value(lens: ClientReport, problems: Iterable[ReportedProblem]) -> dict[str, Any]:
-    """Return what each client makes of a place; paths are short, fit to be published."""
-    return {
-        "start": lens.tilde(lens.start),
-        "project": lens.tilde(lens.project),
-        "clients": [
-            {
-                "name": client.name,
-                "client": client.profile.client,
-                "checked": client.profile.checked,
-                "roots": [lens.short(root) for root in client.roots],
-                "budget": None
-                if client.budget is None
-                else {**structs.asdict(client.budget), "over": client.budget.over},
-            }
-            for client in lens.clients
-        ],
-        "skills": [lens_skill_value(lens, skill) for skill in lens.skills],
-        "misses": [{"code": miss.code, "path": lens.short(miss.path)} for miss in lens.misses],
-        "problems": [structs.asdict(problem) for problem in problems],
-    }
-
-
-def lens_skill_value(lens: ClientReport, skill: ReportedSkill) -> dict[str, Any]:
-    return {
-        "name": skill.name,
-        "file": lens.short(skill.file),
-        "places": [lens.short(place) for place in skill.places],
-        "root": lens.short(skill.root),
-        "description_chars": skill.description_chars,
-        "clients": {
-            client.name: {
-                "state": verdict.state.value,
-                "name": verdict.name,
-                "code": verdict.code,
-                "reason": verdict.reason,
-                "line": verdict.line,
-                "taken": lens.short(verdict.other) if verdict.other else "",
-                "cut": verdict.cut.value,
-            }
-            for client, verdict in zip(lens.clients, skill.verdicts, strict=True)
-        },
-    }
-
-
 def as_toml(profile: Profile, *, unlike: Profile | None = None) -> str:
     """Return a profile as a file that `read_profile` takes.
 

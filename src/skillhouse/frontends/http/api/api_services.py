@@ -13,11 +13,14 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from skillhouse.floor.lock import once
+from skillhouse.frontends.answers.json_form import JsonAnswer, ListAnswer, PageAnswer, listed
 from skillhouse.frontends.http.api.jobs import Jobs
 from skillhouse.frontends.http.api.problems import ApiProblem
 from skillhouse.house.call_keys import CallKeys
 
 if TYPE_CHECKING:
+    from msgspec import Struct
+
     from skillhouse.frontends.http.api.events import EventLog
     from skillhouse.frontends.http.status import SkillScan, StatusReader
     from skillhouse.house import Skillhouse
@@ -98,9 +101,10 @@ def paged(
     *,
     key: Callable[[T], str],
     name: str,
-    value: Callable[[T], Any],
-) -> dict[str, Any]:
-    """Return one page of a list as `--json` writes lists, with the cursor of the next page.
+    value: Callable[[T], Struct],
+    more: Callable[[str | None], JsonAnswer] = lambda cursor: PageAnswer(next=cursor),
+) -> ListAnswer:
+    """Return one page of a list, with the cursor of the next page.
 
     Raises:
         ApiProblem: the cursor is none of ours, or what it names is not in the list any more.
@@ -110,12 +114,7 @@ def paged(
     shown = items[start : start + limit]
     has_more = start + limit < len(items)
     cursor = cursor_of(start + limit, key(shown[-1])) if has_more and shown else None
-    return {
-        "list": name,
-        "total": len(items),
-        name: [value(item) for item in shown],
-        "next": cursor,
-    }
+    return listed(name, list(map(value, shown)), more(cursor), total=len(items))
 
 
 def _after(items: Sequence[T], cursor: str | None, key: Callable[[T], str]) -> int:

@@ -7,7 +7,8 @@ from http import HTTPStatus
 from typing import Any
 
 import skillhouse
-from skillhouse.frontends.http.api.problems import problem_value
+from skillhouse.frontends.answers.errors import ProblemAnswer, problem_answer
+from skillhouse.frontends.answers.json_form import plain
 from skillhouse.frontends.http.api.route_table import (
     API_PATH,
     EVENT_STREAM,
@@ -156,7 +157,7 @@ def _responses(one: Endpoint) -> dict[str, Any]:
         good["headers"] = {"ETag": tag}
         found["304"] = {"description": "It has not changed since (`If-None-Match`)."}
     for status in statuses_of(one):
-        example = problem_value(status, "code", _WHEN[status].rstrip("."))
-        content = {PROBLEM_JSON: {"schema": ref("Problem"), "example": example}}
+        example = plain(problem_answer(status, "code", _WHEN[status].rstrip(".")))
+        content = {PROBLEM_JSON: {"schema": ref(ProblemAnswer), "example": example}}
         found[str(status)] = {"description": _WHEN[status], "content": content}
     return found

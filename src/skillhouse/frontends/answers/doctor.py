@@ -1,0 +1,180 @@
+"""What clients make of the skills of a place, and what is wrong with it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import UNSET, UnsetType
+
+from skillhouse.audit import Trouble
+from skillhouse.frontends.answers.catalogs import CatalogBoundsAnswer
+from skillhouse.frontends.answers.findings import DiagnosticAnswer
+from skillhouse.frontends.answers.json_form import Count, JsonAnswer, copied
+from skillhouse.frontends.answers.skills import AbsentSkillAnswer, CodeFactsAnswer
+from skillhouse.frontends.hooks.entries import HookChange
+from skillhouse.house import ToolReport
+
+if TYPE_CHECKING:
+    from skillhouse.clients import ClientColumn, ClientReport, ReportedSkill
+    from skillhouse.skill import Profile
+
+
+class BudgetUseAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """The use of a client's list budget, in characters."""
+
+    limit: Count
+    reserved: Count
+    needed: Count
+    shortened: Count
+    without_description: Count
+    omitted: Count
+    over: Count
+
+
+class ClientAnswer(JsonAnswer, frozen=True, kw_only=True):
+    name: str
+    client: str
+    checked: str
+    roots: list[str]
+    budget: BudgetUseAnswer | None
+
+
+class VerdictAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """What a client makes of a skill, and why."""
+
+    state: str
+    name: str
+    code: str
+    reason: str
+    line: Count | None
+    taken: str
+    cut: str
+
+
+class SeenSkillAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """A skill with the verdict of each client; paths are short, fit to be published."""
+
+    name: str
+    file: str
+    places: list[str]
+    root: str
+    description_chars: Count
+    clients: dict[str, VerdictAnswer]
+
+
+class NearMissAnswer(JsonAnswer, frozen=True, kw_only=True):
+    code: str
+    path: str
+
+
+class LensAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """What each client makes of a place."""
+
+    start: str
+    project: str
+    clients: list[ClientAnswer]
+    skills: list[SeenSkillAnswer]
+    misses: list[NearMissAnswer]
+
+
+class ComparedAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """What `profiles compare` says besides the skills that differ."""
+
+    clients: list[str]
+    alike: Count
+
+
+class UnsafeEntryAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """An entry of a client that starts us unsafely."""
+
+    client: str
+    name: str
+    fault: str
+
+
+class WatchUseAnswer(JsonAnswer, frozen=True, kw_only=True):
+    used: Count
+    most: Count
+    needed: Count
+    free: Count
+    polls: bool
+
+
+class DoctorAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """What `doctor` says besides the problems of clients with skills."""
+
+    flat_members = ("lens",)
+    machine: str
+    lens: LensAnswer
+    audit: tuple[Trouble, ...]
+    files: tuple[Trouble, ...]
+    configuration: list[DiagnosticAnswer]
+    entries: list[UnsafeEntryAnswer]
+    catalog: CatalogBoundsAnswer | None
+    watches: WatchUseAnswer | None
+    code: list[CodeFactsAnswer | None]
+    installed: list[AbsentSkillAnswer]
+    tools: ToolReport
+    hooks: list[HookChange] | UnsetType = UNSET
+
+
+class ProfileLineAnswer(JsonAnswer, frozen=True, kw_only=True):
+    name: str
+    title: str
+    client: str
+    checked: str
+
+
+class ProfilesAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """The names of clients of which only folders are known."""
+
+    folders: list[str]
+
+
+def lens_answer(lens: ClientReport) -> LensAnswer:
+    return LensAnswer(
+        start=lens.tilde(lens.start),
+        project=lens.tilde(lens.project),
+        clients=[_client(lens, one) for one in lens.clients],
+        skills=[seen_skill(lens, skill) for skill in lens.skills],
+        misses=[NearMissAnswer(code=miss.code, path=lens.short(miss.path)) for miss in lens.misses],
+    )
+
+
+def _client(lens: ClientReport, found: ClientColumn) -> ClientAnswer:
+    budget = found.budget
+    return ClientAnswer(
+        name=found.name,
+        client=found.profile.client,
+        checked=found.profile.checked,
+        roots=[lens.short(root) for root in found.roots],
+        budget=None if budget is None else copied(BudgetUseAnswer, budget, over=budget.over),
+    )
+
+
+def seen_skill(lens: ClientReport, skill: ReportedSkill) -> SeenSkillAnswer:
+    return SeenSkillAnswer(
+        name=skill.name,
+        file=lens.short(skill.file),
+        places=[lens.short(place) for place in skill.places],
+        root=lens.short(skill.root),
+        description_chars=skill.description_chars,
+        clients={
+            client.name: VerdictAnswer(
+                state=verdict.state.value,
+                name=verdict.name,
+                code=verdict.code,
+                reason=verdict.reason,
+                line=verdict.line,
+                taken=lens.short(verdict.other) if verdict.other else "",
+                cut=verdict.cut.value,
+            )
+            for client, verdict in zip(lens.clients, skill.verdicts, strict=True)
+        },
+    )
+
+
+def profile_line(profile: Profile) -> ProfileLineAnswer:
+    return ProfileLineAnswer(
+        name=profile.name, title=profile.title, client=profile.client, checked=profile.checked
+    )

@@ -1,0 +1,52 @@
+"""What the events of the API say."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from skillhouse.frontends.answers.json_form import JsonAnswer
+
+if TYPE_CHECKING:
+    from skillhouse.audit import AuditEntry
+
+
+class ProgressAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """How far a call is."""
+
+    request: str
+    tool: str
+    progress: float
+    total: float | None
+    message: str | None
+
+
+class CallEventAnswer(JsonAnswer, frozen=True, kw_only=True):
+    id: str
+    tool: str
+    status: str
+    agent: str
+    user: str
+    ts: str
+    request: str
+
+
+class IndexEventAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """Ids of the skills that came, went or changed."""
+
+    added: list[str]
+    removed: list[str]
+    changed: list[str]
+    findings: int
+
+
+def call_event(entry: AuditEntry) -> CallEventAnswer:
+    record = entry.record
+    return CallEventAnswer(
+        id=record.id,
+        tool=record.tool,
+        status=entry.status,
+        agent=record.agent,
+        user=record.user,
+        ts=record.ts,
+        request=record.request,
+    )
