@@ -8,12 +8,13 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
+
 import pytest
 from scripts.contract_probes import parser_of
 
 import skillhouse
-from skillhouse.frontends.cli.verbs import VERBS
 from skillhouse.frontends.answers.errors import class_code, error_answer, split_advice
+from skillhouse.frontends.cli.verbs import VERBS
 from tests.frontends.conftest import Run
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/reference/json.md"

@@ -58,6 +58,17 @@ class RevokedGrantAnswer(JsonAnswer, frozen=True, kw_only=True):
     revoked: Literal[True] = True
 
 
+class DeviceAnsweredAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """What a device gets for its answer."""
+
+    approval: str
+    state: str
+
+
+class DeviceTokenAnswer(JsonAnswer, frozen=True, kw_only=True):
+    token: str
+
+
 class WithdrawnAnswer(JsonAnswer, frozen=True, kw_only=True):
     """How many approvals went with a device."""
 

@@ -66,7 +66,7 @@ class UnservedAnswer(JsonAnswer, frozen=True, kw_only=True):
 
     code: str
     message: str
-    nearest: tuple[str, ...]
+    nearest: tuple[str, ...] | UnsetType
 
 
 class UnservedErrorAnswer(JsonAnswer, frozen=True, kw_only=True):
@@ -106,7 +106,9 @@ def problem_answer(
     )
 
 
-def unserved(code: str, message: str, nearest: tuple[str, ...] = ()) -> UnservedErrorAnswer:
+def unserved(
+    code: str, message: str, nearest: tuple[str, ...] | UnsetType = ()
+) -> UnservedErrorAnswer:
     return UnservedErrorAnswer(error=UnservedAnswer(code=code, message=message, nearest=nearest))
 
 

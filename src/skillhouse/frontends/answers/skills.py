@@ -180,6 +180,12 @@ class SourceAnswer(JsonAnswer, frozen=True, kw_only=True):
     digest: str
 
 
+class MarkupAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """The markup of a text; null where it is too long."""
+
+    markup: str | None
+
+
 class PreviewAnswer(JsonAnswer, frozen=True, kw_only=True):
     preview: DraftAnswer | None
 

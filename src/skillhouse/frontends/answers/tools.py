@@ -9,7 +9,13 @@ from msgspec import UNSET, UnsetType
 
 from skillhouse import sandbox
 from skillhouse import tools as toolbox
-from skillhouse.frontends.answers.audit import PARTS, code_lists, detail_of
+from skillhouse.frontends.answers.audit import (
+    PARTS,
+    AuditEntryAnswer,
+    code_lists,
+    detail_of,
+    entry_answer,
+)
 from skillhouse.frontends.answers.json_form import JsonAnswer
 from skillhouse.sandbox import SandboxStatus
 
@@ -99,6 +105,14 @@ class SandboxAnswer(JsonAnswer, frozen=True, kw_only=True):
     interpreters: InterpretersAnswer
 
 
+class CodeRecordAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """A call of a skill's code as the log has it, and what the code logged and printed."""
+
+    flat_members = ("entry",)
+    entry: AuditEntryAnswer
+    code: CodeAnswer
+
+
 def tool_answer(tool: Tool) -> ToolAnswer:
     code = tool if isinstance(tool, toolbox.SkillCodeTool) else None
     return ToolAnswer(
@@ -148,3 +162,7 @@ def _python_of(tool: toolbox.SkillCodeTool) -> ToolPythonAnswer | None:
         return None
     found = _interpreter(python)
     return ToolPythonAnswer(program=found.program, version=found.version, why=found.why)
+
+
+def code_record(entry: AuditEntry) -> CodeRecordAnswer:
+    return CodeRecordAnswer(entry=entry_answer(entry), code=code_answer(entry))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hmac
+from collections.abc import Sequence
 from urllib.parse import parse_qs, quote
 
+from msgspec import Struct
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -47,5 +49,7 @@ def is_equal_secret(given: str, secret: str) -> bool:
     return hmac.compare_digest(given.encode("utf-8", "replace"), secret.encode())
 
 
-def json_response(value: object, status: int = 200, *, media: str = "application/json") -> Response:
+def json_response(
+    value: Struct | Sequence[Struct], status: int = 200, *, media: str = "application/json"
+) -> Response:
     return Response(json_text(value, indent=2) + "\n", status, headers={"content-type": media})

@@ -228,10 +228,22 @@ ROUTES = (
         is_short=True,
         answer=either(ShownSkillAnswer, ShownCodeAnswer),
         example={
-            **SKILL_EXAMPLE,
+            **{name: value for name, value in _CONTENT_EXAMPLE.items() if name != "body"},
+            "frontmatter": {"name": "weather", "description": "Gives the weather of a place."},
             "tree_digest": "skilltree1:00",
+            "code": None,
             "state": "in-use",
+            "state_reason": "",
             "listing": "listed",
+            "decision": {
+                "action": "skill",
+                "resource": "weather",
+                "effect": "allow",
+                "layer": "default",
+                "rule_index": None,
+                "reason": "",
+                "rules": [],
+            },
         },
     ),
     Endpoint(

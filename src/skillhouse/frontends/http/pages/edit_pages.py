@@ -11,6 +11,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from skillhouse.floor import PathError, SkillError
+from skillhouse.frontends.answers.skills import MarkupAnswer
 from skillhouse.frontends.http.api.api_app import PROOF_HEADER
 from skillhouse.frontends.http.forms import body_of, json_response
 from skillhouse.frontends.http.pages.languages import language_of, translations
@@ -86,7 +87,7 @@ class EditPages:
         gettext, _ = translations(language_of(request))
         image = gettext(IMAGE)
         markup = await run_in_threadpool(rendered, text, reference="", file=SKILL_FILE, image=image)
-        return json_response({"markup": markup})
+        return json_response(MarkupAnswer(markup=markup))
 
 
 def _text_of(body: bytes) -> str:
