@@ -13,7 +13,7 @@ from msgspec import UNSET, UnsetType
 
 from skillhouse.approval import OWNER
 from skillhouse.floor import nearest, structs
-from skillhouse.frontends.answers.json_form import JsonAnswer
+from skillhouse.frontends.answers.json_form import JsonAnswer, copied
 from skillhouse.frontends.cli.options import UsageError
 from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.publisher_keys import print_publishers
@@ -229,17 +229,7 @@ def _revoke(house: Skillhouse, options: argparse.Namespace, terminal: Terminal) 
 def _log(state: Path, options: argparse.Namespace, terminal: Terminal) -> int:
     events = _sessions(state).events()
     if options.json:
-        shown_events = [
-            KeyEventAnswer(
-                seq=e.seq,
-                at=_time(e.at_ms),
-                event=e.event,
-                name=e.name,
-                id=e.key_id,
-                detail=e.detail,
-            )
-            for e in events
-        ]
+        shown_events = [copied(KeyEventAnswer, e, at=_time(e.at_ms), id=e.key_id) for e in events]
         terminal.json_list("events", shown_events)
         return 0
     for event in events:

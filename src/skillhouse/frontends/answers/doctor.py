@@ -160,12 +160,10 @@ def seen_skill(lens: ClientReport, skill: ReportedSkill) -> SeenSkillAnswer:
         root=lens.short(skill.root),
         description_chars=skill.description_chars,
         clients={
-            client.name: VerdictAnswer(
+            client.name: copied(
+                VerdictAnswer,
+                verdict,
                 state=verdict.state.value,
-                name=verdict.name,
-                code=verdict.code,
-                reason=verdict.reason,
-                line=verdict.line,
                 taken=lens.short(verdict.other) if verdict.other else "",
                 cut=verdict.cut.value,
             )
@@ -175,6 +173,4 @@ def seen_skill(lens: ClientReport, skill: ReportedSkill) -> SeenSkillAnswer:
 
 
 def profile_line(profile: Profile) -> ProfileLineAnswer:
-    return ProfileLineAnswer(
-        name=profile.name, title=profile.title, client=profile.client, checked=profile.checked
-    )
+    return copied(ProfileLineAnswer, profile)

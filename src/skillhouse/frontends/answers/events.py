@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from skillhouse.frontends.answers.json_form import JsonAnswer
+from skillhouse.frontends.answers.json_form import JsonAnswer, copied
 
 if TYPE_CHECKING:
     from skillhouse.audit import AuditEntry
@@ -41,12 +41,4 @@ class IndexEventAnswer(JsonAnswer, frozen=True, kw_only=True):
 
 def call_event(entry: AuditEntry) -> CallEventAnswer:
     record = entry.record
-    return CallEventAnswer(
-        id=record.id,
-        tool=record.tool,
-        status=entry.status,
-        agent=record.agent,
-        user=record.user,
-        ts=record.ts,
-        request=record.request,
-    )
+    return copied(CallEventAnswer, record, status=entry.status)

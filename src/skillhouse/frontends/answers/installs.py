@@ -9,7 +9,7 @@ from msgspec import UNSET, UnsetType
 
 from skillhouse.floor import digest, structs
 from skillhouse.frontends.answers.errors import RefusalAnswer
-from skillhouse.frontends.answers.json_form import Count, EffectWord, JsonAnswer, members
+from skillhouse.frontends.answers.json_form import Count, EffectWord, JsonAnswer, copied, members
 from skillhouse.frontends.answers.packages import CandidateAnswer, InstalledAnswer
 
 if TYPE_CHECKING:
@@ -181,24 +181,22 @@ class OfferedAnswer(JsonAnswer, frozen=True, kw_only=True):
 def report_answer(report: InstallReport) -> InstallReportAnswer:
     facts, effects, entry = report.facts, report.effects, report.entry
     offer, publisher = report.offer, report.publisher
-    return InstallReportAnswer(
+    return copied(
+        InstallReportAnswer,
+        entry,
         name=report.name,
         own_name=facts.name,
         version=facts.version,
         description=facts.description,
         license=facts.license,
-        repository=entry.repository,
         trusted=None if offer is None else offer.settings.trusted,
         published_at=None if offer is None else offer.release.published_at,
         downgrade=report.is_downgrade,
-        resolved=entry.resolved,
         inside=report.inside,
         moved_from=report.moved_from,
         publisher=None if publisher is None else publisher.handle,
         registry=None if publisher is None else publisher.registry,
         signed=publisher is not None,
-        digest=entry.digest,
-        tree_digest=entry.tree_digest,
         size=report.tree.size,
         files=package_files(report.tree),
         lacking=tuple(report.lacking),
@@ -233,10 +231,7 @@ def report_answer(report: InstallReport) -> InstallReportAnswer:
 
 
 def package_files(tree: Tree) -> list[PackageFileAnswer]:
-    return [
-        PackageFileAnswer(path=one.path, mode=one.mode, size=one.size, sha256=one.sha256)
-        for one in tree.files
-    ]
+    return [copied(PackageFileAnswer, one) for one in tree.files]
 
 
 def plan_answer(action: str, plan: PlannedChange) -> PlannedAnswer:
@@ -258,12 +253,4 @@ def plan_answer(action: str, plan: PlannedChange) -> PlannedAnswer:
 
 
 def locked_skill(entry: OtherEntry) -> LockedSkillAnswer:
-    return LockedSkillAnswer(
-        name=entry.name,
-        source=entry.source,
-        path=entry.inside,
-        hash=entry.hash,
-        pinned=entry.pinned,
-        note=entry.note,
-        fault=entry.fault,
-    )
+    return copied(LockedSkillAnswer, entry, path=entry.inside)

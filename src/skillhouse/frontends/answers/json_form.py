@@ -132,8 +132,13 @@ def hinted(text: str | None) -> HintAnswer:
 
 
 def copied(kind: type[A], value: object, **more: Any) -> A:
-    """Return an answer with the fields of a value of the core, which have the same names."""
-    return kind(**{name: getattr(value, name) for name in structs.field_names(value)}, **more)
+    """Return an answer with the members of a value that have the same names, and `more`."""
+    own = {
+        name: getattr(value, name)
+        for name in kind.__struct_fields__
+        if name not in more and hasattr(value, name)
+    }
+    return kind(**own, **more)
 
 
 def plain(value: Any) -> Any:

@@ -8,7 +8,7 @@ from msgspec import UNSET, UnsetType, field
 
 from skillhouse import registry
 from skillhouse.floor import isolated, structs
-from skillhouse.frontends.answers.json_form import Count, JsonAnswer
+from skillhouse.frontends.answers.json_form import Count, JsonAnswer, copied
 from skillhouse.retrieval import reason
 
 if TYPE_CHECKING:
@@ -195,21 +195,12 @@ class PublishersAnswer(JsonAnswer, frozen=True, kw_only=True):
 
 def installed_answer(name: str, scope: str, entry: LockEntry) -> InstalledAnswer:
     signature = entry.signature
-    return InstalledAnswer(
+    return copied(
+        InstalledAnswer,
+        entry,
         name=name,
         scope=scope,
-        version=entry.version,
-        repository=entry.repository,
-        resolved=entry.resolved,
-        inside=entry.inside,
-        requested=entry.requested,
-        digest=entry.digest,
-        tree_digest=entry.tree_digest,
-        size=entry.size,
         publisher=None if signature is None else signature.publisher,
-        pinned=entry.pinned,
-        pin_reason=entry.pin_reason,
-        dated=entry.dated,
         rollback=entry.previous is not None,
     )
 
@@ -285,15 +276,9 @@ def package_answer(one: ListedHit) -> PackageAnswer:
 
 def release_answer(release: Release) -> ReleaseAnswer:
     signature = release.signature
-    return ReleaseAnswer(
-        version=release.version,
-        state=release.state,
-        reason=release.reason,
-        digest=release.digest,
-        tree_digest=release.tree_digest,
-        size=release.size,
-        files=release.files,
-        published_at=release.published_at,
+    return copied(
+        ReleaseAnswer,
+        release,
         publisher=None if signature is None else signature.publisher,
         registry=None if signature is None else signature.registry,
         certificate=None if signature is None else signature.cert_sha256,

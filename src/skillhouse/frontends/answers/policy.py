@@ -10,7 +10,7 @@ from msgspec import UNSET, UnsetType
 
 from skillhouse.floor import SkillError, UnknownSkillError, structs
 from skillhouse.frontends.answers.findings import DiagnosticAnswer
-from skillhouse.frontends.answers.json_form import Count, EffectWord, JsonAnswer
+from skillhouse.frontends.answers.json_form import Count, EffectWord, JsonAnswer, copied
 from skillhouse.house import Skillhouse, judged_line
 from skillhouse.permission import Layer, Permission, Rule
 from skillhouse.skill import load
@@ -372,14 +372,11 @@ def rule_answers(layers: Sequence[Layer]) -> list[RuleAnswer]:
 
 
 def rule_finding(found: RuleFinding) -> RuleFindingAnswer:
-    return RuleFindingAnswer(
-        code=found.code,
+    return copied(
+        RuleFindingAnswer,
+        found,
         severity="info" if found.is_note else "warning",
-        layer=found.layer,
-        rule_index=found.rule_index,
         effect=found.rule.effect.value,
         action=found.rule.action,
         pattern=found.rule.pattern,
-        message=found.message,
-        by=found.by,
     )

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from skillhouse.floor import Diagnostic, Severity
-from skillhouse.frontends.answers.json_form import Count, JsonAnswer
+from skillhouse.frontends.answers.json_form import Count, JsonAnswer, copied
 
 if TYPE_CHECKING:
     from skillhouse.house.access_tokens import Access
@@ -104,14 +104,10 @@ class ReloadAnswer(JsonAnswer, frozen=True, kw_only=True):
 
 
 def token_answer(access: Access) -> TokenAnswer:
-    return TokenAnswer(
-        id=access.id,
-        name=access.name,
-        kind=access.kind,
-        user=access.user,
-        agent=access.agent,
+    return copied(
+        TokenAnswer,
+        access,
         scopes=sorted(access.scopes),
-        created_ms=access.created_ms,
         expires_ms=access.expires_ms or None,
         used_ms=access.used_ms or None,
     )

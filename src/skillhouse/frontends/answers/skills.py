@@ -10,7 +10,7 @@ from msgspec import UNSET, UnsetType, field
 from skillhouse import skill as skill_package
 from skillhouse.floor import TreeError, tree_digest
 from skillhouse.frontends.answers.findings import DiagnosticAnswer, diagnostic_answers
-from skillhouse.frontends.answers.json_form import Count, JsonAnswer
+from skillhouse.frontends.answers.json_form import Count, JsonAnswer, copied
 
 if TYPE_CHECKING:
     from skillhouse.house import AbsentSkill, SkillDefinition
@@ -270,13 +270,9 @@ def _manifest(facts: CodeFacts, manifest: SkillManifest) -> CodeManifestAnswer:
         )
         for tool in manifest.tools
     )
-    return CodeManifestAnswer(
-        version=manifest.version,
-        description=manifest.description,
-        author=manifest.author,
-        license=manifest.license,
-        language=manifest.language,
-        entry=manifest.entry,
+    return copied(
+        CodeManifestAnswer,
+        manifest,
         tools=tuple(tools),
         env=dict(facts.env),
         dependencies=tuple(manifest.dependencies),
@@ -289,14 +285,7 @@ def catalog_tokens(skill: Skill) -> int:
 
 
 def deleted_skill(found: DeletedSkill) -> DeletedSkillAnswer:
-    return DeletedSkillAnswer(
-        key=found.key,
-        id=found.id,
-        path=found.path,
-        deleted=found.deleted,
-        enabled=found.enabled,
-        real=found.real,
-    )
+    return copied(DeletedSkillAnswer, found)
 
 
 def draft_answer(draft: ParseResult) -> DraftAnswer | None:
@@ -321,17 +310,8 @@ def definition_answer(found: SkillDefinition) -> DefinitionAnswer:
     files = (
         DefinitionFileAnswer(name=file.name, path=file.path, type=file.type) for file in found.files
     )
-    return DefinitionAnswer(
-        id=found.id,
-        name=found.name,
-        description=found.description,
-        source=found.source,
-        path=found.path,
-        directory_path=found.directory_path,
-        enabled=found.enabled,
-        instructions=found.instructions,
-        allowed_tools=tuple(found.allowed_tools),
-        files=tuple(files),
+    return copied(
+        DefinitionAnswer, found, allowed_tools=tuple(found.allowed_tools), files=tuple(files)
     )
 
 

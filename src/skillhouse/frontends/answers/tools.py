@@ -16,7 +16,7 @@ from skillhouse.frontends.answers.audit import (
     detail_of,
     entry_answer,
 )
-from skillhouse.frontends.answers.json_form import JsonAnswer
+from skillhouse.frontends.answers.json_form import JsonAnswer, copied
 from skillhouse.sandbox import SandboxStatus
 
 if TYPE_CHECKING:
@@ -127,12 +127,7 @@ def tool_answer(tool: Tool) -> ToolAnswer:
 
 
 def result_answer(result: ToolResult) -> ResultAnswer:
-    return ResultAnswer(
-        status=result.status,
-        content=result.content,
-        data=result.data,
-        approval_id=result.approval_id,
-    )
+    return copied(ResultAnswer, result)
 
 
 def code_answer(entry: AuditEntry | None) -> CodeAnswer:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from skillhouse.floor import MissingExtraError
-from skillhouse.frontends.answers.json_form import Count, JsonAnswer
+from skillhouse.frontends.answers.json_form import Count, JsonAnswer, copied
 from skillhouse.frontends.cli.options import (
     UsageError,
     Verb,
@@ -370,12 +370,10 @@ def _list(kept: Transcripts, options: argparse.Namespace, terminal: Terminal) ->
 
 def _listed(found: TranscriptLine) -> ConversationAnswer:
     head = found.head
-    return ConversationAnswer(
-        id=head.id,
+    return copied(
+        ConversationAnswer,
+        head,
         changed_ms=found.changed_ms,
-        place=head.place,
-        agent=head.agent,
-        model=head.model,
         first=found.first,
         problem=found.problem or None,
     )

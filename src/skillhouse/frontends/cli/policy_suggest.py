@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import UNSET
 
-from skillhouse.frontends.answers.json_form import ListAnswer, listed
+from skillhouse.frontends.answers.json_form import ListAnswer, copied, listed
 from skillhouse.frontends.answers.policy import (
     AskedOnceAnswer,
     SeenRequestAnswer,
@@ -174,9 +174,10 @@ def _short(one: Suggestion) -> str:
 
 def _suggested(number: int, one: Suggestion) -> SuggestedRuleAnswer:
     rule = one.rule
-    return SuggestedRuleAnswer(
+    return copied(
+        SuggestedRuleAnswer,
+        one,
         number=number,
-        id=one.id,
         rule=WrittenRuleAnswer(
             effect=rule.effect.value,
             action=rule.action,
@@ -184,23 +185,16 @@ def _suggested(number: int, one: Suggestion) -> SuggestedRuleAnswer:
             reason=rule.reason or UNSET,
         ),
         text=text_of(rule),
-        answers=one.answers,
-        with_others=one.with_others,
         seen=[SeenRequestAnswer(text=text, count=count) for text, count in one.seen],
-        covers=one.covers,
         asks=tuple(one.asks),
     )
 
 
 def _answer(found: RuleSuggestions, added: Sequence[Suggestion], path: str) -> ListAnswer:
-    more = SuggestionsAnswer(
+    more = copied(
+        SuggestionsAnswer,
+        found,
         path=path,
-        questions=found.questions,
-        allowed=found.allowed,
-        refused=found.refused,
-        repeated=found.repeated,
-        answered=found.answered,
-        answered_repeated=found.answered_repeated,
         once=[AskedOnceAnswer(group=g.group, count=g.count, why=g.why) for g in found.once],
         added=[one.id for one in added],
     )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec import UNSET, UnsetType
 
 from skillhouse.floor import structs
-from skillhouse.frontends.answers.json_form import JsonAnswer
+from skillhouse.frontends.answers.json_form import JsonAnswer, copied
 from skillhouse.frontends.cli.options import (
     UsageError,
     Verb,
@@ -253,14 +253,7 @@ def _trust(repository: HostedRepository, options: argparse.Namespace, terminal: 
 
 
 def _answer(token: ReleaseToken) -> ReleaseTokenAnswer:
-    return ReleaseTokenAnswer(
-        id=token.id,
-        scopes=token.scopes,
-        note=token.note,
-        created_at=token.created_at,
-        expires_at=token.expires_at,
-        revoked_at=token.revoked_at,
-    )
+    return copied(ReleaseTokenAnswer, token)
 
 
 def _line(token: ReleaseToken) -> str:

@@ -9,7 +9,7 @@ from msgspec import UNSET
 # Packages and not their names: what asks repositories is loaded with the first such request.
 import skillhouse.house
 from skillhouse import install, registry
-from skillhouse.frontends.answers.json_form import ListAnswer, listed
+from skillhouse.frontends.answers.json_form import ListAnswer, copied, listed
 from skillhouse.frontends.answers.packages import (
     ConfiguredRepositoryAnswer,
     PackageAnswer,
@@ -31,15 +31,7 @@ _REMOTE = (404, 409, 422, 502)
 
 
 def _repositories(api: ApiServices, _: ApiRequest) -> ListAnswer:
-    found = [
-        ConfiguredRepositoryAnswer(
-            name=one.name,
-            url=one.url,
-            trusted=one.trusted,
-            require_signature=one.require_signature,
-        )
-        for one in api.house.config.repositories
-    ]
+    found = [copied(ConfiguredRepositoryAnswer, one) for one in api.house.config.repositories]
     return listed("repositories", found)
 
 
