@@ -8,24 +8,17 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from msgspec import UNSET, UnsetType
 
 from skillhouse.floor import digest, structs
+from skillhouse.floor.trees import TreeFile
 from skillhouse.frontends.answers.errors import RefusalAnswer
 from skillhouse.frontends.answers.json_form import Count, EffectWord, JsonAnswer, copied, members
 from skillhouse.frontends.answers.packages import CandidateAnswer, InstalledAnswer
 
 if TYPE_CHECKING:
-    from skillhouse.floor.trees import Tree
     from skillhouse.install import InstallReport
     from skillhouse.install.change_plan import PlannedChange
     from skillhouse.registry import OtherEntry
 
 InstallStatus: TypeAlias = Literal["shown", "unchanged", "declined", "installed", "refused"]
-
-
-class PackageFileAnswer(JsonAnswer, frozen=True, kw_only=True):
-    path: str
-    mode: str
-    size: Count
-    sha256: str
 
 
 class PackedSkillAnswer(JsonAnswer, frozen=True, kw_only=True):
@@ -37,7 +30,7 @@ class PackedSkillAnswer(JsonAnswer, frozen=True, kw_only=True):
     digest: str
     tree_digest: str
     size: Count
-    files: list[PackageFileAnswer]
+    files: tuple[TreeFile, ...]
 
 
 class ObeyedFileAnswer(JsonAnswer, frozen=True, kw_only=True):
@@ -99,7 +92,7 @@ class InstallReportAnswer(JsonAnswer, frozen=True, kw_only=True):
     digest: str
     tree_digest: str
     size: Count
-    files: list[PackageFileAnswer]
+    files: tuple[TreeFile, ...]
     lacking: tuple[str, ...]
     obeyed: list[ObeyedFileAnswer]
     allowed_tools: tuple[str, ...]
@@ -183,12 +176,13 @@ def report_answer(report: InstallReport) -> InstallReportAnswer:
     offer, publisher = report.offer, report.publisher
     return copied(
         InstallReportAnswer,
-        entry,
+        facts,
         name=report.name,
+        repository=entry.repository,
+        resolved=entry.resolved,
+        digest=entry.digest,
+        tree_digest=entry.tree_digest,
         own_name=facts.name,
-        version=facts.version,
-        description=facts.description,
-        license=facts.license,
         trusted=None if offer is None else offer.settings.trusted,
         published_at=None if offer is None else offer.release.published_at,
         downgrade=report.is_downgrade,
@@ -198,13 +192,10 @@ def report_answer(report: InstallReport) -> InstallReportAnswer:
         registry=None if publisher is None else publisher.registry,
         signed=publisher is not None,
         size=report.tree.size,
-        files=package_files(report.tree),
+        files=report.tree.files,
         lacking=tuple(report.lacking),
         obeyed=[ObeyedFileAnswer(path=path, reason=why) for path, why in effects.obeyed],
-        allowed_tools=tuple(facts.allowed_tools),
         tools=[BroughtToolAnswer(name=tool.name, level=tool.level) for tool in facts.tools],
-        env=tuple(facts.env),
-        dependencies=tuple(facts.dependencies),
         mentions=[
             BroughtMentionAnswer(
                 kind=one.mention.kind,
@@ -228,10 +219,6 @@ def report_answer(report: InstallReport) -> InstallReportAnswer:
         installed=None if report.installed is None else report.installed.tree_digest,
         changes=tuple(report.difference),
     )
-
-
-def package_files(tree: Tree) -> list[PackageFileAnswer]:
-    return [copied(PackageFileAnswer, one) for one in tree.files]
 
 
 def plan_answer(action: str, plan: PlannedChange) -> PlannedAnswer:

@@ -52,6 +52,7 @@ CORE_VALUES = frozenset(
         "Change",
         "Confirmation",
         "DecidedPermission",
+        "DeletedSkill",
         "Extensions",
         "Grant",
         "HookChange",
@@ -59,8 +60,9 @@ CORE_VALUES = frozenset(
         "LearnedChoice",
         "LogProblem",
         "McpReport",
-        "ProbeResult",
+        "OnceGroup",
         "ParsePolicy",
+        "ProbeResult",
         "Profile",
         "ProfileRules",
         "ProgramPlaces",
@@ -72,6 +74,7 @@ CORE_VALUES = frozenset(
         "ToolReport",
         "ToolRule",
         "TransactionEntry",
+        "TreeFile",
         "Trouble",
     }
 )

@@ -17,6 +17,7 @@ from skillhouse.skill import load
 
 if TYPE_CHECKING:
     from skillhouse.house import Explanation, JudgedLine, ReadCommand
+    from skillhouse.house.rule_suggestions import OnceGroup
     from skillhouse.permission import CommandReading, MatchedRule, RuleFinding
     from skillhouse.skill import Skill, SkillContent
 
@@ -133,14 +134,6 @@ class SeenRequestAnswer(JsonAnswer, frozen=True, kw_only=True):
     count: Count
 
 
-class AskedOnceAnswer(JsonAnswer, frozen=True, kw_only=True):
-    """Questions for which no rule is suggested, and why."""
-
-    group: str
-    count: Count
-    why: str
-
-
 class WrittenRuleAnswer(JsonAnswer, frozen=True, kw_only=True):
     effect: EffectWord
     action: str
@@ -170,7 +163,7 @@ class SuggestionsAnswer(JsonAnswer, frozen=True, kw_only=True):
     repeated: Count
     answered: Count
     answered_repeated: Count
-    once: list[AskedOnceAnswer]
+    once: tuple[OnceGroup, ...]
     added: list[str]
 
 

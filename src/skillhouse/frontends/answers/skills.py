@@ -14,7 +14,6 @@ from skillhouse.frontends.answers.json_form import Count, JsonAnswer, copied
 
 if TYPE_CHECKING:
     from skillhouse.house import AbsentSkill, SkillDefinition
-    from skillhouse.house.trash import DeletedSkill
     from skillhouse.manage.code_facts import CodeFacts
     from skillhouse.skill import ParseResult, Skill, SkillContent, SkillManifest
 
@@ -130,15 +129,6 @@ class AbsentSkillAnswer(JsonAnswer, frozen=True, kw_only=True):
     code: str
     mend: str
     """The name of `hint` before 0.2, which goes with 0.3."""
-
-
-class DeletedSkillAnswer(JsonAnswer, frozen=True, kw_only=True):
-    key: str
-    id: str
-    path: str
-    deleted: str
-    enabled: bool
-    real: str
 
 
 class DraftAnswer(JsonAnswer, frozen=True, kw_only=True):
@@ -282,10 +272,6 @@ def _manifest(facts: CodeFacts, manifest: SkillManifest) -> CodeManifestAnswer:
 
 def catalog_tokens(skill: Skill) -> int:
     return skill_package.tokens_of(f"{skill.name}{skill.description}")
-
-
-def deleted_skill(found: DeletedSkill) -> DeletedSkillAnswer:
-    return copied(DeletedSkillAnswer, found)
 
 
 def draft_answer(draft: ParseResult) -> DraftAnswer | None:

@@ -12,7 +12,6 @@ from skillhouse.frontends.answers.skills import (
     EmptiedTrashAnswer,
     RemovedSkillAnswer,
     RestoredSkillAnswer,
-    deleted_skill,
 )
 from skillhouse.frontends.cli.options import (
     UsageError,
@@ -77,7 +76,7 @@ def _delete(options: argparse.Namespace, terminal: Terminal) -> int:
     if options.list:
         return terminal.listing(
             management.trash.deleted(),
-            deleted_skill,
+            lambda found: found,
             lambda found: f"{found.deleted}  {shown(found.id)}  {shown(found.path)}",
             name="deleted",
             as_json=options.json,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from skillhouse.floor import leftover_unit, write_atomically
-from skillhouse.frontends.answers.installs import PackedSkillAnswer, package_files
+from skillhouse.frontends.answers.installs import PackedSkillAnswer
 from skillhouse.frontends.answers.packages import (
     RemovedPackageAnswer,
     installed_answer,
@@ -309,7 +309,7 @@ def _pack(options: argparse.Namespace, terminal: Terminal) -> int:
                 digest=package.digest,
                 tree_digest=package.tree.digest,
                 size=len(package.archive),
-                files=package_files(package.tree),
+                files=package.tree.files,
             )
         )
         return 0

@@ -10,7 +10,6 @@ from msgspec import UNSET
 
 from skillhouse.frontends.answers.json_form import ListAnswer, copied, listed
 from skillhouse.frontends.answers.policy import (
-    AskedOnceAnswer,
     SeenRequestAnswer,
     SuggestedRuleAnswer,
     SuggestionsAnswer,
@@ -195,7 +194,7 @@ def _answer(found: RuleSuggestions, added: Sequence[Suggestion], path: str) -> L
         SuggestionsAnswer,
         found,
         path=path,
-        once=[AskedOnceAnswer(group=g.group, count=g.count, why=g.why) for g in found.once],
+        once=tuple(found.once),
         added=[one.id for one in added],
     )
     rules = [_suggested(number, one) for number, one in enumerate(found.rules, 1)]

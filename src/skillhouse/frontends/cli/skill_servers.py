@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import anyio
 
 from skillhouse.floor import structs
+from skillhouse.frontends.answers.json_form import copied
 from skillhouse.frontends.answers.sources import (
     ForgottenServerAnswer,
     McpServerAnswer,
@@ -127,15 +128,8 @@ def _synced_answer(synced: Synced) -> SyncedAnswer:
     source, report = synced.source, synced.report
     if report is None:
         return SyncedAnswer(url=source.url, kind=source.kind, error=synced.error)
-    found = SyncReportAnswer(
-        added=tuple(report.added),
-        changed=tuple(report.changed),
-        removed=tuple(report.removed),
-        kept=tuple(report.kept),
-        repaired=tuple(report.repaired),
-        problems=tuple(report.problems),
-    )
-    return SyncedAnswer(url=source.url, kind=source.kind, report=found)
+    own = copied(SyncReportAnswer, report)
+    return SyncedAnswer(url=source.url, kind=source.kind, report=own)
 
 
 _WORD_COUNTS = {"list": (0, 0), "refresh": (0, 1), "add": (2, 2), "forget": (1, 1)}

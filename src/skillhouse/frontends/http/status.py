@@ -52,15 +52,6 @@ FRESH_SECONDS = 1.0
 """Age from which a request scans again."""
 
 
-class RootLine(Struct, frozen=True, kw_only=True):
-    path: Path
-    scope: str
-    state: str
-    """read, missing, or unread (a project that is not trusted)."""
-    skills: int
-    """Number of skills, including denied and shadowed ones."""
-
-
 class ShadowedLine(Struct, frozen=True, kw_only=True):
     skill: Skill
     winner: Skill
@@ -75,7 +66,7 @@ class SkillScan(Struct, frozen=True, kw_only=True):
     by_id: dict[str, Skill]
     by_file: dict[str, Skill]
     shadowed: tuple[ShadowedLine, ...]
-    roots: tuple[RootLine, ...]
+    roots: tuple[RootAnswer, ...]
     is_trusted: bool
     catalog: CatalogBoundsAnswer
     """The bounds of the catalogs and what they leave out, from `catalog_bounds`."""
@@ -282,7 +273,7 @@ def _reference(skill: Skill, by_id: dict[str, Skill]) -> str:
     return skill.id if by_id.get(skill.id) is skill else skill.file
 
 
-def _roots(house: Skillhouse, index: SkillIndex) -> tuple[RootLine, ...]:
+def _roots(house: Skillhouse, index: SkillIndex) -> tuple[RootAnswer, ...]:
     counts = Counter(skill.root for skill in (*index.skills, *index.shadowed))
     unread = {one.path for one in index.diagnostics if one.code == "project-untrusted"}
     lines = []
@@ -293,7 +284,7 @@ def _roots(house: Skillhouse, index: SkillIndex) -> tuple[RootLine, ...]:
         state = "read" if os.path.isdir(text) else "missing"
         if root.path in unread:
             state = "unread"
-        lines.append(RootLine(path=root.path, scope=root.scope, state=state, skills=skills))
+        lines.append(RootAnswer(path=text, scope=root.scope, state=state, skills=skills))
     return tuple(lines)
 
 
@@ -314,10 +305,7 @@ def status_answer(status: Status) -> StatusAnswer:
         audit=list(status.audit),
         config_fault=status.config_fault,
         catalog=scan.catalog,
-        roots=[
-            RootAnswer(path=str(one.path), scope=one.scope, state=one.state, skills=one.skills)
-            for one in scan.roots
-        ],
+        roots=list(scan.roots),
     )
 
 

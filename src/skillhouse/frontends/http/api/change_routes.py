@@ -9,14 +9,12 @@ from skillhouse.frontends.answers.findings import DiagnosticAnswer, diagnostic_a
 from skillhouse.frontends.answers.json_form import ListAnswer, listed
 from skillhouse.frontends.answers.skills import (
     DefinitionAnswer,
-    DeletedSkillAnswer,
     PreviewAnswer,
     RemovedSkillAnswer,
     RestoredSkillAnswer,
     SourceAnswer,
     SwitchedAnswer,
     definition_answer,
-    deleted_skill,
     draft_answer,
 )
 from skillhouse.frontends.http.api.api_services import ApiServices
@@ -35,6 +33,7 @@ from skillhouse.frontends.http.api.schemas import (
     ref,
 )
 from skillhouse.house.access_tokens import AccessScope
+from skillhouse.house.trash import DeletedSkill
 from skillhouse.manage.skill_editor import (
     FrontmatterError,
     read_draft,
@@ -131,7 +130,7 @@ def _delete(api: ApiServices, request: ApiRequest) -> RemovedSkillAnswer:
 
 def _trash(api: ApiServices, _: ApiRequest) -> ListAnswer:
     with api.fresh() as house:
-        found = list(map(deleted_skill, house.management.trash.deleted()))
+        found = house.management.trash.deleted()
     return listed("deleted", found)
 
 
@@ -300,7 +299,7 @@ ROUTES = (
         tag="skills",
         what="The deleted skills that can be put back, the latest first.",
         run=_trash,
-        answer=listing("deleted", DeletedSkillAnswer),
+        answer=listing("deleted", DeletedSkill),
         example={"list": "deleted", "total": 0, "deleted": []},
     ),
     Endpoint(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from skillhouse.floor import SkillhouseError
 from skillhouse.frontends.answers.jobs import JobAnswer, JobLineAnswer, JobState
+from skillhouse.frontends.answers.json_form import copied
 from skillhouse.frontends.http.api.problems import ApiProblem, problem_of
 
 if TYPE_CHECKING:
@@ -72,16 +73,9 @@ class Job:
     def line(self) -> JobLineAnswer:
         """Return the job without what came of it."""
         done, total, unit = self.progress
-        return JobLineAnswer(
-            id=self.id,
-            kind=self.kind,
-            state=self.state,
-            message=self.message,
-            progress=done,
-            total=total or None,
-            unit=unit,
-            begun_ms=self.begun_ms,
-            ended_ms=self.ended_ms or None,
+        ended = self.ended_ms or None
+        return copied(
+            JobLineAnswer, self, progress=done, total=total or None, unit=unit, ended_ms=ended
         )
 
     def answer(self) -> JobAnswer:
@@ -102,7 +96,7 @@ class Jobs:
         self._lock = threading.Lock()
         self._threads: ThreadPoolExecutor | None = None
 
-    def start(self, kind: str, user: str, work: Callable[[Job], ListAnswer]) -> Job:
+    def start(self, kind: str, user: str, work: Callable[[Job], ListAnswer | None]) -> Job:
         """Have work done after that which waits; what it returns is the job's result.
 
         Raises:
@@ -150,7 +144,7 @@ class Jobs:
     def moment(self) -> float:
         return self._moment()
 
-    def _run(self, job: Job, work: Callable[[Job], ListAnswer]) -> None:
+    def _run(self, job: Job, work: Callable[[Job], ListAnswer | None]) -> None:
         if job.cancelled.is_set():
             if job.state == "waiting":
                 self._end(job, "cancelled")
