@@ -52,7 +52,6 @@ CORE_VALUES = frozenset(
         "Change",
         "Confirmation",
         "DecidedPermission",
-        "DeletedSkill",
         "Extensions",
         "Grant",
         "HookChange",

@@ -14,6 +14,7 @@ from skillhouse.frontends.answers.json_form import Count, JsonAnswer, copied
 
 if TYPE_CHECKING:
     from skillhouse.house import AbsentSkill, SkillDefinition
+    from skillhouse.house.trash import DeletedSkill
     from skillhouse.manage.code_facts import CodeFacts
     from skillhouse.skill import ParseResult, Skill, SkillContent, SkillManifest
 
@@ -129,6 +130,15 @@ class AbsentSkillAnswer(JsonAnswer, frozen=True, kw_only=True):
     code: str
     mend: str
     """The name of `hint` before 0.2, which goes with 0.3."""
+
+
+class DeletedSkillAnswer(JsonAnswer, frozen=True, kw_only=True):
+    key: str
+    id: str
+    path: str
+    deleted: str
+    enabled: bool
+    real: str
 
 
 class DraftAnswer(JsonAnswer, frozen=True, kw_only=True):
@@ -313,3 +323,7 @@ def digest_of(found: Skill | Path) -> str | None:
 
 def absent_skill(found: AbsentSkill) -> AbsentSkillAnswer:
     return AbsentSkillAnswer(**found._asdict(), mend=found.hint)
+
+
+def deleted_skill(found: DeletedSkill) -> DeletedSkillAnswer:
+    return copied(DeletedSkillAnswer, found)

@@ -12,6 +12,7 @@ from skillhouse.frontends.answers.skills import (
     EmptiedTrashAnswer,
     RemovedSkillAnswer,
     RestoredSkillAnswer,
+    deleted_skill,
 )
 from skillhouse.frontends.cli.options import (
     UsageError,
@@ -76,7 +77,7 @@ def _delete(options: argparse.Namespace, terminal: Terminal) -> int:
     if options.list:
         return terminal.listing(
             management.trash.deleted(),
-            lambda found: found,
+            deleted_skill,
             lambda found: f"{found.deleted}  {shown(found.id)}  {shown(found.path)}",
             name="deleted",
             as_json=options.json,

@@ -9,12 +9,14 @@ from skillhouse.frontends.answers.findings import DiagnosticAnswer, diagnostic_a
 from skillhouse.frontends.answers.json_form import ListAnswer, listed
 from skillhouse.frontends.answers.skills import (
     DefinitionAnswer,
+    DeletedSkillAnswer,
     PreviewAnswer,
     RemovedSkillAnswer,
     RestoredSkillAnswer,
     SourceAnswer,
     SwitchedAnswer,
     definition_answer,
+    deleted_skill,
     draft_answer,
 )
 from skillhouse.frontends.http.api.api_services import ApiServices
@@ -33,7 +35,6 @@ from skillhouse.frontends.http.api.schemas import (
     ref,
 )
 from skillhouse.house.access_tokens import AccessScope
-from skillhouse.house.trash import DeletedSkill
 from skillhouse.manage.skill_editor import (
     FrontmatterError,
     read_draft,
@@ -130,7 +131,7 @@ def _delete(api: ApiServices, request: ApiRequest) -> RemovedSkillAnswer:
 
 def _trash(api: ApiServices, _: ApiRequest) -> ListAnswer:
     with api.fresh() as house:
-        found = house.management.trash.deleted()
+        found = list(map(deleted_skill, house.management.trash.deleted()))
     return listed("deleted", found)
 
 
@@ -299,7 +300,7 @@ ROUTES = (
         tag="skills",
         what="The deleted skills that can be put back, the latest first.",
         run=_trash,
-        answer=listing("deleted", DeletedSkill),
+        answer=listing("deleted", DeletedSkillAnswer),
         example={"list": "deleted", "total": 0, "deleted": []},
     ),
     Endpoint(
