@@ -83,20 +83,6 @@ class SearchAnswer(JsonAnswer, frozen=True, kw_only=True):
     meaning: MeaningAnswer | None
 
 
-class HintedSkillAnswer(JsonAnswer, frozen=True, kw_only=True):
-    name: str
-    file: str
-    words: tuple[str, ...]
-    load: str
-
-
-class SkillHintAnswer(JsonAnswer, frozen=True, kw_only=True):
-    """What a model is told unasked of skills that surely fit; null where none does."""
-
-    hint: str | None
-    skills: list[HintedSkillAnswer]
-
-
 class ForgottenAnswer(JsonAnswer, frozen=True, kw_only=True):
     forgotten: Count
 

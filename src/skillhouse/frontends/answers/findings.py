@@ -1,4 +1,4 @@
-"""Findings about files, and what to do about a fault."""
+"""Findings about files and what to do about them, and hints of skills."""
 
 from __future__ import annotations
 
@@ -24,6 +24,20 @@ class DiagnosticAnswer(JsonAnswer, frozen=True, kw_only=True):
     mend: str | None
     """The name of `hint` before 0.2, which goes with 0.3."""
     detail: str | None
+
+
+class HintedSkillAnswer(JsonAnswer, frozen=True, kw_only=True):
+    name: str
+    file: str
+    words: tuple[str, ...]
+    load: str
+
+
+class SkillHintAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """What a model gets unasked about skills that surely fit; null where none does."""
+
+    hint: str | None
+    skills: list[HintedSkillAnswer]
 
 
 class DeclaredToolAnswer(JsonAnswer, frozen=True, kw_only=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from skillhouse.frontends.answers.catalogs import HintedSkillAnswer, SkillHintAnswer
+from skillhouse.frontends.answers.findings import HintedSkillAnswer, SkillHintAnswer
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, house_of
 from skillhouse.frontends.cli.progress import prepare_search
 from skillhouse.frontends.presentation.text import shown
