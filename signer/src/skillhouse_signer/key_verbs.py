@@ -30,7 +30,7 @@ from skillhouse_signer import (
 )
 
 if TYPE_CHECKING:
-    from skillhouse.frontends.answers.signing import PublisherKeyAnswer
+    from skillhouse.frontends.answers.signatures import PublisherKeyAnswer
     from skillhouse.frontends.cli.terminal import Terminal
     from skillhouse.house import Skillhouse
     from skillhouse_signer import KeyInfo, Terms

@@ -1,4 +1,4 @@
-"""What clients make of the skills of a place, and what is wrong with it."""
+"""What is in a place, what clients make of it, and what is wrong: for `doctor` and the status."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from skillhouse.audit import Trouble
 from skillhouse.frontends.answers.catalogs import CatalogBoundsAnswer
 from skillhouse.frontends.answers.findings import DiagnosticAnswer
 from skillhouse.frontends.answers.json_form import Count, JsonAnswer, copied
-from skillhouse.frontends.answers.skills import AbsentSkillAnswer, CodeFactsAnswer
+from skillhouse.frontends.answers.skills import AbsentSkillAnswer, CodeFactsAnswer, SkillAnswer
 from skillhouse.frontends.hooks.entries import HookChange
 from skillhouse.house import ToolReport
 
@@ -129,6 +129,44 @@ class ProfilesAnswer(JsonAnswer, frozen=True, kw_only=True):
     """The names of clients of which only folders are known."""
 
     folders: list[str]
+
+
+class RootAnswer(JsonAnswer, frozen=True, kw_only=True):
+    path: str
+    scope: str
+    state: str
+    """read, missing, or unread (a project that is not trusted)."""
+    skills: Count
+
+
+class StatusAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """Counts of skills and findings, and what is wrong with files of ours."""
+
+    version: str
+    project: str
+    trusted: bool
+    profile: str
+    skills: Count
+    hidden: Count
+    shadowed: Count
+    diagnostics: Count
+    errors: Count
+    changed: list[AbsentSkillAnswer]
+    audit: list[Trouble]
+    config_fault: str
+    catalog: CatalogBoundsAnswer
+    roots: list[RootAnswer]
+
+
+class SkillsAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """Every skill, with all findings."""
+
+    skills: list[SkillAnswer]
+    shadowed: list[SkillAnswer]
+    diagnostics: list[DiagnosticAnswer]
+    hidden: list[SkillAnswer]
+    catalog: CatalogBoundsAnswer
+    code: list[CodeFactsAnswer | None]
 
 
 def lens_answer(lens: ClientReport) -> LensAnswer:

@@ -1,4 +1,4 @@
-"""What an install would bring, and what a change of installed skills came to."""
+"""What an install would bring, what a change of installed skills came to, and their locks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from skillhouse.frontends.answers.packages import CandidateAnswer, InstalledAnsw
 if TYPE_CHECKING:
     from skillhouse.install import InstallReport
     from skillhouse.install.change_plan import PlannedChange
-    from skillhouse.registry import OtherEntry
+    from skillhouse.registry import InstallPlace, LockMerge, OtherEntry
 
 InstallStatus: TypeAlias = Literal["shown", "unchanged", "declined", "installed", "refused"]
 
@@ -171,6 +171,26 @@ class OfferedAnswer(JsonAnswer, frozen=True, kw_only=True):
     problems: list[str]
 
 
+class DecidedEntryAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """Which side's entry was taken, and why."""
+
+    name: str
+    why: str
+    tree_digest: str | None
+
+
+class LockAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """A lock, and what came of its merge."""
+
+    scope: str
+    path: str
+    merged: bool = False
+    skills: Count = 0
+    decided: tuple[DecidedEntryAnswer, ...] = ()
+    unclear: tuple[str, ...] = ()
+    problem: str = ""
+
+
 def report_answer(report: InstallReport) -> InstallReportAnswer:
     facts, effects, entry = report.facts, report.effects, report.entry
     offer, publisher = report.offer, report.publisher
@@ -241,3 +261,23 @@ def plan_answer(action: str, plan: PlannedChange) -> PlannedAnswer:
 
 def locked_skill(entry: OtherEntry) -> LockedSkillAnswer:
     return copied(LockedSkillAnswer, entry, path=entry.inside)
+
+
+def merged_lock(place: InstallPlace, found: LockMerge, *, is_dry: bool) -> LockAnswer:
+    decided = (
+        DecidedEntryAnswer(
+            name=one.name,
+            why=one.why,
+            tree_digest=None if one.entry is None else one.entry.tree_digest,
+        )
+        for one in found.decided
+    )
+    return LockAnswer(
+        scope=place.scope,
+        path=str(place.lock),
+        merged=not found.unclear and not is_dry,
+        skills=len(found.lock.skills),
+        decided=tuple(decided),
+        unclear=tuple(found.unclear),
+        problem="both sides changed them: use --ours or --theirs" if found.unclear else "",
+    )

@@ -20,6 +20,7 @@ from skillhouse.frontends.answers.catalogs import (
 )
 from skillhouse.frontends.answers.findings import diagnostic_answers
 from skillhouse.frontends.answers.skills import (
+    ListedSkillAnswer,
     absent_skill,
     code_facts,
     listed_skill,
@@ -148,13 +149,8 @@ def _list(options: argparse.Namespace, terminal: Terminal) -> int:
     code = _code(house)
     absent = choice.absent(manage.absent_skills(house))
     if options.json:
-        home, view = house.config.places.home, house.view()
-        listed = [
-            listed_skill(skill, clients_of(Path(skill.root), home), view.mark(skill))
-            for skill in page
-        ]
         more = _more(house, absent, code, options=options)
-        terminal.json_list("skills", listed, more, total=len(skills))
+        terminal.json_list("skills", _listed(house, page), more, total=len(skills))
         return 0
     if options.problem is not None:
         return _print_problems(house, absent, options, terminal)
@@ -434,6 +430,13 @@ def _print_notes(house: Skillhouse, code: Sequence[manage.CodeFacts], terminal: 
     others = len(house.index.diagnostics) - len(untrusted) + problems
     if others:
         terminal.note(f"{counted(others, 'finding')} about files: `skillhouse list --findings`")
+
+
+def _listed(house: Skillhouse, page: Sequence[Skill]) -> list[ListedSkillAnswer]:
+    home, view = house.config.places.home, house.view()
+    return [
+        listed_skill(skill, clients_of(Path(skill.root), home), view.mark(skill)) for skill in page
+    ]
 
 
 def _more(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from skillhouse import registry
 from skillhouse.floor import StateError
-from skillhouse.frontends.answers.locks import LockAnswer, merged_lock
+from skillhouse.frontends.answers.installs import LockAnswer, merged_lock
 from skillhouse.frontends.cli.install_answers import installing
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common
 from skillhouse.frontends.cli.person import refuse_agents

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from skillhouse.floor import structs
-from skillhouse.frontends.answers.signing import (
+from skillhouse.frontends.answers.signatures import (
     PublishStatus,
     ReleaseChangeAnswer,
     published_answer,

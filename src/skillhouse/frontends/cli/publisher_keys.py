@@ -10,7 +10,7 @@ from skillhouse import registry
 from skillhouse.extension import own_module
 from skillhouse.floor import SkillhouseError, needs_extra
 from skillhouse.frontends.answers.packages import certificate_answer
-from skillhouse.frontends.answers.signing import KeyChangeAnswer, PublisherKeyAnswer
+from skillhouse.frontends.answers.signatures import KeyChangeAnswer, PublisherKeyAnswer
 from skillhouse.frontends.cli.options import UsageError
 from skillhouse.frontends.cli.question import typed
 from skillhouse.frontends.presentation.text import counted, shown

@@ -13,7 +13,7 @@ from skillhouse import registry
 from skillhouse.approval import OWNER
 from skillhouse.floor import needs_extra, structs, write_atomically
 from skillhouse.frontends.answers.packages import certificate_answer, publishers_answer
-from skillhouse.frontends.answers.signing import KeyChangeAnswer
+from skillhouse.frontends.answers.signatures import KeyChangeAnswer
 from skillhouse.frontends.cli.options import UsageError, positive
 from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.publisher_keys import (

@@ -11,7 +11,7 @@ import anyio
 
 from skillhouse.floor import structs
 from skillhouse.frontends.answers.json_form import copied
-from skillhouse.frontends.answers.sources import (
+from skillhouse.frontends.answers.packages import (
     ForgottenServerAnswer,
     McpServerAnswer,
     RemoteAnswer,

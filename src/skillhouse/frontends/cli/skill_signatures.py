@@ -12,7 +12,7 @@ import anyio
 from skillhouse import registry
 from skillhouse.approval import OWNER
 from skillhouse.floor import SIGNATURE_FILE, needs_extra, structs, write_atomically
-from skillhouse.frontends.answers.signing import (
+from skillhouse.frontends.answers.signatures import (
     SignedSkillAnswer,
     UnverifiedSkillAnswer,
     VerifiedSkillAnswer,

@@ -17,6 +17,7 @@ from skillhouse.audit import Trouble
 from skillhouse.floor import Diagnostic, Severity, SkillError, TreeError, UnknownSkillError
 from skillhouse.floor.structs import replace
 from skillhouse.frontends.answers.catalogs import CatalogBoundsAnswer, catalog_bounds
+from skillhouse.frontends.answers.doctor import RootAnswer, SkillsAnswer, StatusAnswer
 from skillhouse.frontends.answers.findings import diagnostic_answers
 from skillhouse.frontends.answers.policy import explanation_answer
 from skillhouse.frontends.answers.shown_skill import SkillDetailAnswer, UnreadContentAnswer
@@ -27,7 +28,6 @@ from skillhouse.frontends.answers.skills import (
     content_answer,
     skill_answer,
 )
-from skillhouse.frontends.answers.status import RootAnswer, SkillsAnswer, StatusAnswer
 from skillhouse.frontends.presentation.library import catalog_notes
 from skillhouse.frontends.presentation.service_log import AuditNews
 from skillhouse.frontends.presentation.skill_answers import or_unread

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 from msgspec import UNSET, Struct, field
 
 from skillhouse.floor import ConfigError, DecodeError, SkillhouseError, nearest, shaped
-from skillhouse.frontends.answers.operations import (
+from skillhouse.frontends.answers.skills import (
     OperationAnswer,
     OperationArgumentAnswer,
     OperationResultAnswer,
+    definition_answer,
 )
-from skillhouse.frontends.answers.skills import definition_answer
 
 if TYPE_CHECKING:
     from skillhouse.house import Management

@@ -8,9 +8,9 @@ from typing import Any
 
 from skillhouse.floor import ConfigError, digest
 from skillhouse.floor.threads import in_thread
-from skillhouse.frontends.answers.events import ProgressAnswer
 from skillhouse.frontends.answers.json_form import ListAnswer, json_text, listed
-from skillhouse.frontends.answers.operations import OperationAnswer, OperationResultAnswer
+from skillhouse.frontends.answers.service import ProgressAnswer
+from skillhouse.frontends.answers.skills import OperationAnswer, OperationResultAnswer
 from skillhouse.frontends.answers.tools import CallResultAnswer, result_answer
 from skillhouse.frontends.http.api.api_services import ApiServices
 from skillhouse.frontends.http.api.problems import ApiProblem

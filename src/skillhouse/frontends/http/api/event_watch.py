@@ -19,8 +19,8 @@ from skillhouse.approval import Approval, ApprovalState
 from skillhouse.audit import AuditError, Query, entries_of
 from skillhouse.floor import SkillhouseError
 from skillhouse.floor.threads import in_thread
-from skillhouse.frontends.answers.events import IndexEventAnswer, call_event
 from skillhouse.frontends.answers.json_form import members
+from skillhouse.frontends.answers.service import IndexEventAnswer, call_event
 from skillhouse.store import STATE_FILE, commit_stamp
 
 if TYPE_CHECKING:

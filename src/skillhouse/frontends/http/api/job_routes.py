@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from skillhouse.floor import structs
-from skillhouse.frontends.answers.jobs import JobAnswer
 from skillhouse.frontends.answers.json_form import ListAnswer, listed
+from skillhouse.frontends.answers.service import JobAnswer
 from skillhouse.frontends.http.api.api_services import ApiServices
 from skillhouse.frontends.http.api.approval_routes import is_visible
 from skillhouse.frontends.http.api.jobs import Job

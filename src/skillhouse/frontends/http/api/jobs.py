@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from skillhouse.floor import SkillhouseError
-from skillhouse.frontends.answers.jobs import JobAnswer, JobLineAnswer, JobState
 from skillhouse.frontends.answers.json_form import copied
+from skillhouse.frontends.answers.service import JobAnswer, JobLineAnswer, JobState
 from skillhouse.frontends.http.api.problems import ApiProblem, problem_of
 
 if TYPE_CHECKING:

@@ -12,7 +12,6 @@ from msgspec import UNSET
 import skillhouse.house
 from skillhouse import install
 from skillhouse.frontends.answers.installs import OfferedAnswer, PlannedAnswer
-from skillhouse.frontends.answers.jobs import JobAnswer
 from skillhouse.frontends.answers.json_form import ListAnswer, listed
 from skillhouse.frontends.answers.packages import (
     InstalledAnswer,
@@ -24,6 +23,7 @@ from skillhouse.frontends.answers.packages import (
     installed_state,
     newest_answer,
 )
+from skillhouse.frontends.answers.service import JobAnswer
 from skillhouse.frontends.http.api.api_services import ApiServices
 from skillhouse.frontends.http.api.job_routes import JOB_EXAMPLE, started
 from skillhouse.frontends.http.api.jobs import Job

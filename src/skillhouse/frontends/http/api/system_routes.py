@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from skillhouse.frontends.answers.doctor import StatusAnswer
 from skillhouse.frontends.answers.json_form import json_text
 from skillhouse.frontends.answers.service import HealthAnswer, ProofAnswer
-from skillhouse.frontends.answers.status import StatusAnswer
 from skillhouse.frontends.http.api.api_services import ApiServices
 from skillhouse.frontends.http.api.route_table import (
     ApiRequest,
