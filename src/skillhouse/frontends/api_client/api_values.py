@@ -276,13 +276,6 @@ class ObeyedFileJson(TypedDict):
     reason: str
 
 
-class PackageFileJson(TypedDict):
-    path: str
-    mode: str
-    size: int
-    sha256: str
-
-
 class PlannedJson(TypedDict):
     """What a change would do with one skill, or what came of it."""
 
@@ -304,7 +297,7 @@ class PlannedJson(TypedDict):
     digest: NotRequired[str]
     tree_digest: NotRequired[str]
     size: NotRequired[int]
-    files: NotRequired[list[PackageFileJson]]
+    files: NotRequired[list[TreeFileJson]]
     lacking: NotRequired[list[str]]
     obeyed: NotRequired[list[ObeyedFileJson]]
     allowed_tools: NotRequired[list[str]]
@@ -446,6 +439,15 @@ class ToolPythonJson(TypedDict):
     version: NotRequired[str]
     why: NotRequired[str]
     problem: NotRequired[str]
+
+
+class TreeFileJson(TypedDict):
+    """One file of a tree."""
+
+    path: str
+    mode: str
+    size: int
+    sha256: str
 
 
 class UnjudgedJson(TypedDict):
