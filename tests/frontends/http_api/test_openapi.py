@@ -12,6 +12,7 @@ from jsonschema_rs import Draft202012Validator
 from skillhouse.frontends.http.api.openapi import statuses_of
 from skillhouse.frontends.http.api.route_table import API_PATH, EVENT_STREAM, JSON, Endpoint
 from skillhouse.frontends.http.api.routes import ENDPOINTS, document
+from skillhouse.frontends.http.api.schemas import components, whole
 from tests.frontends.http_api.place import API, client_of, make_house
 
 pytestmark = pytest.mark.slow
@@ -79,4 +80,4 @@ def test_what_a_reading_route_answers_fits_its_schema(one: Endpoint, tmp_path: P
     assert answer.status_code == 200, answer.text
     assert answer.headers["content-type"] == one.media
     if one.media == JSON:
-        Draft202012Validator(resolved(one.answer)).validate(answer.json())
+        Draft202012Validator(resolved(whole(one.answer, components()))).validate(answer.json())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from http import HTTPStatus
 from typing import Any
 
@@ -17,8 +17,9 @@ from skillhouse.frontends.http.api.route_table import (
     Endpoint,
     RouteParameter,
 )
-from skillhouse.frontends.http.api.schemas import components, ref
+from skillhouse.frontends.http.api.schemas import Schema, components, ref, whole
 
+_PROBLEM = ref(ProblemAnswer)
 ALWAYS = (400, 401, 403, 405, 421, 500, 503)
 """Statuses of problems that every route may give."""
 WITH_BODY = (413, 415, 422)
@@ -51,8 +52,9 @@ Errors are problem details (RFC 9457) whose `code` is stable."""
 
 def openapi_document(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
     paths: dict[str, dict[str, Any]] = {}
+    answers = components()
     for one in endpoints:
-        paths.setdefault(API_PATH + one.path, {})[one.method.lower()] = _operation(one)
+        paths.setdefault(API_PATH + one.path, {})[one.method.lower()] = _operation(one, answers)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -65,7 +67,7 @@ def openapi_document(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
         "security": [{"token": []}],
         "paths": paths,
         "components": {
-            "schemas": components(),
+            "schemas": answers,
             "securitySchemes": {
                 "token": {
                     "type": "http",
@@ -85,14 +87,14 @@ def statuses_of(one: Endpoint) -> tuple[int, ...]:
     return tuple(sorted(found))
 
 
-def _operation(one: Endpoint) -> dict[str, Any]:
+def _operation(one: Endpoint, answers: Mapping[str, Schema]) -> dict[str, Any]:
     found: dict[str, Any] = {
         "operationId": one.name,
         "tags": [one.tag],
         "summary": one.what,
         "description": _scope_text(one),
         "parameters": [_parameter(each) for each in (*_path_parameters(one), *one.query)],
-        "responses": _responses(one),
+        "responses": _responses(one, answers),
     }
     if one.scope is None:
         found["security"] = []
@@ -145,8 +147,8 @@ def _parameter(one: RouteParameter) -> dict[str, Any]:
     return found if one.example is None else {**found, "example": one.example}
 
 
-def _responses(one: Endpoint) -> dict[str, Any]:
-    answer: dict[str, Any] = {"schema": one.answer}
+def _responses(one: Endpoint, answers: Mapping[str, Schema]) -> dict[str, Any]:
+    answer: dict[str, Any] = {"schema": whole(one.answer, answers)}
     if one.example is not None:
         answer["example"] = one.example
     good: dict[str, Any] = {"description": HTTPStatus(one.status).phrase}
@@ -158,6 +160,6 @@ def _responses(one: Endpoint) -> dict[str, Any]:
         found["304"] = {"description": "It has not changed since (`If-None-Match`)."}
     for status in statuses_of(one):
         example = plain(problem_answer(status, "code", _WHEN[status].rstrip(".")))
-        content = {PROBLEM_JSON: {"schema": ref(ProblemAnswer), "example": example}}
+        content = {PROBLEM_JSON: {"schema": _PROBLEM, "example": example}}
         found[str(status)] = {"description": _WHEN[status], "content": content}
     return found

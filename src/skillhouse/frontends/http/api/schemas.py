@@ -61,16 +61,18 @@ def listing(
     """Return the schema of a list as `--json` writes one, with the members of `more`."""
     shape = items if isinstance(items, Mapping) else ref(items)
     found = record({"list": {"const": name}, "total": total, name: array(shape)})
-    if more is None:
+    return found if more is None else {**found, MORE: ref(more)}
+
+
+def whole(schema: Mapping[str, Any], answers: Mapping[str, Schema]) -> Schema:
+    """Return the schema of a list with the members of what is said besides, one of `answers`."""
+    found = dict(schema)
+    if MORE not in found:
         return found
-    own = _schemas((more,))[more.__name__.removesuffix("Answer")]
-    # What it holds is named by the document too.
-    _ANSWERS[more.__name__] = more
-    return {
-        **found,
-        "required": [*found["required"], *own["required"]],
-        "properties": {**found["properties"], **own["properties"]},
-    }
+    own = answers[found.pop(MORE)["$ref"].rpartition("/")[2]]
+    found["required"] = [*found["required"], *own["required"]]
+    found["properties"] = {**found["properties"], **own["properties"]}
+    return found
 
 
 def ref(answer: type) -> Schema:
@@ -88,6 +90,8 @@ def either(*answers: type) -> Schema:
     return {"anyOf": [ref(one) for one in answers]}
 
 
+MORE = "more"
+"""In the schema of a list until `whole`: making one takes a start of the service no time."""
 _TEMPLATE = "#/components/schemas/{name}"
 _ANSWERS: dict[str, type] = {}
 """The answers that routes name, by their names; those in them follow."""
