@@ -19,9 +19,9 @@ from skillhouse.frontends.answers.approvals import ApprovalAnswer
 from skillhouse.frontends.answers.audit import AuditEntryAnswer
 from skillhouse.frontends.answers.catalogs import SkillHitAnswer
 from skillhouse.frontends.answers.installs import PlannedAnswer
-from skillhouse.frontends.answers.service import JobAnswer
 from skillhouse.frontends.answers.policy import ExplanationAnswer
 from skillhouse.frontends.answers.rehearsal import RehearsalAnswer
+from skillhouse.frontends.answers.service import JobAnswer
 from skillhouse.frontends.answers.skills import (
     ContentAnswer,
     DefinitionAnswer,
