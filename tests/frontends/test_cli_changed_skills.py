@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from skillhouse.frontends.answers.json_form import plain
 from skillhouse.extensions.server.status import StatusReader, status_answer
+from skillhouse.frontends.answers.json_form import plain
 from skillhouse.house import Skillhouse, configured
 from skillhouse.manage import SkillsManager
 from tests.frontends.conftest import Run

@@ -21,13 +21,7 @@ from skillhouse.floor import StateError
 from skillhouse.floor.structs import replace
 from skillhouse.frontends.answers.errors import problem_answer
 from skillhouse.frontends.answers.json_form import members
-from skillhouse.house.access_tokens import (
-    BROWSER_DAYS,
-    NO_ACCESS,
-    Access,
-    AccessScope,
-    AccessTokens,
-)
+from skillhouse.house import BROWSER_DAYS, NO_ACCESS, Access, AccessScope, AccessTokens
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send

@@ -10,9 +10,9 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.routing import Route
 
+from skillhouse.extensions.server.forms import body_of, json_response
 from skillhouse.floor import ConfigError
 from skillhouse.frontends.answers.errors import unserved
-from skillhouse.extensions.server.forms import body_of, json_response
 from skillhouse.frontends.presentation.operations import READS, answer, operation_answers
 from skillhouse.skill import SKILL_FILE_MAX
 

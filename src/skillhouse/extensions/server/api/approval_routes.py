@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from skillhouse.approval import OWNER, Answer, Approval, ApprovalError, ApprovedScript, Grant
+from skillhouse.extensions.server.api.api_services import ApiServices
+from skillhouse.extensions.server.api.problems import ApiProblem
+from skillhouse.extensions.server.api.route_table import ApiRequest, Body, Endpoint, RouteParameter
+from skillhouse.extensions.server.api.schemas import array, listing, record, ref
 from skillhouse.frontends.answers.approvals import (
     ApprovalAnswer,
     RevokedGrantAnswer,
     approval_answer,
 )
 from skillhouse.frontends.answers.json_form import ListAnswer, listed
-from skillhouse.extensions.server.api.api_services import ApiServices
-from skillhouse.extensions.server.api.problems import ApiProblem
-from skillhouse.extensions.server.api.route_table import ApiRequest, Body, Endpoint, RouteParameter
-from skillhouse.extensions.server.api.schemas import array, listing, record, ref
-from skillhouse.house.access_tokens import Access, AccessScope
+from skillhouse.house import Access, AccessScope
 
 CHANNEL = "api"
 LATEST_MAX = 200

@@ -6,12 +6,6 @@ import json
 import secrets
 from typing import Any
 
-from skillhouse.floor import ConfigError, digest
-from skillhouse.floor.threads import in_thread
-from skillhouse.frontends.answers.json_form import ListAnswer, json_text, listed
-from skillhouse.frontends.answers.service import ProgressAnswer
-from skillhouse.frontends.answers.skills import OperationAnswer, OperationResultAnswer
-from skillhouse.frontends.answers.tools import CallResultAnswer, result_answer
 from skillhouse.extensions.server.api.api_services import ApiServices
 from skillhouse.extensions.server.api.problems import ApiProblem
 from skillhouse.extensions.server.api.route_table import (
@@ -22,14 +16,19 @@ from skillhouse.extensions.server.api.route_table import (
     RouteResponse,
 )
 from skillhouse.extensions.server.api.schemas import listing, record, ref
+from skillhouse.floor import ConfigError, digest
+from skillhouse.floor.threads import in_thread
+from skillhouse.frontends.answers.json_form import ListAnswer, json_text, listed
+from skillhouse.frontends.answers.service import ProgressAnswer
+from skillhouse.frontends.answers.skills import OperationAnswer, OperationResultAnswer
+from skillhouse.frontends.answers.tools import CallResultAnswer, result_answer
 from skillhouse.frontends.presentation.operations import (
     OPERATIONS,
     READS,
     answer,
     operation_answers,
 )
-from skillhouse.house import Caller
-from skillhouse.house.access_tokens import Access, AccessScope
+from skillhouse.house import Access, AccessScope, Caller
 from skillhouse.skill import SKILL_FILE_MAX
 from skillhouse.tools import Progress, ToolResult, UnknownToolError
 

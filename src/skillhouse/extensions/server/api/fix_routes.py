@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from skillhouse import clients
+from skillhouse.extensions.server.api.api_services import ApiServices
+from skillhouse.extensions.server.api.place_routes import CLIENT, lens_of
+from skillhouse.extensions.server.api.route_table import ApiRequest, Body, Endpoint
+from skillhouse.extensions.server.api.schemas import SHORT, array, listing, record, ref
 from skillhouse.floor import SkillhouseError
 from skillhouse.frontends.answers.client_changes import (
     FixAnswer,
@@ -13,11 +17,7 @@ from skillhouse.frontends.answers.client_changes import (
     shown_fix,
 )
 from skillhouse.frontends.answers.json_form import ListAnswer, listed
-from skillhouse.extensions.server.api.api_services import ApiServices
-from skillhouse.extensions.server.api.place_routes import CLIENT, lens_of
-from skillhouse.extensions.server.api.route_table import ApiRequest, Body, Endpoint
-from skillhouse.extensions.server.api.schemas import SHORT, array, listing, record, ref
-from skillhouse.house.access_tokens import AccessScope
+from skillhouse.house import AccessScope
 
 
 def _list(api: ApiServices, request: ApiRequest) -> ListAnswer:

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from skillhouse.floor import structs
-from skillhouse.frontends.answers.json_form import ListAnswer, listed
-from skillhouse.frontends.answers.service import JobAnswer
 from skillhouse.extensions.server.api.api_services import ApiServices
 from skillhouse.extensions.server.api.approval_routes import is_visible
 from skillhouse.extensions.server.api.jobs import Job
 from skillhouse.extensions.server.api.problems import ApiProblem
-from skillhouse.extensions.server.api.route_table import API_PATH, ApiRequest, Endpoint, RouteResponse
+from skillhouse.extensions.server.api.route_table import (
+    API_PATH,
+    ApiRequest,
+    Endpoint,
+    RouteResponse,
+)
 from skillhouse.extensions.server.api.schemas import listing, ref
-from skillhouse.house.access_tokens import AccessScope
+from skillhouse.floor import structs
+from skillhouse.frontends.answers.json_form import ListAnswer, listed
+from skillhouse.frontends.answers.service import JobAnswer
+from skillhouse.house import AccessScope
 
 
 def started(

@@ -8,15 +8,15 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+from skillhouse.extensions.server.api.problems import ApiProblem, problem_of
 from skillhouse.floor import SkillhouseError
 from skillhouse.frontends.answers.json_form import copied
 from skillhouse.frontends.answers.service import JobAnswer, JobLineAnswer, JobState
-from skillhouse.extensions.server.api.problems import ApiProblem, problem_of
 
 if TYPE_CHECKING:
+    from skillhouse.extensions.server.api.events import EventLog
     from skillhouse.frontends.answers.errors import ProblemAnswer
     from skillhouse.frontends.answers.json_form import ListAnswer
-    from skillhouse.extensions.server.api.events import EventLog
 
 JOBS_MAX = 20
 """Jobs that are known, each with its result: those that ended are forgotten first."""

@@ -7,8 +7,6 @@ from http import HTTPStatus
 from typing import Any
 
 import skillhouse
-from skillhouse.frontends.answers.errors import ProblemAnswer, problem_answer
-from skillhouse.frontends.answers.json_form import plain
 from skillhouse.extensions.server.api.route_table import (
     API_PATH,
     EVENT_STREAM,
@@ -18,6 +16,8 @@ from skillhouse.extensions.server.api.route_table import (
     RouteParameter,
 )
 from skillhouse.extensions.server.api.schemas import Schema, components, ref, whole
+from skillhouse.frontends.answers.errors import ProblemAnswer, problem_answer
+from skillhouse.frontends.answers.json_form import plain
 
 _PROBLEM = ref(ProblemAnswer)
 ALWAYS = (400, 401, 403, 405, 421, 500, 503)

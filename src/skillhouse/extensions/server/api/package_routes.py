@@ -11,19 +11,6 @@ from msgspec import UNSET
 # A package and not its names: what installs is loaded with the first request that needs it.
 import skillhouse.house
 from skillhouse import install
-from skillhouse.frontends.answers.installs import OfferedAnswer, PlannedAnswer
-from skillhouse.frontends.answers.json_form import ListAnswer, listed
-from skillhouse.frontends.answers.packages import (
-    InstalledAnswer,
-    InstalledStateAnswer,
-    RemovedPackageAnswer,
-    VerifiedAnswer,
-    candidate_answer,
-    installed_answer,
-    installed_state,
-    newest_answer,
-)
-from skillhouse.frontends.answers.service import JobAnswer
 from skillhouse.extensions.server.api.api_services import ApiServices
 from skillhouse.extensions.server.api.job_routes import JOB_EXAMPLE, started
 from skillhouse.extensions.server.api.jobs import Job
@@ -44,13 +31,26 @@ from skillhouse.extensions.server.api.schemas import (
     record,
     ref,
 )
+from skillhouse.frontends.answers.installs import OfferedAnswer, PlannedAnswer
+from skillhouse.frontends.answers.json_form import ListAnswer, listed
+from skillhouse.frontends.answers.packages import (
+    InstalledAnswer,
+    InstalledStateAnswer,
+    RemovedPackageAnswer,
+    VerifiedAnswer,
+    candidate_answer,
+    installed_answer,
+    installed_state,
+    newest_answer,
+)
+from skillhouse.frontends.answers.service import JobAnswer
 from skillhouse.frontends.presentation.change_values import (
     Agreement,
     applied_changes,
     planned_changes,
 )
-from skillhouse.house.access_tokens import AccessScope
-from skillhouse.install.change_plan import (
+from skillhouse.house import AccessScope
+from skillhouse.install import (
     CHANGED,
     EDITED,
     OBEYED,

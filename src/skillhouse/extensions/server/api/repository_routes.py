@@ -9,6 +9,9 @@ from msgspec import UNSET
 # Packages and not their names: what asks repositories is loaded with the first such request.
 import skillhouse.house
 from skillhouse import install, registry
+from skillhouse.extensions.server.api.api_services import ApiServices
+from skillhouse.extensions.server.api.route_table import ApiRequest, Endpoint, RouteParameter
+from skillhouse.extensions.server.api.schemas import SHORT, listing, ref
 from skillhouse.frontends.answers.json_form import ListAnswer, copied, listed
 from skillhouse.frontends.answers.packages import (
     ConfiguredRepositoryAnswer,
@@ -20,10 +23,7 @@ from skillhouse.frontends.answers.packages import (
     publishers_answer,
     release_answer,
 )
-from skillhouse.extensions.server.api.api_services import ApiServices
-from skillhouse.extensions.server.api.route_table import ApiRequest, Endpoint, RouteParameter
-from skillhouse.extensions.server.api.schemas import SHORT, listing, ref
-from skillhouse.install.repository_search import judged_listing
+from skillhouse.install import judged_listing
 
 BROWSED_MAX = 200
 """Skills of each repository that a search lists."""

@@ -7,6 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
 
+from skillhouse.extensions.server.api.api_services import PAGE_MAX, ApiServices, paged
+from skillhouse.extensions.server.api.route_table import ApiRequest, Body, Endpoint, RouteParameter
+from skillhouse.extensions.server.api.schemas import (
+    TEXT,
+    either,
+    listing,
+    record,
+    ref,
+)
 from skillhouse.frontends.answers.catalogs import (
     FitAnswer,
     PromptCatalogAnswer,
@@ -31,15 +40,6 @@ from skillhouse.frontends.answers.skills import (
     listed_skill,
 )
 from skillhouse.frontends.answers.tools import ToolAnswer, tool_answer
-from skillhouse.extensions.server.api.api_services import PAGE_MAX, ApiServices, paged
-from skillhouse.extensions.server.api.route_table import ApiRequest, Body, Endpoint, RouteParameter
-from skillhouse.extensions.server.api.schemas import (
-    TEXT,
-    either,
-    listing,
-    record,
-    ref,
-)
 from skillhouse.frontends.presentation.library import SkillFilter
 from skillhouse.frontends.presentation.short_paths import clients_of
 from skillhouse.frontends.presentation.skill_answers import (

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from skillhouse.frontends.answers.doctor import StatusAnswer
-from skillhouse.frontends.answers.json_form import json_text
-from skillhouse.frontends.answers.service import HealthAnswer, ProofAnswer
 from skillhouse.extensions.server.api.api_services import ApiServices
 from skillhouse.extensions.server.api.route_table import (
     ApiRequest,
@@ -14,6 +11,9 @@ from skillhouse.extensions.server.api.route_table import (
 )
 from skillhouse.extensions.server.api.schemas import TEXT, record, ref
 from skillhouse.extensions.server.status import status_answer
+from skillhouse.frontends.answers.doctor import StatusAnswer
+from skillhouse.frontends.answers.json_form import json_text
+from skillhouse.frontends.answers.service import HealthAnswer, ProofAnswer
 
 
 def _openapi(api: ApiServices, _: ApiRequest) -> RouteResponse:

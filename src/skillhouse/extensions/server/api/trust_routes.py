@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from skillhouse.extensions.server.api.api_services import ApiServices
+from skillhouse.extensions.server.api.problems import ApiProblem
+from skillhouse.extensions.server.api.route_table import ApiRequest, Body, Endpoint
+from skillhouse.extensions.server.api.schemas import listing, record, ref
 from skillhouse.floor import SkillError
 from skillhouse.frontends.answers.json_form import ListAnswer
 from skillhouse.frontends.answers.trust import (
@@ -13,11 +17,7 @@ from skillhouse.frontends.answers.trust import (
     trust_shown,
     trust_view,
 )
-from skillhouse.extensions.server.api.api_services import ApiServices
-from skillhouse.extensions.server.api.problems import ApiProblem
-from skillhouse.extensions.server.api.route_table import ApiRequest, Body, Endpoint
-from skillhouse.extensions.server.api.schemas import listing, record, ref
-from skillhouse.house.access_tokens import AccessScope
+from skillhouse.house import AccessScope
 
 TRUST_PATH = "/trust"
 WORD = "trust"

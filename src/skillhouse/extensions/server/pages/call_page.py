@@ -10,6 +10,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from skillhouse.audit import AuditEntry, AuditLog, find_record
+from skillhouse.extensions.server.forms import json_response
 from skillhouse.frontends.answers.audit import (
     PARTS,
     code_calls,
@@ -17,7 +18,6 @@ from skillhouse.frontends.answers.audit import (
     detail_of,
 )
 from skillhouse.frontends.answers.tools import code_record
-from skillhouse.extensions.server.forms import json_response
 
 CALLS_SHOWN = 20
 """Calls of skills' code in the list of the JSON, newest first."""

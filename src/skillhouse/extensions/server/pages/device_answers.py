@@ -11,11 +11,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from skillhouse.approval import ApprovalBroker, ApprovalError, Devices, SignatureError
+from skillhouse.extensions.server.forms import body_of, json_response
 from skillhouse.floor import StateError
 from skillhouse.frontends.answers.approvals import DeviceAnsweredAnswer, DeviceTokenAnswer
 from skillhouse.frontends.answers.errors import unserved
 from skillhouse.frontends.answers.json_form import JsonAnswer
-from skillhouse.extensions.server.forms import body_of, json_response
 
 DEVICE_PATH = "/approvals/device"
 """A paired device posts its signed answer here; no approval has this id."""
