@@ -18,8 +18,10 @@ from skillhouse.floor import structs
 from skillhouse.frontends.answers.approvals import ApprovalAnswer
 from skillhouse.frontends.answers.audit import AuditEntryAnswer
 from skillhouse.frontends.answers.catalogs import SkillHitAnswer
+from skillhouse.frontends.answers.installs import PlannedAnswer
 from skillhouse.frontends.answers.policy import ExplanationAnswer
 from skillhouse.frontends.answers.rehearsal import RehearsalAnswer
+from skillhouse.frontends.answers.service import JobAnswer
 from skillhouse.frontends.answers.skills import (
     ContentAnswer,
     DefinitionAnswer,
@@ -51,34 +53,6 @@ class PageJson(TypedDict, Generic[T]):
     next: str | None
 
 
-class JobJson(TypedDict):
-    """Work that takes long; `result` or `problem` is there once it has ended."""
-
-    id: str
-    kind: str
-    state: str
-    """waiting, running, done, failed or cancelled."""
-    message: str
-    progress: int
-    total: int | None
-    result: Any
-    problem: dict[str, Any] | None
-
-
-class PlannedJson(TypedDict):
-    """What a change would do with one skill, or what came of it."""
-
-    name: str
-    status: str
-    """planned, unchanged, pinned or refused; afterwards installed or declined."""
-    plan_digest: NotRequired[str]
-    questions: NotRequired[list[str]]
-    """What `answers` must name: unsigned, untrusted, obeyed, edited."""
-    files: NotRequired[list[dict[str, Any]]]
-    changes: NotRequired[list[str]]
-    error: NotRequired[dict[str, str]]
-
-
 class AgreedJson(TypedDict):
     plan_digest: str
     answers: list[str]
@@ -90,8 +64,10 @@ ANSWERS: Mapping[str, type] = {
     "DecisionJson": ExplanationAnswer,
     "DefinitionJson": DefinitionAnswer,
     "HitJson": SkillHitAnswer,
+    "JobJson": JobAnswer,
     "LibrarySkillJson": LibrarySkillAnswer,
     "ListedSkillJson": ListedSkillAnswer,
+    "PlannedJson": PlannedAnswer,
     "QuestionJson": ApprovalAnswer,
     "RehearsalJson": RehearsalAnswer,
     "SkillJson": SkillAnswer,
@@ -131,8 +107,16 @@ def _members(kind: type) -> dict[str, Any]:
         found: dict[str, Any] = {}
         names = zip(kind.__struct_encode_fields__, kind.__struct_fields__, strict=True)
         for encoded, name in names:
-            is_flat = name in getattr(kind, "flat_members", ())
-            found |= _members(hints[name]) if is_flat else {encoded: hints[name]}
+            inner = hints[name]
+            if name not in getattr(kind, "flat_members", ()):
+                # A flat one that may be absent has it too.
+                found.setdefault(encoded, inner)
+            elif isinstance(inner, types.UnionType):
+                below = _members(typing.get_args(inner)[0])
+                new = {name: one for name, one in below.items() if name not in found}
+                found |= {name: one | msgspec.UnsetType for name, one in new.items()}
+            else:
+                found |= _members(inner)
         return found
     return {name: hints[name] for name in structs.field_names(kind)}
 

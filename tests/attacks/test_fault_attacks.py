@@ -27,7 +27,6 @@ from skillhouse import sandbox
 from skillhouse import tools as toolbox
 from skillhouse.approval import Answer
 from skillhouse.audit import read_records
-from skillhouse.extensions import cells
 from skillhouse.floor import structs
 from skillhouse.house import McpServerSettings, Skillhouse, configured
 from skillhouse.house.remotes import McpServers

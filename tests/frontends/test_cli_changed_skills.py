@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from skillhouse.extensions.server.status import StatusReader, status_value
+from skillhouse.extensions.server.status import StatusReader, status_answer
+from skillhouse.frontends.answers.json_form import plain
 from skillhouse.house import Skillhouse, configured
 from skillhouse.manage import SkillsManager
 from tests.frontends.conftest import Run
@@ -77,7 +78,7 @@ def test_the_page_and_doctor_say_so_too(run: Run, place: Path, notes: Path) -> N
     def found() -> list[dict[str, Any]]:
         with Skillhouse(configured(make_places(place))) as house:
             status = StatusReader(house, lambda: 0.0).status()
-            changed: list[dict[str, Any]] = status_value(status)["changed"]
+            changed: list[dict[str, Any]] = plain(status_answer(status))["changed"]
             return changed
 
     assert found() == []

@@ -8,14 +8,13 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from scripts.contract_probes import parser_of
 
 import skillhouse
+from skillhouse.frontends.answers.errors import class_code, error_answer, split_advice
 from skillhouse.frontends.cli.verbs import VERBS
-from skillhouse.frontends.presentation.error_values import class_code, error_value, split_advice
 from tests.frontends.conftest import Run
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/reference/json.md"
@@ -291,8 +290,8 @@ def test_the_codes_of_errors_are_those_of_the_page() -> None:
     ],
 )
 def test_the_code_of_an_error(error: BaseException | None, text: str, code: str) -> None:
-    value: dict[str, Any] = error_value(error, text, exit_code=1)["error"]
-    assert (value["code"], value["mend"]) == (code, None)
+    value = error_answer(error, text, exit_code=1).error
+    assert (value.code, value.advice.mend) == (code, None)
 
 
 def test_a_semicolon_in_a_name_parts_no_message() -> None:

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from skillhouse.clients import known_clients, user_folders, variable_folders
 from skillhouse.floor import UnusableSkillError
-from skillhouse.frontends.presentation.operations import answer
-from skillhouse.house import Skillhouse, configured
+from skillhouse.frontends.answers.json_form import plain
+from skillhouse.frontends.presentation import operations
+from skillhouse.house import Management, Skillhouse, configured
 from skillhouse.skill import load_profile, profile_names
 from tests.frontends.conftest import Run
 from tests.house.places import make_places, readers_of, write_skill
+
+
+def answer(management: Management, operation: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = plain(operations.answer(management, operation, arguments))
+    return found
 
 
 @pytest.fixture

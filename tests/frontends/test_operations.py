@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from skillhouse.floor import ConfigError
-from skillhouse.frontends.presentation.operations import OPERATIONS, answer
+from skillhouse.frontends.answers.json_form import plain
+from skillhouse.frontends.presentation import operations
+from skillhouse.frontends.presentation.operations import OPERATIONS
 from skillhouse.house import Management, Skillhouse, configured
 from tests.house.desktop import make_desktop
 from tests.house.places import make_places, write_skill
+
+
+def answer(management: Management, operation: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = plain(operations.answer(management, operation, arguments))
+    return found
 
 
 @pytest.fixture

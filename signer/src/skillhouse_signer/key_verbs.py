@@ -6,12 +6,14 @@ import argparse
 import os
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import anyio
+from msgspec import UNSET, UnsetType
 
 from skillhouse.approval import OWNER
-from skillhouse.floor import nearest
+from skillhouse.floor import nearest, structs
+from skillhouse.frontends.answers.json_form import JsonAnswer, copied
 from skillhouse.frontends.cli.options import UsageError
 from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.publisher_keys import print_publishers
@@ -28,9 +30,57 @@ from skillhouse_signer import (
 )
 
 if TYPE_CHECKING:
+    from skillhouse.frontends.answers.signatures import PublisherKeyAnswer
     from skillhouse.frontends.cli.terminal import Terminal
     from skillhouse.house import Skillhouse
     from skillhouse_signer import KeyInfo, Terms
+
+
+class LimitAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """As texts: amounts have more digits than a JSON number is sure to keep."""
+
+    currency: str
+    each: str
+    day: str
+
+
+class KeyAnswer(JsonAnswer, frozen=True, kw_only=True):
+    name: str
+    id: str
+    kind: str
+    public_key: str
+    created: str
+    expires: str
+    limits: list[LimitAnswer]
+    recipients: tuple[str, ...]
+    contracts: tuple[str, ...]
+    session: str | UnsetType = UNSET
+    """In a list, the state of a session key."""
+
+
+class SessionAnswer(JsonAnswer, frozen=True, kw_only=True):
+    name: str
+    id: str
+    state: str
+    expires: str
+    reason: str
+
+
+class KeyEventAnswer(JsonAnswer, frozen=True, kw_only=True):
+    seq: int
+    at: str
+    event: str
+    name: str
+    id: str
+    detail: str
+
+
+class AcceptedKeysAnswer(JsonAnswer, frozen=True, kw_only=True):
+    accepted: bool = True
+
+
+class RevokedSessionsAnswer(JsonAnswer, frozen=True, kw_only=True):
+    revoked: int
 
 
 def run(verb: str, house: Skillhouse, options: argparse.Namespace, terminal: Terminal) -> int:
@@ -70,10 +120,10 @@ def _change(verb: str, house: Skillhouse, options: argparse.Namespace, terminal:
     )
     if key is None:
         text = "the clock and the counters are taken as they are"
-        terminal.answer({"accepted": True}, text, as_json=options.json)
+        terminal.answer(AcceptedKeysAnswer(), text, as_json=options.json)
     else:
         text = f"{_DONE[verb]} {key.name}: {key.id}"
-        terminal.answer(_value(key), text, as_json=options.json)
+        terminal.answer(_answer(key), text, as_json=options.json)
     return 0
 
 
@@ -107,14 +157,14 @@ async def _work(verb: str, signer: SignerProcess, options: argparse.Namespace) -
 
 def list_keys(
     state: Path,
-    publishers: list[dict[str, Any]],
+    publishers: list[PublisherKeyAnswer],
     options: argparse.Namespace,
     terminal: Terminal,
 ) -> int:
     keys = read_key_records(state / KEYSTORE_FILE).keys
     states = {session.key_id: session.state for session in _sessions(state).all()}
     if options.json:
-        found = [_value(key) | {"session": states.get(key.id, "")} for key in keys]
+        found = [structs.replace(_answer(key), session=states.get(key.id, "")) for key in keys]
         terminal.json_list("keys", [*found, *publishers])
         return 0
     if not keys and not publishers:
@@ -135,19 +185,17 @@ def list_keys(
 def _list_sessions(state: Path, options: argparse.Namespace, terminal: Terminal) -> int:
     found = _sessions(state).all()
     if options.json:
-        terminal.json_list(
-            "sessions",
-            [
-                {
-                    "name": s.name,
-                    "id": s.key_id,
-                    "state": s.state,
-                    "expires": _time(s.expires_ms),
-                    "reason": s.reason,
-                }
-                for s in found
-            ],
-        )
+        shown_sessions = [
+            SessionAnswer(
+                name=s.name,
+                id=s.key_id,
+                state=s.state,
+                expires=_time(s.expires_ms),
+                reason=s.reason,
+            )
+            for s in found
+        ]
+        terminal.json_list("sessions", shown_sessions)
         return 0
     for session in found:
         why = f" ({session.reason})" if session.reason else ""
@@ -171,7 +219,7 @@ def _revoke(house: Skillhouse, options: argparse.Namespace, terminal: Terminal) 
             "session-key-revoked", user=OWNER, reason=options.reason, key=which
         )
     text = f"revoked {counted(count, 'session key')}"
-    terminal.answer({"revoked": count}, text, as_json=options.json)
+    terminal.answer(RevokedSessionsAnswer(revoked=count), text, as_json=options.json)
     if not count and options.name:
         close = nearest(options.name, [s.name for s in sessions.all() if s.state == "active"])
         terminal.note(f"did you mean `{close[0]}`" if close else "no such session key is active")
@@ -181,20 +229,8 @@ def _revoke(house: Skillhouse, options: argparse.Namespace, terminal: Terminal) 
 def _log(state: Path, options: argparse.Namespace, terminal: Terminal) -> int:
     events = _sessions(state).events()
     if options.json:
-        terminal.json_list(
-            "events",
-            [
-                {
-                    "seq": e.seq,
-                    "at": _time(e.at_ms),
-                    "event": e.event,
-                    "name": e.name,
-                    "id": e.key_id,
-                    "detail": e.detail,
-                }
-                for e in events
-            ],
-        )
+        shown_events = [copied(KeyEventAnswer, e, at=_time(e.at_ms), id=e.key_id) for e in events]
+        terminal.json_list("events", shown_events)
         return 0
     for event in events:
         words = " ".join(part for part in (event.event, event.name, event.detail) if part)
@@ -206,26 +242,23 @@ def _sessions(state: Path) -> SessionKeys:
     return SessionKeys(state / STATE_FILE)
 
 
-def _value(key: KeyInfo) -> dict[str, Any]:
-    return {
-        "name": key.name,
-        "id": key.id,
-        "kind": str(key.kind),
-        "public_key": key.public_key,
-        "created": _time(key.created_ms),
-        "expires": _time(key.expires_ms) if key.is_session else "",
-        # As texts: amounts have more digits than a JSON number is sure to keep.
-        "limits": [
-            {
-                "currency": limit.currency,
-                "each": str(limit.per_transaction),
-                "day": str(limit.per_day),
-            }
+def _answer(key: KeyInfo) -> KeyAnswer:
+    return KeyAnswer(
+        name=key.name,
+        id=key.id,
+        kind=str(key.kind),
+        public_key=key.public_key,
+        created=_time(key.created_ms),
+        expires=_time(key.expires_ms) if key.is_session else "",
+        limits=[
+            LimitAnswer(
+                currency=limit.currency, each=str(limit.per_transaction), day=str(limit.per_day)
+            )
             for limit in key.terms.limits
         ],
-        "recipients": list(key.terms.recipients),
-        "contracts": list(key.terms.contracts),
-    }
+        recipients=tuple(key.terms.recipients),
+        contracts=tuple(key.terms.contracts),
+    )
 
 
 def _time(milliseconds: int) -> str:

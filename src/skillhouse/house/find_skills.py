@@ -65,10 +65,6 @@ class AbsentSkill(NamedTuple):
     def text(self) -> str:
         return f"{self.reason}; {self.hint}" if self.hint else self.reason
 
-    def value(self) -> dict[str, object]:
-        """Return it for JSON, where `mend` is the former name of `hint`, until 0.3."""
-        return {**self._asdict(), "mend": self.hint}
-
 
 def broken_skill(found: Diagnostic) -> AbsentSkill:
     path = found.path or Path()

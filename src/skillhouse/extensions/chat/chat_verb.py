@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from skillhouse.floor import MissingExtraError
+from skillhouse.frontends.answers.json_form import Count, JsonAnswer, copied
 from skillhouse.frontends.cli.options import (
     UsageError,
     Verb,
@@ -30,9 +31,43 @@ if TYPE_CHECKING:
     from skillhouse.extensions.chat.model_choice import Wanted
     from skillhouse.extensions.chat.repl import Commands
     from skillhouse.extensions.chat.screen import Screen
-    from skillhouse.extensions.chat.transcript import StoredTranscript, Transcript, Transcripts
+    from skillhouse.extensions.chat.transcript import (
+        StoredTranscript,
+        Transcript,
+        TranscriptLine,
+        Transcripts,
+    )
     from skillhouse.frontends.cli.terminal import Terminal
     from skillhouse.house import Skillhouse
+
+
+class ConversationAnswer(JsonAnswer, frozen=True, kw_only=True):
+    id: str
+    changed_ms: Count
+    place: str
+    agent: str
+    model: str
+    first: str
+    problem: str | None
+
+
+class UsageAnswer(JsonAnswer, frozen=True, kw_only=True):
+    requests: Count
+    input_tokens: Count
+    output_tokens: Count
+
+
+class ChatAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """What came of one request, for `chat --json`."""
+
+    answer: str
+    status: str
+    reason: str | None
+    pending: tuple[str, ...]
+    session: str
+    skills: list[str]
+    usage: UsageAnswer
+
 
 STDIN_MAX = 1_048_576
 NOT_WHOLE = "[this answer is not whole]"
@@ -81,7 +116,7 @@ def _run(options: argparse.Namespace, terminal: Terminal) -> int:
         raise UsageError("`--json` goes with `--print` or `--list`")
     channel = TerminalChannel(sys.stdin, terminal)
     with house_of(options, channel=channel) as house:
-        note_changes(house.approvals, terminal)
+        note_changes(house.config.state_directory, terminal)
         from skillhouse.extensions.chat.transcript import Transcripts
 
         kept = Transcripts(house.config.state_directory)
@@ -150,7 +185,7 @@ def _one_answer(
     if answered is None:
         return 0
     if options.json:
-        terminal.json(_value(conversation, answered))
+        terminal.json(_answer(conversation, answered))
     elif answered.text:
         if terminal.is_styled:
             terminal.write(rendered(answered.text, terminal.width))
@@ -322,19 +357,7 @@ def _prompt(options: argparse.Namespace) -> Prompt | None:
 def _list(kept: Transcripts, options: argparse.Namespace, terminal: Terminal) -> int:
     found = kept.listed()
     if options.json:
-        values = [
-            {
-                "id": one.head.id,
-                "changed_ms": one.changed_ms,
-                "place": one.head.place,
-                "agent": one.head.agent,
-                "model": one.head.model,
-                "first": one.first,
-                "problem": one.problem or None,
-            }
-            for one in found
-        ]
-        terminal.json_list("conversations", values)
+        terminal.json_list("conversations", list(map(_listed, found)))
         return 0
     for one in found:
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(one.changed_ms / 1000))
@@ -345,21 +368,31 @@ def _list(kept: Transcripts, options: argparse.Namespace, terminal: Terminal) ->
     return 0
 
 
-def _value(conversation: ChatConversation, answered: Answered) -> dict[str, Any]:
-    spent = conversation.spent
-    return {
-        "answer": answered.text,
-        "status": answered.status,
-        "reason": answered.reason or None,
-        "pending": list(answered.pending),
-        "session": conversation.session_id,
-        "skills": [one.skill for one in conversation.skills.activations.newest()],
-        "usage": {
-            "requests": spent.requests,
-            "input_tokens": spent.input_tokens,
-            "output_tokens": spent.output_tokens,
-        },
-    }
+def _listed(found: TranscriptLine) -> ConversationAnswer:
+    head = found.head
+    return copied(
+        ConversationAnswer,
+        head,
+        changed_ms=found.changed_ms,
+        first=found.first,
+        problem=found.problem or None,
+    )
+
+
+def _answer(conversation: ChatConversation, answered: Answered) -> ChatAnswer:
+    return ChatAnswer(
+        answer=answered.text,
+        status=answered.status,
+        reason=answered.reason or None,
+        pending=tuple(answered.pending),
+        session=conversation.session_id,
+        skills=[one.skill for one in conversation.skills.activations.newest()],
+        usage=UsageAnswer(
+            requests=conversation.spent.requests,
+            input_tokens=conversation.spent.input_tokens,
+            output_tokens=conversation.spent.output_tokens,
+        ),
+    )
 
 
 VERBS = {"chat": Verb(_EXAMPLES, _configure, _run)}

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from skillhouse import registry
+from skillhouse.frontends.answers.json_form import Count, JsonAnswer
 from skillhouse.frontends.cli.options import add_common, house_of, positive
 from skillhouse.frontends.presentation.text import counted, shown
 from skillhouse.house import Skillhouse
@@ -15,6 +16,19 @@ from skillhouse.install import Repositories, read_token, repository_at
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
+
+
+class MirrorAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """What was read of a registry, and what was new."""
+
+    source: str
+    directory: str
+    skills: Count
+    changed: Count
+    archives: Count
+    bytes: Count
+    problems: tuple[str, ...]
+
 
 _GIB = 1024**3
 
@@ -62,15 +76,15 @@ def run_mirror(options: argparse.Namespace, terminal: Terminal) -> int:
         f"{counted(done.looked_at, 'skill')} read, {done.changed} with something new: "
         f"{counted(done.archives, 'archive')}, {done.bytes} bytes"
     )
-    value = {
-        "source": address,
-        "directory": str(directory),
-        "skills": done.looked_at,
-        "changed": done.changed,
-        "archives": done.archives,
-        "bytes": done.bytes,
-        "problems": list(done.problems),
-    }
+    value = MirrorAnswer(
+        source=address,
+        directory=str(directory),
+        skills=done.looked_at,
+        changed=done.changed,
+        archives=done.archives,
+        bytes=done.bytes,
+        problems=tuple(done.problems),
+    )
     terminal.answer(value, text, as_json=options.json)
     return 1 if done.problems else 0
 

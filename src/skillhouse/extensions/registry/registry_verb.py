@@ -8,7 +8,9 @@ import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from msgspec import UNSET, UnsetType
 
 from skillhouse.extensions.registry.hosting import (
     DIRECTORY,
@@ -22,7 +24,8 @@ from skillhouse.extensions.registry.hosting import (
 )
 from skillhouse.extensions.registry.hosting.sqlite_store import DATABASE
 from skillhouse.extensions.registry.mirror_verb import configure_mirror, run_mirror
-from skillhouse.floor.structs import asdict
+from skillhouse.floor import structs
+from skillhouse.frontends.answers.json_form import JsonAnswer, copied
 from skillhouse.frontends.cli.options import (
     UsageError,
     Verb,
@@ -39,6 +42,33 @@ from skillhouse.frontends.presentation.text import shown
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
+
+
+class ServedAnswer(JsonAnswer, frozen=True, kw_only=True):
+    address: str
+    name: str
+
+
+class ReleaseTokenAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """A token; its secret is answered once, when it is made."""
+
+    id: str
+    scopes: tuple[str, ...]
+    note: str
+    created_at: str
+    expires_at: str
+    revoked_at: str
+    token: str | UnsetType = UNSET
+
+
+class RevokedReleaseTokenAnswer(JsonAnswer, frozen=True, kw_only=True):
+    id: str
+    revoked: bool
+
+
+class TrustedRegistryAnswer(JsonAnswer, frozen=True, kw_only=True):
+    registry: str
+
 
 PORT = 8640
 _EXAMPLES = """examples:
@@ -154,7 +184,7 @@ def _serve(options: argparse.Namespace, terminal: Terminal) -> int:
 
     def announce(url: str) -> None:
         if options.json:
-            terminal.json({"address": url, "name": repository.name})
+            terminal.json(ServedAnswer(address=url, name=repository.name))
         else:
             terminal.line(f"registry `{repository.name}` serves at {url}")
         sys.stdout.flush()
@@ -184,7 +214,7 @@ def _new(repository: HostedRepository, options: argparse.Namespace, terminal: Te
         note=options.note,
     )
     if options.json:
-        terminal.json({**_value(token), "token": secret})
+        terminal.json(structs.replace(_answer(token), token=secret))
         return 0
     terminal.line(secret)
     terminal.note(f"token {token.id} may {', '.join(token.scopes)}; it is not shown again")
@@ -198,7 +228,7 @@ def _list(repository: HostedRepository, options: argparse.Namespace, terminal: T
 def _print(tokens: Sequence[ReleaseToken], options: argparse.Namespace, terminal: Terminal) -> int:
     return terminal.listing(
         tokens,
-        _value,
+        _answer,
         _line,
         name="tokens",
         as_json=options.json,
@@ -209,21 +239,21 @@ def _print(tokens: Sequence[ReleaseToken], options: argparse.Namespace, terminal
 def _revoke(repository: HostedRepository, options: argparse.Namespace, terminal: Terminal) -> int:
     is_done = repository.store.revoke_token(options.id, utc_text(datetime.now(UTC)))
     text = "revoked" if is_done else "no such token in use"
-    terminal.answer({"id": options.id, "revoked": is_done}, text, as_json=options.json)
+    terminal.answer(
+        RevokedReleaseTokenAnswer(id=options.id, revoked=is_done), text, as_json=options.json
+    )
     return 0 if is_done else 1
 
 
 def _trust(repository: HostedRepository, options: argparse.Namespace, terminal: Terminal) -> int:
     name = repository.trust_root(Path(options.start or ".", options.file).read_bytes())
     text = f"packages of publishers of `{shown(name)}` are taken now"
-    terminal.answer({"registry": name}, text, as_json=options.json)
+    terminal.answer(TrustedRegistryAnswer(registry=name), text, as_json=options.json)
     return 0
 
 
-def _value(token: ReleaseToken) -> dict[str, Any]:
-    value = asdict(token)
-    del value["digest"]
-    return value
+def _answer(token: ReleaseToken) -> ReleaseTokenAnswer:
+    return copied(ReleaseTokenAnswer, token)
 
 
 def _line(token: ReleaseToken) -> str:

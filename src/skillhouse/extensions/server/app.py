@@ -6,7 +6,6 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -23,7 +22,7 @@ from skillhouse.extensions.server.api.events import EventLog
 from skillhouse.extensions.server.api.extension_routes import extension_endpoints
 from skillhouse.extensions.server.api.jobs import Jobs
 from skillhouse.extensions.server.api.openapi import openapi_document
-from skillhouse.extensions.server.api.problems import problem_of, problem_value
+from skillhouse.extensions.server.api.problems import problem_of
 from skillhouse.extensions.server.api.route_table import API_PATH, PROBLEM_JSON
 from skillhouse.extensions.server.api.routes import ENDPOINTS
 from skillhouse.extensions.server.forms import json_response
@@ -60,7 +59,7 @@ from skillhouse.extensions.server.pages.stop_page import StopPage
 from skillhouse.extensions.server.pages.system_page import SystemPage
 from skillhouse.extensions.server.pages.trust_page import TrustPage
 from skillhouse.extensions.server.rpc_endpoint import RPC_METHODS, RPC_PATH, RpcEndpoint
-from skillhouse.extensions.server.status import StatusReader, error_value
+from skillhouse.extensions.server.status import StatusReader
 from skillhouse.floor import (
     AmbiguousSkillError,
     InternalFaultError,
@@ -69,6 +68,8 @@ from skillhouse.floor import (
     UnusableSkillError,
 )
 from skillhouse.floor.threads import in_thread
+from skillhouse.frontends.answers.errors import UnservedErrorAnswer, problem_answer, unserved
+from skillhouse.frontends.answers.json_form import members
 from skillhouse.frontends.mcp.over_http import MCP_METHODS, MCP_PATH, McpOverHttp
 from skillhouse.house import AccessScope, Skillhouse
 from skillhouse.manage import OwnRoots
@@ -229,7 +230,7 @@ class _Answers:
 
     async def unauthorized(self, scope: Scope, receive: Receive, send: Send) -> None:
         message = "send the token that `skillhouse up` printed as `Authorization: Bearer TOKEN`"
-        value = error_value("unauthorized", message)
+        value = unserved("unauthorized", message)
         answer = self._error(Request(scope), 401, value, show=self._site.bare)
         answer.headers["www-authenticate"] = "Bearer"
         await answer(scope, receive, send)
@@ -255,7 +256,7 @@ class _Answers:
             code, message = "house-unusable", str(error)
         else:
             message = str(problem_of(error))
-        value = error_value(code, message, nearest)
+        value = unserved(code, message, nearest)
         return self._error(request, status, value, reference, edit, show=self._site.page)
 
     def _editable(self, error: UnusableSkillError) -> str:
@@ -268,7 +269,7 @@ class _Answers:
         self,
         request: Request,
         status: int,
-        value: dict[str, Any],
+        value: UnservedErrorAnswer,
         reference: str = "",
         edit: str = "",
         *,
@@ -276,8 +277,7 @@ class _Answers:
     ) -> Response:
         path = request.scope["path"]
         if path == API_PATH or path.startswith(f"{API_PATH}/"):
-            found = value["error"]
-            problem = problem_value(status, found["code"], found["message"])
+            problem = problem_answer(status, value.error.code, value.error.message)
             return json_response(problem, status, media=PROBLEM_JSON)
         if path.startswith(API):
             return json_response(value, status)
@@ -288,5 +288,5 @@ class _Answers:
             reference=reference,
             edit=edit,
             example=self._example,
-            **value["error"],
+            **members(value.error),
         )

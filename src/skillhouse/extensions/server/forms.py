@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import hmac
-import json
+from collections.abc import Sequence
 from urllib.parse import parse_qs, quote
 
+from msgspec import Struct
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
 from skillhouse.approval import BODY_MAX
-from skillhouse.frontends.answers.json_form import members
+from skillhouse.frontends.answers.json_form import json_text
 
 
 async def body_of(request: Request, *, limit: int = BODY_MAX) -> bytes:
@@ -48,7 +49,7 @@ def is_equal_secret(given: str, secret: str) -> bool:
     return hmac.compare_digest(given.encode("utf-8", "replace"), secret.encode())
 
 
-def json_response(value: object, status: int = 200, *, media: str = "application/json") -> Response:
-    """Return a value as JSON, in ASCII only, so that no invisible character can be in it."""
-    text = json.dumps(value, indent=2, ensure_ascii=True, default=members) + "\n"
-    return Response(text, status, headers={"content-type": media})
+def json_response(
+    value: Struct | Sequence[Struct], status: int = 200, *, media: str = "application/json"
+) -> Response:
+    return Response(json_text(value, indent=2) + "\n", status, headers={"content-type": media})

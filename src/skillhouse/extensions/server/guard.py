@@ -11,7 +11,6 @@ import hmac
 import json
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from http import HTTPStatus
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
@@ -20,7 +19,8 @@ from msgspec import Struct
 
 from skillhouse.floor import StateError
 from skillhouse.floor.structs import replace
-from skillhouse.frontends.presentation.error_values import hint_value
+from skillhouse.frontends.answers.errors import problem_answer
+from skillhouse.frontends.answers.json_form import members
 from skillhouse.house import BROWSER_DAYS, NO_ACCESS, Access, AccessScope, AccessTokens
 
 if TYPE_CHECKING:
@@ -184,15 +184,9 @@ class RequestGuard:
         """Return a refusal as problem details where the address is one of the API."""
         if not self._is_own(scope["path"]):
             return refusal
-        value = {
-            "type": f"urn:skillhouse:problem:{refusal.code}",
-            "title": HTTPStatus(refusal.status).phrase,
-            "status": refusal.status,
-            "detail": refusal.message,
-            "code": refusal.code,
-            **hint_value(""),
-        }
-        return replace(refusal, message=json.dumps(value), media=b"application/problem+json")
+        value = problem_answer(refusal.status, refusal.code, refusal.message, hint="")
+        text = json.dumps(value, default=members)
+        return replace(refusal, message=text, media=b"application/problem+json")
 
     def _refusal(self, scope: Scope) -> GuardReply | None:
         hosts = list(header_values(scope, b"host"))

@@ -11,9 +11,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from skillhouse.extensions.server.forms import body_of, json_response
-from skillhouse.extensions.server.status import error_value
 from skillhouse.floor import ConfigError
-from skillhouse.frontends.presentation.operations import READS, answer, listed
+from skillhouse.frontends.answers.errors import unserved
+from skillhouse.frontends.presentation.operations import READS, answer, operation_answers
 from skillhouse.skill import SKILL_FILE_MAX
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class OperationsApi:
         ]
 
     def list(self, _: Request) -> Response:
-        return json_response(listed())
+        return json_response(operation_answers())
 
     async def run(self, request: Request) -> Response:
         # A page of another server can make the browser send its cookie, but no such header.
@@ -76,4 +76,4 @@ class OperationsApi:
 
 
 def _refused(status: int, code: str, message: str) -> Response:
-    return json_response(error_value(code, message), status)
+    return json_response(unserved(code, message), status)

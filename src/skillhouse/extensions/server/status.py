@@ -9,26 +9,27 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 import skillhouse
 from skillhouse.audit import Trouble
 from skillhouse.floor import Diagnostic, Severity, SkillError, TreeError, UnknownSkillError
-from skillhouse.floor.structs import asdict
+from skillhouse.floor.structs import replace
 from skillhouse.frontends.answers.catalogs import (
     CatalogBoundsAnswer,
     catalog_bounds,
     omitted_in_tool,
 )
+from skillhouse.frontends.answers.doctor import RootAnswer, SkillsAnswer, StatusAnswer
 from skillhouse.frontends.answers.findings import diagnostic_answers
-from skillhouse.frontends.answers.json_form import members
 from skillhouse.frontends.answers.policy import explanation_answer
+from skillhouse.frontends.answers.shown_skill import SkillDetailAnswer, UnreadContentAnswer
 from skillhouse.frontends.answers.skills import (
+    ContentAnswer,
+    absent_skill,
     code_facts,
     content_answer,
-    index_lists,
     skill_answer,
 )
 from skillhouse.frontends.presentation.library import catalog_notes
@@ -61,15 +62,6 @@ FRESH_SECONDS = 1.0
 """Age from which a request scans again."""
 
 
-class RootLine(Struct, frozen=True, kw_only=True):
-    path: Path
-    scope: str
-    state: str
-    """read, missing, or unread (a project that is not trusted)."""
-    skills: int
-    """Number of skills, including denied and shadowed ones."""
-
-
 class ShadowedLine(Struct, frozen=True, kw_only=True):
     skill: Skill
     winner: Skill
@@ -84,7 +76,7 @@ class SkillScan(Struct, frozen=True, kw_only=True):
     by_id: dict[str, Skill]
     by_file: dict[str, Skill]
     shadowed: tuple[ShadowedLine, ...]
-    roots: tuple[RootLine, ...]
+    roots: tuple[RootAnswer, ...]
     is_trusted: bool
     catalog: CatalogBoundsAnswer
     """The bounds of the catalogs and what they leave out, from `catalog_bounds`."""
@@ -291,7 +283,7 @@ def _reference(skill: Skill, by_id: dict[str, Skill]) -> str:
     return skill.id if by_id.get(skill.id) is skill else skill.file
 
 
-def _roots(house: Skillhouse, index: SkillIndex) -> tuple[RootLine, ...]:
+def _roots(house: Skillhouse, index: SkillIndex) -> tuple[RootAnswer, ...]:
     counts = Counter(skill.root for skill in (*index.skills, *index.shadowed))
     unread = {one.path for one in index.diagnostics if one.code == "project-untrusted"}
     lines = []
@@ -302,63 +294,61 @@ def _roots(house: Skillhouse, index: SkillIndex) -> tuple[RootLine, ...]:
         state = "read" if os.path.isdir(text) else "missing"
         if root.path in unread:
             state = "unread"
-        lines.append(RootLine(path=root.path, scope=root.scope, state=state, skills=skills))
+        lines.append(RootAnswer(path=text, scope=root.scope, state=state, skills=skills))
     return tuple(lines)
 
 
-def status_value(status: Status) -> dict[str, Any]:
-    """Return the JSON of the status: counts and roots."""
+def status_answer(status: Status) -> StatusAnswer:
+    """Return the status: counts and roots."""
     scan = status.scan
-    return {
-        "version": skillhouse.__version__,
-        "project": str(status.project),
-        "trusted": scan.is_trusted,
-        "profile": status.profile,
-        "skills": len(scan.view.visible),
-        "hidden": len(scan.view.hidden),
-        "shadowed": len(scan.shadowed),
-        "diagnostics": len(scan.index.diagnostics),
-        "errors": scan.errors,
-        "changed": [one.value() for one in status.changed],
-        "audit": [{"code": one.code, "message": one.message} for one in status.audit],
-        "config_fault": status.config_fault,
-        "catalog": scan.catalog,
-        "roots": [{**asdict(root), "path": str(root.path)} for root in scan.roots],
-    }
+    return StatusAnswer(
+        version=skillhouse.__version__,
+        project=str(status.project),
+        trusted=scan.is_trusted,
+        profile=status.profile,
+        skills=len(scan.view.visible),
+        hidden=len(scan.view.hidden),
+        shadowed=len(scan.shadowed),
+        diagnostics=len(scan.index.diagnostics),
+        errors=scan.errors,
+        changed=list(map(absent_skill, status.changed)),
+        audit=list(status.audit),
+        config_fault=status.config_fault,
+        catalog=scan.catalog,
+        roots=list(scan.roots),
+    )
 
 
-def skills_value(scan: SkillScan) -> dict[str, Any]:
+def skills_answer(scan: SkillScan) -> SkillsAnswer:
     """Return all skills and diagnostics, as `skillhouse list --json` does."""
-    return {
-        **index_lists(scan.index),
-        "skills": [skill_answer(skill) for skill in scan.view.visible.skills],
-        "hidden": [skill_answer(skill) for skill in scan.view.hidden],
-        "catalog": scan.catalog,
-        "code": [code_facts(facts) for facts in scan.code],
-    }
+    return SkillsAnswer(
+        skills=list(map(skill_answer, scan.view.visible.skills)),
+        shadowed=list(map(skill_answer, scan.index.shadowed)),
+        diagnostics=diagnostic_answers(scan.index.diagnostics),
+        hidden=list(map(skill_answer, scan.view.hidden)),
+        catalog=scan.catalog,
+        code=list(map(code_facts, scan.code)),
+    )
 
 
-def detail_value(detail: SkillDetail) -> dict[str, Any]:
+def detail_answer(detail: SkillDetail) -> SkillDetailAnswer:
     """Return one skill with its body, as `skillhouse show` and `load` together do."""
     skill, content = detail.skill, detail.content
-    nothing: dict[str, Any] = {"body": None, "resources": []}
-    nothing |= {"resources_omitted": 0, "resources_more": False}
-    return {
-        **members(skill_answer(skill)),
-        **(nothing if content is None else members(content_answer(content))),
-        "problem": detail.problem or None,
-        "diagnostics": diagnostic_answers(detail.findings),
-        "frontmatter": dict(skill.frontmatter.fields),
-        "tree_digest": detail.tree_digest or None,
-        "decision": explanation_answer(detail.explanation),
-        "state": detail.state.state,
-        "listing": detail.mark,
-        "state_reason": detail.state.text,
-        "shadowed_by": None if detail.shadowed_by is None else detail.shadowed_by.id,
-        "code": code_facts(detail.code),
-    }
-
-
-def error_value(code: str, message: str, nearest: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Return the JSON of an error; `nearest` are similar references."""
-    return {"error": {"code": code, "message": message, "nearest": list(nearest)}}
+    findings = diagnostic_answers(detail.findings)
+    own: ContentAnswer | UnreadContentAnswer = UnreadContentAnswer(skill=skill_answer(skill))
+    if content is not None:
+        found = content_answer(content)
+        own = replace(found, facts=replace(found.facts, diagnostics=findings))
+    return SkillDetailAnswer(
+        content=own,
+        problem=detail.problem or None,
+        diagnostics=findings if content is None else UNSET,
+        frontmatter=dict(skill.frontmatter.fields),
+        tree_digest=detail.tree_digest or None,
+        decision=explanation_answer(detail.explanation),
+        state=detail.state.state,
+        listing=detail.mark,
+        state_reason=detail.state.text,
+        shadowed_by=None if detail.shadowed_by is None else detail.shadowed_by.id,
+        code=code_facts(detail.code),
+    )

@@ -53,6 +53,35 @@ class ApprovalAnswer(JsonAnswer, frozen=True, kw_only=True):
     closed_ms: Count | None
 
 
+class RevokedGrantAnswer(JsonAnswer, frozen=True, kw_only=True):
+    id: str
+    revoked: Literal[True] = True
+
+
+class DeviceAnsweredAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """What a device gets for its answer."""
+
+    approval: str
+    state: str
+
+
+class DeviceTokenAnswer(JsonAnswer, frozen=True, kw_only=True):
+    token: str
+
+
+class WithdrawnAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """How many approvals went with a device."""
+
+    approvals: Count
+    grants: Count
+
+
+class UnpairedDeviceAnswer(JsonAnswer, frozen=True, kw_only=True):
+    id: str
+    unpaired: Literal[True] = True
+    withdrawn: WithdrawnAnswer
+
+
 class ListedDeviceAnswer(JsonAnswer, frozen=True, kw_only=True):
     """A paired device; its secret is shown once, when it is paired."""
 

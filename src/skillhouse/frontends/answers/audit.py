@@ -94,13 +94,8 @@ def stats_answer(found: Stats, troubles: Sequence[Trouble]) -> StatsAnswer:
 
 
 def series_answer(found: Series) -> SeriesAnswer:
-    return SeriesAnswer(
-        since=found.since,
-        until=found.until,
-        width_seconds=found.width_seconds,
-        total=found.total,
-        is_cut=found.is_cut,
-        buckets=tuple(copied(BucketAnswer, one) for one in found.buckets),
+    return copied(
+        SeriesAnswer, found, buckets=tuple(copied(BucketAnswer, one) for one in found.buckets)
     )
 
 

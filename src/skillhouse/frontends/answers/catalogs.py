@@ -8,8 +8,14 @@ from typing import TYPE_CHECKING
 from msgspec import UNSET, Struct, UnsetType
 
 from skillhouse import tools as toolbox
+from skillhouse.frontends.answers.findings import DiagnosticAnswer
 from skillhouse.frontends.answers.json_form import Count, JsonAnswer
-from skillhouse.frontends.answers.skills import SkillAnswer, skill_answer
+from skillhouse.frontends.answers.skills import (
+    AbsentSkillAnswer,
+    CodeFactsAnswer,
+    SkillAnswer,
+    skill_answer,
+)
 from skillhouse.retrieval import Fit, HeadIndex, Hit, SearchResult, reason, skills_of
 from skillhouse.skill import SkillIndex, tokens_of
 
@@ -53,6 +59,69 @@ class CatalogBoundsAnswer(JsonAnswer, frozen=True, kw_only=True):
     omitted: Count
     tool: ToolCatalogAnswer | None
     """The list in the skill tool's description; null where the profile has none there."""
+
+
+class AskedCatalogAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """The list of an agent in a style, and which skills of it fit a request."""
+
+    flat_members = ("catalog", "fitting")
+    agent: str
+    request: str
+    style: str
+    budget_tokens: Count | None
+    catalog: CatalogAnswer
+    meaning: MeaningAnswer | None
+    fitting: RequestAnswer | UnsetType = UNSET
+
+
+class SearchAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """How well the hits fit, and what search by meaning could do."""
+
+    flat_members = ("fit",)
+    fit: FitAnswer
+    fault: str | None
+    meaning: MeaningAnswer | None
+
+
+class ForgottenAnswer(JsonAnswer, frozen=True, kw_only=True):
+    forgotten: Count
+
+
+class LearningAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """Whether search learns from what is loaded."""
+
+    learn: bool
+
+
+class UnvisitedAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """Directories of one root that a bound kept from being looked at."""
+
+    root: str
+    bound: str
+    most: Count
+    paths: tuple[str, ...]
+    unopened: Count
+
+
+class UnreadFolderAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """A folder of skills that some client reads and no root is."""
+
+    path: str
+    skills: Count
+    clients: tuple[str, ...]
+
+
+class ListedSkillsAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """What `list` says besides the skills that agents see."""
+
+    shadowed: list[SkillAnswer]
+    diagnostics: list[DiagnosticAnswer]
+    hidden: list[SkillAnswer]
+    absent: list[AbsentSkillAnswer]
+    left_out: list[UnvisitedAnswer]
+    catalog: CatalogBoundsAnswer
+    unread_folders: list[UnreadFolderAnswer]
+    code: list[CodeFactsAnswer | None]
 
 
 def catalog_answer(catalog: Catalog) -> CatalogAnswer:

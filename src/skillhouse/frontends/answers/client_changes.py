@@ -71,6 +71,19 @@ class FixAnswer(JsonAnswer, frozen=True, kw_only=True):
     digest: str
 
 
+class RefusedFixAnswer(JsonAnswer, frozen=True, kw_only=True):
+    path: str
+    reason: str
+
+
+class MadeFixesAnswer(JsonAnswer, frozen=True, kw_only=True):
+    refused: list[RefusedFixAnswer]
+
+
+class ExportPlanAnswer(JsonAnswer, frozen=True, kw_only=True):
+    plan_digest: str
+
+
 def export_answer(item: Item, *, with_difference: bool) -> ExportAnswer:
     return copied(
         ExportAnswer, item, difference=difference_lines(item) if with_difference else UNSET
@@ -139,11 +152,11 @@ def fix_groups(fixes: Sequence[Fix]) -> list[tuple[Fix, ...]]:
     return [tuple(group) for group in found.values()]
 
 
-def fix_answer(lens: ClientReport, fix: Fix) -> FixAnswer:
+def fix_answer(report: ClientReport, fix: Fix) -> FixAnswer:
     everything = json.dumps(structs.asdict(fix), sort_keys=True)
     return FixAnswer(
         id=fix_id(fix),
-        path=lens.short(fix.path),
+        path=report.short(fix.path),
         codes=tuple(fix.codes),
         difference=tuple(fix.difference),
         undo=fix.discarded or None,
@@ -151,15 +164,15 @@ def fix_answer(lens: ClientReport, fix: Fix) -> FixAnswer:
     )
 
 
-def shown_fix(lens: ClientReport, wanted: str, shown: str) -> Fix:
+def shown_fix(report: ClientReport, wanted: str, shown: str) -> Fix:
     """Return the proposed fix with an id and the digest under which it was shown.
 
     Raises:
         AgreementError: `unknown-fix`, there is none any more; `changed`, it would do another thing.
     """
-    for fix in clients.proposed_fixes(lens):
+    for fix in clients.proposed_fixes(report):
         if fix_id(fix) == wanted:
-            if fix_answer(lens, fix).digest != shown:
+            if fix_answer(report, fix).digest != shown:
                 raise AgreementError("changed", "it would do something else than was shown")
             return fix
     raise AgreementError("unknown-fix", f"no fix with the id `{wanted[:80]}` is proposed")

@@ -1,9 +1,11 @@
-"""Findings about files, and what to do about a fault."""
+"""Findings about files and what to do about them, and hints of skills."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal
+
+from msgspec import UnsetType
 
 from skillhouse.frontends.answers.json_form import Count, JsonAnswer
 
@@ -22,6 +24,41 @@ class DiagnosticAnswer(JsonAnswer, frozen=True, kw_only=True):
     mend: str | None
     """The name of `hint` before 0.2, which goes with 0.3."""
     detail: str | None
+
+
+class HintedSkillAnswer(JsonAnswer, frozen=True, kw_only=True):
+    name: str
+    file: str
+    words: tuple[str, ...]
+    load: str
+
+
+class SkillHintAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """What a model gets unasked about skills that surely fit; null where none does."""
+
+    hint: str | None
+    skills: list[HintedSkillAnswer]
+
+
+class DeclaredToolAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """A tool that a manifest declares."""
+
+    full_name: str
+    level: str
+    language: str
+
+
+class FixedFileAnswer(JsonAnswer, frozen=True, kw_only=True):
+    path: str
+    codes: tuple[str, ...]
+
+
+class ValidationAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """What `validate` says besides its findings."""
+
+    skills: Count
+    tools: list[DeclaredToolAnswer]
+    fixed: list[FixedFileAnswer] | UnsetType
 
 
 def diagnostic_answers(diagnostics: Iterable[Diagnostic]) -> list[DiagnosticAnswer]:

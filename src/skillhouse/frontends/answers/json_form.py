@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias, TypeVar
 
-from msgspec import UNSET, Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from skillhouse.floor import structs
 
@@ -20,18 +21,59 @@ class JsonAnswer(Struct, frozen=True, kw_only=True):
     """Those that are answers themselves, and whose members are in the place of theirs."""
 
 
+class ListAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """A list as docs/reference/json.md describes it; `listed` makes one."""
+
+    name: str
+    items: Sequence[Struct | str]
+    total: int | None
+    more: JsonAnswer | None
+
+
+class PageAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """The cursor of the following page of a list."""
+
+    next: str | None
+
+
+class HintAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """What to do, also under its name before 0.2, which goes with 0.3."""
+
+    hint: str | None
+    mend: str | None
+
+
 A = TypeVar("A", bound=JsonAnswer)
 CORE_VALUES = frozenset(
     {
         "ApprovedScript",
         "AuditRecord",
+        "CatalogRule",
+        "Change",
         "Confirmation",
         "DecidedPermission",
+        "Extensions",
         "Grant",
+        "HookChange",
+        "Invocable",
+        "LearnedChoice",
         "LogProblem",
+        "McpReport",
+        "OnceGroup",
+        "ParsePolicy",
         "ProbeResult",
+        "Profile",
+        "ProfileRules",
+        "ProgramPlaces",
+        "Publisher",
+        "ReportedProblem",
+        "RootRule",
         "SandboxStatus",
+        "ScopeRule",
+        "ToolReport",
+        "ToolRule",
         "TransactionEntry",
+        "TreeFile",
         "Trouble",
     }
 )
@@ -42,13 +84,14 @@ value with a secret is written because an answer holds it."""
 def members(answer: object) -> dict[str, Any]:
     """Return the members of an answer by their names in JSON, without those that it lacks.
 
-    It is the `default` of `json.dumps`, which comes back for members that are answers.
-
     Raises:
         TypeError: it is no answer.
     """
+    found: dict[str, Any] = {}
+    if isinstance(answer, ListAnswer):
+        found = {"list": answer.name, "total": answer.total, answer.name: list(answer.items)}
+        return found if answer.more is None else found | members(answer.more)
     if isinstance(answer, JsonAnswer):
-        found: dict[str, Any] = {}
         for encoded, name in zip(
             answer.__struct_encode_fields__, answer.__struct_fields__, strict=True
         ):
@@ -64,9 +107,40 @@ def members(answer: object) -> dict[str, Any]:
     return {name: getattr(answer, name) for name in structs.field_names(answer)}
 
 
+def json_text(answer: object, *, indent: int | None = None) -> str:
+    """Return an answer as JSON, all of it ASCII so that nothing can hide in it."""
+    separators = None if indent else (",", ":")
+    return json.dumps(answer, indent=indent, separators=separators, default=_encoded)
+
+
+def _encoded(value: object) -> object:
+    return sorted(value) if isinstance(value, frozenset) else members(value)
+
+
+def listed(
+    name: str,
+    items: Sequence[Struct | str],
+    more: JsonAnswer | None = None,
+    *,
+    total: int | UnsetType | None = UNSET,
+) -> ListAnswer:
+    """Return a list under its name; `total` is for one that has more items than are given."""
+    count = len(items) if total is UNSET else total
+    return ListAnswer(name=name, items=items, total=count, more=more)
+
+
+def hinted(text: str | None) -> HintAnswer:
+    return HintAnswer(hint=text or None, mend=text or None)
+
+
 def copied(kind: type[A], value: object, **more: Any) -> A:
-    """Return an answer with the fields of a value of the core, which have the same names."""
-    return kind(**{name: getattr(value, name) for name in structs.field_names(value)}, **more)
+    """Return an answer with the members of a value that have the same names, and `more`."""
+    own = {
+        name: getattr(value, name)
+        for name in kind.__struct_fields__
+        if name not in more and hasattr(value, name)
+    }
+    return kind(**own, **more)
 
 
 def plain(value: Any) -> Any:

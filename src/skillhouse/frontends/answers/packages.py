@@ -1,19 +1,21 @@
-"""Skills before they are installed and afterwards, repositories, and trusted publishers."""
+"""Skills before they are installed and afterwards, and where they come from."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal
+
+from msgspec import UNSET, UnsetType, field
 
 from skillhouse import registry
-from skillhouse.floor import isolated
-from skillhouse.frontends.answers.json_form import Count, JsonAnswer, members
+from skillhouse.floor import isolated, structs
+from skillhouse.frontends.answers.json_form import Count, JsonAnswer, copied
 from skillhouse.retrieval import reason
 
 if TYPE_CHECKING:
     from cryptography.x509 import Certificate
 
     from skillhouse.house import InstalledState
-    from skillhouse.install import Installer, InstallReport
+    from skillhouse.install import Installer
     from skillhouse.install.repository_search import ListedHit
     from skillhouse.registry import Candidate, InstallPlace, LockEntry, Release, TrustAnchors
 
@@ -55,11 +57,72 @@ class InstalledStateAnswer(JsonAnswer, frozen=True, kw_only=True):
     changes: tuple[str, ...]
 
 
+class NewerAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """What the source of an installed skill has now."""
+
+    newest: str
+    newest_version: str | None
+    newest_dated: str
+    newest_label: str
+    outdated: bool
+    moved_to: str
+    signed_again: bool
+
+
+class NewestAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """An installed skill with what its source has now, or why that is not known."""
+
+    flat_members = ("installed", "now")
+    installed: InstalledAnswer
+    state: str
+    problem: str
+    label: str
+    now: NewerAnswer | UnsetType = UNSET
+    error: str | UnsetType = UNSET
+
+
+class VerifiedAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """How an installed skill is, and why its repository could not be asked."""
+
+    flat_members = ("state",)
+    state: InstalledStateAnswer
+    is_well: bool
+    error: str | UnsetType = UNSET
+
+
 class ConfiguredRepositoryAnswer(JsonAnswer, frozen=True, kw_only=True):
     name: str
     url: str
     trusted: bool
     require_signature: bool
+
+
+class RepositoriesAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """What is said of several repositories besides what they list."""
+
+    weak: bool
+    problems: list[str] | UnsetType = UNSET
+
+
+class PackageVersionsAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """A package with its versions, newest first."""
+
+    list_of: Literal["versions"] = field(name="list", default="versions")
+    total: Count
+    name: str
+    repository: str
+    trusted: bool
+    description: str
+    license: str
+    latest: str
+    channels: dict[str, str]
+    versions: list[ReleaseAnswer]
+
+
+class RemovedPackageAnswer(JsonAnswer, frozen=True, kw_only=True):
+    name: str
+    scope: str
+    path: str
 
 
 class PackageAnswer(JsonAnswer, frozen=True, kw_only=True):
@@ -130,80 +193,61 @@ class PublishersAnswer(JsonAnswer, frozen=True, kw_only=True):
     revocations: tuple[RevocationListAnswer, ...]
 
 
-def report_value(report: InstallReport) -> dict[str, Any]:
-    """Return the same for programs."""
-    facts, effects = report.facts, report.effects
-    return {
-        "name": report.name,
-        "own_name": facts.name,
-        "version": facts.version,
-        "description": facts.description,
-        "license": facts.license,
-        "repository": report.entry.repository,
-        "trusted": None if report.offer is None else report.offer.settings.trusted,
-        "published_at": None if report.offer is None else report.offer.release.published_at,
-        "downgrade": report.is_downgrade,
-        "resolved": report.entry.resolved,
-        "inside": report.inside,
-        "moved_from": report.moved_from,
-        "publisher": None if report.publisher is None else report.publisher.handle,
-        "registry": None if report.publisher is None else report.publisher.registry,
-        "signed": report.publisher is not None,
-        "digest": report.entry.digest,
-        "tree_digest": report.entry.tree_digest,
-        "size": report.tree.size,
-        "files": [
-            {"path": one.path, "mode": one.mode, "size": one.size, "sha256": one.sha256}
-            for one in report.tree.files
-        ],
-        "lacking": list(report.lacking),
-        "obeyed": [{"path": path, "reason": why} for path, why in effects.obeyed],
-        "allowed_tools": list(facts.allowed_tools),
-        "tools": [{"name": tool.name, "level": tool.level} for tool in facts.tools],
-        "env": list(facts.env),
-        "dependencies": list(facts.dependencies),
-        "mentions": [
-            {
-                "kind": one.mention.kind,
-                "text": one.mention.text,
-                "effect": one.effect.value,
-                "reason": one.reason,
-            }
-            for one in effects.mentions
-        ],
-        "hosts": [
-            {"origin": one.origin, "files": list(one.files), "effect": one.effect.value}
-            for one in effects.hosts
-        ],
-        "hidden": [{"path": name, "what": what} for name, what in effects.hidden],
-        "findings": [
-            {"code": one.code, "severity": one.severity.value, "message": one.message}
-            for one in facts.diagnostics
-        ],
-        "scope": report.place.scope,
-        "path": str(report.place.target(report.name)),
-        "installed": None if report.installed is None else report.installed.tree_digest,
-        "changes": list(report.difference),
-    }
+class RemoteAnswer(JsonAnswer, frozen=True, kw_only=True):
+    url: str
+    kind: str
+    directory: str
+    skills: tuple[str, ...]
+    synced_at: str | None
+    read: bool
+
+
+class SyncReportAnswer(JsonAnswer, frozen=True, kw_only=True):
+    added: tuple[str, ...]
+    changed: tuple[str, ...]
+    removed: tuple[str, ...]
+    kept: tuple[str, ...]
+    repaired: tuple[str, ...]
+    problems: tuple[str, ...]
+
+
+class SyncedAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """What came of asking a remote."""
+
+    flat_members = ("report",)
+    url: str
+    kind: str
+    report: SyncReportAnswer | UnsetType = UNSET
+    error: str | UnsetType = UNSET
+
+
+class McpServerAnswer(JsonAnswer, frozen=True, kw_only=True):
+    label: str
+    where: str | None
+    skills: tuple[str, ...]
+    asked_at: str | None
+
+
+class UnaskedServerAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """Why an MCP server could not be asked; what came of one that was is `McpReport`."""
+
+    label: str
+    error: str
+
+
+class ForgottenServerAnswer(JsonAnswer, frozen=True, kw_only=True):
+    label: str
+    skills: Count
 
 
 def installed_answer(name: str, scope: str, entry: LockEntry) -> InstalledAnswer:
     signature = entry.signature
-    return InstalledAnswer(
+    return copied(
+        InstalledAnswer,
+        entry,
         name=name,
         scope=scope,
-        version=entry.version,
-        repository=entry.repository,
-        resolved=entry.resolved,
-        inside=entry.inside,
-        requested=entry.requested,
-        digest=entry.digest,
-        tree_digest=entry.tree_digest,
-        size=entry.size,
         publisher=None if signature is None else signature.publisher,
-        pinned=entry.pinned,
-        pin_reason=entry.pin_reason,
-        dated=entry.dated,
         rollback=entry.previous is not None,
     )
 
@@ -234,26 +278,32 @@ def absence(state: InstalledState) -> str:
     return ""
 
 
-def newest_value(
+def newest_answer(
     installer: Installer, name: str, entry: LockEntry, place: InstallPlace
-) -> dict[str, Any]:
+) -> NewestAnswer:
     """Return an entry of the lock with what its source has now, or why that is not known."""
-    value = members(installed_answer(name, place.scope, entry))
     state = installer.installed.state(name, entry, place)
-    value["state"], value["problem"] = state.state, absence(state)
-    value["label"] = entry.label
+    found = NewestAnswer(
+        installed=installed_answer(name, place.scope, entry),
+        state=state.state,
+        problem=absence(state),
+        label=entry.label,
+    )
     with isolated() as failed, installer.newest(name, entry, place) as staged:
         report = staged.report
-        value["newest"] = report.entry.tree_digest
-        value["newest_version"] = report.entry.version
-        value["newest_dated"] = report.entry.dated
-        value["newest_label"] = report.entry.label
-        value["outdated"] = not report.is_same or bool(report.moved_from)
-        value["moved_to"] = report.inside if report.moved_from else ""
-        value["signed_again"] = report.is_signed_again
+        now = NewerAnswer(
+            newest=report.entry.tree_digest,
+            newest_version=report.entry.version,
+            newest_dated=report.entry.dated,
+            newest_label=report.entry.label,
+            outdated=not report.is_same or bool(report.moved_from),
+            moved_to=report.inside if report.moved_from else "",
+            signed_again=report.is_signed_again,
+        )
+        found = structs.replace(found, now=now)
     for error in failed:
-        value["error"] = str(error)
-    return value
+        found = structs.replace(found, error=str(error))
+    return found
 
 
 def package_answer(one: ListedHit) -> PackageAnswer:
@@ -273,15 +323,9 @@ def package_answer(one: ListedHit) -> PackageAnswer:
 
 def release_answer(release: Release) -> ReleaseAnswer:
     signature = release.signature
-    return ReleaseAnswer(
-        version=release.version,
-        state=release.state,
-        reason=release.reason,
-        digest=release.digest,
-        tree_digest=release.tree_digest,
-        size=release.size,
-        files=release.files,
-        published_at=release.published_at,
+    return copied(
+        ReleaseAnswer,
+        release,
         publisher=None if signature is None else signature.publisher,
         registry=None if signature is None else signature.registry,
         certificate=None if signature is None else signature.cert_sha256,

@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from msgspec import UNSET, UnsetType
 
 from skillhouse.floor import SkillError, UnknownSkillError, structs
-from skillhouse.frontends.answers.json_form import Count, EffectWord, JsonAnswer
+from skillhouse.frontends.answers.findings import DiagnosticAnswer
+from skillhouse.frontends.answers.json_form import Count, EffectWord, JsonAnswer, copied
 from skillhouse.house import Skillhouse, judged_line
 from skillhouse.permission import Layer, Permission, Rule
 from skillhouse.skill import load
 
 if TYPE_CHECKING:
     from skillhouse.house import Explanation, JudgedLine, ReadCommand
+    from skillhouse.house.rule_suggestions import OnceGroup
     from skillhouse.permission import CommandReading, MatchedRule, RuleFinding
     from skillhouse.skill import Skill, SkillContent
 
@@ -107,6 +109,99 @@ class LineAnswer(JsonAnswer, frozen=True, kw_only=True):
 DecisionAnswer: TypeAlias = ExplanationAnswer | LineAnswer
 
 
+class TrialAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """A decision as it is, and as it would be with more rules."""
+
+    before: DecisionAnswer
+    after: DecisionAnswer
+
+
+class RuleFilesAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """What is wrong with the files of rules."""
+
+    files: list[DiagnosticAnswer]
+
+
+class RuleLintAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """What each rule covers, where it was asked for, and what is wrong with the files."""
+
+    covers: list[RuleScopeAnswer] | UnsetType
+    files: list[DiagnosticAnswer] | UnsetType
+
+
+class SeenRequestAnswer(JsonAnswer, frozen=True, kw_only=True):
+    text: str
+    count: Count
+
+
+class WrittenRuleAnswer(JsonAnswer, frozen=True, kw_only=True):
+    effect: EffectWord
+    action: str
+    pattern: str
+    reason: str | UnsetType
+
+
+class SuggestedRuleAnswer(JsonAnswer, frozen=True, kw_only=True):
+    number: Count
+    id: str
+    rule: WrittenRuleAnswer
+    text: str
+    answers: Count
+    with_others: Count
+    seen: list[SeenRequestAnswer]
+    covers: str
+    asks: tuple[str, ...]
+
+
+class SuggestionsAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """What `policy suggest` says besides the rules that it suggests."""
+
+    path: str
+    questions: Count
+    allowed: Count
+    refused: Count
+    repeated: Count
+    answered: Count
+    answered_repeated: Count
+    once: tuple[OnceGroup, ...]
+    added: list[str]
+
+
+class ChangedDecisionAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """A permission of an earlier call that would be decided differently."""
+
+    action: str
+    resource: str
+    agent: str
+    before: str
+    after: str
+
+
+class RulePreviewAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """What the file would gain and lose, and what would be decided differently."""
+
+    difference: str
+    tried: Count
+    decisions: tuple[ChangedDecisionAnswer, ...]
+
+
+class RuleChangeAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """The user's file after a change, or as it would be."""
+
+    flat_members = ("preview",)
+    path: str
+    rule: str
+    text: str
+    preview: RulePreviewAnswer | UnsetType = UNSET
+
+
+class RulesFileAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """The user's file without the rule that was taken out."""
+
+    path: str
+    text: str
+
+
 class RuleFindingAnswer(JsonAnswer, frozen=True, kw_only=True):
     code: str
     severity: Literal["info", "warning"]
@@ -178,7 +273,7 @@ def decision_answer(house: Skillhouse, action: str, resource: str, agent: str) -
 
 def trial_decisions(
     house: Skillhouse, rules: Sequence[Rule], action: str, resource: str, agent: str
-) -> dict[str, DecisionAnswer]:
+) -> TrialAnswer:
     """Return the decision as it is and as it would be with more rules; nothing is written.
 
     Raises:
@@ -188,7 +283,7 @@ def trial_decisions(
     config = structs.replace(house.config, layers=(*house.config.layers, layer))
     with Skillhouse(config) as trial:
         after = decision_answer(trial, action, resource, agent)
-    return {"before": decision_answer(house, action, resource, agent), "after": after}
+    return TrialAnswer(before=decision_answer(house, action, resource, agent), after=after)
 
 
 def _content_of(skill: Skill) -> SkillContent | None:
@@ -270,14 +365,11 @@ def rule_answers(layers: Sequence[Layer]) -> list[RuleAnswer]:
 
 
 def rule_finding(found: RuleFinding) -> RuleFindingAnswer:
-    return RuleFindingAnswer(
-        code=found.code,
+    return copied(
+        RuleFindingAnswer,
+        found,
         severity="info" if found.is_note else "warning",
-        layer=found.layer,
-        rule_index=found.rule_index,
         effect=found.rule.effect.value,
         action=found.rule.action,
         pattern=found.rule.pattern,
-        message=found.message,
-        by=found.by,
     )

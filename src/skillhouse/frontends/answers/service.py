@@ -1,14 +1,16 @@
-"""Tokens, and what came of a stop or a reload."""
+"""What a service does: tokens, jobs, events, and what came of a stop or a reload."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from skillhouse.floor import Diagnostic, Severity
-from skillhouse.frontends.answers.json_form import Count, JsonAnswer
+from skillhouse.frontends.answers.errors import ProblemAnswer
+from skillhouse.frontends.answers.json_form import Count, JsonAnswer, copied
 
 if TYPE_CHECKING:
+    from skillhouse.audit import AuditEntry
     from skillhouse.house.access_tokens import Access
     from skillhouse.manage.code_reload import LoadedCode, Reloaded
     from skillhouse.tiers import StopReport
@@ -38,6 +40,35 @@ class RevokedTokenAnswer(JsonAnswer, frozen=True, kw_only=True):
     flat_members = ("access",)
     access: TokenAnswer
     revoked: bool = True
+
+
+class HealthAnswer(JsonAnswer, frozen=True, kw_only=True):
+    status: Literal["ok"] = "ok"
+
+
+class ProofAnswer(JsonAnswer, frozen=True, kw_only=True):
+    proof: str
+
+
+class RemainsAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """One thing that skillhouse left, and what became of it."""
+
+    kind: str
+    """entry, hook, export or folder."""
+    path: str
+    what: str
+    status: str
+    reason: str
+    """Why it stays."""
+
+
+class StoppedAnswer(JsonAnswer, frozen=True, kw_only=True):
+    stopped: bool
+    reason: str
+
+
+class ResumedAnswer(JsonAnswer, frozen=True, kw_only=True):
+    resumed: bool
 
 
 class FailedStepAnswer(JsonAnswer, frozen=True, kw_only=True):
@@ -74,15 +105,66 @@ class ReloadAnswer(JsonAnswer, frozen=True, kw_only=True):
     steps: tuple[StepAnswer, ...]
 
 
+JobState: TypeAlias = Literal["waiting", "running", "done", "failed", "cancelled"]
+
+
+class JobLineAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """A job without what came of it, as events have it."""
+
+    id: str
+    kind: str
+    state: JobState
+    message: str
+    progress: Count
+    total: Count | None
+    unit: str
+    begun_ms: Count
+    ended_ms: Count | None
+
+
+class JobAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """Work that takes long; `result` or `problem` is there once it has ended."""
+
+    flat_members = ("line",)
+    line: JobLineAnswer
+    result: Any
+    problem: ProblemAnswer | None
+
+
+class ProgressAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """How far a call is."""
+
+    request: str
+    tool: str
+    progress: float
+    total: float | None
+    message: str | None
+
+
+class CallEventAnswer(JsonAnswer, frozen=True, kw_only=True):
+    id: str
+    tool: str
+    status: str
+    agent: str
+    user: str
+    ts: str
+    request: str
+
+
+class IndexEventAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """Ids of the skills that came, went or changed."""
+
+    added: list[str]
+    removed: list[str]
+    changed: list[str]
+    findings: int
+
+
 def token_answer(access: Access) -> TokenAnswer:
-    return TokenAnswer(
-        id=access.id,
-        name=access.name,
-        kind=access.kind,
-        user=access.user,
-        agent=access.agent,
+    return copied(
+        TokenAnswer,
+        access,
         scopes=sorted(access.scopes),
-        created_ms=access.created_ms,
         expires_ms=access.expires_ms or None,
         used_ms=access.used_ms or None,
     )
@@ -136,3 +218,8 @@ def reload_answer(done: Reloaded, problems: Sequence[Diagnostic]) -> ReloadAnswe
             StepAnswer(directory=str(directory), step=step) for directory, step in done.steps
         ),
     )
+
+
+def call_event(entry: AuditEntry) -> CallEventAnswer:
+    record = entry.record
+    return copied(CallEventAnswer, record, status=entry.status)

@@ -10,13 +10,13 @@ from msgspec import UNSET, UnsetType, field
 from skillhouse import skill as skill_package
 from skillhouse.floor import TreeError, tree_digest
 from skillhouse.frontends.answers.findings import DiagnosticAnswer, diagnostic_answers
-from skillhouse.frontends.answers.json_form import Count, JsonAnswer
+from skillhouse.frontends.answers.json_form import Count, JsonAnswer, copied
 
 if TYPE_CHECKING:
-    from skillhouse.house import SkillDefinition
+    from skillhouse.house import AbsentSkill, SkillDefinition
     from skillhouse.house.trash import DeletedSkill
     from skillhouse.manage.code_facts import CodeFacts
-    from skillhouse.skill import ParseResult, Skill, SkillContent, SkillIndex, SkillManifest
+    from skillhouse.skill import ParseResult, Skill, SkillContent, SkillManifest
 
 
 class SkillAnswer(JsonAnswer, frozen=True, kw_only=True):
@@ -42,9 +42,13 @@ class ListedSkillAnswer(JsonAnswer, frozen=True, kw_only=True):
 class ContentAnswer(JsonAnswer, frozen=True, kw_only=True):
     """A loaded skill; what people do not see of its body is there as escapes."""
 
-    flat_members = ("skill",)
+    flat_members = ("skill", "facts")
     skill: SkillAnswer
     body: str
+    facts: ContentFactsAnswer
+
+
+class ContentFactsAnswer(JsonAnswer, frozen=True, kw_only=True):
     hidden_text: str | None
     resources: tuple[str, ...]
     resources_omitted: Count
@@ -105,6 +109,29 @@ class LibrarySkillAnswer(JsonAnswer, frozen=True, kw_only=True):
     recent: Count | None
 
 
+class LibraryAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """What a page of the library has besides its skills."""
+
+    next: str | None
+    states: dict[str, Count]
+
+
+class AbsentSkillAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """A skill, or a place of skills, that agents do not see or cannot load."""
+
+    state: str
+    name: str
+    path: str
+    reason: str
+    hint: str
+    line: Count | None
+    id: str
+    scope: str
+    code: str
+    mend: str
+    """The name of `hint` before 0.2, which goes with 0.3."""
+
+
 class DeletedSkillAnswer(JsonAnswer, frozen=True, kw_only=True):
     key: str
     id: str
@@ -153,9 +180,59 @@ class SourceAnswer(JsonAnswer, frozen=True, kw_only=True):
     digest: str
 
 
+class MarkupAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """The markup of a text; null where it is too long."""
+
+    markup: str | None
+
+
+class PreviewAnswer(JsonAnswer, frozen=True, kw_only=True):
+    preview: DraftAnswer | None
+
+
+class RestoredSkillAnswer(JsonAnswer, frozen=True, kw_only=True):
+    id: str
+    path: str
+
+
+class RemovedSkillAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """A skill that went to the trash; `clients` are those that read it too."""
+
+    id: str
+    path: str
+    scope: str
+    clients: tuple[str, ...] | UnsetType = UNSET
+
+
+class EmptiedTrashAnswer(JsonAnswer, frozen=True, kw_only=True):
+    removed: list[str]
+
+
 class SwitchedAnswer(JsonAnswer, frozen=True, kw_only=True):
     id: str
     enabled: bool
+
+
+class OperationArgumentAnswer(JsonAnswer, frozen=True, kw_only=True):
+    type: str
+    required: bool
+
+
+class OperationAnswer(JsonAnswer, frozen=True, kw_only=True):
+    operation: str
+    arguments: dict[str, OperationArgumentAnswer]
+
+
+class OperationResultAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """What came of an operation, or why nothing did, in the words of the profile."""
+
+    success: bool = True
+    error: str | UnsetType = UNSET
+    skills: list[DefinitionAnswer] | UnsetType = UNSET
+    content: str | UnsetType = UNSET
+    path: str | UnsetType = UNSET
+    skill: DefinitionAnswer | UnsetType = UNSET
+    notice: str | UnsetType = UNSET
 
 
 def skill_answer(skill: Skill) -> SkillAnswer:
@@ -181,11 +258,13 @@ def content_answer(content: SkillContent) -> ContentAnswer:
     return ContentAnswer(
         skill=skill_answer(content.skill),
         body=skill_package.revealed(content.body),
-        hidden_text=None if hidden is None else hidden.summary,
-        resources=tuple(content.resources),
-        resources_omitted=content.resources_omitted,
-        resources_more=content.resources_more,
-        diagnostics=diagnostic_answers(content.diagnostics),
+        facts=ContentFactsAnswer(
+            hidden_text=None if hidden is None else hidden.summary,
+            resources=tuple(content.resources),
+            resources_omitted=content.resources_omitted,
+            resources_more=content.resources_more,
+            diagnostics=diagnostic_answers(content.diagnostics),
+        ),
     )
 
 
@@ -213,13 +292,9 @@ def _manifest(facts: CodeFacts, manifest: SkillManifest) -> CodeManifestAnswer:
         )
         for tool in manifest.tools
     )
-    return CodeManifestAnswer(
-        version=manifest.version,
-        description=manifest.description,
-        author=manifest.author,
-        license=manifest.license,
-        language=manifest.language,
-        entry=manifest.entry,
+    return copied(
+        CodeManifestAnswer,
+        manifest,
         tools=tuple(tools),
         env=dict(facts.env),
         dependencies=tuple(manifest.dependencies),
@@ -229,17 +304,6 @@ def _manifest(facts: CodeFacts, manifest: SkillManifest) -> CodeManifestAnswer:
 
 def catalog_tokens(skill: Skill) -> int:
     return skill_package.tokens_of(f"{skill.name}{skill.description}")
-
-
-def deleted_skill(found: DeletedSkill) -> DeletedSkillAnswer:
-    return DeletedSkillAnswer(
-        key=found.key,
-        id=found.id,
-        path=found.path,
-        deleted=found.deleted,
-        enabled=found.enabled,
-        real=found.real,
-    )
 
 
 def draft_answer(draft: ParseResult) -> DraftAnswer | None:
@@ -264,17 +328,8 @@ def definition_answer(found: SkillDefinition) -> DefinitionAnswer:
     files = (
         DefinitionFileAnswer(name=file.name, path=file.path, type=file.type) for file in found.files
     )
-    return DefinitionAnswer(
-        id=found.id,
-        name=found.name,
-        description=found.description,
-        source=found.source,
-        path=found.path,
-        directory_path=found.directory_path,
-        enabled=found.enabled,
-        instructions=found.instructions,
-        allowed_tools=tuple(found.allowed_tools),
-        files=tuple(files),
+    return copied(
+        DefinitionAnswer, found, allowed_tools=tuple(found.allowed_tools), files=tuple(files)
     )
 
 
@@ -288,10 +343,9 @@ def digest_of(found: Skill | Path) -> str | None:
         return None
 
 
-def index_lists(index: SkillIndex) -> dict[str, Any]:
-    """Return the first lists of `list --json` and of the page's `/api/skills`."""
-    return {
-        "skills": [skill_answer(skill) for skill in index.skills],
-        "shadowed": [skill_answer(skill) for skill in index.shadowed],
-        "diagnostics": diagnostic_answers(index.diagnostics),
-    }
+def absent_skill(found: AbsentSkill) -> AbsentSkillAnswer:
+    return AbsentSkillAnswer(**found._asdict(), mend=found.hint)
+
+
+def deleted_skill(found: DeletedSkill) -> DeletedSkillAnswer:
+    return copied(DeletedSkillAnswer, found)

@@ -9,8 +9,14 @@ from msgspec import UNSET, UnsetType
 
 from skillhouse import sandbox
 from skillhouse import tools as toolbox
-from skillhouse.frontends.answers.audit import PARTS, code_lists, detail_of
-from skillhouse.frontends.answers.json_form import JsonAnswer
+from skillhouse.frontends.answers.audit import (
+    PARTS,
+    AuditEntryAnswer,
+    code_lists,
+    detail_of,
+    entry_answer,
+)
+from skillhouse.frontends.answers.json_form import JsonAnswer, copied
 from skillhouse.sandbox import SandboxStatus
 
 if TYPE_CHECKING:
@@ -85,12 +91,26 @@ class InterpretersAnswer(JsonAnswer, frozen=True, kw_only=True):
     unusable_pythons: tuple[str, ...]
 
 
+class SandboxLevelsAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """What the test of each level found."""
+
+    levels: dict[str, SandboxStatus]
+
+
 class SandboxAnswer(JsonAnswer, frozen=True, kw_only=True):
     """The level of the sandbox with its probes, and the interpreters."""
 
     flat_members = ("status", "interpreters")
     status: SandboxStatus
     interpreters: InterpretersAnswer
+
+
+class CodeRecordAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """A call of a skill's code as the log has it, and what the code logged and printed."""
+
+    flat_members = ("entry",)
+    entry: AuditEntryAnswer
+    code: CodeAnswer
 
 
 def tool_answer(tool: Tool) -> ToolAnswer:
@@ -107,12 +127,7 @@ def tool_answer(tool: Tool) -> ToolAnswer:
 
 
 def result_answer(result: ToolResult) -> ResultAnswer:
-    return ResultAnswer(
-        status=result.status,
-        content=result.content,
-        data=result.data,
-        approval_id=result.approval_id,
-    )
+    return copied(ResultAnswer, result)
 
 
 def code_answer(entry: AuditEntry | None) -> CodeAnswer:
@@ -142,3 +157,7 @@ def _python_of(tool: toolbox.SkillCodeTool) -> ToolPythonAnswer | None:
         return None
     found = _interpreter(python)
     return ToolPythonAnswer(program=found.program, version=found.version, why=found.why)
+
+
+def code_record(entry: AuditEntry) -> CodeRecordAnswer:
+    return CodeRecordAnswer(entry=entry_answer(entry), code=code_answer(entry))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
-from msgspec import Meta, Struct, field
+from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from skillhouse import manage
 from skillhouse.floor import SkillError, digest
-from skillhouse.frontends.answers.findings import diagnostic_answers
-from skillhouse.frontends.answers.json_form import JsonAnswer, members
+from skillhouse.frontends.answers.findings import DiagnosticAnswer, diagnostic_answers
+from skillhouse.frontends.answers.json_form import JsonAnswer, ListAnswer, listed, members
 from skillhouse.frontends.answers.skills import CodeFactsAnswer, code_facts
 
 if TYPE_CHECKING:
@@ -45,10 +45,11 @@ class TrustedSkillAnswer(JsonAnswer, frozen=True, kw_only=True):
 
 
 class TrustAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """What is said of a project besides its skills."""
+
     project: str
     trusted: bool
     through: tuple[str, ...]
-    skills: tuple[TrustedSkillAnswer, ...]
 
 
 class TrustViewAnswer(TrustAnswer, frozen=True, kw_only=True):
@@ -58,13 +59,31 @@ class TrustViewAnswer(TrustAnswer, frozen=True, kw_only=True):
     replaces: dict[str, str]
 
 
-def trust_answer(report: TrustReport) -> TrustAnswer:
-    return TrustAnswer(
-        project=str(report.project),
-        trusted=report.is_trusted,
-        through=tuple(report.through),
-        skills=tuple(map(_trusted_skill, report.skills)),
-    )
+class ShownTrustAnswer(TrustViewAnswer, frozen=True, kw_only=True):
+    """With the findings, and the digest by which one agrees to just this."""
+
+    diagnostics: list[DiagnosticAnswer]
+    digest: str
+
+
+class RevokedTrustAnswer(JsonAnswer, frozen=True, kw_only=True):
+    project: str
+    revoked: bool
+    others: tuple[str, ...] | UnsetType = UNSET
+    """Work trees of the same repository, which lost it too."""
+
+
+def trust_answer(report: TrustReport) -> ListAnswer:
+    return listed("skills", _skills(report), TrustAnswer(**_facts(report)))
+
+
+def _facts(report: TrustReport) -> dict[str, Any]:
+    through = tuple(report.through)
+    return {"project": str(report.project), "trusted": report.is_trusted, "through": through}
+
+
+def _skills(report: TrustReport) -> list[TrustedSkillAnswer]:
+    return list(map(_trusted_skill, report.skills))
 
 
 def _trusted_skill(found: TrustedSkill) -> TrustedSkillAnswer:
@@ -102,21 +121,30 @@ class TrustView(Struct, frozen=True, kw_only=True):
     @property
     def digest(self) -> str:
         """That of everything that is shown: what is trusted must be just this."""
-        shown = [self.answer(), diagnostic_answers(self.findings), dict(self.report.tools)]
+        skills = {"skills": _skills(self.report)}
+        shown = [
+            members(self._more()) | skills,
+            diagnostic_answers(self.findings),
+            dict(self.report.tools),
+        ]
         text = json.dumps(shown, sort_keys=True, default=members)
         return digest(text.encode("utf-8", "replace"))
 
-    def answer(self) -> TrustViewAnswer:
-        found = trust_answer(self.report)
+    def _more(self) -> TrustViewAnswer:
         code = [facts for one in self.code if (facts := code_facts(one)) is not None]
-        return TrustViewAnswer(
-            project=found.project,
-            trusted=found.trusted,
-            through=found.through,
-            skills=found.skills,
-            code=code,
-            replaces=dict(self.replaced),
+        return TrustViewAnswer(**_facts(self.report), code=code, replaces=dict(self.replaced))
+
+    def answer(self) -> ListAnswer:
+        return listed("skills", _skills(self.report), self._more())
+
+    def shown(self) -> ListAnswer:
+        """Return it with the digest, for who is to agree."""
+        more = ShownTrustAnswer(
+            **members(self._more()),
+            diagnostics=diagnostic_answers(self.findings),
+            digest=self.digest,
         )
+        return listed("skills", _skills(self.report), more)
 
 
 def trust_view(house: Skillhouse) -> TrustView:

@@ -18,34 +18,6 @@ class PageJson(TypedDict, Generic[T]):
     next: str | None
 
 
-class JobJson(TypedDict):
-    """Work that takes long; `result` or `problem` is there once it has ended."""
-
-    id: str
-    kind: str
-    state: str
-    """waiting, running, done, failed or cancelled."""
-    message: str
-    progress: int
-    total: int | None
-    result: Any
-    problem: dict[str, Any] | None
-
-
-class PlannedJson(TypedDict):
-    """What a change would do with one skill, or what came of it."""
-
-    name: str
-    status: str
-    """planned, unchanged, pinned or refused; afterwards installed or declined."""
-    plan_digest: NotRequired[str]
-    questions: NotRequired[list[str]]
-    """What `answers` must name: unsigned, untrusted, obeyed, edited."""
-    files: NotRequired[list[dict[str, Any]]]
-    changes: NotRequired[list[str]]
-    error: NotRequired[dict[str, str]]
-
-
 class AgreedJson(TypedDict):
     plan_digest: str
     answers: list[str]
@@ -63,6 +35,26 @@ class AuditEntryJson(TypedDict):
     outcome: dict[str, Any] | None
     status: str
     about: str
+
+
+class BroughtFindingJson(TypedDict):
+    code: str
+    severity: Literal["error", "warning", "info"]
+    message: str
+
+
+class BroughtMentionJson(TypedDict):
+    """What the skill's text names, and what the rules say of it."""
+
+    kind: str
+    text: str
+    effect: Literal["allow", "ask", "deny"]
+    reason: str
+
+
+class BroughtToolJson(TypedDict):
+    name: str
+    level: str
 
 
 class CallResultJson(TypedDict):
@@ -150,6 +142,11 @@ class FactJson(TypedDict):
     value: str
 
 
+class HiddenTextJson(TypedDict):
+    path: str
+    what: str
+
+
 class HitJson(TypedDict):
     """A skill that fits a request; `shadowed_by` is the id of the one that agents see instead."""
 
@@ -171,6 +168,22 @@ class HitJson(TypedDict):
     learned: float
     listing: str
     shadowed_by: NotRequired[str]
+
+
+class JobJson(TypedDict):
+    """Work that takes long; `result` or `problem` is there once it has ended."""
+
+    id: str
+    kind: str
+    state: Literal["waiting", "running", "done", "failed", "cancelled"]
+    message: str
+    progress: int
+    total: int | None
+    unit: str
+    begun_ms: int
+    ended_ms: int | None
+    result: Any
+    problem: ProblemJson | None
 
 
 class LibrarySkillJson(TypedDict):
@@ -250,12 +263,85 @@ class NamedHitJson(TypedDict):
     listing: NotRequired[str]
 
 
+class NamedHostJson(TypedDict):
+    origin: str
+    files: list[str]
+    effect: Literal["allow", "ask", "deny"]
+
+
+class ObeyedFileJson(TypedDict):
+    """A file that agents or other programs obey."""
+
+    path: str
+    reason: str
+
+
+class PlannedJson(TypedDict):
+    """What a change would do with one skill, or what came of it."""
+
+    name: str
+    own_name: NotRequired[str]
+    version: NotRequired[str]
+    description: NotRequired[str]
+    license: NotRequired[str]
+    repository: NotRequired[str]
+    trusted: NotRequired[bool | None]
+    published_at: NotRequired[str | None]
+    downgrade: NotRequired[bool]
+    resolved: NotRequired[str]
+    inside: NotRequired[str]
+    moved_from: NotRequired[str]
+    publisher: NotRequired[str | None]
+    registry: NotRequired[str | None]
+    signed: NotRequired[bool]
+    digest: NotRequired[str]
+    tree_digest: NotRequired[str]
+    size: NotRequired[int]
+    files: NotRequired[list[TreeFileJson]]
+    lacking: NotRequired[list[str]]
+    obeyed: NotRequired[list[ObeyedFileJson]]
+    allowed_tools: NotRequired[list[str]]
+    tools: NotRequired[list[BroughtToolJson]]
+    env: NotRequired[list[str]]
+    dependencies: NotRequired[list[str]]
+    mentions: NotRequired[list[BroughtMentionJson]]
+    hosts: NotRequired[list[NamedHostJson]]
+    hidden: NotRequired[list[HiddenTextJson]]
+    findings: NotRequired[list[BroughtFindingJson]]
+    scope: NotRequired[str]
+    path: NotRequired[str]
+    installed: NotRequired[str | None]
+    changes: NotRequired[list[str]]
+    questions: NotRequired[list[str]]
+    lock_hash: NotRequired[str]
+    note: NotRequired[str]
+    plan_digest: NotRequired[str]
+    status: NotRequired[str]
+    error: NotRequired[RefusalJson]
+
+
 class ProbeResultJson(TypedDict):
     """The result of one probe of the self-test."""
 
     name: str
     passed: bool
     detail: str
+
+
+class ProblemJson(TypedDict):
+    """A problem of the API (RFC 9457), whose last members are there where its `code` has them."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+    hint: str | None
+    mend: str | None
+    report: NotRequired[str]
+    candidates: NotRequired[list[str]]
+    scope: NotRequired[str]
+    diagnostics: NotRequired[list[DiagnosticJson]]
 
 
 class QuestionJson(TypedDict):
@@ -284,6 +370,13 @@ class QuestionJson(TypedDict):
     device: AnsweringDeviceJson | None
     message: str | None
     closed_ms: int | None
+
+
+class RefusalJson(TypedDict):
+    """Why a skill of several was not changed."""
+
+    code: str
+    message: str
 
 
 class RehearsalJson(TypedDict):
@@ -346,6 +439,15 @@ class ToolPythonJson(TypedDict):
     version: NotRequired[str]
     why: NotRequired[str]
     problem: NotRequired[str]
+
+
+class TreeFileJson(TypedDict):
+    """One file of a tree."""
+
+    path: str
+    mode: str
+    size: int
+    sha256: str
 
 
 class UnjudgedJson(TypedDict):

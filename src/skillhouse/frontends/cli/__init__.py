@@ -151,9 +151,9 @@ def _failed(arguments: list[str], error: Exception) -> int:
     with fault_reports(verb, arguments[1:], os.environ, terminal.note) as reports:
         terminal.error(reports.line(fault))
     if _wants_json(arguments):
-        from skillhouse.frontends.presentation.error_values import error_value
+        from skillhouse.frontends.answers.errors import error_answer
 
-        terminal.json(error_value(fault, terminal.last_error, exit_code=FAULT))
+        terminal.json(error_answer(fault, terminal.last_error, exit_code=FAULT))
     return FAULT
 
 
@@ -188,10 +188,10 @@ def _run(arguments: list[str]) -> int:
     else:
         code, error = _call(verb, arguments[1:], terminal)
     if _wants_json(arguments) and not terminal.has_json and (error is not None or code):
-        from skillhouse.frontends.presentation.error_values import error_value
+        from skillhouse.frontends.answers.errors import error_answer
 
         # INVARIANT: with --json, stdout holds one JSON object, also of what is refused.
-        terminal.json(error_value(error, terminal.last_error, exit_code=code))
+        terminal.json(error_answer(error, terminal.last_error, exit_code=code))
     return code
 
 

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 from skillhouse.approval import OWNER, Answer, ApprovalError, Issuer, rule_text
 from skillhouse.frontends.answers.approvals import (
     PairedDeviceAnswer,
+    UnpairedDeviceAnswer,
+    WithdrawnAnswer,
     approval_answer,
     device_answer,
     device_text,
 )
-from skillhouse.frontends.answers.json_form import members
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, house_of, positive
 from skillhouse.frontends.cli.person import note_changes, refuse_agents, show_request
 from skillhouse.frontends.cli.question import need_terminal, typed
@@ -109,7 +110,7 @@ def _run(options: argparse.Namespace, terminal: Terminal) -> int:
         if options.verb == "grants":
             return terminal.listing(
                 house.approvals.grant_store.all(),
-                members,
+                lambda one: one,
                 lambda grant: f"{grant.id}  {one_line(_words(grant))}",
                 name="grants",
                 as_json=options.json,
@@ -118,7 +119,7 @@ def _run(options: argparse.Namespace, terminal: Terminal) -> int:
         if options.verb == "scripts":
             return terminal.listing(
                 house.approvals.scripts.all(),
-                members,
+                lambda one: one,
                 lambda script: f"{script.id}  {one_line(_script_words(script))}",
                 name="scripts",
                 as_json=options.json,
@@ -271,7 +272,7 @@ def _revoke(house: Skillhouse, prefix: str, terminal: Terminal, *, json: bool) -
         house.approvals.scripts.revoke(scripts[0].id)
         return terminal.listing(
             scripts,
-            members,
+            lambda one: one,
             lambda script: f"revoked: {one_line(_script_words(script))}",
             name="scripts",
             as_json=json,
@@ -279,7 +280,7 @@ def _revoke(house: Skillhouse, prefix: str, terminal: Terminal, *, json: bool) -
     house.approvals.revoke(matching[0].id)
     return terminal.listing(
         matching,
-        members,
+        lambda one: one,
         lambda grant: f"revoked: {one_line(_words(grant))}",
         name="grants",
         as_json=json,
@@ -331,8 +332,8 @@ def _change_devices(house: Skillhouse, options: argparse.Namespace, terminal: Te
         if ended is None:
             which = "two devices begin with" if len(found) > 1 else "no device"
             raise UsageError(f"{which} `{options.id}`; see `skillhouse approvals devices`")
-        counts = {"approvals": ended.approvals, "grants": ended.grants}
-        value = {"id": found[0], "unpaired": True, "withdrawn": counts}
+        gone = WithdrawnAnswer(approvals=ended.approvals, grants=ended.grants)
+        value = UnpairedDeviceAnswer(id=found[0], withdrawn=gone)
         unused = counted(ended.approvals, "unused approval")
         standing = counted(ended.grants, "standing approval")
         text = f"unpaired: {found[0]}; withdrawn: {unused}, {standing}"

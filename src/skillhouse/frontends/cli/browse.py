@@ -7,19 +7,24 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from msgspec import UNSET
+
 from skillhouse import discovery
 from skillhouse import skill as skill_package
 from skillhouse.approval import OWNER
-from skillhouse.floor import nearest, structs
+from skillhouse.floor import nearest
 from skillhouse.frontends.answers.catalogs import (
+    AskedCatalogAnswer,
+    ForgottenAnswer,
+    LearningAnswer,
     RequestAnswer,
+    SearchAnswer,
     catalog_answer,
     fit_answer,
     meaning_answer,
     request_answer,
     search_skills,
 )
-from skillhouse.frontends.answers.json_form import members
 from skillhouse.frontends.answers.skills import content_answer
 from skillhouse.frontends.cli.options import (
     UsageError,
@@ -79,12 +84,17 @@ def _catalog(options: argparse.Namespace, terminal: Terminal) -> int:
     if options.json:
         budget = view.budget_tokens if options.budget is None else options.budget
         style = options.style or view.profile.catalog.style
-        value = {"agent": options.agent, "request": options.request, "style": style}
-        value |= {"budget_tokens": budget, **members(catalog_answer(catalog))}
-        value["meaning"] = meaning_answer(state)
-        if fitting is not None:
-            value |= members(fitting)
-        terminal.json(value)
+        terminal.json(
+            AskedCatalogAnswer(
+                agent=options.agent,
+                request=options.request,
+                style=style,
+                budget_tokens=budget,
+                catalog=catalog_answer(catalog),
+                meaning=meaning_answer(state),
+                fitting=UNSET if fitting is None else fitting,
+            )
+        )
         return 0
     if catalog.text:
         terminal.document(catalog.text)
@@ -148,11 +158,11 @@ def _search(options: argparse.Namespace, terminal: Terminal) -> int:
     if found.found.fault:
         terminal.error(found.found.fault)
     if options.json:
-        more = {
-            **members(fit_answer(found.found.fit)),
-            "fault": found.found.fault or None,
-            "meaning": meaning_answer(state),
-        }
+        more = SearchAnswer(
+            fit=fit_answer(found.found.fit),
+            fault=found.found.fault or None,
+            meaning=meaning_answer(state),
+        )
         terminal.json_list("hits", found.answers(), more)
     elif not hits:
         terminal.note(f"no skill fits{_meant(house, options.query)}; `skillhouse list` shows all")
@@ -188,14 +198,13 @@ def _learned(options: argparse.Namespace, terminal: Terminal, house: Skillhouse)
     if options.forget_learned:
         count = learned.forget(OWNER)
         if options.json:
-            terminal.json({"forgotten": count})
+            terminal.json(ForgottenAnswer(forgotten=count))
         else:
             terminal.note(f"forgot {counted(count, 'choice')} of skills after searches")
         return 0
     choices = learned.choices(OWNER)
     if options.json:
-        values = [structs.asdict(one) for one in choices]
-        terminal.json_list("choices", values, {"learn": house.config.search.learn})
+        terminal.json_list("choices", choices, LearningAnswer(learn=house.config.search.learn))
         return 0
     for one in choices:
         day = datetime.fromtimestamp(one.at_ms / 1000, UTC).strftime("%Y-%m-%d")

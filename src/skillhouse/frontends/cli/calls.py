@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from skillhouse import tools as toolbox
-from skillhouse.floor import structs
 from skillhouse.frontends.answers.audit import PARTS, code_lists, detail_of, recorded_call
 from skillhouse.frontends.answers.tools import (
     CodeCallAnswer,
@@ -335,7 +334,7 @@ def _invoke(options: argparse.Namespace, terminal: Terminal) -> int:
 def _list_invocable(house: Skillhouse, options: argparse.Namespace, terminal: Terminal) -> int:
     found = house.invocable(options.agent)
     if options.json:
-        terminal.json_list("skills", [structs.asdict(entry) for entry in found])
+        terminal.json_list("skills", found)
         return 0
     for entry in found:
         terminal.line(one_line(f"{entry.name} {entry.argument_hint}".strip()))

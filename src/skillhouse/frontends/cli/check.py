@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import itertools
 import os
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from msgspec import UNSET
 
 from skillhouse.discovery import (
     LinkPlaces,
@@ -18,7 +20,12 @@ from skillhouse.discovery import (
 )
 from skillhouse.floor import Diagnostic, Severity, fault_finding, git_root, is_utf8, isolated
 from skillhouse.floor.structs import replace
-from skillhouse.frontends.answers.findings import diagnostic_answers
+from skillhouse.frontends.answers.findings import (
+    DeclaredToolAnswer,
+    FixedFileAnswer,
+    ValidationAnswer,
+    diagnostic_answers,
+)
 from skillhouse.frontends.answers.rehearsal import rehearsal_answer
 from skillhouse.frontends.cli.mentions import print_mentions
 from skillhouse.frontends.cli.options import (
@@ -96,9 +103,10 @@ def _validate(options: argparse.Namespace, terminal: Terminal) -> int:
     findings += inside
     tools = [one for result in manifests.values() for one in _declared(result)]
     if options.json:
-        fixes = [{"path": str(one.file), "codes": list(one.codes)} for one in fixed]
-        more: dict[str, Any] = {"skills": len(directories), "tools": tools}
-        more |= {"fixed": fixes} if options.fix else {}
+        fixes = [FixedFileAnswer(path=str(one.file), codes=tuple(one.codes)) for one in fixed]
+        more = ValidationAnswer(
+            skills=len(directories), tools=tools, fixed=fixes if options.fix else UNSET
+        )
         terminal.json_list("diagnostics", diagnostic_answers(findings), more)
     else:
         _print_text(fixed, findings, tools, terminal, everything=options.all)
@@ -112,7 +120,7 @@ def _validate(options: argparse.Namespace, terminal: Terminal) -> int:
 def _print_text(
     fixed: Sequence[FileFix],
     findings: Sequence[Diagnostic],
-    tools: Sequence[Mapping[str, Any]],
+    tools: Sequence[DeclaredToolAnswer],
     terminal: Terminal,
     *,
     everything: bool,
@@ -125,7 +133,7 @@ def _print_text(
     for line in lines:
         terminal.line(line)
     for tool in tools:
-        terminal.note(f"tool {shown(tool['full_name'])} ({tool['level']}), {tool['language']}")
+        terminal.note(f"tool {shown(tool.full_name)} ({tool.level}), {tool.language}")
 
 
 def _found(place: Path, manifest: ManifestResult, *, strict: bool) -> tuple[Diagnostic, ...]:
@@ -155,16 +163,16 @@ def _nothing_in(paths: list[str]) -> str:
     return "; ".join(("no skill is here", *lacks))
 
 
-def _declared(result: ManifestResult) -> list[dict[str, str]]:
+def _declared(result: ManifestResult) -> list[DeclaredToolAnswer]:
     manifest = result.manifest
     if manifest is None:
         return []
     return [
-        {
-            "full_name": f"{manifest.name}:{tool.name}",
-            "level": tool.level,
-            "language": manifest.language,
-        }
+        DeclaredToolAnswer(
+            full_name=f"{manifest.name}:{tool.name}",
+            level=tool.level,
+            language=manifest.language,
+        )
         for tool in manifest.tools
     ]
 

@@ -16,7 +16,7 @@ from skillhouse.clients import (
     Standing,
     export,
 )
-from skillhouse.floor import SkillhouseError, isolated, structs
+from skillhouse.floor import SkillhouseError, isolated
 from skillhouse.frontends.answers.client_changes import difference_lines, export_answer
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, house_of
 from skillhouse.frontends.cli.question import ask, can_ask
@@ -174,7 +174,7 @@ def configured(options: argparse.Namespace, house: Skillhouse, terminal: Termina
             for client, words in zip(options.clients, chosen, strict=True)
         )
     if options.json:
-        terminal.json_list("clients", [structs.asdict(change) for change in found])
+        terminal.json_list("clients", found)
     elif options.action == "status":
         _print_status(found, terminal)
     else:

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from skillhouse.clients import client_profiles, is_installed, profile_to_compare
-from skillhouse.floor import structs
 from skillhouse.frontends.answers.client_changes import discarding
+from skillhouse.frontends.answers.doctor import (
+    ComparedAnswer,
+    ProfilesAnswer,
+    profile_line,
+    seen_skill,
+)
 from skillhouse.frontends.cli.client_fixes import fix_files
 from skillhouse.frontends.cli.hooks import hook_changes, hook_lines, is_faulty
 from skillhouse.frontends.cli.options import Verb, add_json, places_of
@@ -17,7 +22,6 @@ from skillhouse.frontends.presentation.client_report import (
     COLUMNS,
     as_toml,
     brief,
-    client_skill_value,
     difference,
     report_lines,
     table,
@@ -28,8 +32,6 @@ from skillhouse.frontends.presentation.doctor_values import (
     examined_profiles,
     listed_profiles,
     machine,
-    profile_line_value,
-    profile_value,
     profiles_of,
     seen_by,
     tool_lines,
@@ -39,7 +41,7 @@ from skillhouse.house import Locations, usable_config
 from skillhouse.skill import DEFAULT_PROFILE
 
 if TYPE_CHECKING:
-    from skillhouse.clients import ClientReport, ReportedSkill
+    from skillhouse.clients import ReportedSkill
     from skillhouse.frontends.cli.terminal import Terminal
     from skillhouse.skill import Profile
 
@@ -94,8 +96,7 @@ def _doctor(options: argparse.Namespace, terminal: Terminal) -> int:
             terminal.line(line)
         return 0 if is_well else 1
     if options.json:
-        value = {**found.value(), "hooks": [structs.asdict(change) for change in hooks]}
-        terminal.json_list("problems", value.pop("problems"), value)
+        terminal.json(found.answer(hooks))
     else:
         for line in report_lines(report, found.problems, machine=machine(), everything=options.all):
             terminal.line(line)
@@ -198,8 +199,8 @@ def _list_profiles(options: argparse.Namespace, places: Locations, terminal: Ter
     found = listed_profiles(places)
     folders = [one for one in client_profiles(places) if one.folders_only]
     if options.json:
-        values = [profile_line_value(one) for one in found]
-        terminal.json_list("profiles", values, {"folders": [one.name for one in folders]})
+        more = ProfilesAnswer(folders=[one.name for one in folders])
+        terminal.json_list("profiles", list(map(profile_line, found)), more)
         return 0
     terminal.rows([(shown(profile.name), _titled(profile)) for profile in found])
     names = ", ".join(one.name for one in folders)
@@ -221,7 +222,7 @@ def _titled(profile: Profile) -> str:
 def _show_profile(options: argparse.Namespace, places: Locations, terminal: Terminal) -> int:
     profile = profile_to_compare(options.name, places)
     if options.json:
-        terminal.json(profile_value(profile))
+        terminal.json(profile)
         return 0
     if options.toml:
         terminal.document(as_toml(profile))
@@ -245,8 +246,9 @@ def _compare_profiles(options: argparse.Namespace, places: Locations, terminal: 
     report = seen_by(places, profiles_of(places, options.names))
     found = [skill for skill in report.skills if _differs(skill)]
     if options.json:
-        value = _compared(report, found)
-        terminal.json_list("differing", value.pop("differing"), value)
+        names, alike = [client.name for client in report.clients], len(report.skills) - len(found)
+        more = ComparedAnswer(clients=names, alike=alike)
+        terminal.json_list("differing", [seen_skill(report, one) for one in found], more)
         return 1 if found else 0
     for place, client in enumerate(report.clients):
         terminal.line(
@@ -266,14 +268,6 @@ def _compare_profiles(options: argparse.Namespace, places: Locations, terminal: 
 
 def _differs(skill: ReportedSkill) -> bool:
     return len({(found.state, found.name, found.cut) for found in skill.verdicts}) > 1
-
-
-def _compared(report: ClientReport, found: list[ReportedSkill]) -> dict[str, Any]:
-    return {
-        "clients": [client.name for client in report.clients],
-        "alike": len(report.skills) - len(found),
-        "differing": [client_skill_value(report, skill) for skill in found],
-    }
 
 
 VERBS = {

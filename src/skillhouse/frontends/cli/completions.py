@@ -161,7 +161,9 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 def _run(options: argparse.Namespace, terminal: Terminal) -> int:
     text = SCRIPTS[options.shell](tuple(nodes()))
     if options.json:
-        terminal.json({"shell": options.shell, "script": text})
+        from skillhouse.frontends.answers.configuration import CompletionAnswer
+
+        terminal.json(CompletionAnswer(shell=options.shell, script=text))
     else:
         terminal.write(text)
     return 0

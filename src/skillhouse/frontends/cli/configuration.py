@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from skillhouse.floor import structs
+from skillhouse.frontends.answers.configuration import (
+    AddedRuleAnswer,
+    ConfigCheckAnswer,
+    ConfigFileAnswer,
+    ConfigTextAnswer,
+    RepositorySettingsAnswer,
+)
 from skillhouse.frontends.answers.findings import diagnostic_answers
+from skillhouse.frontends.answers.json_form import copied
 from skillhouse.frontends.answers.policy import rule_finding
 from skillhouse.frontends.cli.options import UsageError, Verb, add_json, places_of
 from skillhouse.frontends.cli.person import refuse_agents
@@ -76,15 +83,16 @@ def _config(options: argparse.Namespace, terminal: Terminal) -> int:
         "published": places.published_file,
         "profiles": places.profiles,
     }
-    found: list[dict[str, Any]] = [
-        {"name": name, "path": str(path), "exists": path.exists()} for name, path in files.items()
+    found = [
+        ConfigFileAnswer(name=name, path=str(path), exists=path.exists())
+        for name, path in files.items()
     ]
     if options.json:
         terminal.json_list("files", found)
         return 0
     for one in found:
-        mark = "" if one["exists"] else "  (not there)"
-        terminal.line(f"  {one['name']:<9} {shown(one['path'])}{mark}")
+        mark = "" if one.exists else "  (not there)"
+        terminal.line(f"  {one.name:<9} {shown(one.path)}{mark}")
     return 0
 
 
@@ -99,11 +107,8 @@ def _check(places: Locations, terminal: Terminal, *, as_json: bool) -> int:
     void = [one for one in lint_rules(config.layers) if one.code == "rule-no-effect"]
     unused = [name for name in config.exec_environment if name in OWN_VARIABLES]
     if as_json:
-        more = {
-            "unknown_actions": unknown,
-            "void_rules": [rule_finding(found) for found in void],
-            "void_variables": unused,
-        }
+        rules = list(map(rule_finding, void))
+        more = ConfigCheckAnswer(unknown_actions=unknown, void_rules=rules, void_variables=unused)
         terminal.json_list("files", diagnostic_answers(faults), more)
     else:
         for message in unknown:
@@ -130,7 +135,7 @@ def _repositories(
 
     return terminal.listing(
         found,
-        structs.asdict,
+        lambda one: copied(RepositorySettingsAnswer, one),
         line,
         name="repositories",
         as_json=options.json,
@@ -147,7 +152,7 @@ def _show(path: Path, terminal: Terminal, *, as_json: bool) -> int:
     except UnicodeDecodeError as error:
         raise UsageError(f"expected UTF-8 text in `{path}`") from error
     if as_json:
-        terminal.json({"path": str(path), "text": text})
+        terminal.json(ConfigTextAnswer(path=str(path), text=text))
     elif text is None:
         terminal.note(f"there is no {path}: every value is the default")
     else:
@@ -194,7 +199,7 @@ def write_rule(options: argparse.Namespace, terminal: Terminal) -> int:
     with Skillhouse(configured(places)) as house:
         path = add_rule(house, rule)
     said = f"added to {shown(str(path))}: {options.verb} {rule.action} {shown(rule.pattern)}"
-    terminal.answer({"path": str(path), "rule": text}, said, as_json=options.json)
+    terminal.answer(AddedRuleAnswer(path=str(path), rule=text), said, as_json=options.json)
     return 0
 
 

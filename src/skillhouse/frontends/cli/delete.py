@@ -8,7 +8,12 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from skillhouse.frontends.answers.skills import deleted_skill
+from skillhouse.frontends.answers.skills import (
+    EmptiedTrashAnswer,
+    RemovedSkillAnswer,
+    RestoredSkillAnswer,
+    deleted_skill,
+)
 from skillhouse.frontends.cli.options import (
     UsageError,
     Verb,
@@ -83,7 +88,7 @@ def _delete(options: argparse.Namespace, terminal: Terminal) -> int:
     if options.undo:
         back = management.undelete(options.skill or "")
         text = f"{shown(back.id)} is back at {shown(back.path)}"
-        terminal.answer({"id": back.id, "path": back.path}, text, as_json=options.json)
+        terminal.answer(RestoredSkillAnswer(id=back.id, path=back.path), text, as_json=options.json)
         return 0
     if options.skill is None:
         raise UsageError("expected a skill; see `skillhouse delete --help`")
@@ -106,7 +111,9 @@ def _move(house: Skillhouse, options: argparse.Namespace, terminal: Terminal) ->
         return 1
     path = management.delete(found.id, scopes=SCOPES)
     text = f"deleted {shown(found.id)} at {shown(str(path))}"
-    value = {"id": found.id, "path": str(path), "scope": found.scope, "clients": [*clients]}
+    value = RemovedSkillAnswer(
+        id=found.id, path=str(path), scope=found.scope, clients=tuple(clients)
+    )
     terminal.answer(value, text, as_json=options.json)
     if whose:
         terminal.note(f"it was {whose}")
@@ -145,7 +152,8 @@ def _empty(management: Management, options: argparse.Namespace, terminal: Termin
             return 1
     management.empty_trash(chosen)
     ids = [found.id for found in chosen]
-    terminal.answer({"removed": ids}, f"removed {many} for good", as_json=options.json)
+    gone = EmptiedTrashAnswer(removed=ids)
+    terminal.answer(gone, f"removed {many} for good", as_json=options.json)
     return 0
 
 

@@ -5,21 +5,22 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import skillhouse.house
 from skillhouse import manage
 from skillhouse.floor import UnusableSkillError
 from skillhouse.frontends.answers.findings import diagnostic_answers
+from skillhouse.frontends.answers.json_form import hinted
+from skillhouse.frontends.answers.shown_skill import UnusableSkillAnswer
 from skillhouse.frontends.answers.skills import digest_of
 from skillhouse.frontends.cli.options import Verb, add_common, add_skill, house_of
 from skillhouse.frontends.cli.terminal import finding_line
-from skillhouse.frontends.presentation.error_values import hint_value
 from skillhouse.frontends.presentation.skill_answers import (
     facts_rows,
-    files_answer,
     found_skill,
-    shown_value,
+    shown_answer,
+    skill_files,
 )
 from skillhouse.frontends.presentation.text import one_line, shown
 from skillhouse.skill import SKILL_FILE, SkillContent, list_resources, validate
@@ -60,7 +61,7 @@ def _show(options: argparse.Namespace, terminal: Terminal) -> int:
     except UnusableSkillError as error:
         return _show_unusable(error, terminal, options)
     if options.json:
-        terminal.json(shown_value(house, found))
+        terminal.json(shown_answer(house, found))
         return 0
     if not isinstance(found, SkillContent):
         return _show_code(found, terminal)
@@ -93,13 +94,17 @@ def _show_unusable(
     is_read = error.state == "broken" and error.path.name == SKILL_FILE
     findings = validate(error.path.parent, strict=False) if is_read else ()
     if options.json:
-        value: dict[str, Any] = {
-            "name": error.reference,
-            "state": error.state,
-            "location": str(error.path),
-        }
-        value |= {"line": error.line, "reason": error.reason, **hint_value(error.hint)}
-        terminal.json({**value, "diagnostics": diagnostic_answers(findings)})
+        terminal.json(
+            UnusableSkillAnswer(
+                name=error.reference,
+                state=error.state,
+                location=str(error.path),
+                line=error.line,
+                reason=error.reason,
+                advice=hinted(error.hint),
+                diagnostics=diagnostic_answers(findings),
+            )
+        )
         return 1
     terminal.heading(shown(error.reference))
     terminal.line()
@@ -193,9 +198,9 @@ def _configure_files(parser: argparse.ArgumentParser) -> None:
 
 
 def _files(options: argparse.Namespace, terminal: Terminal) -> int:
-    found = files_answer(house_of(options), options.skill)
+    found = skill_files(house_of(options), options.skill)
     if options.json:
-        terminal.json_list("resources", found.names, found.more(), total=found.total)
+        terminal.json(found.answer())
         return 0
     for relative in found.names:
         terminal.rows([(shown(relative), found.types[relative])], most=60)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from skillhouse.frontends.answers.findings import HintedSkillAnswer, SkillHintAnswer
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, house_of
 from skillhouse.frontends.cli.progress import prepare_search
 from skillhouse.frontends.presentation.text import shown
@@ -57,7 +58,7 @@ def _hint(options: argparse.Namespace, terminal: Terminal) -> int:
             named=named,
         )
     if options.json:
-        terminal.json(_value(found))
+        terminal.json(_answer(found))
     elif found is None:
         terminal.note("no hint: no skill surely fits, or none that would be given unasked")
     else:
@@ -65,15 +66,15 @@ def _hint(options: argparse.Namespace, terminal: Terminal) -> int:
     return 0 if found is not None else 1
 
 
-def _value(found: Hint | None) -> dict[str, Any]:
+def _answer(found: Hint | None) -> SkillHintAnswer:
     skills = () if found is None else found.skills
-    return {
-        "hint": None if found is None else found.text,
-        "skills": [
-            {"name": one.name, "file": one.file, "words": list(one.words), "load": one.load}
+    return SkillHintAnswer(
+        hint=None if found is None else found.text,
+        skills=[
+            HintedSkillAnswer(name=one.name, file=one.file, words=tuple(one.words), load=one.load)
             for one in skills
         ],
-    }
+    )
 
 
 VERBS = {"hint": Verb(_EXAMPLES, _configure, _hint)}

@@ -6,7 +6,6 @@ import argparse
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from skillhouse.floor import structs
 from skillhouse.frontends.cli.options import Verb, add_json, add_place, house_of
 from skillhouse.frontends.cli.question import confirmed
 from skillhouse.frontends.presentation.text import one_line, shown
@@ -131,7 +130,7 @@ def _said(
 ) -> int:
     is_well = bool(change.action) or change.standing.value == "installed"
     if options.json:
-        terminal.json(structs.asdict(change))
+        terminal.json(change)
         return 0 if is_well else 1
     word = change.standing.value
     if change.action:
@@ -163,7 +162,7 @@ def _print_to_do(change: HookChange, terminal: Terminal) -> None:
 def _status(options: argparse.Namespace, entries: HookEntries, terminal: Terminal) -> int:
     found = entries.status(options.clients)
     if options.json:
-        terminal.json_list("clients", [structs.asdict(change) for change in found])
+        terminal.json_list("clients", found)
     else:
         for change in found:
             if change.standing.value != "missing" or change.where == "user":

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from msgspec import UNSET, UnsetType
 
 from skillhouse.floor import SkillError, isolated
-from skillhouse.frontends.answers.json_form import members
-from skillhouse.frontends.answers.packages import candidate_answer, installed_answer, package_answer
+from skillhouse.frontends.answers.installs import FrozenSkillAnswer
+from skillhouse.frontends.answers.packages import (
+    RepositoriesAnswer,
+    candidate_answer,
+    installed_answer,
+    package_answer,
+)
 from skillhouse.frontends.cli.install_answers import (
     InstallAnswers,
     add_agreement,
@@ -142,7 +149,7 @@ def _search(options: argparse.Namespace, terminal: Terminal, installer: Installe
     for problem in problems:
         terminal.error(problem)
     if options.json:
-        more = {"weak": weak, **({"problems": problems} if problems else {})}
+        more = RepositoriesAnswer(weak=weak, problems=problems or UNSET)
         terminal.json_list("skills", list(map(package_answer, found)), more)
         return 1 if problems else 0
     if weak:
@@ -207,22 +214,24 @@ def _frozen(
     options: argparse.Namespace, terminal: Terminal, installer: Installer, place: InstallPlace
 ) -> int:
     """Install exactly what the lock has; what is here already stays."""
-    values: list[dict[str, Any]] = []
+    found: list[FrozenSkillAnswer] = []
     for at, name, entry in installer.installed.entries():
         if at.scope != place.scope:
             continue
-        value = members(installed_answer(name, at.scope, entry))
-        values.append(value)
+        status = "error"
+        problem: str | UnsetType = UNSET
         with isolated() as failed:
-            value["status"] = _thaw(options, installer, name, entry, at)
+            status = _thaw(options, installer, name, entry, at)
         for error in failed:
-            value["status"], value["error"] = "error", str(error)
+            problem = str(error)
             terminal.error(f"{name}: {error}")
+        installed = installed_answer(name, at.scope, entry)
+        found.append(FrozenSkillAnswer(installed=installed, status=status, error=problem))
         if not options.json:
-            terminal.line(f"{shown(name)}: {value['status']}")
+            terminal.line(f"{shown(name)}: {status}")
     if options.json:
-        terminal.json_list("skills", values)
-    return 1 if any("error" in value for value in values) else 0
+        terminal.json_list("skills", found)
+    return 1 if any(one.status == "error" for one in found) else 0
 
 
 def _thaw(

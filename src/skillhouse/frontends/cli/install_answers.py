@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
+
+from msgspec import UNSET, UnsetType
 
 from skillhouse.clients import Action, ExportRequest, export
-from skillhouse.floor import isolated
-from skillhouse.frontends.answers.packages import report_value
+from skillhouse.floor import isolated, structs
+from skillhouse.frontends.answers.installs import (
+    InstallRowAnswer,
+    InstallStatus,
+    RestoredAnswer,
+    report_answer,
+)
 from skillhouse.frontends.cli.install_review import print_report
 from skillhouse.frontends.cli.options import UsageError, add_common, house_of
 from skillhouse.frontends.cli.progress import TransferProgress
@@ -97,7 +104,7 @@ class InstallAnswers:
         self._options = options
         self._terminal = terminal
         self._house = house
-        self._values: list[dict[str, Any]] = []
+        self._rows: list[InstallRowAnswer] = []
         self._ids: list[str] = []
         self._failed = False
         self._brings_code = False
@@ -107,49 +114,52 @@ class InstallAnswers:
     @contextmanager
     def each(self, what: str) -> Iterator[None]:
         """Go on with the next skill after one that is refused, or at which something went wrong."""
-        before = len(self._values)
+        before = len(self._rows)
         # How the command was typed is about all of them.
         with isolated(passing=(UsageError,)) as failed, self._stack:
             yield
         for error in failed:
             self._failed = True
             self._terminal.error(f"{what}: {error}")
-            if len(self._values) == before:
-                self._values.append({})
             # What was staged before it was refused has its row already.
-            row = self._values[-1]
-            row.update({"source": what, "error": str(error)})
-            if "status" in row:
-                row["status"] = "refused"
+            row = InstallRowAnswer() if len(self._rows) == before else self._rows.pop()
+            status = row.status if row.status is UNSET else "refused"
+            self._rows.append(structs.replace(row, status=status, source=what, error=str(error)))
+
+    def _mark(self, status: InstallStatus) -> None:
+        self._rows[-1] = structs.replace(self._rows[-1], status=status)
 
     def enter(self, staged: AbstractContextManager[T]) -> T:
         return self._stack.enter_context(staged)
 
     def take(
-        self, installer: Installer, staged: StagedSkill, *, also: Mapping[str, Any] | None = None
+        self,
+        installer: Installer,
+        staged: StagedSkill,
+        *,
+        restored: RestoredAnswer | UnsetType = UNSET,
     ) -> bool:
         """Show a staged skill and install it if the person agrees; return whether it is in force.
 
         Args:
-            also: What its JSON has besides.
+            restored: How it compares with the lock of another installer.
         """
         options, terminal, report = self._options, self._terminal, staged.report
-        value = {**report_value(report), **(also or {})}
-        self._values.append(value)
+        self._rows.append(InstallRowAnswer(report=report_answer(report), restored=restored))
         if is_in_force(installer, staged):
-            value["status"] = "unchanged"
+            self._mark("unchanged")
             self._ids.append(f"{report.place.scope}:{staged.name}")
             terminal.note(f"{shown(staged.name)}: just these files are installed already")
             return True
         if not options.json:
             print_report(report, terminal, full=options.full)
-        value["status"] = "shown"
+        self._mark("shown")
         if options.dry_run:
             return False
         installer.check(staged, force=options.force)
         words = agreements(report)
         if not self._is_agreed(words):
-            value["status"] = "declined"
+            self._mark("declined")
             terminal.note(f"{shown(staged.name)}: nothing was installed")
             self._failed = True
             return False
@@ -161,7 +171,7 @@ class InstallAnswers:
             accept_obeyed=OBEYED in words,
             force=options.force,
         )
-        value["status"] = "installed"
+        self._mark("installed")
         self._ids.append(f"{report.place.scope}:{staged.name}")
         if not options.json:
             target = shown(str(report.place.target(staged.name)))
@@ -202,7 +212,7 @@ class InstallAnswers:
         if self._untrusted:
             note_untrusted(self._house, self._terminal, count=self._untrusted)
         if self._options.json:
-            self._terminal.json_list("skills", self._values)
+            self._terminal.json_list("skills", self._rows)
         return 1 if self._failed else 0
 
     def _export(self, clients: tuple[str, ...]) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from skillhouse import registry
+from skillhouse.frontends.answers.installs import RestoredAnswer, locked_skill
 from skillhouse.frontends.cli.install_answers import InstallAnswers
 from skillhouse.frontends.cli.options import UsageError
 from skillhouse.frontends.presentation.text import counted, one_line, shown
@@ -50,8 +51,8 @@ def install_from_lock(
         with done.each(shown(entry.name)):
             found = done.enter(restored(installer, entry, place, is_typed=is_typed))
             _warn(found, options, terminal)
-            value = {"lock_hash": found.comparison, "note": entry.note}
-            if done.take(installer, found.staged, also=value) and entry.pinned:
+            compared = RestoredAnswer(lock_hash=found.comparison, note=entry.note)
+            if done.take(installer, found.staged, restored=compared) and entry.pinned:
                 installer.installed.pin(entry.name, scope=place.scope, reason=entry.pin_reason)
                 terminal.note(f"{shown(entry.name)}: pinned, as in the lock")
     return done.end()
@@ -78,20 +79,8 @@ def _warn(found: RestoredSkill, options: argparse.Namespace, terminal: Terminal)
 def _list(entries: Sequence[OtherEntry], options: argparse.Namespace, terminal: Terminal) -> int:
     nothing = "no skill is in the lock"
     return terminal.listing(
-        entries, _value, _line, name="skills", as_json=options.json, nothing=nothing
+        entries, locked_skill, _line, name="skills", as_json=options.json, nothing=nothing
     )
-
-
-def _value(entry: OtherEntry) -> dict[str, Any]:
-    return {
-        "name": entry.name,
-        "source": entry.source,
-        "path": entry.inside,
-        "hash": entry.hash,
-        "pinned": entry.pinned,
-        "note": entry.note,
-        "fault": entry.fault,
-    }
 
 
 def _line(entry: OtherEntry) -> str:

@@ -6,10 +6,15 @@ import argparse
 import os
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from skillhouse.floor import leftover_unit, write_atomically
-from skillhouse.frontends.answers.packages import installed_answer, installed_state
+from skillhouse.frontends.answers.installs import PackedSkillAnswer
+from skillhouse.frontends.answers.packages import (
+    RemovedPackageAnswer,
+    installed_answer,
+    installed_state,
+)
 from skillhouse.frontends.cli.install_answers import installing
 from skillhouse.frontends.cli.install_review import print_difference, print_pair
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, add_json, skill_directory
@@ -52,7 +57,7 @@ def _uninstall(options: argparse.Namespace, terminal: Terminal) -> int:
     text = f"{shown(name)} is no longer at {shown(path)}"
     if not is_there:
         text = f"{shown(name)} was gone from {shown(path)}, and is in the lock no longer"
-    value = {"name": name, "scope": place.scope, "path": path}
+    value = RemovedPackageAnswer(name=name, scope=place.scope, path=path)
     terminal.answer(value, text, as_json=options.json)
     again = shlex.quote(f"{place.scope}:{name}")
     if is_there:
@@ -295,20 +300,18 @@ def _pack(options: argparse.Namespace, terminal: Terminal) -> int:
     target = Path(options.output or package.file_name)
     with write_atomically(target, mode=0o644) as file:
         file.write(package.archive)
-    value: dict[str, Any] = {
-        "name": package.facts.name,
-        "version": package.facts.version,
-        "path": str(target),
-        "digest": package.digest,
-        "tree_digest": package.tree.digest,
-        "size": len(package.archive),
-        "files": [
-            {"path": one.path, "mode": one.mode, "size": one.size, "sha256": one.sha256}
-            for one in package.tree.files
-        ],
-    }
     if options.json:
-        terminal.json(value)
+        terminal.json(
+            PackedSkillAnswer(
+                name=package.facts.name,
+                version=package.facts.version,
+                path=str(target),
+                digest=package.digest,
+                tree_digest=package.tree.digest,
+                size=len(package.archive),
+                files=package.tree.files,
+            )
+        )
         return 0
     files = counted(len(package.tree.files), "file")
     terminal.line(f"{shown(str(target))}: {files}, {len(package.archive)} bytes")

@@ -7,13 +7,19 @@ import os
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import skillhouse.house
 from skillhouse import discovery, manage, registry, remote
 from skillhouse.floor import ConfigError
 from skillhouse.frontends.answers.findings import diagnostic_answers
-from skillhouse.frontends.answers.skills import code_facts, index_lists, listed_skill, skill_answer
+from skillhouse.frontends.answers.skills import (
+    ListedSkillAnswer,
+    absent_skill,
+    code_facts,
+    listed_skill,
+    skill_answer,
+)
 from skillhouse.frontends.cli.options import (
     UsageError,
     Verb,
@@ -41,6 +47,7 @@ from skillhouse.frontends.presentation.text import counted, fitted, moment, one_
 
 if TYPE_CHECKING:
     from skillhouse.floor import Diagnostic
+    from skillhouse.frontends.answers.catalogs import ListedSkillsAnswer
     from skillhouse.frontends.cli.terminal import Terminal
     from skillhouse.house import AbsentSkill, Skillhouse
     from skillhouse.skill import Skill
@@ -137,8 +144,8 @@ def _list(options: argparse.Namespace, terminal: Terminal) -> int:
     code = _code(house)
     absent = choice.absent(manage.absent_skills(house))
     if options.json:
-        value = _value(house, page, absent, code, options=options)
-        terminal.json_list("skills", value.pop("skills"), value, total=len(skills))
+        more = _more(house, absent, code, options=options)
+        terminal.json_list("skills", _listed(house, page), more, total=len(skills))
         return 0
     if options.problem is not None:
         return _print_problems(house, absent, options, terminal)
@@ -420,36 +427,39 @@ def _print_notes(house: Skillhouse, code: Sequence[manage.CodeFacts], terminal: 
         terminal.note(f"{counted(others, 'finding')} about files: `skillhouse list --findings`")
 
 
-def _value(
+def _listed(house: Skillhouse, page: Sequence[Skill]) -> list[ListedSkillAnswer]:
+    home, view = house.config.places.home, house.view()
+    return [
+        listed_skill(skill, clients_of(Path(skill.root), home), view.mark(skill)) for skill in page
+    ]
+
+
+def _more(
     house: Skillhouse,
-    page: Sequence[Skill],
     absent: Sequence[AbsentSkill],
     code: Sequence[manage.CodeFacts],
     *,
     options: argparse.Namespace,
-) -> dict[str, Any]:
-    from skillhouse.frontends.answers.catalogs import catalog_bounds
+) -> ListedSkillsAnswer:
+    from skillhouse.frontends.answers.catalogs import (
+        ListedSkillsAnswer,
+        UnreadFolderAnswer,
+        UnvisitedAnswer,
+        catalog_bounds,
+    )
 
-    view, home = house.view(), house.config.places.home
-    value = index_lists(house.index)
-    if options.findings:
-        value["diagnostics"] = diagnostic_answers(_findings(house))
-    wanted = options.problem
-    value["skills"] = [
-        listed_skill(skill, clients_of(Path(skill.root), home), view.mark(skill)) for skill in page
-    ]
-    return {
-        **value,
-        "hidden": [skill_answer(skill) for skill in view.hidden],
-        "absent": [one.value() for one in absent if wanted in (None, ANY, one.state, one.code)],
-        "left_out": [left._asdict() for left in house.index.left_out],
-        "catalog": catalog_bounds(view),
-        "unread_folders": [
-            {"path": one.path, "skills": one.skills, "clients": list(one.clients)}
-            for one in unread_folders(house)
-        ],
-        "code": [code_facts(facts) for facts in code],
-    }
+    view, wanted = house.view(), options.problem
+    findings = _findings(house) if options.findings else house.index.diagnostics
+    return ListedSkillsAnswer(
+        shadowed=list(map(skill_answer, house.index.shadowed)),
+        diagnostics=diagnostic_answers(findings),
+        hidden=list(map(skill_answer, view.hidden)),
+        absent=[absent_skill(one) for one in absent if wanted in (None, ANY, one.state, one.code)],
+        left_out=[UnvisitedAnswer(**left._asdict()) for left in house.index.left_out],
+        catalog=catalog_bounds(view),
+        unread_folders=[UnreadFolderAnswer(**one._asdict()) for one in unread_folders(house)],
+        code=list(map(code_facts, code)),
+    )
 
 
 VERBS = {"list": Verb(_EXAMPLES, _configure, _list)}

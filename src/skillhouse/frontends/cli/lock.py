@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from skillhouse import registry
 from skillhouse.floor import StateError
+from skillhouse.frontends.answers.installs import LockAnswer, merged_lock
 from skillhouse.frontends.cli.install_answers import installing
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common
 from skillhouse.frontends.cli.person import refuse_agents
@@ -47,19 +48,19 @@ def _lock(options: argparse.Namespace, terminal: Terminal) -> int:
         raise UsageError("--ours, --theirs and --dry-run are for --merge")
     if options.merge and not options.dry_run:
         refuse_agents("lock --merge")
-    values: list[dict[str, Any]] = []
+    values: list[LockAnswer] = []
     with installing(options, terminal) as (_, installer):
         for place in _places(installer):
             found = None
             if options.merge:
                 found = installer.installed.merge(place, side=side, is_dry=options.dry_run)
-            value = _value(place, found, is_dry=options.dry_run)
+            value = _answer(place, found, is_dry=options.dry_run)
             values.append(value)
             if not options.json:
                 _print(value, found, terminal)
     if options.json:
         terminal.json_list("locks", values)
-    return 1 if any(value["problem"] for value in values) else 0
+    return 1 if any(value.problem for value in values) else 0
 
 
 def _places(installer: Installer) -> Iterator[InstallPlace]:
@@ -68,43 +69,28 @@ def _places(installer: Installer) -> Iterator[InstallPlace]:
             yield installer.installed.place(scope)
 
 
-def _value(place: InstallPlace, found: LockMerge | None, *, is_dry: bool) -> dict[str, Any]:
-    value: dict[str, Any] = {"scope": place.scope, "path": str(place.lock), "merged": False}
-    value |= {"skills": 0, "decided": [], "unclear": [], "problem": ""}
-    if found is None:
-        try:
-            return {**value, "skills": len(registry.read_lock(place.lock).skills)}
-        except StateError as error:
-            return {**value, "problem": str(error)}
-    return {
-        **value,
-        "merged": not found.unclear and not is_dry,
-        "skills": len(found.lock.skills),
-        "decided": [
-            {
-                "name": one.name,
-                "why": one.why,
-                "tree_digest": None if one.entry is None else one.entry.tree_digest,
-            }
-            for one in found.decided
-        ],
-        "unclear": list(found.unclear),
-        "problem": "both sides changed them: use --ours or --theirs" if found.unclear else "",
-    }
+def _answer(place: InstallPlace, found: LockMerge | None, *, is_dry: bool) -> LockAnswer:
+    if found is not None:
+        return merged_lock(place, found, is_dry=is_dry)
+    skills, problem = 0, ""
+    try:
+        skills = len(registry.read_lock(place.lock).skills)
+    except StateError as error:
+        problem = str(error)
+    return LockAnswer(scope=place.scope, path=str(place.lock), skills=skills, problem=problem)
 
 
-def _print(value: dict[str, Any], found: LockMerge | None, terminal: Terminal) -> None:
-    for one in value["decided"]:
-        terminal.line(f"{shown(one['name'])}: {one['why']}")
-    for name in value["unclear"]:
+def _print(value: LockAnswer, found: LockMerge | None, terminal: Terminal) -> None:
+    for one in value.decided:
+        terminal.line(f"{shown(one.name)}: {one.why}")
+    for name in value.unclear:
         terminal.line(f"{shown(name)}: not decided")
-    where = f"{value['scope']}  {shown(value['path'])}"
-    if value["problem"]:
-        terminal.error(f"{value['scope']}: {value['problem']}")
+    if value.problem:
+        terminal.error(f"{value.scope}: {value.problem}")
         return
-    many = counted(value["skills"], "skill")
-    said = ", merged" if value["merged"] else ", would be merged" if found else ""
-    terminal.line(f"{where}  {many}{said}")
+    said = ", merged" if value.merged else ", would be merged" if found else ""
+    many = counted(value.skills, "skill")
+    terminal.line(f"{value.scope}  {shown(value.path)}  {many}{said}")
 
 
 VERBS = {"lock": Verb(_EXAMPLES, _configure, _lock)}

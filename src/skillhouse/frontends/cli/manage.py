@@ -14,8 +14,8 @@ import skillhouse.house
 from skillhouse.approval import OWNER
 from skillhouse.floor import ConfigError, StateError
 from skillhouse.floor.regex import regex
-from skillhouse.frontends.answers.service import stop_answer
-from skillhouse.frontends.answers.skills import definition_answer
+from skillhouse.frontends.answers.service import ResumedAnswer, StoppedAnswer, stop_answer
+from skillhouse.frontends.answers.skills import SwitchedAnswer, definition_answer
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, add_skill, house_of
 from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.project_trust import note_untrusted
@@ -175,7 +175,7 @@ def _switch(options: argparse.Namespace, terminal: Terminal) -> int:
     else:
         skill = management.set_enabled(options.skill, enabled=enabled).id
         text = f"{shown(skill)} is {word}"
-    terminal.answer({"id": skill, "enabled": enabled}, text, as_json=options.json)
+    terminal.answer(SwitchedAnswer(id=skill, enabled=enabled), text, as_json=options.json)
     if enabled and not options.all and not management.settings.enable_skills:
         terminal.note("skills as a whole are disabled: `skillhouse enable --all`")
     return 0
@@ -204,7 +204,7 @@ def _stop(options: argparse.Namespace, terminal: Terminal) -> int:
         safeguards = _safeguards_anyhow(options, terminal, stack)
         if options.status:
             reason = safeguards.tiers.stopped_reason
-            value = {"stopped": bool(reason), "reason": reason}
+            value = StoppedAnswer(stopped=bool(reason), reason=reason)
             terminal.answer(value, _stopped_text(reason), as_json=options.json)
             return 1 if reason else 0
         report = safeguards.stop(OWNER, options.reason.encode("utf-8", "replace").decode())
@@ -284,7 +284,7 @@ def _resume(options: argparse.Namespace, terminal: Terminal) -> int:
             return 1
         resumed = house.services.enforcement.resume(OWNER, TERMINAL)
     text = "the tools go on" if resumed else "there was nothing to resume"
-    terminal.answer({"resumed": resumed}, text, as_json=options.json)
+    terminal.answer(ResumedAnswer(resumed=resumed), text, as_json=options.json)
     return 0 if resumed else 1
 
 

@@ -6,8 +6,13 @@ import argparse
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from msgspec import UNSET
+
+from skillhouse.frontends.answers.configuration import ChosenPolicyAnswer, PolicyTextAnswer
 from skillhouse.frontends.answers.findings import diagnostic_answers
 from skillhouse.frontends.answers.policy import (
+    RuleFilesAnswer,
+    RuleLintAnswer,
     explained,
     explanation_answer,
     line_answer,
@@ -156,14 +161,14 @@ def _init(options: argparse.Namespace, terminal: Terminal) -> int:
         said.append(f"{counted(copies, 'copy', 'copies')} of its rules went out of that file")
     if used != name:
         said.append(f'the managed file sets `policy = "{used}"`, which counts instead')
-    value = {
-        "policy": name,
-        "path": str(places.user_file),
-        "rules": len(starting_rules(name)),
-        "written": not is_set,
-        "copies": copies,
-        "used": used,
-    }
+    value = ChosenPolicyAnswer(
+        policy=name,
+        path=str(places.user_file),
+        rules=len(starting_rules(name)),
+        written=not is_set,
+        copies=copies,
+        used=used,
+    )
     terminal.answer(value, "\n".join(said), as_json=options.json)
     return 0
 
@@ -179,7 +184,7 @@ def _show(name: str, terminal: Terminal, *, is_json: bool) -> int:
     """Print the rules of a policy as its file has them."""
     text = policy_text(name)
     if is_json:
-        terminal.json({"policy": name, "text": text})
+        terminal.json(PolicyTextAnswer(policy=name, text=text))
     else:
         terminal.write(text)
     return 0
@@ -350,7 +355,7 @@ def _list_rules(usable: UsableConfig, terminal: Terminal, *, is_json: bool) -> i
     layers = (*config.layers, *config.agents.values())
     if is_json:
         rules = rule_answers(layers)
-        more = {"files": diagnostic_answers(faults)} if faults else {}
+        more = RuleFilesAnswer(files=diagnostic_answers(faults)) if faults else None
         terminal.json_list("rules", rules, more)
         return 1 if faults else 0
     for fault in faults:
@@ -384,8 +389,10 @@ def _lint(usable: UsableConfig, terminal: Terminal, *, is_json: bool, is_full: b
     notes = sum(found.is_note for found in findings)
     code = 1 if len(findings) > notes or faults else 0
     if is_json:
-        more: dict[str, object] = {"covers": rule_scope_answers(layers)} if is_full else {}
-        more |= {"files": diagnostic_answers(faults)} if faults else {}
+        more = RuleLintAnswer(
+            covers=rule_scope_answers(layers) if is_full else UNSET,
+            files=diagnostic_answers(faults) if faults else UNSET,
+        )
         terminal.json_list("findings", [rule_finding(found) for found in findings], more)
         return code
     for fault in faults:

@@ -4,8 +4,17 @@ from __future__ import annotations
 
 import os
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from msgspec import UNSET
+
+from skillhouse.frontends.answers.json_form import ListAnswer, copied, listed
+from skillhouse.frontends.answers.policy import (
+    SeenRequestAnswer,
+    SuggestedRuleAnswer,
+    SuggestionsAnswer,
+    WrittenRuleAnswer,
+)
 from skillhouse.frontends.cli.configuration import add_rule, text_of
 from skillhouse.frontends.cli.options import (
     UsageError,
@@ -17,7 +26,6 @@ from skillhouse.frontends.cli.person import coding_agent, refuse_agents
 from skillhouse.frontends.cli.question import answered, can_ask
 from skillhouse.frontends.presentation.text import counted, one_line, shown
 from skillhouse.house.rule_suggestions import RULES_MAX, RuleSuggestions, Suggestion, suggest_rules
-from skillhouse.manage import rule_value
 
 if TYPE_CHECKING:
     import argparse
@@ -70,7 +78,7 @@ def suggest(options: argparse.Namespace, terminal: Terminal) -> int:
             added = [] if options.json else _asked(found, house, terminal)
         path = str(house.config.places.user_file)
     if options.json:
-        terminal.json(_value(found, added, path))
+        terminal.json(_answer(found, added, path))
     elif added:
         terminal.note(f"added to {shown(path)}: {counted(len(added), 'rule')}")
     elif found.rules:
@@ -163,31 +171,31 @@ def _short(one: Suggestion) -> str:
     return one_line(f"{one.rule.action} {one.rule.pattern}")
 
 
-def _value(found: RuleSuggestions, added: Sequence[Suggestion], path: str) -> dict[str, Any]:
-    return {
-        "list": "suggestions",
-        "total": len(found.rules),
-        "suggestions": [
-            {
-                "number": number,
-                "id": one.id,
-                "rule": rule_value(one.rule),
-                "text": text_of(one.rule),
-                "answers": one.answers,
-                "with_others": one.with_others,
-                "seen": [{"text": text, "count": count} for text, count in one.seen],
-                "covers": one.covers,
-                "asks": list(one.asks),
-            }
-            for number, one in enumerate(found.rules, 1)
-        ],
-        "path": path,
-        "questions": found.questions,
-        "allowed": found.allowed,
-        "refused": found.refused,
-        "repeated": found.repeated,
-        "answered": found.answered,
-        "answered_repeated": found.answered_repeated,
-        "once": [{"group": g.group, "count": g.count, "why": g.why} for g in found.once],
-        "added": [one.id for one in added],
-    }
+def _suggested(number: int, one: Suggestion) -> SuggestedRuleAnswer:
+    rule = one.rule
+    return copied(
+        SuggestedRuleAnswer,
+        one,
+        number=number,
+        rule=WrittenRuleAnswer(
+            effect=rule.effect.value,
+            action=rule.action,
+            pattern=rule.pattern,
+            reason=rule.reason or UNSET,
+        ),
+        text=text_of(rule),
+        seen=[SeenRequestAnswer(text=text, count=count) for text, count in one.seen],
+        asks=tuple(one.asks),
+    )
+
+
+def _answer(found: RuleSuggestions, added: Sequence[Suggestion], path: str) -> ListAnswer:
+    more = copied(
+        SuggestionsAnswer,
+        found,
+        path=path,
+        once=tuple(found.once),
+        added=[one.id for one in added],
+    )
+    rules = [_suggested(number, one) for number, one in enumerate(found.rules, 1)]
+    return listed("suggestions", rules, more)

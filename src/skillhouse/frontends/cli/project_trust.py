@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from skillhouse.floor import structs
-from skillhouse.frontends.answers.json_form import members
-from skillhouse.frontends.answers.trust import TrustView, trust_view
+from skillhouse.frontends.answers.trust import RevokedTrustAnswer, TrustView, trust_view
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, house_of
 from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.question import confirmed, need_terminal
@@ -72,7 +71,7 @@ def _trust(options: argparse.Namespace, terminal: Terminal) -> int:
         project = str(house.project)
         others = [place for place in shared if place != os.path.realpath(project)]
         text = f"{shown(project)} {'no longer trusted' if revoked else 'was not trusted'}"
-        value = {"project": project, "revoked": revoked, "others": others}
+        value = RevokedTrustAnswer(project=project, revoked=revoked, others=tuple(others))
         terminal.answer(value, text, as_json=options.json)
         for place in others:
             terminal.note(f"nor is {shown(place)}, of the same repository")
@@ -98,8 +97,7 @@ def _trust(options: argparse.Namespace, terminal: Terminal) -> int:
     if not options.show:
         view = structs.replace(view, report=house.project_trust.trust(view.report))
     if options.json:
-        shape = members(view.answer())
-        terminal.json_list("skills", shape.pop("skills"), shape)
+        terminal.json(view.answer())
     else:
         _print_trust(view, terminal)
     return 0

@@ -6,6 +6,12 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from skillhouse.floor import structs
+from skillhouse.frontends.answers.signatures import (
+    PublishStatus,
+    ReleaseChangeAnswer,
+    published_answer,
+)
 from skillhouse.frontends.cli.install_review import FILES_SHOWN, print_pair
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, house_of
 from skillhouse.frontends.cli.person import refuse_agents
@@ -54,25 +60,28 @@ def _publish(options: argparse.Namespace, terminal: Terminal) -> int:
         settings = publishing.settings(options.repository)
         source = Path(options.start or ".", Path(options.source).expanduser())
         package = publishing.prepared(source, settings, namespace=options.namespace)
-        value = _value(package)
         if not options.json:
             _print(package, terminal)
         if options.dry_run:
             publishing.tried(package)
-            return _end(value, "checked", f"`{settings.name}` would take it", options, terminal)
+            return _end(package, "checked", f"`{settings.name}` would take it", options, terminal)
         if not _is_agreed(package, options, terminal):
-            _end(value, "declined", "nothing was published", options, terminal)
+            _end(package, "declined", "nothing was published", options, terminal)
             return 1
         is_new = publishing.publish(package)
     what = f"{package.typed} {package.facts.version} is published in `{settings.name}`"
     said = what if is_new else f"{what} already, with these very bytes"
-    return _end(value, "published" if is_new else "unchanged", said, options, terminal)
+    return _end(package, "published" if is_new else "unchanged", said, options, terminal)
 
 
 def _end(
-    value: dict[str, Any], status: str, text: str, options: argparse.Namespace, terminal: Terminal
+    package: PreparedPackage,
+    status: PublishStatus,
+    text: str,
+    options: argparse.Namespace,
+    terminal: Terminal,
 ) -> int:
-    terminal.answer({**value, "status": status}, shown(text), as_json=options.json)
+    terminal.answer(published_answer(package, status), shown(text), as_json=options.json)
     return 0
 
 
@@ -83,21 +92,6 @@ def _is_agreed(package: PreparedPackage, options: argparse.Namespace, terminal: 
     if is_unsigned:
         return typed("unsigned", terminal, instead="use --yes --allow-unsigned: it is unsigned")
     return typed("publish", terminal, instead="use --yes")
-
-
-def _value(package: PreparedPackage) -> dict[str, Any]:
-    return {
-        "name": package.typed,
-        "version": package.facts.version,
-        "repository": package.settings.name,
-        "address": f"{package.address}/{package.path}",
-        "digest": package.digest,
-        "tree_digest": package.tree.digest,
-        "size": len(package.archive),
-        "publisher": package.publisher or None,
-        "files": [one.path for one in package.tree.files],
-        "warnings": list(package.warnings),
-    }
 
 
 def _print(package: PreparedPackage, terminal: Terminal) -> None:
@@ -165,7 +159,7 @@ def change(options: argparse.Namespace, terminal: Terminal) -> int:
             file = Path(options.start or ".", Path(options.file).expanduser())
             number = publishing.push_revocations(settings, file)
             text = f"`{settings.name}` has list {number} of revocations now"
-            value: dict[str, Any] = {"repository": settings.name, "number": number}
+            value = ReleaseChangeAnswer(repository=settings.name, number=number)
             terminal.answer(value, text, as_json=options.json)
             return 0
         value, text = _changed(publishing, settings, options)
@@ -175,20 +169,20 @@ def change(options: argparse.Namespace, terminal: Terminal) -> int:
 
 def _changed(
     publishing: Publishing, settings: RepositorySettings, options: argparse.Namespace
-) -> tuple[dict[str, Any], str]:
+) -> tuple[ReleaseChangeAnswer, str]:
     name, _, version = options.release.rpartition("@")
     if not name:
         raise UsageError(f"expected NAME@VERSION, got `{options.release}`")
-    value = {"name": name, "version": version, "repository": settings.name}
+    value = ReleaseChangeAnswer(name=name, version=version, repository=settings.name)
     if options.verb == "channel":
         publishing.set_channel(settings, name, version, options.channel)
         text = f"`{options.channel}` of {name} is {version} in `{settings.name}` now"
-        return {**value, "channel": options.channel}, text
+        return structs.replace(value, channel=options.channel), text
     release = publishing.set_state(
         settings, name, version, change=options.verb, reason=options.reason
     )
     text = f"{name} {version} is {release.state} in `{settings.name}` now"
-    return {**value, "state": release.state, "reason": release.reason}, text
+    return structs.replace(value, state=release.state, reason=release.reason), text
 
 
 VERBS = {"publish": Verb(_EXAMPLES, _configure, _publish)}

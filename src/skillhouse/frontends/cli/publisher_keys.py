@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from skillhouse import registry
 from skillhouse.extension import own_module
 from skillhouse.floor import SkillhouseError, needs_extra
-from skillhouse.frontends.answers.json_form import members
 from skillhouse.frontends.answers.packages import certificate_answer
+from skillhouse.frontends.answers.signatures import KeyChangeAnswer, PublisherKeyAnswer
 from skillhouse.frontends.cli.options import UsageError
 from skillhouse.frontends.cli.question import typed
 from skillhouse.frontends.presentation.text import counted, shown
@@ -39,28 +39,27 @@ def _directory(house: Skillhouse) -> Path:
     return house.config.state_directory / registry.KEYS_DIRECTORY
 
 
-def publisher_values(house: Skillhouse, now: datetime) -> list[dict[str, Any]]:
+def publisher_keys(house: Skillhouse, now: datetime) -> list[PublisherKeyAnswer]:
     """Return the keys of publishers, for a listing."""
     if not _directory(house).is_dir():
         return []
     with needs_extra("registry"):
         store = publisher_store(house)
-    return [_value(key, store.certificates(key.name), now) for key in store.all()]
+    return [_answer(key, store.certificates(key.name), now) for key in store.all()]
 
 
-def _value(
+def _answer(
     key: registry.PublisherKey, chain: Sequence[Certificate], now: datetime
-) -> dict[str, Any]:
-    use = next(use for use, role in ROLES.items() if role == key.role)
-    return {
-        "name": key.name,
-        "for": use,
-        "kind": "p256" if key.role == "developer" else "p384",
-        "lock": key.lock,
-        "registry": key.registry,
-        "certificates": [members(certificate_answer(one)) for one in chain[:1]],
-        "warning": _warning(key, chain, now),
-    }
+) -> PublisherKeyAnswer:
+    return PublisherKeyAnswer(
+        name=key.name,
+        use=next(use for use, role in ROLES.items() if role == key.role),
+        kind="p256" if key.role == "developer" else "p384",
+        lock=key.lock,
+        registry=key.registry,
+        certificates=list(map(certificate_answer, chain[:1])),
+        warning=_warning(key, chain, now),
+    )
 
 
 def _warning(key: registry.PublisherKey, chain: Sequence[Certificate], now: datetime) -> str:
@@ -83,24 +82,23 @@ def _warning(key: registry.PublisherKey, chain: Sequence[Certificate], now: date
     return f"{what} {when} ({end:%Y-%m-%d}): {advice}"
 
 
-def print_publishers(values: Iterable[dict[str, Any]], terminal: Terminal) -> None:
+def print_publishers(values: Iterable[PublisherKeyAnswer], terminal: Terminal) -> None:
     for one in values:
-        terminal.rows([(shown(one["name"]), shown(_line(one)))])
-        for certificate in one["certificates"]:
-            terminal.line(f"    {shown(certificate['names'])}")
+        terminal.rows([(shown(one.name), shown(_line(one)))])
+        for certificate in one.certificates:
+            terminal.line(f"    {shown(certificate.names or '')}")
             # Never cut: people compare it character by character.
-            terminal.line(f"    {certificate['certificate']}")
-        if one["warning"]:
+            terminal.line(f"    {certificate.certificate}")
+        if one.warning:
             mark = terminal.style("warning:", "yellow", errors=True)
-            terminal.note(f"{mark} {shown(one['name'])}: {shown(one['warning'])}")
+            terminal.note(f"{mark} {shown(one.name)}: {shown(one.warning)}")
 
 
-def _line(value: dict[str, Any]) -> str:
-    found = value["certificates"]
-    if not found:
-        return f"signs {value['for']}, no certificate yet"
-    what = "signs skills" if value["for"] == "skills" else f"{value['for']} certificate"
-    return f"{what}, until {found[0]['valid_until'][:10]}"
+def _line(key: PublisherKeyAnswer) -> str:
+    if not key.certificates:
+        return f"signs {key.use}, no certificate yet"
+    what = "signs skills" if key.use == "skills" else f"{key.use} certificate"
+    return f"{what}, until {key.certificates[0].valid_until[:10]}"
 
 
 def add_removal_options(remove: argparse.ArgumentParser) -> None:
@@ -138,7 +136,7 @@ def is_of_publisher(house: Skillhouse, options: argparse.Namespace) -> bool:
 
 def remove_publisher_key(
     house: Skillhouse, options: argparse.Namespace, terminal: Terminal
-) -> tuple[dict[str, Any], str]:
+) -> tuple[KeyChangeAnswer, str]:
     """Remove the key of a publisher once a person has agreed; return a value and its text."""
     keys = publisher_store(house)
     key = keys.get(options.name)
@@ -149,7 +147,7 @@ def remove_publisher_key(
     if not options.yes and not typed(key.name, terminal, instead="use --yes"):
         raise SkillhouseError(f"nothing was removed: expected the name of the key, `{key.name}`")
     copy = keys.remove(key.name, datetime.now(UTC), final=options.final)
-    value: dict[str, Any] = {"name": key.name, "for": use, "copy": str(copy or "")}
+    value = KeyChangeAnswer(name=key.name, use=use, copy=str(copy or ""))
     if copy is None:
         return value, f"removed {key.name} for good"
     place = copy.parents[1] / "keys"

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from skillhouse import registry
 from skillhouse.approval import OWNER
 from skillhouse.extension import own_module
-from skillhouse.floor import needs_extra, write_atomically
-from skillhouse.frontends.answers.json_form import members
+from skillhouse.floor import needs_extra, structs, write_atomically
 from skillhouse.frontends.answers.packages import certificate_answer, publishers_answer
+from skillhouse.frontends.answers.signatures import KeyChangeAnswer
 from skillhouse.frontends.cli.options import UsageError, positive
 from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.publisher_keys import (
@@ -105,7 +105,7 @@ def run_publisher_verb(
     if verb == "trust" and options.file is None and options.remove is None:
         return _list_trusted(house, options, terminal)
     refuse_agents(f"keys {verb}")
-    works: dict[str, Callable[[Skillhouse, argparse.Namespace], tuple[Any, str]]] = {
+    works: dict[str, Callable[[Skillhouse, argparse.Namespace], tuple[KeyChangeAnswer, str]]] = {
         "new": _new,
         "request": _request,
         "issue": _issue,
@@ -124,7 +124,7 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-def _new(house: Skillhouse, options: argparse.Namespace) -> tuple[Any, str]:
+def _new(house: Skillhouse, options: argparse.Namespace) -> tuple[KeyChangeAnswer, str]:
     keys, role = publisher_store(house), ROLES[options.use]
     if options.use == "skills" and (options.registry or options.output or options.days):
         raise UsageError("a key for skills gets registry and validity with its certificate")
@@ -145,7 +145,7 @@ def _new(house: Skillhouse, options: argparse.Namespace) -> tuple[Any, str]:
         keys.add_token(key)
     else:
         private = keys.add(key, password)
-    value: dict[str, Any] = {"name": key.name, "for": options.use}
+    value = KeyChangeAnswer(name=key.name, use=options.use)
     if role != "root":
         return (
             value,
@@ -155,11 +155,11 @@ def _new(house: Skillhouse, options: argparse.Namespace) -> tuple[Any, str]:
     keys.keep_certificates(key.name, [root])
     _anchors(house).add_root(root)
     path = _write(options.output or "root.crt", registry.pem_of([root]))
-    value |= {"file": str(path), "certificate": registry.fingerprint(root)}
+    value = structs.replace(value, file=str(path), certificate=registry.fingerprint(root))
     return value, f"made {key.name}; its certificate is `{path}`, and is trusted here"
 
 
-def _request(house: Skillhouse, options: argparse.Namespace) -> tuple[Any, str]:
+def _request(house: Skillhouse, options: argparse.Namespace) -> tuple[KeyChangeAnswer, str]:
     keys = publisher_store(house)
     key = keys.get(options.name)
     if key.role == "root":
@@ -170,10 +170,10 @@ def _request(house: Skillhouse, options: argparse.Namespace) -> tuple[Any, str]:
     keys.keep_request(key.name, registry.request_pem(request))
     path = _write(options.output or f"{key.name}.csr", registry.request_pem(request))
     text = f"wrote `{path}`; who has a root issues the certificate with `skillhouse keys issue`"
-    return {"file": str(path), "publisher": handle}, text
+    return KeyChangeAnswer(file=str(path), publisher=handle), text
 
 
-def _issue(house: Skillhouse, options: argparse.Namespace) -> tuple[Any, str]:
+def _issue(house: Skillhouse, options: argparse.Namespace) -> tuple[KeyChangeAnswer, str]:
     keys = publisher_store(house)
     key, chain = _issuer(keys, options.by)
     request, asked = registry.read_request(_read(options.request))
@@ -199,10 +199,11 @@ def _issue(house: Skillhouse, options: argparse.Namespace) -> tuple[Any, str]:
     kept = f", and kept it for the key `{owner}`" if owner else ""
     end = f"{made[0].not_valid_after_utc:%Y-%m-%d}"
     text = f"wrote `{path}` for {name.uri}, valid until {end}{kept}"
-    return {"file": str(path), "key": owner, **members(certificate_answer(made[0]))}, text
+    issued = certificate_answer(made[0])
+    return KeyChangeAnswer(file=str(path), key=owner, issued=issued), text
 
 
-def _certify(house: Skillhouse, options: argparse.Namespace) -> tuple[Any, str]:
+def _certify(house: Skillhouse, options: argparse.Namespace) -> tuple[KeyChangeAnswer, str]:
     keys = publisher_store(house)
     chain = registry.load_certificates(_read(options.certificate))
     owner = keys.of_certificate(chain[0]) if chain else ""
@@ -213,10 +214,10 @@ def _certify(house: Skillhouse, options: argparse.Namespace) -> tuple[Any, str]:
     name = registry.check_role(chain[0], role)
     keys.keep_certificates(owner, chain)
     text = f"kept the certificate of `{owner}`: {name.uri}"
-    return {"key": owner, **members(certificate_answer(chain[0]))}, text
+    return KeyChangeAnswer(key=owner, issued=certificate_answer(chain[0])), text
 
 
-def _revoke(house: Skillhouse, options: argparse.Namespace) -> tuple[Any, str]:
+def _revoke(house: Skillhouse, options: argparse.Namespace) -> tuple[KeyChangeAnswer, str]:
     keys, anchors = publisher_store(house), _anchors(house)
     key, chain = _issuer(keys, options.by)
     entry = _revocation(options, chain[0])
@@ -232,7 +233,7 @@ def _revoke(house: Skillhouse, options: argparse.Namespace) -> tuple[Any, str]:
     other = _write(str(Path(options.output).with_suffix(".crl")), crl)
     what = "renewed the list" if entry is None else f"revoked {entry.what}"
     text = f"{what}; publish `{path}` (and `{other}` for other tools), valid until "
-    value = {"file": str(path), "crl": str(other), "number": content.number}
+    value = KeyChangeAnswer(file=str(path), crl=str(other), number=content.number)
     return value, text + content.expires_at[:10]
 
 
@@ -254,7 +255,7 @@ def _revocation(options: argparse.Namespace, issuer: Certificate) -> registry.Re
     )
 
 
-def _trust(house: Skillhouse, options: argparse.Namespace) -> tuple[Any, str]:
+def _trust(house: Skillhouse, options: argparse.Namespace) -> tuple[KeyChangeAnswer, str]:
     anchors = _anchors(house)
     if options.remove is not None:
         count = anchors.forget(options.remove)
@@ -262,23 +263,23 @@ def _trust(house: Skillhouse, options: argparse.Namespace) -> tuple[Any, str]:
             raise registry.PublisherError(
                 "trust", f"nothing trusted begins with {options.remove!r}"
             )
-        return {"removed": count}, f"no longer trusted: {options.remove}"
+        return KeyChangeAnswer(removed=count), f"no longer trusted: {options.remove}"
     data = _read(options.file)
     if b"-----BEGIN CERTIFICATE-----" not in data:
         given = anchors.add_list(data, _now())
         count = len(given.content.entries)
         entries = counted(count, "entry", "entries")
         text = f"took over revocation list {given.content.number} with {entries}"
-        return {"number": given.content.number, "entries": count}, text
+        return KeyChangeAnswer(number=given.content.number, entries=count), text
     certificates = registry.load_certificates(data)
     if len(certificates) != 1:
         raise UsageError(f"expected one root certificate in `{options.file}`")
     digest = registry.fingerprint(certificates[0])
     if options.use == "timestamps":
         anchors.add_authority(certificates[0])
-        return {"certificate": digest}, f"trusted for timestamps: {digest}"
+        return KeyChangeAnswer(certificate=digest), f"trusted for timestamps: {digest}"
     name = anchors.add_root(certificates[0])
-    return {"certificate": digest, "registry": name}, f"trusted for `{name}`: {digest}"
+    return KeyChangeAnswer(certificate=digest, registry=name), f"trusted for `{name}`: {digest}"
 
 
 def _list_trusted(house: Skillhouse, options: argparse.Namespace, terminal: Terminal) -> int:

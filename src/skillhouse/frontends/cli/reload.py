@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from skillhouse.frontends.answers.json_form import members
 from skillhouse.frontends.answers.service import (
     failures,
     loaded_names,
@@ -52,7 +51,7 @@ def _reload(options: argparse.Namespace, terminal: Terminal) -> int:
     problems = house.services.skill_code.problems
     failed = failures(found, problems)
     if options.json:
-        terminal.json_list("loaded", loaded_names(found), members(reload_answer(done, problems)))
+        terminal.json_list("loaded", loaded_names(found), reload_answer(done, problems))
         return 1 if failed else 0
     if not house.services.skill_code.is_enabled:
         terminal.note("skills' own code is off: set `enabled = true` below `[skill_code]`")

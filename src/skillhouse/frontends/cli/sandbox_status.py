@@ -12,7 +12,11 @@ import anyio
 from skillhouse.floor import Locations, git_root
 from skillhouse.floor.crash_cleanup import clean_state
 from skillhouse.floor.machine import is_unwritable
-from skillhouse.frontends.answers.tools import SandboxAnswer, interpreters_answer
+from skillhouse.frontends.answers.tools import (
+    SandboxAnswer,
+    SandboxLevelsAnswer,
+    interpreters_answer,
+)
 from skillhouse.frontends.cli.options import Verb, add_common, house_of
 from skillhouse.frontends.presentation.sandbox_levels import (
     LevelStatuses,
@@ -109,7 +113,7 @@ def _print_levels(terminal: Terminal, *, as_json: bool) -> int:
     """Test every level and print the table; 3 when none works here."""
     statuses = anyio.run(tested_levels)
     if as_json:
-        terminal.json({"levels": {str(k): found for k, found in statuses.items()}})
+        terminal.json(SandboxLevelsAnswer(levels={str(k): v for k, v in statuses.items()}))
     else:
         _print(statuses, terminal)
     return 0 if any(found.level is not SandboxLevel.NONE for found in statuses.values()) else 3

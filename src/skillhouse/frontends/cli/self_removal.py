@@ -6,12 +6,13 @@ import argparse
 import os
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
 from skillhouse.clients import Action, ClientConfigs, Exporter, ExportRequest
 from skillhouse.floor import isolated
+from skillhouse.frontends.answers.service import RemainsAnswer
 from skillhouse.frontends.cli.hooks import entries_of
 from skillhouse.frontends.cli.install_answers import installing
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common
@@ -59,14 +60,10 @@ class _Remains(Struct, kw_only=True):
     difference: tuple[str, ...] = ()
     status: str = field(default="shown")
 
-    def value(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind,
-            "path": self.path,
-            "what": self.what,
-            "status": self.status,
-            "reason": self.stays,
-        }
+    def answer(self) -> RemainsAnswer:
+        return RemainsAnswer(
+            kind=self.kind, path=self.path, what=self.what, status=self.status, reason=self.stays
+        )
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
@@ -94,7 +91,7 @@ def _self(options: argparse.Namespace, terminal: Terminal) -> int:
     # The folders go last, when nothing of this program is open in them any more.
     _settle(folders, done, options, terminal)
     if options.json:
-        terminal.json_list("removed", [one.value() for one in done])
+        terminal.json_list("removed", [one.answer() for one in done])
     else:
         if not done:
             terminal.line("nothing of skillhouse is in clients or folders here")

@@ -14,7 +14,7 @@ from skillhouse.frontends.cli.publisher_keys import (
     add_removal_options,
     is_of_publisher,
     print_publishers,
-    publisher_values,
+    publisher_keys,
 )
 from skillhouse.frontends.cli.publisher_verbs import (
     add_publisher_options,
@@ -113,7 +113,7 @@ _OF_SIGNER = ("log", "session list", "session revoke")
 
 def _list(house: Skillhouse, options: argparse.Namespace, terminal: Terminal) -> int:
     """List the keys of publishers, and with the signer those that sign transactions."""
-    publishers = publisher_values(house, datetime.now(UTC))
+    publishers = publisher_keys(house, datetime.now(UTC))
     try:
         signing = own_module("signer", "key_verbs")
     except MissingExtraError as error:

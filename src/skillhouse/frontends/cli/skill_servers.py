@@ -5,11 +5,20 @@ from __future__ import annotations
 import argparse
 import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import anyio
 
 from skillhouse.floor import structs
+from skillhouse.frontends.answers.json_form import copied
+from skillhouse.frontends.answers.packages import (
+    ForgottenServerAnswer,
+    McpServerAnswer,
+    RemoteAnswer,
+    SyncedAnswer,
+    SyncReportAnswer,
+    UnaskedServerAnswer,
+)
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, house_of
 from skillhouse.frontends.presentation.text import counted, moment, one_line, shown
 from skillhouse.house.remotes import McpServers
@@ -18,6 +27,7 @@ if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
     from skillhouse.house import RemoteState, Skillhouse, Synced
     from skillhouse.house.remotes import McpAsked, McpServerState
+    from skillhouse.remote.mcp_host import McpReport
 
 _REMOTE_EXAMPLES = """examples:
   skillhouse remote list
@@ -52,7 +62,7 @@ def _remote(options: argparse.Namespace, terminal: Terminal) -> int:
 def _list_remotes(house: Skillhouse, options: argparse.Namespace, terminal: Terminal) -> int:
     states = house.remotes.states()
     if options.json:
-        terminal.json_list("remotes", [_remote_value(state) for state in states])
+        terminal.json_list("remotes", list(map(_remote_answer, states)))
         return 0
     if not states:
         terminal.line("no remotes are configured: add [[remotes]] with a url")
@@ -73,7 +83,7 @@ def _sync_remotes(house: Skillhouse, options: argparse.Namespace, terminal: Term
         lambda: house.remotes.sync(options.url, progress=lambda line: terminal.note(shown(line)))
     )
     if options.json:
-        terminal.json_list("remotes", [_synced_value(synced) for synced in done])
+        terminal.json_list("remotes", list(map(_synced_answer, done)))
     else:
         for synced in done:
             _print_synced(synced, terminal)
@@ -103,30 +113,23 @@ def _print_synced(synced: Synced, terminal: Terminal) -> None:
         terminal.error(problem)
 
 
-def _remote_value(state: RemoteState) -> dict[str, Any]:
-    return {
-        "url": state.source.url,
-        "kind": state.source.kind,
-        "directory": str(state.directory),
-        "skills": list(state.skills),
-        "synced_at": moment(state.synced_at) or None,
-        "read": state.is_read,
-    }
+def _remote_answer(state: RemoteState) -> RemoteAnswer:
+    return RemoteAnswer(
+        url=state.source.url,
+        kind=state.source.kind,
+        directory=str(state.directory),
+        skills=tuple(state.skills),
+        synced_at=moment(state.synced_at) or None,
+        read=state.is_read,
+    )
 
 
-def _synced_value(synced: Synced) -> dict[str, Any]:
-    value: dict[str, Any] = {"url": synced.source.url, "kind": synced.source.kind}
-    report = synced.report
+def _synced_answer(synced: Synced) -> SyncedAnswer:
+    source, report = synced.source, synced.report
     if report is None:
-        return value | {"error": synced.error}
-    return value | {
-        "added": list(report.added),
-        "changed": list(report.changed),
-        "removed": list(report.removed),
-        "kept": list(report.kept),
-        "repaired": list(report.repaired),
-        "problems": list(report.problems),
-    }
+        return SyncedAnswer(url=source.url, kind=source.kind, error=synced.error)
+    own = copied(SyncReportAnswer, report)
+    return SyncedAnswer(url=source.url, kind=source.kind, report=own)
 
 
 _WORD_COUNTS = {"list": (0, 0), "refresh": (0, 1), "add": (2, 2), "forget": (1, 1)}
@@ -145,7 +148,9 @@ def served(options: argparse.Namespace, house: Skillhouse, terminal: Terminal) -
     if verb == "forget":
         count = servers.forget(words[0])
         text = f"{shown(words[0])}: {counted(count, 'skill')} forgotten"
-        terminal.answer({"label": words[0], "skills": count}, text, as_json=options.json)
+        terminal.answer(
+            ForgottenServerAnswer(label=words[0], skills=count), text, as_json=options.json
+        )
         return 0
     done: tuple[McpAsked, ...]
     if verb == "add":
@@ -153,7 +158,7 @@ def served(options: argparse.Namespace, house: Skillhouse, terminal: Terminal) -
     else:
         done = anyio.run(servers.refresh, words[0] if words else "")
     if options.json:
-        terminal.json_list("servers", [_asked_value(asked) for asked in done])
+        terminal.json_list("servers", list(map(_asked, done)))
     else:
         for asked in done:
             _print_asked(asked, terminal)
@@ -170,7 +175,7 @@ def _action_and_words(given: Sequence[str]) -> tuple[str, list[str]]:
 
 def _list_mcp_servers(states: Sequence[McpServerState], terminal: Terminal, *, json: bool) -> int:
     if json:
-        terminal.json_list("servers", [_mcp_server_value(state) for state in states])
+        terminal.json_list("servers", list(map(_mcp_server, states)))
         return 0
     if not states:
         terminal.line("no MCP servers are configured: add [[mcp_servers]] with a label")
@@ -199,20 +204,20 @@ def _print_asked(asked: McpAsked, terminal: Terminal) -> None:
         terminal.error(one_line(problem))
 
 
-def _mcp_server_value(state: McpServerState) -> dict[str, Any]:
-    return {
-        "label": state.label,
-        "where": state.where or None,
-        "skills": list(state.skills),
-        "asked_at": moment(state.asked_at) or None,
-    }
+def _mcp_server(state: McpServerState) -> McpServerAnswer:
+    return McpServerAnswer(
+        label=state.label,
+        where=state.where or None,
+        skills=tuple(state.skills),
+        asked_at=moment(state.asked_at) or None,
+    )
 
 
-def _asked_value(asked: McpAsked) -> dict[str, Any]:
+def _asked(asked: McpAsked) -> McpReport | UnaskedServerAnswer:
     report = asked.report
     if report is None:
-        return {"label": asked.label, "error": asked.error}
-    return {**structs.asdict(report), "label": asked.label}
+        return UnaskedServerAnswer(label=asked.label, error=asked.error)
+    return structs.replace(report, label=asked.label)
 
 
 VERBS = {

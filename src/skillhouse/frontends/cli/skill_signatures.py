@@ -12,6 +12,11 @@ import anyio
 from skillhouse import registry
 from skillhouse.approval import OWNER
 from skillhouse.floor import SIGNATURE_FILE, needs_extra, structs, write_atomically
+from skillhouse.frontends.answers.signatures import (
+    SignedSkillAnswer,
+    UnverifiedSkillAnswer,
+    VerifiedSkillAnswer,
+)
 from skillhouse.frontends.cli.options import UsageError, Verb, add_json, house_of, skill_directory
 from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.publisher_secrets import open_private
@@ -87,14 +92,14 @@ def _sign(options: argparse.Namespace, terminal: Terminal) -> int:
             key=registry.fingerprint(chain[0]),
         )
     version = f" {identity.version}" if identity.version else ""
-    value = {
-        "name": identity.name,
-        "version": identity.version,
-        "publisher": name.handle,
-        "registry": name.registry,
-        "tree_digest": package.tree.digest,
-        "file": str(path),
-    }
+    value = SignedSkillAnswer(
+        name=identity.name,
+        version=identity.version,
+        publisher=name.handle,
+        registry=name.registry,
+        tree_digest=package.tree.digest,
+        file=str(path),
+    )
     text = f"signed {identity.name}{version} as {name.handle} of {name.registry}: `{path}`"
     terminal.answer(value, shown(text), as_json=options.json)
     return 0
@@ -168,16 +173,15 @@ def verify_directory(options: argparse.Namespace, given: str, terminal: Terminal
     except registry.PublisherError as error:
         if not options.json:
             raise
-        terminal.json({"verified": False, "step": error.step, "message": str(error)})
+        terminal.json(UnverifiedSkillAnswer(step=error.step, message=str(error)))
         return 1
     publisher, facts = found.publisher, found.facts
-    value = {
-        "verified": True,
-        "name": facts.name,
-        "version": facts.version,
-        "tree_digest": found.tree.digest,
-        **structs.asdict(publisher),
-    }
+    value = VerifiedSkillAnswer(
+        name=facts.name,
+        version=facts.version,
+        tree_digest=found.tree.digest,
+        publisher=publisher,
+    )
     version = f" {facts.version}" if facts.version else ""
     when = "" if publisher.is_time_trusted else " by the signer's clock"
     text = (

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TextIO, TypeVar
+from typing import TYPE_CHECKING, TextIO, TypeVar
 
 from skillhouse.frontends.presentation.text import cut, fitted, is_copied, shown, width_of, wrapped
 
 if TYPE_CHECKING:
+    from msgspec import Struct
+
     from skillhouse.floor import Diagnostic
+    from skillhouse.frontends.answers.json_form import JsonAnswer
 
 T = TypeVar("T")
 
@@ -85,28 +87,26 @@ class Terminal:
         self.last_error = message
         self._errors.write(self.style("skillhouse: ", "red", errors=True) + shown(message) + "\n")
 
-    def json(self, value: Any) -> None:
-        """Write one JSON value to stdout, all of it ASCII so that nothing can hide in it."""
+    def json(self, value: Struct) -> None:
+        """Write one answer to stdout."""
         # What prints nothing as JSON starts without msgspec.
-        from skillhouse.frontends.answers.json_form import members
+        from skillhouse.frontends.answers.json_form import json_text
 
         self.has_json = True
-        self.write(json.dumps(value, indent=2, ensure_ascii=True, default=members) + "\n")
+        self.write(json_text(value, indent=2) + "\n")
 
     def json_list(
         self,
         name: str,
-        items: Sequence[Any],
-        more: Mapping[str, Any] | None = None,
+        items: Sequence[Struct | str],
+        more: JsonAnswer | None = None,
         *,
         total: int | None = None,
     ) -> None:
-        """Write a list as one object: `list` names the key of the items, `total` counts them all.
+        """Write a list; `total` counts all of it, and `more` is what a verb says besides."""
+        from skillhouse.frontends.answers.json_form import listed
 
-        docs/reference/json.md describes the shape; `more` is what a verb says besides.
-        """
-        count = len(items) if total is None else total
-        self.json({"list": name, "total": count, name: list(items), **(more or {})})
+        self.json(listed(name, items, more, total=len(items) if total is None else total))
 
     def style(self, text: str, *names: str, errors: bool = False) -> str:
         """Return `text` in a colour or weight; colour never carries meaning alone."""
@@ -114,7 +114,7 @@ class Terminal:
             return text
         return f"\x1b[{';'.join(_CODES[name] for name in names)}m{text}\x1b[0m"
 
-    def answer(self, value: Any, text: str, *, as_json: bool) -> None:
+    def answer(self, value: Struct, text: str, *, as_json: bool) -> None:
         """Write what came of a verb: as JSON, or else as one line."""
         if as_json:
             self.json(value)
@@ -124,7 +124,7 @@ class Terminal:
     def listing(
         self,
         found: Sequence[T],
-        value: Callable[[T], Any],
+        value: Callable[[T], Struct | str],
         line: Callable[[T], str],
         *,
         name: str,

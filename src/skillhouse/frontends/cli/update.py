@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from msgspec import UNSET
 
 from skillhouse.floor import SkillError
-from skillhouse.frontends.answers.packages import absence, newest_value
+from skillhouse.frontends.answers.packages import NewestAnswer, absence, newest_answer
 from skillhouse.frontends.cli.install_answers import (
     InstallAnswers,
     add_agreement,
@@ -90,26 +92,26 @@ def _updatable(
 
 def _outdated(options: argparse.Namespace, terminal: Terminal) -> int:
     """List what has another version at its source; 1 when there is any, or one cannot be asked."""
-    values: list[dict[str, Any]] = []
+    values: list[NewestAnswer] = []
     failed = False
     with installing(options, terminal) as (_, installer):
         for place, name, entry in installer.installed.entries():
-            value = newest_value(installer, name, entry, place)
-            for key in ("problem", "error"):
-                if value.get(key):
+            value = newest_answer(installer, name, entry, place)
+            for problem in (value.problem, value.error):
+                if problem:
                     failed = True
-                    terminal.error(f"{name}: {value[key]}")
+                    terminal.error(f"{name}: {problem}")
             values.append(value)
-    found = [value for value in values if value.get("outdated")]
+    found = [(one, one.now) for one in values if one.now is not UNSET and one.now.outdated]
     if options.json:
         terminal.json_list("skills", values)
     else:
-        for value in found:
-            before, now = value["label"], value["newest_label"]
-            again = ", another signature" if value["signed_again"] else ""
-            pinned = ", pinned" if value["pinned"] else ""
-            again += f", moved to {shown(value['moved_to'])}" if value["moved_to"] else ""
-            terminal.line(f"{shown(value['name'])}  {shown(before)} → {shown(now)}{again}{pinned}")
+        for one, now in found:
+            again = ", another signature" if now.signed_again else ""
+            pinned = ", pinned" if one.installed.pinned else ""
+            again += f", moved to {shown(now.moved_to)}" if now.moved_to else ""
+            versions = f"{shown(one.label)} → {shown(now.newest_label)}"
+            terminal.line(f"{shown(one.installed.name)}  {versions}{again}{pinned}")
         if not found and not failed:
             terminal.note(f"{counted(len(values), 'skill')} up to date" if values else NOTHING)
     return 1 if failed or found else 0

@@ -311,53 +311,6 @@ def _padded(text: str, columns: int) -> str:
     return text + " " * (columns - width_of(text))
 
 
-def client_report_value(
-    report: ClientReport, problems: Iterable[ReportedProblem]
-) -> dict[str, Any]:
-    """Return what each client makes of a place; paths are short, fit to be published."""
-    return {
-        "start": report.tilde(report.start),
-        "project": report.tilde(report.project),
-        "clients": [
-            {
-                "name": client.name,
-                "client": client.profile.client,
-                "checked": client.profile.checked,
-                "roots": [report.short(root) for root in client.roots],
-                "budget": None
-                if client.budget is None
-                else {**structs.asdict(client.budget), "over": client.budget.over},
-            }
-            for client in report.clients
-        ],
-        "skills": [client_skill_value(report, skill) for skill in report.skills],
-        "misses": [{"code": miss.code, "path": report.short(miss.path)} for miss in report.misses],
-        "problems": [structs.asdict(problem) for problem in problems],
-    }
-
-
-def client_skill_value(report: ClientReport, skill: ReportedSkill) -> dict[str, Any]:
-    return {
-        "name": skill.name,
-        "file": report.short(skill.file),
-        "places": [report.short(place) for place in skill.places],
-        "root": report.short(skill.root),
-        "description_chars": skill.description_chars,
-        "clients": {
-            client.name: {
-                "state": verdict.state.value,
-                "name": verdict.name,
-                "code": verdict.code,
-                "reason": verdict.reason,
-                "line": verdict.line,
-                "taken": report.short(verdict.other) if verdict.other else "",
-                "cut": verdict.cut.value,
-            }
-            for client, verdict in zip(report.clients, skill.verdicts, strict=True)
-        },
-    }
-
-
 def as_toml(profile: Profile, *, unlike: Profile | None = None) -> str:
     """Return a profile as a file that `read_profile` takes.
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from skillhouse import __version__
 from skillhouse.approval import OWNER
@@ -39,9 +39,15 @@ from skillhouse.frontends.answers.catalogs import (
     catalog_bounds,
     omitted_in_tool,
 )
+from skillhouse.frontends.answers.doctor import (
+    DoctorAnswer,
+    UnsafeEntryAnswer,
+    WatchUseAnswer,
+    report_answer,
+)
 from skillhouse.frontends.answers.findings import diagnostic_answers
-from skillhouse.frontends.answers.skills import code_facts
-from skillhouse.frontends.presentation.client_report import client_report_value
+from skillhouse.frontends.answers.json_form import ListAnswer, copied, listed
+from skillhouse.frontends.answers.skills import absent_skill, code_facts
 from skillhouse.frontends.presentation.library import catalog_cost, catalog_notes
 from skillhouse.frontends.presentation.text import counted, one_line
 from skillhouse.house import (
@@ -63,6 +69,7 @@ from skillhouse.tools import BUILTIN_TOOLS
 if TYPE_CHECKING:
     from skillhouse.audit import Trouble
     from skillhouse.clients import Change, ClientReport, ReportedProblem
+    from skillhouse.frontends.hooks.entries import HookChange
     from skillhouse.house import AbsentSkill, AgentView, Config, ToolReport
     from skillhouse.manage import CodeFacts
     from skillhouse.skill import Profile
@@ -81,7 +88,7 @@ class Examination(Struct, frozen=True, kw_only=True):
     unsafe: Sequence[Change]
     """Entries of clients that start us unsafely."""
     catalog: CatalogBoundsAnswer | None
-    watches: dict[str, Any] | None
+    watches: WatchUseAnswer | None
     code: Sequence[CodeFacts]
     notes: Sequence[str]
     changed: Sequence[AbsentSkill]
@@ -99,23 +106,25 @@ class Examination(Struct, frozen=True, kw_only=True):
     def is_well(self) -> bool:
         return not (self.problems or self.further)
 
-    def value(self) -> dict[str, Any]:
-        """Return it as `doctor --json` does, with the list of `problems` among the rest."""
-        return {
-            "machine": machine(),
-            **client_report_value(self.report, self.problems),
-            "audit": [structs.asdict(one) for one in self.stuck],
-            "files": [structs.asdict(one) for one in self.open_files],
-            "configuration": diagnostic_answers(self.faults),
-            "entries": [
-                {"client": one.client, "name": one.name, "fault": one.fault} for one in self.unsafe
+    def answer(self, hooks: Sequence[HookChange] | UnsetType = UNSET) -> ListAnswer:
+        more = DoctorAnswer(
+            machine=machine(),
+            report=report_answer(self.report),
+            audit=tuple(self.stuck),
+            files=tuple(self.open_files),
+            configuration=diagnostic_answers(self.faults),
+            entries=[
+                UnsafeEntryAnswer(client=one.client, name=one.name, fault=one.fault)
+                for one in self.unsafe
             ],
-            "catalog": self.catalog,
-            "watches": self.watches,
-            "code": [code_facts(facts) for facts in self.code],
-            "installed": [one.value() for one in self.changed],
-            "tools": structs.asdict(self.tools),
-        }
+            catalog=self.catalog,
+            watches=self.watches,
+            code=list(map(code_facts, self.code)),
+            installed=list(map(absent_skill, self.changed)),
+            tools=self.tools,
+            hooks=UNSET if hooks is UNSET else list(hooks),
+        )
+        return listed("problems", self.problems, more)
 
 
 def examine(places: Locations, report: ClientReport, *, verbs: Collection[str] = ()) -> Examination:
@@ -173,7 +182,7 @@ def _own_place(
     config: Config, faults: list[Diagnostic]
 ) -> tuple[
     CatalogBoundsAnswer | None,
-    dict[str, Any] | None,
+    WatchUseAnswer | None,
     tuple[CodeFacts, ...],
     list[str],
     tuple[AbsentSkill, ...],
@@ -203,7 +212,7 @@ def _own_place(
             f"{watch_bound():,} are watched, and {use.free:,} of this user's {use.most:,} watches "
             "are free (fs.inotify.max_user_watches)"
         )
-    watches = {**structs.asdict(use), "free": use.free, "polls": use.polls}
+    watches = copied(WatchUseAnswer, use, free=use.free, polls=use.polls)
     return found, watches, code, notes, changed
 
 
@@ -295,23 +304,3 @@ def listed_profiles(places: Locations) -> list[Profile]:
     # What people have installed first, then our own behaviour, then the published designs.
     found.sort(key=lambda p: (not p.client, not p.checked, p.name != DEFAULT_PROFILE.name))
     return found
-
-
-def profile_line_value(profile: Profile) -> dict[str, Any]:
-    keys = ("name", "title", "client", "checked")
-    return {key: getattr(profile, key) for key in keys}
-
-
-def profile_value(profile: Profile) -> dict[str, Any]:
-    """Return every value of a profile."""
-    found: dict[str, Any] = _plain(structs.asdict(profile))
-    return found
-
-
-def _plain(value: Any) -> Any:
-    """Return a value as JSON has it: sets as sorted lists."""
-    if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, frozenset):
-        return sorted(value)
-    return [_plain(item) for item in value] if isinstance(value, tuple | list) else value

@@ -5,18 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct, field
+from msgspec import UNSET, Struct, field
 
 from skillhouse.floor import ConfigError, DecodeError, SkillhouseError, nearest, shaped
-from skillhouse.frontends.answers.json_form import plain
-from skillhouse.frontends.answers.skills import definition_answer
+from skillhouse.frontends.answers.skills import (
+    OperationAnswer,
+    OperationArgumentAnswer,
+    OperationResultAnswer,
+    definition_answer,
+)
 
 if TYPE_CHECKING:
     from skillhouse.house import Management
 
 
-def answer(management: Management, operation: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `{success: true, …}`, or `{success: false, error}` in the profile's words.
+def answer(
+    management: Management, operation: str, arguments: Mapping[str, Any]
+) -> OperationResultAnswer:
+    """Return what came of an operation, or why nothing did.
 
     Raises:
         ConfigError: there is no such operation, or its arguments have other names or types.
@@ -43,27 +49,27 @@ def answer(management: Management, operation: str, arguments: Mapping[str, Any])
     except DecodeError as error:
         raise ConfigError(f"wrong argument of `{operation}`: {error}", key=operation) from error
     try:
-        return {"success": True, **plain(wanted.run(management, **values))}
+        return wanted.run(management, **values)
     except SkillhouseError as error:
-        return {"success": False, "error": management.said(error)}
+        return OperationResultAnswer(success=False, error=management.said(error))
     except OSError as error:
-        return {"success": False, "error": (error.strerror or str(error)).lower()}
+        return OperationResultAnswer(success=False, error=(error.strerror or str(error)).lower())
 
 
-def _get_all(management: Management) -> dict[str, Any]:
-    return {"skills": [definition_answer(found) for found in management.get_all()]}
+def _get_all(management: Management) -> OperationResultAnswer:
+    return OperationResultAnswer(skills=list(map(definition_answer, management.get_all())))
 
 
-def _refresh(management: Management) -> dict[str, Any]:
-    return {"skills": [definition_answer(found) for found in management.refresh()]}
+def _refresh(management: Management) -> OperationResultAnswer:
+    return OperationResultAnswer(skills=list(map(definition_answer, management.refresh())))
 
 
-def _read_file(management: Management, skill: str, file: str) -> dict[str, Any]:
-    return {"content": management.read_file(skill, file)}
+def _read_file(management: Management, skill: str, file: str) -> OperationResultAnswer:
+    return OperationResultAnswer(content=management.read_file(skill, file))
 
 
-def _open(management: Management, skill: str | None = None) -> dict[str, Any]:
-    return {"path": str(management.open_directory(skill))}
+def _open(management: Management, skill: str | None = None) -> OperationResultAnswer:
+    return OperationResultAnswer(path=str(management.open_directory(skill)))
 
 
 _UNTRUSTED = "no agent and no list has it until the project is trusted: run `skillhouse trust`"
@@ -71,23 +77,26 @@ _UNTRUSTED = "no agent and no list has it until the project is trusted: run `ski
 
 def _create(
     management: Management, name: str, description: str, instructions: str, scope: str = "user"
-) -> dict[str, Any]:
+) -> OperationResultAnswer:
     found = management.create(name, description, instructions, scope=scope)
-    made = {"skill": definition_answer(found)}
     is_listed = any(one.path == found.path for one in management.get_all())
-    return made if is_listed else {**made, "notice": _UNTRUSTED}
+    return OperationResultAnswer(
+        skill=definition_answer(found), notice=UNSET if is_listed else _UNTRUSTED
+    )
 
 
-def _delete(management: Management, skill: str) -> dict[str, Any]:
-    return {"path": str(management.delete(skill))}
+def _delete(management: Management, skill: str) -> OperationResultAnswer:
+    return OperationResultAnswer(path=str(management.delete(skill)))
 
 
-def _toggle(management: Management, skill: str, enabled: bool) -> dict[str, Any]:  # noqa: FBT001 a value of the request
-    return {"skill": definition_answer(management.set_enabled(skill, enabled=enabled))}
+def _toggle(management: Management, skill: str, enabled: bool) -> OperationResultAnswer:  # noqa: FBT001 a value of the request
+    return OperationResultAnswer(
+        skill=definition_answer(management.set_enabled(skill, enabled=enabled))
+    )
 
 
 class _Operation(Struct, frozen=True):
-    run: Callable[..., dict[str, Any]]
+    run: Callable[..., OperationResultAnswer]
     arguments: Mapping[str, tuple[str, type]] = field(default_factory=dict)
     """Published name of an argument to our name and its type."""
     optional: frozenset[str] = frozenset()
@@ -118,15 +127,17 @@ READS = ("SKILLS_GET_ALL", "SKILLS_REFRESH", "SKILLS_READ_FILE")
 """Those that change nothing and open nothing."""
 
 
-def listed() -> list[dict[str, Any]]:
+def operation_answers() -> list[OperationAnswer]:
     """Return the operations with their arguments."""
     return [
-        {
-            "operation": name,
-            "arguments": {
-                published: {"type": kind.__name__, "required": published not in one.optional}
+        OperationAnswer(
+            operation=name,
+            arguments={
+                published: OperationArgumentAnswer(
+                    type=kind.__name__, required=published not in one.optional
+                )
                 for published, (_, kind) in one.arguments.items()
             },
-        }
+        )
         for name, one in OPERATIONS.items()
     ]

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 from msgspec import Struct
 
 from skillhouse.audit import Query, entries_of
 from skillhouse.floor import ConfigError, SkillhouseError, read_regular, structs
-from skillhouse.frontends.answers.policy import explained
+from skillhouse.frontends.answers.policy import (
+    ChangedDecisionAnswer,
+    RuleChangeAnswer,
+    RulePreviewAnswer,
+    explained,
+)
 from skillhouse.house import Skillhouse
 from skillhouse.house.config import Config
 from skillhouse.house.config.config_lines import CONFIG_FILE_MAX
@@ -46,17 +52,16 @@ class RuleChange(Struct, frozen=True, kw_only=True):
     tried: int
     """Number of permissions that were decided again."""
 
-    def value(self) -> dict[str, Any]:
-        return {
-            "rule": self.rule,
-            "text": self.text,
-            "difference": self.difference,
-            "tried": self.tried,
-            "decisions": [
-                {**asked._asdict(), "before": before, "after": after}
-                for asked, before, after in self.decisions
-            ],
-        }
+    def answer(self, path: Path) -> RuleChangeAnswer:
+        """Return it for the user's file, which is `path`."""
+        decisions = tuple(
+            ChangedDecisionAnswer(**asked._asdict(), before=before, after=after)
+            for asked, before, after in self.decisions
+        )
+        preview = RulePreviewAnswer(
+            difference=self.difference, tried=self.tried, decisions=decisions
+        )
+        return RuleChangeAnswer(path=str(path), rule=self.rule, text=self.text, preview=preview)
 
 
 def addition(house: Skillhouse, rule: Rule) -> RuleChange:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -14,8 +13,9 @@ import skillhouse.house
 from skillhouse import manage
 from skillhouse.discovery import Root, discover
 from skillhouse.floor import AmbiguousSkillError, UnknownSkillError, UnusableSkillError
-from skillhouse.frontends.answers.json_form import members
+from skillhouse.frontends.answers.json_form import ListAnswer, listed
 from skillhouse.frontends.answers.policy import explanation_answer
+from skillhouse.frontends.answers.shown_skill import FilesAnswer, ShownCodeAnswer, ShownSkillAnswer
 from skillhouse.frontends.answers.skills import code_facts, content_answer, digest_of
 from skillhouse.frontends.presentation.short_paths import some_of, unread_folders
 from skillhouse.frontends.presentation.text import one_line, shown
@@ -67,21 +67,27 @@ def or_unread(house: Skillhouse, error: UnknownSkillError) -> UnknownSkillError:
     return error
 
 
-def shown_value(house: Skillhouse, found: SkillContent | CodeFacts) -> dict[str, Any]:
+def shown_answer(
+    house: Skillhouse, found: SkillContent | CodeFacts
+) -> ShownSkillAnswer | ShownCodeAnswer:
     """Return everything that is known of one skill, but its body."""
     if not isinstance(found, SkillContent):
-        return {"tree_digest": digest_of(found.directory), "code": code_facts(found)}
+        return ShownCodeAnswer(tree_digest=digest_of(found.directory), code=code_facts(found))
     skill = found.skill
     state = manage.state_of(house, skill)
-    explained = skillhouse.house.explain_loading(house, skill, content=found)
+    content = content_answer(found)
     code = manage.facts_at(house, skill.directory, skill.scope)
-    plain = members(content_answer(found))
-    del plain["body"]
-    plain["frontmatter"] = dict(skill.frontmatter.fields)
-    plain |= {"tree_digest": digest_of(skill), "code": code_facts(code)}
-    plain |= {"state": state.state, "state_reason": state.text}
-    plain["listing"] = house.view().mark(skill)
-    return {**plain, "decision": explanation_answer(explained)}
+    explained = skillhouse.house.explain_loading(house, skill, content=found)
+    return ShownSkillAnswer(
+        skill=content.skill,
+        facts=content.facts,
+        frontmatter=dict(skill.frontmatter.fields),
+        files=ShownCodeAnswer(tree_digest=digest_of(skill), code=code_facts(code)),
+        state=state.state,
+        state_reason=state.text,
+        listing=house.view().mark(skill),
+        decision=explanation_answer(explained),
+    )
 
 
 class SkillFiles(Struct, frozen=True, kw_only=True):
@@ -98,18 +104,17 @@ class SkillFiles(Struct, frozen=True, kw_only=True):
     def total(self) -> int:
         return len(self.names) + self.omitted
 
-    def more(self) -> dict[str, Any]:
-        """Return what the list of names has besides."""
-        directory = os.fspath(self.directory)
-        return {
-            "directory": directory,
-            "resources_omitted": self.omitted,
-            "resources_more": self.has_more,
-            "types": self.types,
-        }
+    def answer(self) -> ListAnswer:
+        more = FilesAnswer(
+            directory=str(self.directory),
+            resources_omitted=self.omitted,
+            resources_more=self.has_more,
+            types=self.types,
+        )
+        return listed("resources", self.names, more, total=self.total)
 
 
-def files_answer(house: Skillhouse, reference: str) -> SkillFiles:
+def skill_files(house: Skillhouse, reference: str) -> SkillFiles:
     """Return the files of a skill; errors as `found_skill`."""
     found = found_skill(house, reference)
     if isinstance(found, SkillContent):

@@ -336,7 +336,7 @@ def test_jobs_are_bounded_and_a_fault_says_nothing_of_this_machine(jobs: Jobs) -
     one = jobs.start("plan", "local", broken)
     until(lambda: one.state == "failed")
     assert one.problem is not None
-    assert (one.problem["code"], "secret" in one.problem["detail"]) == ("broken", False)
+    assert (one.problem.code, "secret" in one.problem.detail) == ("broken", False)
     running = jobs.start("plan", "local", endless)
     until(lambda: running.state == "running")
     for _ in range(WAITING_MAX):

@@ -15,7 +15,7 @@ from anyio import CapacityLimiter, to_thread
 from jsonschema_rs import Draft202012Validator
 
 from skillhouse.extensions.cells.rpc import parse
-from skillhouse.extensions.server.api.problems import ApiProblem, problem_of, problem_value
+from skillhouse.extensions.server.api.problems import ApiProblem, problem_of
 from skillhouse.extensions.server.api.route_table import (
     API_PATH,
     EVENT_STREAM,
@@ -27,7 +27,7 @@ from skillhouse.extensions.server.api.route_table import (
     RouteTable,
 )
 from skillhouse.extensions.server.guard import access_of
-from skillhouse.frontends.answers.json_form import members
+from skillhouse.frontends.answers.json_form import json_text
 from skillhouse.house import Access
 from skillhouse.sandbox.code_call import RpcError
 
@@ -256,16 +256,11 @@ def _reply(endpoint: Endpoint, found: Any) -> RouteResponse:
     reply = found if isinstance(found, RouteResponse) else RouteResponse(value=found)
     content = reply.content
     if content is None:
-        content = packed(reply.value)
+        content = json_text(reply.value).encode()
     headers = dict(reply.headers)
     if endpoint.method == "GET":
         headers.setdefault("etag", etag_of(content))
     return RouteResponse(content=content, status=reply.status or endpoint.status, headers=headers)
-
-
-def packed(value: Any) -> bytes:
-    text = json.dumps(value, ensure_ascii=True, separators=(",", ":"), default=members)
-    return text.encode()
 
 
 def etag_of(content: bytes) -> str:
@@ -278,8 +273,9 @@ def etag_of(content: bytes) -> str:
 
 
 def _problem_reply(problem: ApiProblem) -> RouteResponse:
-    value = problem_value(problem.status, problem.code, str(problem), **problem.more)
-    return RouteResponse(content=packed(value), status=problem.status, headers=problem.headers)
+    return RouteResponse(
+        content=json_text(problem.answer()).encode(), status=problem.status, headers=problem.headers
+    )
 
 
 async def _send(reply: RouteResponse, media: str, scope: Scope, send: Send) -> None:

@@ -15,9 +15,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from skillhouse.extensions.server.api.jobs import Jobs
 from skillhouse.extensions.server.api.problems import ApiProblem
 from skillhouse.floor.lock import once
+from skillhouse.frontends.answers.json_form import JsonAnswer, ListAnswer, PageAnswer, listed
 from skillhouse.house import CallKeys
 
 if TYPE_CHECKING:
+    from msgspec import Struct
+
     from skillhouse.extensions.server.api.events import EventLog
     from skillhouse.extensions.server.status import SkillScan, StatusReader
     from skillhouse.house import AccessTokens, Skillhouse
@@ -97,9 +100,10 @@ def paged(
     *,
     key: Callable[[T], str],
     name: str,
-    value: Callable[[T], Any],
-) -> dict[str, Any]:
-    """Return one page of a list as `--json` writes lists, with the cursor of the next page.
+    value: Callable[[T], Struct],
+    more: Callable[[str | None], JsonAnswer] = lambda cursor: PageAnswer(next=cursor),
+) -> ListAnswer:
+    """Return one page of a list, with the cursor of the next page.
 
     Raises:
         ApiProblem: the cursor is none of ours, or what it names is not in the list any more.
@@ -109,12 +113,7 @@ def paged(
     shown = items[start : start + limit]
     has_more = start + limit < len(items)
     cursor = cursor_of(start + limit, key(shown[-1])) if has_more and shown else None
-    return {
-        "list": name,
-        "total": len(items),
-        name: [value(item) for item in shown],
-        "next": cursor,
-    }
+    return listed(name, list(map(value, shown)), more(cursor), total=len(items))
 
 
 def _after(items: Sequence[T], cursor: str | None, key: Callable[[T], str]) -> int:

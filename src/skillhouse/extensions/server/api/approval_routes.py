@@ -8,8 +8,13 @@ from skillhouse.approval import OWNER, Answer, Approval, ApprovalError, Approved
 from skillhouse.extensions.server.api.api_services import ApiServices
 from skillhouse.extensions.server.api.problems import ApiProblem
 from skillhouse.extensions.server.api.route_table import ApiRequest, Body, Endpoint, RouteParameter
-from skillhouse.extensions.server.api.schemas import TEXT, array, listing, record, ref
-from skillhouse.frontends.answers.approvals import ApprovalAnswer, approval_answer
+from skillhouse.extensions.server.api.schemas import array, listing, record, ref
+from skillhouse.frontends.answers.approvals import (
+    ApprovalAnswer,
+    RevokedGrantAnswer,
+    approval_answer,
+)
+from skillhouse.frontends.answers.json_form import ListAnswer, listed
 from skillhouse.house import Access, AccessScope
 
 CHANNEL = "api"
@@ -21,12 +26,12 @@ def is_visible(access: Access, user: str) -> bool:
     return access.user in (OWNER, user)
 
 
-def _list(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
+def _list(api: ApiServices, request: ApiRequest) -> ListAnswer:
     broker = api.house.approvals
     wants_all = request.query.get("all", False)
     found = broker.latest(LATEST_MAX) if wants_all else broker.pending()
     shown = [approval_answer(one) for one in found if is_visible(request.access, one.request.user)]
-    return {"list": "approvals", "total": len(shown), "approvals": shown}
+    return listed("approvals", shown)
 
 
 def _found(api: ApiServices, request: ApiRequest) -> Approval:
@@ -59,28 +64,28 @@ def _answer(api: ApiServices, request: ApiRequest) -> ApprovalAnswer:
     return approval_answer(answered)
 
 
-def _grants(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
+def _grants(api: ApiServices, request: ApiRequest) -> ListAnswer:
     broker = api.house.approvals
     grants = [one for one in broker.grant_store.all() if is_visible(request.access, one.user)]
-    return {"list": "grants", "total": len(grants), "grants": grants}
+    return listed("grants", grants)
 
 
-def _scripts(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
+def _scripts(api: ApiServices, request: ApiRequest) -> ListAnswer:
     scripts = api.house.approvals.scripts.all()
     found = [one for one in scripts if is_visible(request.access, one.user)]
-    return {"list": "scripts", "total": len(found), "scripts": found}
+    return listed("scripts", found)
 
 
-def _revoke(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
+def _revoke(api: ApiServices, request: ApiRequest) -> RevokedGrantAnswer:
     broker, wanted = api.house.approvals, request.path["grant"]
     for grant in broker.grant_store.all():
         if grant.id == wanted and is_visible(request.access, grant.user):
             broker.revoke(grant.id)
-            return {"id": grant.id, "revoked": True}
+            return RevokedGrantAnswer(id=grant.id)
     for script in broker.scripts.all():
         if script.id == wanted and is_visible(request.access, script.user):
             broker.scripts.revoke(script.id)
-            return {"id": script.id, "revoked": True}
+            return RevokedGrantAnswer(id=script.id)
     raise ApiProblem(404, "unknown-grant", f"no standing approval has the id `{wanted[:80]}`")
 
 
@@ -109,7 +114,6 @@ _EXAMPLE: dict[str, Any] = {
     "message": None,
     "closed_ms": None,
 }
-_REVOKED = record({"id": TEXT, "revoked": {"const": True}})
 _RULES = array({"type": "string", "minLength": 1, "maxLength": 8_192}) | {"maxItems": 50}
 
 ROUTES = (
@@ -128,7 +132,7 @@ ROUTES = (
                 example=False,
             ),
         ),
-        answer=listing("approvals", ref(ApprovalAnswer)),
+        answer=listing("approvals", ApprovalAnswer),
         example={"list": "approvals", "total": 1, "approvals": [_EXAMPLE]},
     ),
     Endpoint(
@@ -170,7 +174,7 @@ ROUTES = (
         tag="approvals",
         what="The standing approvals.",
         run=_grants,
-        answer=listing("grants", ref(Grant)),
+        answer=listing("grants", Grant),
         example={"list": "grants", "total": 0, "grants": []},
     ),
     Endpoint(
@@ -180,7 +184,7 @@ ROUTES = (
         tag="approvals",
         what="The scripts that rules may run while they are the bytes that a person approved.",
         run=_scripts,
-        answer=listing("scripts", ref(ApprovedScript)),
+        answer=listing("scripts", ApprovedScript),
         example={"list": "scripts", "total": 0, "scripts": []},
     ),
     Endpoint(
@@ -191,7 +195,7 @@ ROUTES = (
         what="Revokes a standing approval, or an approved script.",
         run=_revoke,
         scope=AccessScope.APPROVE,
-        answer=_REVOKED,
+        answer=ref(RevokedGrantAnswer),
         example={"id": "81c0", "revoked": True},
     ),
 )

@@ -39,10 +39,7 @@ from skillhouse.extensions.server.api.route_table import (
     RouteResponse,
 )
 from skillhouse.extensions.server.api.schemas import (
-    TEXT,
-    array,
-    maybe,
-    record,
+    listing,
     ref,
 )
 from skillhouse.extensions.server.api.skill_routes import CURSOR, LIMIT
@@ -57,6 +54,7 @@ from skillhouse.frontends.answers.audit import (
     stats_answer,
     verification_answer,
 )
+from skillhouse.frontends.answers.json_form import ListAnswer, PageAnswer, listed
 
 EXPORT_MAX = 10_000
 """Records of one export; older ones are asked for with `until`."""
@@ -105,7 +103,7 @@ def _entries(
     return entries_of(log.path, query, key=log.key)
 
 
-def _list(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
+def _list(api: ApiServices, request: ApiRequest) -> ListAnswer:
     limit = request.query.get("limit", PAGE_DEFAULT)
     entries = _entries(api, request)
     cursor = request.query.get("cursor")
@@ -117,12 +115,7 @@ def _list(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
     found = list(itertools.islice(entries, limit + 1))
     shown = found[:limit]
     following = cursor_of(1, shown[-1].record.id) if len(found) > limit else None
-    return {
-        "list": "records",
-        "total": None,
-        "records": [listed_entry(entry) for entry in shown],
-        "next": following,
-    }
+    return listed("records", list(map(listed_entry, shown)), PageAnswer(next=following), total=None)
 
 
 def _show(api: ApiServices, request: ApiRequest) -> AuditEntryAnswer:
@@ -206,14 +199,7 @@ ROUTES = (
         what="The recorded calls, newest first; `total` is not counted.",
         run=_list,
         query=(*_FILTERS, LIMIT, CURSOR),
-        answer=record(
-            {
-                "list": {"const": "records"},
-                "total": {"type": "null"},
-                "records": array(ref(AuditEntryAnswer)),
-                "next": maybe(TEXT),
-            }
-        ),
+        answer=listing("records", AuditEntryAnswer, PageAnswer, total={"type": "null"}),
         example={"list": "records", "total": None, "records": [_EXAMPLE], "next": None},
         problems=(409,),
     ),

@@ -15,13 +15,19 @@ from skillhouse.extensions.server.api.route_table import (
     RouteParameter,
     RouteResponse,
 )
-from skillhouse.extensions.server.api.schemas import FLAG, TEXT, array, listing, record, ref
+from skillhouse.extensions.server.api.schemas import listing, record, ref
 from skillhouse.floor import ConfigError, digest
 from skillhouse.floor.threads import in_thread
-from skillhouse.frontends.answers.json_form import members
-from skillhouse.frontends.answers.skills import DefinitionAnswer
+from skillhouse.frontends.answers.json_form import ListAnswer, json_text, listed
+from skillhouse.frontends.answers.service import ProgressAnswer
+from skillhouse.frontends.answers.skills import OperationAnswer, OperationResultAnswer
 from skillhouse.frontends.answers.tools import CallResultAnswer, result_answer
-from skillhouse.frontends.presentation.operations import OPERATIONS, READS, answer, listed
+from skillhouse.frontends.presentation.operations import (
+    OPERATIONS,
+    READS,
+    answer,
+    operation_answers,
+)
 from skillhouse.house import Access, AccessScope, Caller
 from skillhouse.skill import SKILL_FILE_MAX
 from skillhouse.tools import Progress, ToolResult, UnknownToolError
@@ -84,20 +90,19 @@ async def _call(api: ApiServices, request: ApiRequest) -> RouteResponse:
     if result.status in ("pending", "denied"):
         await in_thread(lambda: keys.forget(owner, key))
     else:
-        kept = json.dumps(reply.value, ensure_ascii=True, separators=(",", ":"), default=members)
-        await in_thread(lambda: keys.end(owner, key, kept))
+        await in_thread(lambda: keys.end(owner, key, json_text(reply.value)))
     return reply
 
 
 async def _made(api: ApiServices, caller: Caller, asked: dict[str, Any]) -> ToolResult:
     async def tell(progress: Progress) -> None:
-        value = {
-            "request": caller.message_id,
-            "tool": asked["tool"],
-            "progress": progress.progress,
-            "total": progress.total,
-            "message": progress.message,
-        }
+        value = ProgressAnswer(
+            request=caller.message_id,
+            tool=asked["tool"],
+            progress=progress.progress,
+            total=progress.total,
+            message=progress.message,
+        )
         api.events.publish("progress", value, user=caller.user)
 
     return await api.house.call(
@@ -113,12 +118,11 @@ def _answered(result: ToolResult, request_id: str) -> RouteResponse:
     return RouteResponse(value=CallResultAnswer(result=result_answer(result), request=request_id))
 
 
-def _operations(_: ApiServices, __: ApiRequest) -> dict[str, Any]:
-    found = listed()
-    return {"list": "operations", "total": len(found), "operations": found}
+def _operations(_: ApiServices, __: ApiRequest) -> ListAnswer:
+    return listed("operations", operation_answers())
 
 
-def _operation(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
+def _operation(api: ApiServices, request: ApiRequest) -> OperationResultAnswer:
     name = request.path["operation"]
     if name not in OPERATIONS:
         raise ApiProblem(404, "unknown-operation", f"there is no operation `{name[:80]}`")
@@ -179,7 +183,7 @@ ROUTES = (
         tag="operations",
         what="The seven management operations of the published design, with their arguments.",
         run=_operations,
-        answer=listing("operations", record({"operation": TEXT, "arguments": {"type": "object"}})),
+        answer=listing("operations", OperationAnswer),
         example={
             "list": "operations",
             "total": 1,
@@ -199,16 +203,7 @@ ROUTES = (
             example={"skillId": "user:notes", "fileName": "SKILL.md"},
             max_bytes=2 * SKILL_FILE_MAX,
         ),
-        answer=record(
-            {"success": FLAG},
-            optional={
-                "error": TEXT,
-                "content": TEXT,
-                "path": TEXT,
-                "skill": ref(DefinitionAnswer),
-                "skills": array(ref(DefinitionAnswer)),
-            },
-        ),
+        answer=ref(OperationResultAnswer),
         example={"success": True, "content": "---\nname: notes\n---\n"},
     ),
 )

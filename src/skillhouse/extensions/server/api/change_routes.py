@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from skillhouse.extensions.server.api.api_services import ApiServices
 from skillhouse.extensions.server.api.problems import ApiProblem
@@ -15,18 +15,19 @@ from skillhouse.extensions.server.api.route_table import (
 )
 from skillhouse.extensions.server.api.schemas import (
     FLAG,
-    TEXT,
     listing,
-    maybe,
     record,
     ref,
 )
 from skillhouse.floor import SkillError
 from skillhouse.frontends.answers.findings import DiagnosticAnswer, diagnostic_answers
+from skillhouse.frontends.answers.json_form import ListAnswer, listed
 from skillhouse.frontends.answers.skills import (
     DefinitionAnswer,
     DeletedSkillAnswer,
-    DraftAnswer,
+    PreviewAnswer,
+    RemovedSkillAnswer,
+    RestoredSkillAnswer,
     SourceAnswer,
     SwitchedAnswer,
     definition_answer,
@@ -93,11 +94,10 @@ def _update(api: ApiServices, request: ApiRequest) -> DefinitionAnswer:
     return definition_answer(found)
 
 
-def _validate(_: ApiServices, request: ApiRequest) -> dict[str, Any]:
+def _validate(_: ApiServices, request: ApiRequest) -> ListAnswer:
     draft = read_draft(request.body["text"], directory=request.body["name"])
     values = diagnostic_answers(draft.diagnostics)
-    found = {"list": "diagnostics", "total": len(values), "diagnostics": values}
-    return {**found, "preview": draft_answer(draft)}
+    return listed("diagnostics", values, PreviewAnswer(preview=draft_answer(draft)))
 
 
 def _switch(api: ApiServices, request: ApiRequest) -> SwitchedAnswer:
@@ -116,25 +116,25 @@ def _switch_all(api: ApiServices, request: ApiRequest) -> SwitchedAnswer:
     return SwitchedAnswer(id="*", enabled=enabled)
 
 
-def _delete(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
+def _delete(api: ApiServices, request: ApiRequest) -> RemovedSkillAnswer:
     with api.fresh() as house:
         found = house.management.deletable(request.path["skill"], scopes=DELETABLE)
         path = house.management.delete(found.id, scopes=DELETABLE)
     api.reader.expire()
-    return {"id": found.id, "path": str(path), "scope": found.scope}
+    return RemovedSkillAnswer(id=found.id, path=str(path), scope=found.scope)
 
 
-def _trash(api: ApiServices, _: ApiRequest) -> dict[str, Any]:
+def _trash(api: ApiServices, _: ApiRequest) -> ListAnswer:
     with api.fresh() as house:
         found = list(map(deleted_skill, house.management.trash.deleted()))
-    return {"list": "deleted", "total": len(found), "deleted": found}
+    return listed("deleted", found)
 
 
-def _restore(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
+def _restore(api: ApiServices, request: ApiRequest) -> RestoredSkillAnswer:
     with api.fresh() as house:
         back = house.management.undelete(_id_of(house.management, request.path["key"]))
     api.reader.expire()
-    return {"id": back.id, "path": back.path}
+    return RestoredSkillAnswer(id=back.id, path=back.path)
 
 
 def _id_of(management: Management, key: str) -> str:
@@ -232,7 +232,7 @@ ROUTES = (
             example={"name": "notes", "text": "---\nname: notes\n---\n"},
             max_bytes=TEXT_BODY_MAX,
         ),
-        answer=listing("diagnostics", ref(DiagnosticAnswer), preview=maybe(ref(DraftAnswer))),
+        answer=listing("diagnostics", DiagnosticAnswer, PreviewAnswer),
         example={
             "list": "diagnostics",
             "total": 0,
@@ -281,7 +281,7 @@ ROUTES = (
         what="Moves a skill of yours or of this project to the trash.",
         run=_delete,
         scope=_MANAGE,
-        answer=record({"id": TEXT, "path": TEXT, "scope": TEXT}),
+        answer=ref(RemovedSkillAnswer),
         example={
             "id": "user:notes",
             "path": "/home/you/.agents/skills/notes",
@@ -295,7 +295,7 @@ ROUTES = (
         tag="skills",
         what="The deleted skills that can be put back, the latest first.",
         run=_trash,
-        answer=listing("deleted", ref(DeletedSkillAnswer)),
+        answer=listing("deleted", DeletedSkillAnswer),
         example={"list": "deleted", "total": 0, "deleted": []},
     ),
     Endpoint(
@@ -306,7 +306,7 @@ ROUTES = (
         what="Puts a deleted skill back.",
         run=_restore,
         scope=_MANAGE,
-        answer=record({"id": TEXT, "path": TEXT}),
+        answer=ref(RestoredSkillAnswer),
         example={"id": "user:notes", "path": "/home/you/.agents/skills/notes"},
     ),
 )

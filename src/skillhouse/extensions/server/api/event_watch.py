@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from skillhouse.approval import Approval, ApprovalState
-from skillhouse.audit import AuditEntry, AuditError, Query, entries_of
+from skillhouse.audit import AuditError, Query, entries_of
 from skillhouse.floor import SkillhouseError
 from skillhouse.floor.threads import in_thread
+from skillhouse.frontends.answers.json_form import members
+from skillhouse.frontends.answers.service import IndexEventAnswer, call_event
 from skillhouse.store import STATE_FILE, commit_stamp
 
 if TYPE_CHECKING:
@@ -125,7 +127,7 @@ class EventWatch:
             return
         for one in reversed(newest):
             if before.get(one.record.id) != one.status:
-                self._events.publish("call", _call_value(one), user=one.record.user)
+                self._events.publish("call", call_event(one), user=one.record.user)
 
     def _look_at_skills(self) -> None:
         self._reader.scan()
@@ -135,13 +137,13 @@ class EventWatch:
             if before is None or before is now:
                 return
             found = now.since(before)
-        value = {
-            "added": [skill.id for skill in found.added],
-            "removed": [skill.id for skill in found.removed],
-            "changed": [skill.id for skill in found.changed],
-            "findings": found.findings,
-        }
-        if any(value.values()):
+        value = IndexEventAnswer(
+            added=[skill.id for skill in found.added],
+            removed=[skill.id for skill in found.removed],
+            changed=[skill.id for skill in found.changed],
+            findings=found.findings,
+        )
+        if any(members(value).values()):
             self._events.publish("index", value)
 
 
@@ -156,17 +158,4 @@ def _question_value(found: Approval) -> dict[str, Any]:
         "user": request.user,
         "answer": found.answer or None,
         "expires_ms": request.expires_ms,
-    }
-
-
-def _call_value(entry: AuditEntry) -> dict[str, Any]:
-    record = entry.record
-    return {
-        "id": record.id,
-        "tool": record.tool,
-        "status": entry.status,
-        "agent": record.agent,
-        "user": record.user,
-        "ts": record.ts,
-        "request": record.request,
     }

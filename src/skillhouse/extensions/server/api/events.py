@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from skillhouse.approval import OWNER
 from skillhouse.floor.threads import in_thread
-from skillhouse.frontends.answers.json_form import members
+from skillhouse.frontends.answers.json_form import JsonAnswer, json_text, members
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Send
@@ -56,11 +56,10 @@ class EventLog:
     def readers(self) -> int:
         return len(self._wakers)
 
-    def publish(self, kind: str, value: Mapping[str, Any], *, user: str = "") -> None:
-        text = json.dumps(value, ensure_ascii=True, separators=(",", ":"), default=members)
-        data = text.encode()
+    def publish(self, kind: str, value: JsonAnswer | Mapping[str, Any], *, user: str = "") -> None:
+        data = json_text(value).encode()
         if len(data) > EVENT_MAX:
-            data = json.dumps({"id": value.get("id"), "is_cut": True}).encode()
+            data = json.dumps({"id": members(value).get("id"), "is_cut": True}).encode()
         with self._lock:
             self._number += 1
             self._ring.append(Event(number=self._number, kind=kind, user=user, data=data))

@@ -2,45 +2,49 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 # Packages and not their names, which are loaded with the first request that needs them.
 import skillhouse.house
 from skillhouse import registry
-from skillhouse.clients import Exporter, ExportRequest, Form
+from skillhouse.clients import Exporter, ExportRequest, Form, Item
 from skillhouse.extensions.server.api.api_services import ApiServices
 from skillhouse.extensions.server.api.problems import ApiProblem
 from skillhouse.extensions.server.api.route_table import ApiRequest, Body, Endpoint, RouteResponse
-from skillhouse.extensions.server.api.schemas import FLAG, SHORT, TEXT, array, listing, record, ref
+from skillhouse.extensions.server.api.schemas import FLAG, SHORT, array, listing, record
 from skillhouse.extensions.server.forms import attachment
 from skillhouse.frontends.answers.client_changes import (
     ExportAnswer,
+    ExportPlanAnswer,
     agreed_exports,
     export_answer,
     shown_exports,
 )
+from skillhouse.frontends.answers.json_form import ListAnswer, listed
 from skillhouse.house import AccessScope
 
 ARCHIVE = "application/octet-stream"
 """So that no browser shows what is in it."""
 
 
-def _status(api: ApiServices, _: ApiRequest) -> dict[str, Any]:
+def _status(api: ApiServices, _: ApiRequest) -> ListAnswer:
     with api.fresh() as house:
         found = Exporter(skillhouse.house.export_source(house)).status()
     return _listed(found, with_difference=False)
 
 
-def _plan(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
+def _plan(api: ApiServices, request: ApiRequest) -> ListAnswer:
     asked = request.body
     with api.fresh() as house:
         shown = shown_exports(
             skillhouse.house.export_source(house), asked["action"], export_request(asked)
         )
-    return {**_listed(shown.items, with_difference=True), "plan_digest": shown.digest}
+    more = ExportPlanAnswer(plan_digest=shown.digest)
+    return _listed(shown.items, more, with_difference=True)
 
 
-def _apply(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
+def _apply(api: ApiServices, request: ApiRequest) -> ListAnswer:
     asked = request.body
     wanted = export_request(asked)
     with api.fresh() as house:
@@ -50,9 +54,11 @@ def _apply(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
     return _listed(done, with_difference=False)
 
 
-def _listed(items: Any, *, with_difference: bool) -> dict[str, Any]:
+def _listed(
+    items: Iterable[Item], more: ExportPlanAnswer | None = None, *, with_difference: bool
+) -> ListAnswer:
     values = [export_answer(item, with_difference=with_difference) for item in items]
-    return {"list": "exports", "total": len(values), "exports": values}
+    return listed("exports", values, more)
 
 
 def export_request(asked: dict[str, Any]) -> ExportRequest:
@@ -124,7 +130,7 @@ ROUTES = (
         tag="place",
         what="The copies that were written for other clients, compared with what was written.",
         run=_status,
-        answer=listing("exports", ref(ExportAnswer)),
+        answer=listing("exports", ExportAnswer),
         example=_EXAMPLE,
         problems=(409,),
     ),
@@ -140,7 +146,7 @@ ROUTES = (
         body=Body(
             schema=record({"action": _ACTION}, optional=_FIELDS, closed=True), example=_ASKED
         ),
-        answer=listing("exports", ref(ExportAnswer), plan_digest=TEXT),
+        answer=listing("exports", ExportAnswer, ExportPlanAnswer),
         example={**_EXAMPLE, "plan_digest": "sha256:00"},
         problems=(404, 409),
     ),
@@ -156,7 +162,7 @@ ROUTES = (
             schema=record({"action": _ACTION, "plan_digest": SHORT}, optional=_FIELDS, closed=True),
             example={**_ASKED, "plan_digest": "sha256:00"},
         ),
-        answer=listing("exports", ref(ExportAnswer)),
+        answer=listing("exports", ExportAnswer),
         example=_EXAMPLE,
         problems=(404, 409),
     ),

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from skillhouse import clients
 from skillhouse.extensions.server.api.api_services import ApiServices
 from skillhouse.extensions.server.api.place_routes import CLIENT, client_report_of
 from skillhouse.extensions.server.api.route_table import ApiRequest, Body, Endpoint
-from skillhouse.extensions.server.api.schemas import COUNT, SHORT, TEXT, array, listing, record, ref
+from skillhouse.extensions.server.api.schemas import SHORT, array, listing, record, ref
 from skillhouse.floor import SkillhouseError
-from skillhouse.frontends.answers.client_changes import FixAnswer, discarding, fix_answer, shown_fix
+from skillhouse.frontends.answers.client_changes import (
+    FixAnswer,
+    MadeFixesAnswer,
+    RefusedFixAnswer,
+    discarding,
+    fix_answer,
+    shown_fix,
+)
+from skillhouse.frontends.answers.json_form import ListAnswer, listed
 from skillhouse.house import AccessScope
 
 
-def _list(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
+def _list(api: ApiServices, request: ApiRequest) -> ListAnswer:
     report = client_report_of(api, request)
-    found = [fix_answer(report, fix) for fix in clients.proposed_fixes(report)]
-    return {"list": "fixes", "total": len(found), "fixes": found}
+    return listed("fixes", [fix_answer(report, fix) for fix in clients.proposed_fixes(report)])
 
 
 def _apply(api: ApiServices, request: ApiRequest) -> FixAnswer:
@@ -29,7 +34,7 @@ def _apply(api: ApiServices, request: ApiRequest) -> FixAnswer:
     return value
 
 
-def _apply_all(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
+def _apply_all(api: ApiServices, request: ApiRequest) -> ListAnswer:
     """Make several, each if it is what was shown; what could not be made is said."""
     report = client_report_of(api, request)
     fixes = [shown_fix(report, one["id"], one["digest"]) for one in request.body["fixes"]]
@@ -39,9 +44,9 @@ def _apply_all(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
             clients.apply_fix(fix, discard=discarding(api.house.config))
             made.append(fix_answer(report, fix))
         except SkillhouseError as error:
-            refused.append({"path": report.short(fix.path), "reason": str(error)})
+            refused.append(RefusedFixAnswer(path=report.short(fix.path), reason=str(error)))
     api.reader.expire()
-    return {"list": "fixes", "total": len(made), "fixes": made, "refused": refused}
+    return listed("fixes", made, MadeFixesAnswer(refused=refused))
 
 
 _EXAMPLE = {
@@ -62,7 +67,7 @@ ROUTES = (
         what="What `doctor --fix` would change, one by one, each with its difference.",
         run=_list,
         query=(CLIENT,),
-        answer=listing("fixes", ref(FixAnswer)),
+        answer=listing("fixes", FixAnswer),
         example={"list": "fixes", "total": 1, "fixes": [_EXAMPLE]},
         problems=(404,),
     ),
@@ -98,14 +103,7 @@ ROUTES = (
             ),
             example={"fixes": [{"id": "0a1b2c3d4e5f6071", "digest": "sha256:00"}]},
         ),
-        answer=record(
-            {
-                "list": {"const": "fixes"},
-                "total": COUNT,
-                "fixes": array(ref(FixAnswer)),
-                "refused": array(record({"path": TEXT, "reason": TEXT})),
-            }
-        ),
+        answer=listing("fixes", FixAnswer, MadeFixesAnswer),
         example={"list": "fixes", "total": 1, "fixes": [_EXAMPLE], "refused": []},
         problems=(404, 409),
     ),

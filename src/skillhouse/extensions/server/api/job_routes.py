@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from skillhouse.extensions.server.api.api_services import ApiServices
 from skillhouse.extensions.server.api.approval_routes import is_visible
@@ -16,21 +15,23 @@ from skillhouse.extensions.server.api.route_table import (
     RouteResponse,
 )
 from skillhouse.extensions.server.api.schemas import listing, ref
+from skillhouse.floor import structs
+from skillhouse.frontends.answers.json_form import ListAnswer, listed
+from skillhouse.frontends.answers.service import JobAnswer
 from skillhouse.house import AccessScope
 
 
 def started(
-    api: ApiServices, request: ApiRequest, kind: str, work: Callable[[Job], Any]
+    api: ApiServices, request: ApiRequest, kind: str, work: Callable[[Job], ListAnswer]
 ) -> RouteResponse:
     """Begin a job of the user who asks, and return it as the answer of a route (202)."""
     job = api.jobs.start(kind, request.access.user, work)
-    return RouteResponse(value=job.value(), headers={"location": f"{API_PATH}/jobs/{job.id}"})
+    return RouteResponse(value=job.answer(), headers={"location": f"{API_PATH}/jobs/{job.id}"})
 
 
-def _list(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
-    found = [one.value() for one in api.jobs.all() if is_visible(request.access, one.user)]
-    found = [{**one, "result": None} for one in found]
-    return {"list": "jobs", "total": len(found), "jobs": found}
+def _list(api: ApiServices, request: ApiRequest) -> ListAnswer:
+    found = [one for one in api.jobs.all() if is_visible(request.access, one.user)]
+    return listed("jobs", [structs.replace(one.answer(), result=None) for one in found])
 
 
 def _found(api: ApiServices, request: ApiRequest) -> Job:
@@ -41,14 +42,14 @@ def _found(api: ApiServices, request: ApiRequest) -> Job:
     return job
 
 
-def _show(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
-    return _found(api, request).value()
+def _show(api: ApiServices, request: ApiRequest) -> JobAnswer:
+    return _found(api, request).answer()
 
 
-def _cancel(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
+def _cancel(api: ApiServices, request: ApiRequest) -> JobAnswer:
     job = _found(api, request)
     api.jobs.cancel(job)
-    return job.value()
+    return job.answer()
 
 
 JOB_EXAMPLE = {
@@ -73,7 +74,7 @@ ROUTES = (
         tag="packages",
         what="Work that runs, waits or has ended, the newest first, without its results.",
         run=_list,
-        answer=listing("jobs", ref("Job")),
+        answer=listing("jobs", ref(JobAnswer)),
         example={"list": "jobs", "total": 1, "jobs": [JOB_EXAMPLE]},
     ),
     Endpoint(
@@ -83,7 +84,7 @@ ROUTES = (
         tag="packages",
         what="One piece of work, with its result or problem once it has ended.",
         run=_show,
-        answer=ref("Job"),
+        answer=ref(JobAnswer),
         example=JOB_EXAMPLE,
     ),
     Endpoint(
@@ -95,7 +96,7 @@ ROUTES = (
         run=_cancel,
         scope=AccessScope.MANAGE,
         is_change=False,
-        answer=ref("Job"),
+        answer=ref(JobAnswer),
         example={**JOB_EXAMPLE, "state": "cancelled"},
     ),
 )

@@ -6,13 +6,17 @@ import secrets
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from skillhouse.extensions.server.api.problems import ApiProblem, problem_of, problem_value
+from skillhouse.extensions.server.api.problems import ApiProblem, problem_of
 from skillhouse.floor import SkillhouseError
+from skillhouse.frontends.answers.json_form import copied
+from skillhouse.frontends.answers.service import JobAnswer, JobLineAnswer, JobState
 
 if TYPE_CHECKING:
     from skillhouse.extensions.server.api.events import EventLog
+    from skillhouse.frontends.answers.errors import ProblemAnswer
+    from skillhouse.frontends.answers.json_form import ListAnswer
 
 JOBS_MAX = 20
 """Jobs that are known, each with its result: those that ended are forgotten first."""
@@ -36,13 +40,12 @@ class Job:
         self.id = secrets.token_hex(8)
         self.kind = kind
         self.user = user
-        self.state = "waiting"
-        """waiting, running, done, failed or cancelled."""
+        self.state: JobState = "waiting"
         self.message = ""
         self.progress: tuple[int, int, str] = (0, 0, "")
         """Done, of how much (0: not known), and the unit."""
-        self.result: Any = None
-        self.problem: dict[str, Any] | None = None
+        self.result: ListAnswer | None = None
+        self.problem: ProblemAnswer | None = None
         self.begun_ms = int(now * 1000)
         self.ended_ms = 0
         self.cancelled = threading.Event()
@@ -67,23 +70,16 @@ class Job:
         if self.cancelled.is_set():
             raise JobCancelledError("the job was cancelled")
 
-    def line(self) -> dict[str, Any]:
+    def line(self) -> JobLineAnswer:
         """Return the job without what came of it."""
         done, total, unit = self.progress
-        return {
-            "id": self.id,
-            "kind": self.kind,
-            "state": self.state,
-            "message": self.message,
-            "progress": done,
-            "total": total or None,
-            "unit": unit,
-            "begun_ms": self.begun_ms,
-            "ended_ms": self.ended_ms or None,
-        }
+        ended = self.ended_ms or None
+        return copied(
+            JobLineAnswer, self, progress=done, total=total or None, unit=unit, ended_ms=ended
+        )
 
-    def value(self) -> dict[str, Any]:
-        return {**self.line(), "result": self.result, "problem": self.problem}
+    def answer(self) -> JobAnswer:
+        return JobAnswer(line=self.line(), result=self.result, problem=self.problem)
 
 
 class Jobs:
@@ -100,7 +96,7 @@ class Jobs:
         self._lock = threading.Lock()
         self._threads: ThreadPoolExecutor | None = None
 
-    def start(self, kind: str, user: str, work: Callable[[Job], Any]) -> Job:
+    def start(self, kind: str, user: str, work: Callable[[Job], ListAnswer | None]) -> Job:
         """Have work done after that which waits; what it returns is the job's result.
 
         Raises:
@@ -148,7 +144,7 @@ class Jobs:
     def moment(self) -> float:
         return self._moment()
 
-    def _run(self, job: Job, work: Callable[[Job], Any]) -> None:
+    def _run(self, job: Job, work: Callable[[Job], ListAnswer | None]) -> None:
         if job.cancelled.is_set():
             if job.state == "waiting":
                 self._end(job, "cancelled")
@@ -162,13 +158,12 @@ class Jobs:
                 # Whatever it became on its way: a step names the error that ended it.
                 self._end(job, "cancelled")
                 return
-            found = problem_of(error)
-            job.problem = problem_value(found.status, found.code, str(found), **found.more)
+            job.problem = problem_of(error).answer()
             self._end(job, "failed")
         else:
             self._end(job, "done")
 
-    def _end(self, job: Job, state: str) -> None:
+    def _end(self, job: Job, state: JobState) -> None:
         job.ended_ms = int(self._clock() * 1000)
         job.state = state
         self._publish(job)

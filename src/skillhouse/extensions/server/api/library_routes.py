@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from skillhouse.extensions.server.api.api_services import ApiServices, paged
 from skillhouse.extensions.server.api.place_routes import check_client
 from skillhouse.extensions.server.api.route_table import ApiRequest, Endpoint, RouteParameter
-from skillhouse.extensions.server.api.schemas import page, ref
+from skillhouse.extensions.server.api.schemas import listing
 from skillhouse.extensions.server.api.skill_routes import CURSOR, LIMIT, SCOPE, WORDS, filter_of
-from skillhouse.frontends.answers.skills import LibrarySkillAnswer
+from skillhouse.frontends.answers.json_form import ListAnswer
+from skillhouse.frontends.answers.skills import LibraryAnswer, LibrarySkillAnswer
 from skillhouse.frontends.presentation.library import client_roots, library_lines, library_skill
 from skillhouse.manage import STATES
 
@@ -17,7 +16,7 @@ PROBLEM = "problem"
 """As a state: all but those in use, and exported copies, with which nothing is wrong."""
 
 
-def _list(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
+def _list(api: ApiServices, request: ApiRequest) -> ListAnswer:
     asked, places = request.query, api.house.config.places
     client = asked.get("client")
     if client is not None:
@@ -35,14 +34,14 @@ def _list(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
         found = [one for one in found if one.state not in ("in-use", "exported")]
     elif state is not None:
         found = [one for one in found if one.state == state]
-    listed = paged(
+    return paged(
         found,
         asked,
         key=lambda one: one.path,
         name="skills",
         value=lambda one: library_skill(one, ranks, places.home),
+        more=lambda cursor: LibraryAnswer(next=cursor, states=states),
     )
-    return {**listed, "states": states}
 
 
 ROUTES = (
@@ -72,7 +71,7 @@ ROUTES = (
             LIMIT,
             CURSOR,
         ),
-        answer=page("skills", ref(LibrarySkillAnswer), states={"type": "object"}),
+        answer=listing("skills", LibrarySkillAnswer, LibraryAnswer),
         example={
             "list": "skills",
             "total": 1,

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from http import HTTPStatus
 from typing import Any
 
 import skillhouse
-from skillhouse.extensions.server.api.problems import problem_value
 from skillhouse.extensions.server.api.route_table import (
     API_PATH,
     EVENT_STREAM,
@@ -16,8 +15,11 @@ from skillhouse.extensions.server.api.route_table import (
     Endpoint,
     RouteParameter,
 )
-from skillhouse.extensions.server.api.schemas import components, ref
+from skillhouse.extensions.server.api.schemas import Schema, components, ref, whole
+from skillhouse.frontends.answers.errors import ProblemAnswer, problem_answer
+from skillhouse.frontends.answers.json_form import plain
 
+_PROBLEM = ref(ProblemAnswer)
 ALWAYS = (400, 401, 403, 405, 421, 500, 503)
 """Statuses of problems that every route may give."""
 WITH_BODY = (413, 415, 422)
@@ -50,8 +52,9 @@ Errors are problem details (RFC 9457) whose `code` is stable."""
 
 def openapi_document(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
     paths: dict[str, dict[str, Any]] = {}
+    answers = components()
     for one in endpoints:
-        paths.setdefault(API_PATH + one.path, {})[one.method.lower()] = _operation(one)
+        paths.setdefault(API_PATH + one.path, {})[one.method.lower()] = _operation(one, answers)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -64,7 +67,7 @@ def openapi_document(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
         "security": [{"token": []}],
         "paths": paths,
         "components": {
-            "schemas": components(),
+            "schemas": answers,
             "securitySchemes": {
                 "token": {
                     "type": "http",
@@ -84,14 +87,14 @@ def statuses_of(one: Endpoint) -> tuple[int, ...]:
     return tuple(sorted(found))
 
 
-def _operation(one: Endpoint) -> dict[str, Any]:
+def _operation(one: Endpoint, answers: Mapping[str, Schema]) -> dict[str, Any]:
     found: dict[str, Any] = {
         "operationId": one.name,
         "tags": [one.tag],
         "summary": one.what,
         "description": _scope_text(one),
         "parameters": [_parameter(each) for each in (*_path_parameters(one), *one.query)],
-        "responses": _responses(one),
+        "responses": _responses(one, answers),
     }
     if one.scope is None:
         found["security"] = []
@@ -144,8 +147,8 @@ def _parameter(one: RouteParameter) -> dict[str, Any]:
     return found if one.example is None else {**found, "example": one.example}
 
 
-def _responses(one: Endpoint) -> dict[str, Any]:
-    answer: dict[str, Any] = {"schema": one.answer}
+def _responses(one: Endpoint, answers: Mapping[str, Schema]) -> dict[str, Any]:
+    answer: dict[str, Any] = {"schema": whole(one.answer, answers)}
     if one.example is not None:
         answer["example"] = one.example
     good: dict[str, Any] = {"description": HTTPStatus(one.status).phrase}
@@ -156,7 +159,7 @@ def _responses(one: Endpoint) -> dict[str, Any]:
         good["headers"] = {"ETag": tag}
         found["304"] = {"description": "It has not changed since (`If-None-Match`)."}
     for status in statuses_of(one):
-        example = problem_value(status, "code", _WHEN[status].rstrip("."))
-        content = {PROBLEM_JSON: {"schema": ref("Problem"), "example": example}}
+        example = plain(problem_answer(status, "code", _WHEN[status].rstrip(".")))
+        content = {PROBLEM_JSON: {"schema": _PROBLEM, "example": example}}
         found[str(status)] = {"description": _WHEN[status], "content": content}
     return found

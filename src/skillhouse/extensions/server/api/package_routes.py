@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from msgspec import UNSET
+
 # A package and not its names: what installs is loaded with the first request that needs it.
 import skillhouse.house
 from skillhouse import install
@@ -25,24 +27,27 @@ from skillhouse.extensions.server.api.route_table import (
 from skillhouse.extensions.server.api.schemas import (
     FLAG,
     SHORT,
-    TEXT,
     array,
     record,
     ref,
 )
-from skillhouse.frontends.answers.json_form import members
+from skillhouse.frontends.answers.installs import OfferedAnswer, PlannedAnswer
+from skillhouse.frontends.answers.json_form import ListAnswer, listed
 from skillhouse.frontends.answers.packages import (
     InstalledAnswer,
     InstalledStateAnswer,
+    RemovedPackageAnswer,
+    VerifiedAnswer,
     candidate_answer,
     installed_answer,
     installed_state,
-    newest_value,
+    newest_answer,
 )
+from skillhouse.frontends.answers.service import JobAnswer
 from skillhouse.frontends.presentation.change_values import (
     Agreement,
-    applied_values,
-    planned_values,
+    applied_changes,
+    planned_changes,
 )
 from skillhouse.house import AccessScope
 from skillhouse.install import (
@@ -105,7 +110,7 @@ def _request_of(body: dict[str, Any]) -> ChangeRequest:
 
 def _plan(api: ApiServices, request: ApiRequest) -> RouteResponse:
     wanted = _request_of(request.body)
-    return started(api, request, "plan", lambda job: _change(api, job, wanted, planned_values))
+    return started(api, request, "plan", lambda job: _change(api, job, wanted, planned_changes))
 
 
 def _apply(api: ApiServices, request: ApiRequest) -> RouteResponse:
@@ -115,8 +120,8 @@ def _apply(api: ApiServices, request: ApiRequest) -> RouteResponse:
         for name, one in request.body["agreed"].items()
     }
 
-    def make(installer: Installer, wanted: ChangeRequest, found: Any) -> list[dict[str, Any]]:
-        return applied_values(installer, wanted, found, agreed)
+    def make(installer: Installer, wanted: ChangeRequest, found: Any) -> list[PlannedAnswer]:
+        return applied_changes(installer, wanted, found, agreed)
 
     return started(api, request, wanted.action, lambda job: _change(api, job, wanted, make))
 
@@ -125,8 +130,8 @@ def _change(
     api: ApiServices,
     job: Job,
     wanted: ChangeRequest,
-    make: Callable[[Installer, ChangeRequest, Any], list[dict[str, Any]]],
-) -> dict[str, Any]:
+    make: Callable[[Installer, ChangeRequest, Any], list[PlannedAnswer]],
+) -> ListAnswer:
     try:
         with installing(api, job) as installer:
             found = None
@@ -137,25 +142,25 @@ def _change(
                     repository=wanted.repository,
                     place=installer.installed.place(wanted.scope),
                 )
-            values = make(installer, wanted, found)
+            changes = make(installer, wanted, found)
     finally:
         api.reader.expire()
-    value = {"list": "skills", "total": len(values), "skills": values}
     if found is None:
-        return {**value, "candidates": [], "problems": []}
-    candidates = [candidate_answer(one) for one in found.candidates]
-    return {**value, "candidates": candidates, "problems": list(found.problems)}
+        return listed("skills", changes, OfferedAnswer(candidates=[], problems=[]))
+    candidates = list(map(candidate_answer, found.candidates))
+    more = OfferedAnswer(candidates=candidates, problems=list(found.problems))
+    return listed("skills", changes, more)
 
 
 def _outdated(api: ApiServices, request: ApiRequest) -> RouteResponse:
-    def work(job: Job) -> dict[str, Any]:
+    def work(job: Job) -> ListAnswer:
         with installing(api, job) as installer:
             entries = list(installer.installed.entries())
             values = []
             for place, name, entry in entries:
                 job.report(name)
-                values.append(newest_value(installer, name, entry, place))
-        return {"list": "skills", "total": len(values), "skills": values}
+                values.append(newest_answer(installer, name, entry, place))
+        return listed("skills", values)
 
     return started(api, request, "outdated", work)
 
@@ -163,7 +168,7 @@ def _outdated(api: ApiServices, request: ApiRequest) -> RouteResponse:
 def _verify(api: ApiServices, request: ApiRequest) -> RouteResponse:
     wanted, offline = request.body.get("skills", []), request.body.get("offline", False)
 
-    def work(job: Job) -> dict[str, Any]:
+    def work(job: Job) -> ListAnswer:
         with installing(api, job) as installer:
             installed = installer.installed
             ids = [split_id(text) for text in wanted]
@@ -176,20 +181,25 @@ def _verify(api: ApiServices, request: ApiRequest) -> RouteResponse:
                 state, error = installed.state(name, entry, place), None
                 if not offline:
                     state, error = asked_state(installer, name, entry, place)
-                more = {} if error is None else {"error": str(error)}
-                values.append({**members(installed_state(state)), "is_well": state.is_well, **more})
-        return {"list": "skills", "total": len(values), "skills": values}
+                values.append(
+                    VerifiedAnswer(
+                        state=installed_state(state),
+                        is_well=state.is_well,
+                        error=UNSET if error is None else str(error),
+                    )
+                )
+        return listed("skills", values)
 
     return started(api, request, "verify", work)
 
 
-def _uninstall(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
+def _uninstall(api: ApiServices, request: ApiRequest) -> RemovedPackageAnswer:
     scope, name = split_id(request.path["skill"])
     with api.fresh() as house, install.Installer(house) as installer:
         is_forced = request.query.get("force", False)
         place = installer.installed.uninstall(name, scope=scope, force=is_forced)
     api.reader.expire()
-    return {"name": name, "scope": place.scope, "path": str(place.target(name))}
+    return RemovedPackageAnswer(name=name, scope=place.scope, path=str(place.target(name)))
 
 
 def _pin(api: ApiServices, request: ApiRequest) -> InstalledAnswer:
@@ -253,7 +263,7 @@ _MANAGE = AccessScope.MANAGE
 _IDS = array(SHORT) | {"maxItems": 200}
 _JOB: Mapping[str, Any] = {
     "status": 202,
-    "answer": ref("Job"),
+    "answer": ref(JobAnswer),
     "example": JOB_EXAMPLE,
     "problems": (429,),
 }
@@ -334,7 +344,7 @@ ROUTES = (
                 example=False,
             ),
         ),
-        answer=record({"name": TEXT, "scope": TEXT, "path": TEXT}),
+        answer=ref(RemovedPackageAnswer),
         example={"name": "pdf", "scope": "user", "path": "/home/you/.agents/skills/pdf"},
     ),
     Endpoint(

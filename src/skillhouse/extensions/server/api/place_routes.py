@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from skillhouse.approval import OWNER
-from skillhouse.clients import known_clients
+from skillhouse.clients import ReportedProblem, known_clients
 from skillhouse.extensions.server.api.api_services import ApiServices
 from skillhouse.extensions.server.api.problems import ApiProblem
 from skillhouse.extensions.server.api.route_table import ApiRequest, Body, Endpoint, RouteParameter
 from skillhouse.extensions.server.api.schemas import (
-    FLAG,
     TEXT,
-    array,
     listing,
     record,
     ref,
 )
 from skillhouse.floor import Locations
 from skillhouse.floor.threads import in_thread
-from skillhouse.frontends.answers.json_form import members
+from skillhouse.frontends.answers.doctor import DoctorAnswer, ProfileLineAnswer, profile_line
+from skillhouse.frontends.answers.json_form import ListAnswer, listed
 from skillhouse.frontends.answers.packages import (
     InstalledAnswer,
     InstalledStateAnswer,
@@ -28,9 +27,10 @@ from skillhouse.frontends.answers.packages import (
     installed_state,
 )
 from skillhouse.frontends.answers.service import (
-    FailedToolAnswer,
-    StepAnswer,
+    ReloadAnswer,
+    ResumedAnswer,
     StopAnswer,
+    StoppedAnswer,
     loaded_names,
     reload_answer,
     stop_answer,
@@ -40,8 +40,6 @@ from skillhouse.frontends.presentation.doctor_values import (
     examine,
     examined_profiles,
     listed_profiles,
-    profile_line_value,
-    profile_value,
     seen_by,
 )
 from skillhouse.frontends.presentation.sandbox_levels import whole_test
@@ -54,6 +52,7 @@ from skillhouse.tiers.tier_values import PAGE
 
 if TYPE_CHECKING:
     from skillhouse.clients import ClientReport
+    from skillhouse.skill import Profile
 
 RESUME_WORD = "resume"
 CLIENT = RouteParameter(
@@ -64,11 +63,9 @@ CLIENT = RouteParameter(
 )
 
 
-def _clients(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
+def _clients(api: ApiServices, request: ApiRequest) -> ListAnswer:
     # What it opens is a `Skillhouse` of its own.
-    value = examine(api.house.config.places, client_report_of(api, request)).value()
-    found = value.pop("problems")
-    return {"list": "problems", "total": len(found), "problems": found, **value}
+    return examine(api.house.config.places, client_report_of(api, request)).answer()
 
 
 def client_report_of(api: ApiServices, request: ApiRequest) -> ClientReport:
@@ -81,15 +78,15 @@ def client_report_of(api: ApiServices, request: ApiRequest) -> ClientReport:
     return seen_by(places, examined_profiles(places, named))
 
 
-def _profiles(api: ApiServices, _: ApiRequest) -> dict[str, Any]:
-    found = [profile_line_value(one) for one in listed_profiles(api.house.config.places)]
-    return {"list": "profiles", "total": len(found), "profiles": found}
+def _profiles(api: ApiServices, _: ApiRequest) -> ListAnswer:
+    found = list(map(profile_line, listed_profiles(api.house.config.places)))
+    return listed("profiles", found)
 
 
-def _profile(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
+def _profile(api: ApiServices, request: ApiRequest) -> Profile:
     name, places = request.path["profile"], api.house.config.places
     check_profile(places, name)
-    return profile_value(load_profile(name, places.profiles))
+    return load_profile(name, places.profiles)
 
 
 def check_client(places: Locations, name: str) -> None:
@@ -104,11 +101,11 @@ def check_profile(places: Locations, name: str) -> None:
         raise ApiProblem(404, "unknown-profile", f"there is no profile `{name[:80]}`")
 
 
-def _installed(api: ApiServices, _: ApiRequest) -> dict[str, Any]:
+def _installed(api: ApiServices, _: ApiRequest) -> ListAnswer:
     with api.fresh() as house:
         entries = list(InstalledSkills(house).entries())
     found = [installed_answer(name, place.scope, entry) for place, name, entry in entries]
-    return {"list": "skills", "total": len(found), "skills": found}
+    return listed("skills", found)
 
 
 def _installed_one(api: ApiServices, request: ApiRequest) -> InstalledStateAnswer:
@@ -127,23 +124,18 @@ async def _sandbox(api: ApiServices, _: ApiRequest) -> SandboxAnswer:
     return SandboxAnswer(status=status, interpreters=found)
 
 
-async def _reload(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
+async def _reload(api: ApiServices, request: ApiRequest) -> ListAnswer:
     house = api.house
     done = await reload_code(house, agent=request.access.agent)
     api.reader.expire()
     names = loaded_names(done.loaded)
     problems = house.services.skill_code.problems
-    return {
-        "list": "loaded",
-        "total": len(names),
-        "loaded": names,
-        **members(reload_answer(done, problems)),
-    }
+    return listed("loaded", names, reload_answer(done, problems))
 
 
-def _stopped(api: ApiServices, _: ApiRequest) -> dict[str, Any]:
+def _stopped(api: ApiServices, _: ApiRequest) -> StoppedAnswer:
     reason = api.house.services.enforcement.tiers.stopped_reason
-    return {"stopped": bool(reason), "reason": reason}
+    return StoppedAnswer(stopped=bool(reason), reason=reason)
 
 
 def _stop(api: ApiServices, request: ApiRequest) -> StopAnswer:
@@ -151,11 +143,11 @@ def _stop(api: ApiServices, request: ApiRequest) -> StopAnswer:
     return stop_answer(api.house.services.enforcement.stop(request.access.user, reason))
 
 
-def _resume(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
+def _resume(api: ApiServices, request: ApiRequest) -> ResumedAnswer:
     if not request.access.is_owner:
         text = "a stop is lifted with the token that `skillhouse up` printed"
         raise ApiProblem(403, "owner-wanted", text)
-    return {"resumed": api.house.services.enforcement.resume(OWNER, PAGE)}
+    return ResumedAnswer(resumed=api.house.services.enforcement.resume(OWNER, PAGE))
 
 
 INSTALLED_EXAMPLE = {
@@ -196,20 +188,26 @@ ROUTES = (
         what="Which client sees which skill and why others do not, as `doctor` says it.",
         run=_clients,
         query=(CLIENT,),
-        answer=listing(
-            "problems",
-            {"type": "object"},
-            machine=TEXT,
-            clients=array({"type": "object"}),
-            skills=array({"type": "object"}),
-        ),
+        answer=listing("problems", ReportedProblem, DoctorAnswer),
         example={
             "list": "problems",
             "total": 0,
             "problems": [],
             "machine": "skillhouse 0.1.0, Linux",
+            "start": "~/project",
+            "project": "~/project",
             "clients": [],
             "skills": [],
+            "misses": [],
+            "audit": [],
+            "files": [],
+            "configuration": [],
+            "entries": [],
+            "catalog": None,
+            "watches": None,
+            "code": [],
+            "installed": [],
+            "tools": {"programs": [], "path": "/usr/bin", "notes": [], "git_left_out": []},
         },
         problems=(404,),
     ),
@@ -220,7 +218,7 @@ ROUTES = (
         tag="place",
         what="How clients and designs treat skills, by name.",
         run=_profiles,
-        answer=listing("profiles", record({"name": TEXT, "title": TEXT})),
+        answer=listing("profiles", ProfileLineAnswer),
         example={
             "list": "profiles",
             "total": 1,
@@ -244,7 +242,7 @@ ROUTES = (
         tag="place",
         what="The installed skills, and where each is from.",
         run=_installed,
-        answer=listing("skills", ref(InstalledAnswer)),
+        answer=listing("skills", InstalledAnswer),
         example={"list": "skills", "total": 1, "skills": [INSTALLED_EXAMPLE]},
         problems=(409,),
     ),
@@ -283,13 +281,7 @@ ROUTES = (
         what="Reads and loads the code of skills again, in every process of this state.",
         run=_reload,
         scope=_MANAGE,
-        answer=listing(
-            "loaded",
-            TEXT,
-            not_tried=array(TEXT),
-            failed=array(ref(FailedToolAnswer)),
-            steps=array(ref(StepAnswer)),
-        ),
+        answer=listing("loaded", TEXT, ReloadAnswer),
         example={
             "list": "loaded",
             "total": 0,
@@ -307,7 +299,7 @@ ROUTES = (
         tag="service",
         what="Whether everything is stopped, and why.",
         run=_stopped,
-        answer=record({"stopped": FLAG, "reason": TEXT}),
+        answer=ref(StoppedAnswer),
         example={"stopped": False, "reason": ""},
     ),
     Endpoint(
@@ -340,7 +332,7 @@ ROUTES = (
             schema=record({"confirm": {"const": RESUME_WORD}}, closed=True),
             example={"confirm": RESUME_WORD},
         ),
-        answer=record({"resumed": FLAG}),
+        answer=ref(ResumedAnswer),
         example={"resumed": True},
         problems=(409,),
     ),

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from skillhouse.extensions.server.api.api_app import etag_of, packed
+from skillhouse.extensions.server.api.api_app import etag_of
 from skillhouse.extensions.server.api.api_services import ApiServices
 from skillhouse.extensions.server.api.change_routes import IF_MATCH
 from skillhouse.extensions.server.api.problems import ApiProblem
 from skillhouse.extensions.server.api.route_table import ApiRequest, Body, Endpoint, RouteParameter
 from skillhouse.extensions.server.api.schemas import (
-    COUNT,
     EFFECT,
-    TEXT,
     array,
     either,
     listing,
@@ -21,13 +19,18 @@ from skillhouse.extensions.server.api.schemas import (
     ref,
 )
 from skillhouse.floor import structs
-from skillhouse.frontends.answers.findings import DiagnosticAnswer, diagnostic_answers
+from skillhouse.frontends.answers.findings import diagnostic_answers
+from skillhouse.frontends.answers.json_form import ListAnswer, json_text, listed
 from skillhouse.frontends.answers.policy import (
     DecisionAnswer,
     ExplanationAnswer,
     LineAnswer,
     RuleAnswer,
+    RuleChangeAnswer,
+    RuleFilesAnswer,
     RuleFindingAnswer,
+    RulesFileAnswer,
+    TrialAnswer,
     decision_answer,
     rule_answers,
     rule_finding,
@@ -79,7 +82,7 @@ def _explain(api: ApiServices, request: ApiRequest) -> DecisionAnswer:
         return decision_answer(house, asked["action"], asked["resource"], _agent(request))
 
 
-def _try(api: ApiServices, request: ApiRequest) -> dict[str, DecisionAnswer]:
+def _try(api: ApiServices, request: ApiRequest) -> TrialAnswer:
     asked = request.body
     rules = [_rule_of(one) for one in asked["rules"]]
     with api.fresh() as house:
@@ -91,19 +94,18 @@ def _rule_of(asked: Mapping[str, Any]) -> Rule:
     return Rule(effect=effect, action=asked["action"], pattern=asked["pattern"])
 
 
-def listed_rules(usable: UsableConfig) -> dict[str, Any]:
+def listed_rules(usable: UsableConfig) -> ListAnswer:
     """Return the answer of `GET /policy/rules`, whose tag a change names as `If-Match`."""
     config, faults = usable
     found = rule_answers((*config.layers, *config.agents.values()))
-    value = {"list": "rules", "total": len(found), "rules": found}
-    return {**value, "files": diagnostic_answers(faults)}
+    return listed("rules", found, RuleFilesAnswer(files=diagnostic_answers(faults)))
 
 
 def rules_tag(usable: UsableConfig) -> str:
-    return etag_of(packed(listed_rules(usable)))
+    return etag_of(json_text(listed_rules(usable)).encode())
 
 
-def _rules(api: ApiServices, _: ApiRequest) -> dict[str, Any]:
+def _rules(api: ApiServices, _: ApiRequest) -> ListAnswer:
     with api.fresh() as house:
         return listed_rules(usable_config(house.config.places))
 
@@ -115,15 +117,14 @@ def _check_tag(house: Skillhouse, request: ApiRequest) -> None:
         raise ApiProblem(412, "changed", "the rules were changed since they were listed")
 
 
-def _lint(api: ApiServices, _: ApiRequest) -> dict[str, Any]:
+def _lint(api: ApiServices, _: ApiRequest) -> ListAnswer:
     with api.fresh() as house:
         config, faults = usable_config(house.config.places)
     found = [rule_finding(one) for one in lint_rules((*config.layers, *config.agents.values()))]
-    value = {"list": "findings", "total": len(found), "findings": found}
-    return {**value, "files": diagnostic_answers(faults)}
+    return listed("findings", found, RuleFilesAnswer(files=diagnostic_answers(faults)))
 
 
-def _add(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
+def _add(api: ApiServices, request: ApiRequest) -> RuleChangeAnswer:
     asked = request.body
     rule = structs.replace(
         _rule_of(asked),
@@ -136,14 +137,14 @@ def _add(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
         _check_tag(house, request)
         places = house.config.places
         if request.query.get("preview"):
-            return {"path": str(places.user_file), **addition(house, rule).value()}
+            return addition(house, rule).answer(places.user_file)
         whole = checked_addition(places, text)
         write_user_text(house.audit_log, places, whole, "rule-add", rule_value(rule))
     api.reader.expire()
-    return {"path": str(places.user_file), "rule": text, "text": whole}
+    return RuleChangeAnswer(path=str(places.user_file), rule=text, text=whole)
 
 
-def _remove(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
+def _remove(api: ApiServices, request: ApiRequest) -> RuleChangeAnswer | RulesFileAnswer:
     index = request.path["index"]
     if not (index.isascii() and index.isdigit() and len(index) < 7):
         raise ApiProblem(404, "unknown-rule", "expected the place of a rule, from 0")
@@ -151,12 +152,12 @@ def _remove(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
         _check_tag(house, request)
         places = house.config.places
         if request.query.get("preview"):
-            return {"path": str(places.user_file), **removal(house, int(index)).value()}
+            return removal(house, int(index)).answer(places.user_file)
         whole = without_rule(places, int(index))
         gone = rule_value(user_rules(house.config)[int(index)])
         write_user_text(house.audit_log, places, whole, "rule-remove", gone)
     api.reader.expire()
-    return {"path": str(places.user_file), "text": whole}
+    return RulesFileAnswer(path=str(places.user_file), text=whole)
 
 
 _DECISION = either(ExplanationAnswer, LineAnswer)
@@ -170,14 +171,6 @@ _EXPLAINED: dict[str, Any] = {
     "rules": [],
 }
 _ASKED = {"action": _TEXT, "resource": _TEXT}
-_PREVIEWED = {
-    "difference": TEXT,
-    "tried": COUNT,
-    "decisions": array(
-        record({"action": TEXT, "resource": TEXT, "agent": TEXT, "before": TEXT, "after": TEXT})
-    ),
-}
-"""Of a preview: what the file would gain and lose, and what would be decided differently."""
 _MANAGE = AccessScope.MANAGE
 
 ROUTES = (
@@ -226,7 +219,7 @@ ROUTES = (
         tag="policy",
         what="Every rule of every layer, the farthest layer first.",
         run=_rules,
-        answer=listing("rules", ref(RuleAnswer), files=array(ref(DiagnosticAnswer))),
+        answer=listing("rules", RuleAnswer, RuleFilesAnswer),
         example={"list": "rules", "total": 0, "rules": [], "files": []},
     ),
     Endpoint(
@@ -243,7 +236,7 @@ ROUTES = (
             schema=_ADDED_RULE,
             example={"effect": "ask", "action": "exec", "pattern": "git push *"},
         ),
-        answer=record({"path": TEXT, "rule": TEXT, "text": TEXT}, optional=_PREVIEWED),
+        answer=ref(RuleChangeAnswer),
         example={"path": "/home/you/.config/skillhouse/config.toml", "rule": "…", "text": "…"},
         problems=(412,),
     ),
@@ -256,7 +249,7 @@ ROUTES = (
         run=_remove,
         scope=_MANAGE,
         query=(IF_MATCH, PREVIEW),
-        answer=record({"path": TEXT, "text": TEXT}, optional={"rule": TEXT, **_PREVIEWED}),
+        answer=either(RuleChangeAnswer, RulesFileAnswer),
         example={"path": "/home/you/.config/skillhouse/config.toml", "text": "…"},
         problems=(412, 428),
     ),
@@ -267,7 +260,7 @@ ROUTES = (
         tag="policy",
         what="Rules that have no effect, or more than they seem.",
         run=_lint,
-        answer=listing("findings", ref(RuleFindingAnswer), files=array(ref(DiagnosticAnswer))),
+        answer=listing("findings", RuleFindingAnswer, RuleFilesAnswer),
         example={"list": "findings", "total": 0, "findings": [], "files": []},
     ),
 )

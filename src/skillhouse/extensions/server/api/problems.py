@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from http import HTTPStatus
 from types import MappingProxyType
 from typing import Any
 
@@ -20,11 +19,10 @@ from skillhouse.floor import (
     as_error,
 )
 from skillhouse.floor.faults import SystemRefusalError
-from skillhouse.frontends.presentation.error_values import error_code, hint_value, split_advice
+from skillhouse.frontends.answers.errors import ProblemAnswer, error_code, problem_answer
 from skillhouse.registry import RepositoryError
 from skillhouse.tools import UnknownToolError
 
-TYPE = "urn:skillhouse:problem:"
 BROKEN = "something went wrong"
 WHERE = "the terminal where `skillhouse up` runs says what"
 
@@ -80,23 +78,8 @@ class ApiProblem(Exception):  # noqa: N818 - it is an answer.
         self.headers = headers
         self.more = more
 
-
-def problem_value(status: int, code: str, detail: str, **more: Any) -> dict[str, Any]:
-    """Return the JSON of a problem; what to do about it is apart from what is wrong.
-
-    >>> problem_value(404, "unknown-skill", "no skill `a`; nearest: `b`")["hint"]
-    'nearest: `b`'
-    """
-    message, hint = split_advice(detail)
-    return {
-        "type": TYPE + code,
-        "title": HTTPStatus(status).phrase,
-        "status": status,
-        "detail": message,
-        "code": code,
-        **hint_value(hint),
-        **more,
-    }
+    def answer(self) -> ProblemAnswer:
+        return problem_answer(self.status, self.code, str(self), **self.more)
 
 
 def broken_text(fault: InternalFaultError) -> str:

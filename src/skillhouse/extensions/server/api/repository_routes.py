@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any
+
+from msgspec import UNSET
 
 # Packages and not their names: what asks repositories is loaded with the first such request.
 import skillhouse.house
 from skillhouse import install, registry
 from skillhouse.extensions.server.api.api_services import ApiServices
 from skillhouse.extensions.server.api.route_table import ApiRequest, Endpoint, RouteParameter
-from skillhouse.extensions.server.api.schemas import FLAG, SHORT, TEXT, array, listing, record, ref
+from skillhouse.extensions.server.api.schemas import SHORT, listing, ref
+from skillhouse.frontends.answers.json_form import ListAnswer, copied, listed
 from skillhouse.frontends.answers.packages import (
     ConfiguredRepositoryAnswer,
     PackageAnswer,
+    PackageVersionsAnswer,
     PublishersAnswer,
-    ReleaseAnswer,
+    RepositoriesAnswer,
     package_answer,
     publishers_answer,
     release_answer,
@@ -27,20 +30,12 @@ BROWSED_MAX = 200
 _REMOTE = (404, 409, 422, 502)
 
 
-def _repositories(api: ApiServices, _: ApiRequest) -> dict[str, Any]:
-    found = [
-        ConfiguredRepositoryAnswer(
-            name=one.name,
-            url=one.url,
-            trusted=one.trusted,
-            require_signature=one.require_signature,
-        )
-        for one in api.house.config.repositories
-    ]
-    return {"list": "repositories", "total": len(found), "repositories": found}
+def _repositories(api: ApiServices, _: ApiRequest) -> ListAnswer:
+    found = [copied(ConfiguredRepositoryAnswer, one) for one in api.house.config.repositories]
+    return listed("repositories", found)
 
 
-def _packages(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
+def _packages(api: ApiServices, request: ApiRequest) -> ListAnswer:
     asked = request.query
     found, weak, problems = offered_packages(
         api,
@@ -48,8 +43,7 @@ def _packages(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
         repository=asked.get("repository", ""),
         limit=asked.get("limit", BROWSED_MAX),
     )
-    value = {"list": "skills", "total": len(found), "skills": found, "weak": weak}
-    return {**value, "problems": problems} if problems else value
+    return listed("skills", found, RepositoriesAnswer(weak=weak, problems=problems or UNSET))
 
 
 def offered_packages(
@@ -75,11 +69,11 @@ def offered_packages(
     return list(map(package_answer, offered)), weak, problems
 
 
-def _package(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
-    return package_value(api, request.path["repository"], request.path["package"])
+def _package(api: ApiServices, request: ApiRequest) -> PackageVersionsAnswer:
+    return package_versions(api, request.path["repository"], request.path["package"])
 
 
-def package_value(api: ApiServices, repository: str, package: str) -> dict[str, Any]:
+def package_versions(api: ApiServices, repository: str, package: str) -> PackageVersionsAnswer:
     """Return a package with its versions, newest first; errors as of `find`."""
     namespace, skill = registry.split_name(package)
     with (
@@ -90,18 +84,17 @@ def package_value(api: ApiServices, repository: str, package: str) -> dict[str, 
         found = repositories.find(namespace, skill, only=repository)
     releases = found.skill
     versions = [release_answer(one) for one in releases.versions]
-    return {
-        "list": "versions",
-        "total": len(versions),
-        "name": releases.typed,
-        "repository": found.settings.name,
-        "trusted": found.settings.trusted,
-        "description": releases.description,
-        "license": releases.license,
-        "latest": releases.latest,
-        "channels": dict(releases.channels or {}),
-        "versions": versions,
-    }
+    return PackageVersionsAnswer(
+        total=len(versions),
+        name=releases.typed,
+        repository=found.settings.name,
+        trusted=found.settings.trusted,
+        description=releases.description,
+        license=releases.license,
+        latest=releases.latest,
+        channels=dict(releases.channels or {}),
+        versions=versions,
+    )
 
 
 def _publishers(api: ApiServices, _: ApiRequest) -> PublishersAnswer:
@@ -128,13 +121,7 @@ ROUTES = (
         tag="packages",
         what="The roots of publishers that are trusted here, and the revocations that are known.",
         run=_publishers,
-        answer=record(
-            {
-                "roots": array({"type": "object"}),
-                "timestamps": array({"type": "object"}),
-                "revocations": array({"type": "object"}),
-            }
-        ),
+        answer=ref(PublishersAnswer),
         example={"roots": [], "timestamps": [], "revocations": []},
     ),
     Endpoint(
@@ -144,7 +131,7 @@ ROUTES = (
         tag="packages",
         what="The configured repositories, in the order in which a name is looked for.",
         run=_repositories,
-        answer=listing("repositories", ref(ConfiguredRepositoryAnswer)),
+        answer=listing("repositories", ConfiguredRepositoryAnswer),
         example={
             "list": "repositories",
             "total": 1,
@@ -185,7 +172,7 @@ ROUTES = (
                 example=50,
             ),
         ),
-        answer=listing("skills", ref(PackageAnswer), weak=FLAG),
+        answer=listing("skills", PackageAnswer, RepositoriesAnswer),
         example={"list": "skills", "total": 1, "skills": [_PACKAGE_EXAMPLE], "weak": False},
         problems=_REMOTE,
     ),
@@ -196,17 +183,7 @@ ROUTES = (
         tag="packages",
         what="The versions of a package, newest first, with what is said of their signatures.",
         run=_package,
-        answer=listing(
-            "versions",
-            ref(ReleaseAnswer),
-            name=TEXT,
-            repository=TEXT,
-            trusted=FLAG,
-            description=TEXT,
-            license=TEXT,
-            latest=TEXT,
-            channels={"type": "object"},
-        ),
+        answer=ref(PackageVersionsAnswer),
         example={
             "list": "versions",
             "total": 1,

@@ -59,7 +59,7 @@ class ApiRequest(Struct, frozen=True, kw_only=True):
 class RouteResponse(Struct, frozen=True, kw_only=True):
     """An answer that is more than a JSON value with the status of its route."""
 
-    value: Any = None
+    value: Struct | None = None
     content: bytes | None = None
     """Bytes instead of a value."""
     status: int = 0
@@ -67,7 +67,7 @@ class RouteResponse(Struct, frozen=True, kw_only=True):
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-Run = Callable[["ApiServices", ApiRequest], "RouteResponse | Any | Awaitable[RouteResponse | Any]"]
+Run = Callable[["ApiServices", ApiRequest], Struct | Awaitable[Struct]]
 """Does the work: on a thread, or on the event loop if it is a coroutine function."""
 
 

@@ -2,51 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
 
-from skillhouse.approval import ApprovedScript, Grant
-from skillhouse.frontends.answers.approvals import ApprovalAnswer
-from skillhouse.frontends.answers.audit import (
-    AuditEntryAnswer,
-    SeriesAnswer,
-    StatsAnswer,
-    VerificationAnswer,
-)
-from skillhouse.frontends.answers.catalogs import PromptCatalogAnswer, SkillHitAnswer
-from skillhouse.frontends.answers.client_changes import ExportAnswer, FixAnswer
-from skillhouse.frontends.answers.findings import DiagnosticAnswer
 from skillhouse.frontends.answers.json_form import JsonAnswer
-from skillhouse.frontends.answers.packages import (
-    ConfiguredRepositoryAnswer,
-    InstalledAnswer,
-    InstalledStateAnswer,
-    PackageAnswer,
-    PublishersAnswer,
-    ReleaseAnswer,
-)
-from skillhouse.frontends.answers.policy import (
-    ExplanationAnswer,
-    LineAnswer,
-    RuleAnswer,
-    RuleFindingAnswer,
-)
-from skillhouse.frontends.answers.rehearsal import RehearsalAnswer
-from skillhouse.frontends.answers.service import NewTokenAnswer, ReloadAnswer, StopAnswer
-from skillhouse.frontends.answers.skills import (
-    ContentAnswer,
-    DefinitionAnswer,
-    DeletedSkillAnswer,
-    DraftAnswer,
-    LibrarySkillAnswer,
-    ListedSkillAnswer,
-    SourceAnswer,
-    SwitchedAnswer,
-)
-from skillhouse.frontends.answers.tools import CallResultAnswer, SandboxAnswer, ToolAnswer
-from skillhouse.frontends.answers.trust import TrustViewAnswer
 
 Schema = dict[str, Any]
 
@@ -89,24 +50,39 @@ def record(
     return {**found, "additionalProperties": False} if closed else found
 
 
-def listing(name: str, items: Mapping[str, Any], /, **more: Mapping[str, Any]) -> Schema:
-    """Return the schema of a list as `--json` writes one (docs/reference/json.md)."""
-    return record({"list": {"const": name}, "total": COUNT, name: array(items), **more})
+def listing(
+    name: str,
+    items: Mapping[str, Any] | type,
+    more: type[JsonAnswer] | None = None,
+    /,
+    *,
+    total: Mapping[str, Any] = COUNT,
+) -> Schema:
+    """Return the schema of a list as `--json` writes one, with the members of `more`."""
+    shape = items if isinstance(items, Mapping) else ref(items)
+    found = record({"list": {"const": name}, "total": total, name: array(shape)})
+    return found if more is None else {**found, MORE: ref(more)}
 
 
-def page(name: str, items: Mapping[str, Any], **more: Mapping[str, Any]) -> Schema:
-    """Return the schema of one page of a list; `next` is the cursor of the following one."""
-    return listing(name, items, next=maybe(TEXT), **more)
+def whole(schema: Mapping[str, Any], answers: Mapping[str, Schema]) -> Schema:
+    """Return the schema of a list with the members of what is said besides, one of `answers`."""
+    found = dict(schema)
+    if MORE not in found:
+        return found
+    own = answers[found.pop(MORE)["$ref"].rpartition("/")[2]]
+    found["required"] = [*found["required"], *own["required"]]
+    found["properties"] = {**found["properties"], **own["properties"]}
+    return found
 
 
-def ref(answer: type | str) -> Schema:
-    """Return a reference to the schema of an answer.
+def ref(answer: type) -> Schema:
+    """Return a reference to the schema of an answer, which is in the document from then on.
 
-    >>> ref(ToolAnswer)
-    {'$ref': '#/components/schemas/Tool'}
+    >>> ref(HintAnswer)
+    {'$ref': '#/components/schemas/Hint'}
     """
-    name = answer if isinstance(answer, str) else answer.__name__
-    return {"$ref": _TEMPLATE.format(name=name.removesuffix("Answer"))}
+    _ANSWERS[answer.__name__] = answer
+    return {"$ref": _TEMPLATE.format(name=answer.__name__.removesuffix("Answer"))}
 
 
 def either(*answers: type) -> Schema:
@@ -114,58 +90,25 @@ def either(*answers: type) -> Schema:
     return {"anyOf": [ref(one) for one in answers]}
 
 
+MORE = "more"
+"""In the schema of a list until `whole`: making one takes a start of the service no time."""
 _TEMPLATE = "#/components/schemas/{name}"
-ANSWERS: tuple[type, ...] = (
-    ApprovalAnswer,
-    ApprovedScript,
-    AuditEntryAnswer,
-    CallResultAnswer,
-    ContentAnswer,
-    DefinitionAnswer,
-    DeletedSkillAnswer,
-    DiagnosticAnswer,
-    DraftAnswer,
-    ExplanationAnswer,
-    ExportAnswer,
-    FixAnswer,
-    Grant,
-    InstalledAnswer,
-    InstalledStateAnswer,
-    LibrarySkillAnswer,
-    LineAnswer,
-    ListedSkillAnswer,
-    NewTokenAnswer,
-    PackageAnswer,
-    PromptCatalogAnswer,
-    PublishersAnswer,
-    RehearsalAnswer,
-    ReleaseAnswer,
-    ReloadAnswer,
-    ConfiguredRepositoryAnswer,
-    RuleAnswer,
-    RuleFindingAnswer,
-    SandboxAnswer,
-    SeriesAnswer,
-    SkillHitAnswer,
-    SourceAnswer,
-    StatsAnswer,
-    StopAnswer,
-    SwitchedAnswer,
-    ToolAnswer,
-    TrustViewAnswer,
-    VerificationAnswer,
-)
-"""The answers that routes name; those in them follow."""
+_ANSWERS: dict[str, type] = {}
+"""The answers that routes name, by their names; those in them follow."""
 
 
 def components() -> dict[str, Schema]:
     """Return the schemas of all answers, made from their types."""
+    return _schemas(_ANSWERS.values())
+
+
+def _schemas(answers: Iterable[type]) -> dict[str, Schema]:
     _, found = msgspec.json.schema_components(
-        ANSWERS, schema_hook=lambda _: {"title": "any"}, ref_template=_TEMPLATE
+        answers, schema_hook=lambda _: {"title": "any"}, ref_template=_TEMPLATE
     )
     flat = {name: kind.flat_members for name, kind in _kinds(JsonAnswer).items()}
     made = {name.removesuffix("Answer"): _answered(_flattened(name, found, flat)) for name in found}
-    return dict(sorted({**COMPONENTS, **made}.items()))
+    return dict(sorted(made.items()))
 
 
 def _kinds(kind: type[JsonAnswer]) -> dict[str, type[JsonAnswer]]:
@@ -212,35 +155,3 @@ def _answered(schema: Any) -> Any:
         # A member may have the name of a word of JSON Schema.
         found |= {"properties": {name: _answered(one) for name, one in members.items()}}
     return found
-
-
-HINT = {"hint": maybe(TEXT), "mend": maybe(TEXT)}
-PROBLEM = record(
-    {
-        "type": TEXT,
-        "title": TEXT,
-        "status": {"type": "integer"},
-        "detail": TEXT,
-        "code": TEXT,
-        **HINT,
-    }
-)
-JOB = record(
-    {
-        "id": TEXT,
-        "kind": TEXT,
-        "state": {"enum": ["waiting", "running", "done", "failed", "cancelled"]},
-        "message": TEXT,
-        "progress": COUNT,
-        "total": maybe(COUNT),
-        "unit": TEXT,
-        "begun_ms": COUNT,
-        "ended_ms": maybe(COUNT),
-        "result": ANY,
-        "problem": maybe(ref("Problem")),
-    }
-)
-COMPONENTS: Mapping[str, Schema] = {
-    "Job": JOB,
-    "Problem": PROBLEM,
-}

@@ -10,16 +10,14 @@ from msgspec import UNSET
 from skillhouse.extensions.server.api.api_services import PAGE_MAX, ApiServices, paged
 from skillhouse.extensions.server.api.route_table import ApiRequest, Body, Endpoint, RouteParameter
 from skillhouse.extensions.server.api.schemas import (
-    COUNT,
-    FLAG,
     TEXT,
+    either,
     listing,
-    maybe,
-    page,
     record,
     ref,
 )
 from skillhouse.frontends.answers.catalogs import (
+    FitAnswer,
     PromptCatalogAnswer,
     SkillHitAnswer,
     catalog_answer,
@@ -27,8 +25,14 @@ from skillhouse.frontends.answers.catalogs import (
     request_answer,
     search_skills,
 )
-from skillhouse.frontends.answers.json_form import members
+from skillhouse.frontends.answers.json_form import ListAnswer, PageAnswer, listed
 from skillhouse.frontends.answers.rehearsal import RehearsalAnswer, rehearsal_answer
+from skillhouse.frontends.answers.shown_skill import (
+    FileContentAnswer,
+    FilesAnswer,
+    ShownCodeAnswer,
+    ShownSkillAnswer,
+)
 from skillhouse.frontends.answers.skills import (
     ContentAnswer,
     ListedSkillAnswer,
@@ -39,9 +43,9 @@ from skillhouse.frontends.answers.tools import ToolAnswer, tool_answer
 from skillhouse.frontends.presentation.library import SkillFilter
 from skillhouse.frontends.presentation.short_paths import clients_of
 from skillhouse.frontends.presentation.skill_answers import (
-    files_answer,
     found_skill,
-    shown_value,
+    shown_answer,
+    skill_files,
 )
 from skillhouse.house import rehearse
 
@@ -101,7 +105,7 @@ def filter_of(request: ApiRequest, roots: tuple[str, ...] | None = None) -> Skil
     return SkillFilter(words=words, scope=request.query.get("scope"), roots=roots)
 
 
-def _list(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
+def _list(api: ApiServices, request: ApiRequest) -> ListAnswer:
     view, home = api.scan().view, api.house.config.places.home
     found = filter_of(request).skills(view.visible.skills)
     return paged(
@@ -113,9 +117,9 @@ def _list(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
     )
 
 
-def _show(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
+def _show(api: ApiServices, request: ApiRequest) -> ShownSkillAnswer | ShownCodeAnswer:
     with api.fresh() as house:
-        return shown_value(house, found_skill(house, request.path["skill"]))
+        return shown_answer(house, found_skill(house, request.path["skill"]))
 
 
 def _load(api: ApiServices, request: ApiRequest) -> ContentAnswer:
@@ -123,28 +127,22 @@ def _load(api: ApiServices, request: ApiRequest) -> ContentAnswer:
         return content_answer(house.load(request.path["skill"]))
 
 
-def _files(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
+def _files(api: ApiServices, request: ApiRequest) -> ListAnswer:
     with api.fresh() as house:
-        found = files_answer(house, request.path["skill"])
-    return {
-        "list": "resources",
-        "total": found.total,
-        "resources": list(found.names),
-        **found.more(),
-    }
+        return skill_files(house, request.path["skill"]).answer()
 
 
-def _file(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
+def _file(api: ApiServices, request: ApiRequest) -> FileContentAnswer:
     name = request.path["file"]
     with api.fresh() as house:
-        return {"name": name, "content": house.management.read_file(request.path["skill"], name)}
+        content = house.management.read_file(request.path["skill"], name)
+    return FileContentAnswer(name=name, content=content)
 
 
-def _search(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
+def _search(api: ApiServices, request: ApiRequest) -> ListAnswer:
     with api.fresh() as house:
         found = search_skills(house, request.query["q"], request.query.get("limit", 5))
-    hits, fit = found.answers(), members(fit_answer(found.found.fit))
-    return {"list": "hits", "total": len(hits), "hits": hits, **fit}
+    return listed("hits", found.answers(), fit_answer(found.found.fit))
 
 
 def _catalog(api: ApiServices, request: ApiRequest) -> PromptCatalogAnswer:
@@ -164,10 +162,9 @@ def _rehearse(api: ApiServices, request: ApiRequest) -> RehearsalAnswer:
         return rehearsal_answer(rehearse(house, asked["request"], limit=asked.get("limit", 5)))
 
 
-def _tools(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
+def _tools(api: ApiServices, request: ApiRequest) -> ListAnswer:
     with api.fresh() as house:
-        found = [tool_answer(tool) for tool in house.tools(agent=agent_of(request))]
-    return {"list": "tools", "total": len(found), "tools": found}
+        return listed("tools", list(map(tool_answer, house.tools(agent=agent_of(request)))))
 
 
 _HIT_EXAMPLE = {
@@ -205,7 +202,7 @@ ROUTES = (
         is_short=True,
         is_kept=True,
         query=(WORDS, SCOPE, LIMIT, CURSOR),
-        answer=page("skills", ref(ListedSkillAnswer)),
+        answer=listing("skills", ListedSkillAnswer, PageAnswer),
         example={
             "list": "skills",
             "total": 1,
@@ -229,14 +226,24 @@ ROUTES = (
         what="One skill: metadata, files, findings, permission; not its body.",
         run=_show,
         is_short=True,
-        answer=record(
-            {"tree_digest": maybe(TEXT)}, optional={"id": TEXT, "state": TEXT, "listing": TEXT}
-        ),
+        answer=either(ShownSkillAnswer, ShownCodeAnswer),
         example={
-            **SKILL_EXAMPLE,
+            **{name: value for name, value in _CONTENT_EXAMPLE.items() if name != "body"},
+            "frontmatter": {"name": "weather", "description": "Gives the weather of a place."},
             "tree_digest": "skilltree1:00",
+            "code": None,
             "state": "in-use",
+            "state_reason": "",
             "listing": "listed",
+            "decision": {
+                "action": "skill",
+                "resource": "weather",
+                "effect": "allow",
+                "layer": "default",
+                "rule_index": None,
+                "reason": "",
+                "rules": [],
+            },
         },
     ),
     Endpoint(
@@ -258,14 +265,7 @@ ROUTES = (
         what="The other files of a skill.",
         run=_files,
         is_short=True,
-        answer=listing(
-            "resources",
-            TEXT,
-            directory=TEXT,
-            resources_omitted=COUNT,
-            resources_more=FLAG,
-            types={"type": "object"},
-        ),
+        answer=listing("resources", TEXT, FilesAnswer),
         example={
             "list": "resources",
             "total": 1,
@@ -284,7 +284,7 @@ ROUTES = (
         what="The text of one file of a skill.",
         run=_file,
         is_short=True,
-        answer=record({"name": TEXT, "content": TEXT}),
+        answer=ref(FileContentAnswer),
         example={"name": "SKILL.md", "content": "---\nname: weather\n---\n"},
         problems=(413,),
     ),
@@ -311,7 +311,7 @@ ROUTES = (
                 example=5,
             ),
         ),
-        answer=listing("hits", ref(SkillHitAnswer), weak=FLAG, nothing_fits=FLAG),
+        answer=listing("hits", SkillHitAnswer, FitAnswer),
         example={
             "list": "hits",
             "total": 1,
@@ -389,7 +389,7 @@ ROUTES = (
         what="The tools that an agent has, with their schemas.",
         run=_tools,
         query=(AGENT,),
-        answer=listing("tools", ref(ToolAnswer)),
+        answer=listing("tools", ToolAnswer),
         example={
             "list": "tools",
             "total": 1,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from skillhouse.extensions.server.api.api_services import ApiServices
 from skillhouse.extensions.server.api.route_table import (
     ApiRequest,
@@ -11,20 +9,23 @@ from skillhouse.extensions.server.api.route_table import (
     RouteParameter,
     RouteResponse,
 )
-from skillhouse.extensions.server.api.schemas import COUNT, FLAG, TEXT, array, record
-from skillhouse.extensions.server.status import status_value
+from skillhouse.extensions.server.api.schemas import TEXT, record, ref
+from skillhouse.extensions.server.status import status_answer
+from skillhouse.frontends.answers.doctor import StatusAnswer
+from skillhouse.frontends.answers.json_form import json_text
+from skillhouse.frontends.answers.service import HealthAnswer, ProofAnswer
 
 
-def _openapi(api: ApiServices, _: ApiRequest) -> Any:
-    return api.openapi
+def _openapi(api: ApiServices, _: ApiRequest) -> RouteResponse:
+    return RouteResponse(content=json_text(api.openapi).encode())
 
 
-def _health(_: ApiServices, __: ApiRequest) -> dict[str, str]:
-    return {"status": "ok"}
+def _health(_: ApiServices, __: ApiRequest) -> HealthAnswer:
+    return HealthAnswer()
 
 
-def _status(api: ApiServices, _: ApiRequest) -> dict[str, Any]:
-    return status_value(api.reader.status())
+def _status(api: ApiServices, _: ApiRequest) -> StatusAnswer:
+    return status_answer(api.reader.status())
 
 
 def _metrics(api: ApiServices, _: ApiRequest) -> RouteResponse:
@@ -51,8 +52,8 @@ def _metrics(api: ApiServices, _: ApiRequest) -> RouteResponse:
     return RouteResponse(content=("\n".join(lines) + "\n").encode())
 
 
-def _proof(api: ApiServices, request: ApiRequest) -> dict[str, str]:
-    return {"proof": api.proofs.of(request.query["method"], request.query["path"])}
+def _proof(api: ApiServices, request: ApiRequest) -> ProofAnswer:
+    return ProofAnswer(proof=api.proofs.of(request.query["method"], request.query["path"]))
 
 
 ROUTES = (
@@ -79,7 +80,7 @@ ROUTES = (
                 required=True,
             ),
         ),
-        answer=record({"proof": TEXT}),
+        answer=ref(ProofAnswer),
         example={"proof": "00"},
     ),
     Endpoint(
@@ -111,7 +112,7 @@ ROUTES = (
         what="Whether the service answers; it says nothing else.",
         run=_health,
         scope=None,
-        answer=record({"status": {"const": "ok"}}),
+        answer=ref(HealthAnswer),
         example={"status": "ok"},
     ),
     Endpoint(
@@ -121,26 +122,28 @@ ROUTES = (
         tag="service",
         what="Counts of skills and findings, roots, and what is wrong with the log.",
         run=_status,
-        answer=record(
-            {
-                "version": TEXT,
-                "project": TEXT,
-                "trusted": FLAG,
-                "profile": TEXT,
-                "skills": COUNT,
-                "diagnostics": COUNT,
-                "audit": array(record({"code": TEXT, "message": TEXT})),
-                "roots": array(record({"path": TEXT, "scope": TEXT, "state": TEXT})),
-            }
-        ),
+        answer=ref(StatusAnswer),
         example={
             "version": "0.1.0",
             "project": "/home/you/project",
             "trusted": True,
             "profile": "default",
             "skills": 4,
+            "hidden": 0,
+            "shadowed": 0,
             "diagnostics": 0,
+            "errors": 0,
+            "changed": [],
             "audit": [],
+            "config_fault": "",
+            "catalog": {
+                "budget_tokens": None,
+                "tokens": 210,
+                "mcp_tokens": 90,
+                "listed": 4,
+                "omitted": 0,
+                "tool": None,
+            },
             "roots": [],
         },
     ),

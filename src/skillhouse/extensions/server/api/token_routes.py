@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from skillhouse.extensions.server.api.api_services import ApiServices
 from skillhouse.extensions.server.api.approval_routes import is_visible
 from skillhouse.extensions.server.api.problems import ApiProblem
 from skillhouse.extensions.server.api.route_table import ApiRequest, Body, Endpoint
 from skillhouse.extensions.server.api.schemas import array, listing, record, ref
+from skillhouse.frontends.answers.json_form import ListAnswer, listed
 from skillhouse.frontends.answers.service import NewTokenAnswer, TokenAnswer, token_answer
 from skillhouse.house import TOKEN_DAYS, AccessScope
 from skillhouse.house.access_tokens import NAME_MAX
 
 
-def _list(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
+def _list(api: ApiServices, request: ApiRequest) -> ListAnswer:
     tokens = [one for one in api.tokens.all() if is_visible(request.access, one.user)]
     found = [token_answer(one) for one in tokens]
-    return {"list": "tokens", "total": len(found), "tokens": found}
+    return listed("tokens", found)
 
 
 def _revoke(api: ApiServices, request: ApiRequest) -> TokenAnswer:
@@ -67,7 +66,7 @@ ROUTES = (
         what="The named tokens, and the browsers that opened the page; none with its secret.",
         run=_list,
         scope=_MANAGE,
-        answer=listing("tokens", ref(TokenAnswer)),
+        answer=listing("tokens", TokenAnswer),
         example={"list": "tokens", "total": 1, "tokens": [_EXAMPLE]},
     ),
     Endpoint(

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from skillhouse.extensions.server.api.api_services import ApiServices
 from skillhouse.extensions.server.api.problems import ApiProblem
 from skillhouse.extensions.server.api.route_table import ApiRequest, Body, Endpoint
-from skillhouse.extensions.server.api.schemas import FLAG, TEXT, array, listing, record, ref
+from skillhouse.extensions.server.api.schemas import listing, record, ref
 from skillhouse.floor import SkillError
-from skillhouse.frontends.answers.findings import DiagnosticAnswer, diagnostic_answers
-from skillhouse.frontends.answers.json_form import members
-from skillhouse.frontends.answers.skills import CodeFactsAnswer
+from skillhouse.frontends.answers.json_form import ListAnswer
 from skillhouse.frontends.answers.trust import (
+    RevokedTrustAnswer,
+    ShownTrustAnswer,
     TrustAnswer,
     TrustedSkillAnswer,
     trust_answer,
@@ -26,23 +24,12 @@ WORD = "trust"
 """A person types it, so that no single press trusts a project."""
 
 
-def _show(api: ApiServices, _: ApiRequest) -> dict[str, Any]:
+def _show(api: ApiServices, _: ApiRequest) -> ListAnswer:
     with api.fresh() as house:
-        view = trust_view(house)
-    return {
-        **_listed(view.answer()),
-        "diagnostics": diagnostic_answers(view.findings),
-        "digest": view.digest,
-    }
+        return trust_view(house).shown()
 
 
-def _listed(found: TrustAnswer) -> dict[str, Any]:
-    value = members(found)
-    skills = value.pop("skills")
-    return {"list": "skills", "total": len(skills), "skills": skills, **value}
-
-
-def _trust(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
+def _trust(api: ApiServices, request: ApiRequest) -> ListAnswer:
     if not request.access.is_owner:
         text = "a project is trusted with the token that `skillhouse up` printed, or on its page"
         raise ApiProblem(403, "owner-wanted", text)
@@ -54,15 +41,15 @@ def _trust(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
             raise ApiProblem(412, error.code, str(error)) from error
         raise
     api.reader.expire()
-    return {"list": "skills", "total": len(report.skills), **members(trust_answer(report))}
+    return trust_answer(report)
 
 
-def _revoke(api: ApiServices, _: ApiRequest) -> dict[str, Any]:
+def _revoke(api: ApiServices, _: ApiRequest) -> RevokedTrustAnswer:
     with api.fresh() as house:
         revoked = house.project_trust.revoke()
         project = str(house.project)
     api.reader.expire()
-    return {"project": project, "revoked": revoked}
+    return RevokedTrustAnswer(project=project, revoked=revoked)
 
 
 _EXAMPLE = {
@@ -96,17 +83,7 @@ ROUTES = (
         tag="place",
         what="The skills of this project compared with those that were trusted; reads them all.",
         run=_show,
-        answer=listing(
-            "skills",
-            ref(TrustedSkillAnswer),
-            project=TEXT,
-            trusted=FLAG,
-            through=array(TEXT),
-            code=array(ref(CodeFactsAnswer)),
-            replaces={"type": "object", "additionalProperties": TEXT},
-            diagnostics=array(ref(DiagnosticAnswer)),
-            digest=TEXT,
-        ),
+        answer=listing("skills", TrustedSkillAnswer, ShownTrustAnswer),
         example={**_EXAMPLE, "code": [], "replaces": {}, "diagnostics": [], "digest": "sha256:00"},
         problems=(409,),
     ),
@@ -122,9 +99,7 @@ ROUTES = (
             schema=record({"digest": _SHOWN, "confirm": {"const": WORD}}, closed=True),
             example={"digest": "sha256:00", "confirm": WORD},
         ),
-        answer=listing(
-            "skills", ref(TrustedSkillAnswer), project=TEXT, trusted=FLAG, through=array(TEXT)
-        ),
+        answer=listing("skills", TrustedSkillAnswer, TrustAnswer),
         example={**_EXAMPLE, "trusted": True},
         problems=(409, 412),
     ),
@@ -137,7 +112,7 @@ ROUTES = (
         "their skills are not read any more.",
         run=_revoke,
         scope=AccessScope.MANAGE,
-        answer=record({"project": TEXT, "revoked": FLAG}),
+        answer=ref(RevokedTrustAnswer),
         example={"project": "/home/you/project", "revoked": True},
         problems=(409,),
     ),

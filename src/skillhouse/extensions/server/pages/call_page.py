@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -17,10 +16,8 @@ from skillhouse.frontends.answers.audit import (
     code_calls,
     code_lists,
     detail_of,
-    entry_answer,
 )
-from skillhouse.frontends.answers.json_form import members
-from skillhouse.frontends.answers.tools import code_answer
+from skillhouse.frontends.answers.tools import code_record
 
 CALLS_SHOWN = 20
 """Calls of skills' code in the list of the JSON, newest first."""
@@ -57,10 +54,10 @@ class CallPage:
         )
 
     def api_calls(self, _: Request) -> Response:
-        return json_response([_value(one) for one in code_calls(self._log, most=CALLS_SHOWN)])
+        return json_response(list(map(code_record, code_calls(self._log, most=CALLS_SHOWN))))
 
     def api_call(self, request: Request) -> Response:
-        return json_response(_value(self._entry(request)))
+        return json_response(code_record(self._entry(request)))
 
     def _entry(self, request: Request) -> AuditEntry:
         wanted = request.path_params["id"]
@@ -83,7 +80,3 @@ def plain_detail(detail: Mapping[str, object]) -> dict[str, object]:
         for name, value in detail.items()
         if name not in own and value not in ("", None, [], {})
     }
-
-
-def _value(entry: AuditEntry) -> dict[str, Any]:
-    return {**members(entry_answer(entry)), "code": code_answer(entry)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from msgspec import UNSET
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
@@ -12,6 +13,9 @@ from starlette.routing import Route
 from skillhouse.approval import ApprovalBroker, ApprovalError, Devices, SignatureError
 from skillhouse.extensions.server.forms import body_of, json_response
 from skillhouse.floor import StateError
+from skillhouse.frontends.answers.approvals import DeviceAnsweredAnswer, DeviceTokenAnswer
+from skillhouse.frontends.answers.errors import unserved
+from skillhouse.frontends.answers.json_form import JsonAnswer
 
 DEVICE_PATH = "/approvals/device"
 """A paired device posts its signed answer here; no approval has this id."""
@@ -39,15 +43,15 @@ class DeviceAnswers:
     async def token(self, request: Request) -> Response:
         return await self._taken(request, self._token)
 
-    def _answered(self, headers: Mapping[str, str], body: bytes) -> dict[str, str]:
+    def _answered(self, headers: Mapping[str, str], body: bytes) -> DeviceAnsweredAnswer:
         approval = self._devices.answer(self._approvals, headers, body)
-        return {"approval": approval.id, "state": approval.state.value}
+        return DeviceAnsweredAnswer(approval=approval.id, state=approval.state.value)
 
-    def _token(self, headers: Mapping[str, str], body: bytes) -> dict[str, str]:
-        return {"token": self._devices.token(self._approvals, headers, body)}
+    def _token(self, headers: Mapping[str, str], body: bytes) -> DeviceTokenAnswer:
+        return DeviceTokenAnswer(token=self._devices.token(self._approvals, headers, body))
 
     async def _taken(
-        self, request: Request, take: Callable[[Mapping[str, str], bytes], dict[str, str]]
+        self, request: Request, take: Callable[[Mapping[str, str], bytes], JsonAnswer]
     ) -> Response:
         body = await body_of(request)
         try:
@@ -62,4 +66,4 @@ class DeviceAnswers:
 
 
 def _error(code: str, message: str, status: int) -> Response:
-    return json_response({"error": {"code": code, "message": message}}, status)
+    return json_response(unserved(code, message, UNSET), status)

@@ -16,6 +16,7 @@ from skillhouse.extensions.server.pages.languages import language_of, translatio
 from skillhouse.extensions.server.pages.site import Site
 from skillhouse.extensions.server.pages.skill_markdown import IMAGE, MARKDOWN_MAX, rendered
 from skillhouse.floor import PathError, SkillError
+from skillhouse.frontends.answers.skills import MarkupAnswer
 from skillhouse.manage import EDITABLE, skill_source
 from skillhouse.skill import SKILL_FILE, SKILL_FILE_MAX
 
@@ -86,7 +87,7 @@ class EditPages:
         gettext, _ = translations(language_of(request))
         image = gettext(IMAGE)
         markup = await run_in_threadpool(rendered, text, reference="", file=SKILL_FILE, image=image)
-        return json_response({"markup": markup})
+        return json_response(MarkupAnswer(markup=markup))
 
 
 def _text_of(body: bytes) -> str:

@@ -14,10 +14,16 @@ from starlette.routing import Route
 # A package and not its names: what installs is loaded with the first page that needs it.
 from skillhouse import install
 from skillhouse.extensions.server.api.jobs import ENDED
-from skillhouse.extensions.server.api.repository_routes import offered_packages, package_value
+from skillhouse.extensions.server.api.repository_routes import offered_packages, package_versions
 from skillhouse.extensions.server.pages.site import Site
 from skillhouse.floor import SkillhouseError
-from skillhouse.frontends.answers.packages import InstalledAnswer, PackageAnswer, installed_answer
+from skillhouse.frontends.answers.json_form import plain
+from skillhouse.frontends.answers.packages import (
+    InstalledAnswer,
+    PackageAnswer,
+    PackageVersionsAnswer,
+    installed_answer,
+)
 from skillhouse.install import InstalledSkills
 from skillhouse.manage import installed_marks
 
@@ -107,10 +113,10 @@ class PackagePages:
 
     def package(self, request: Request) -> Response:
         repository, package = request.path_params["repository"], request.path_params["package"]
-        found: dict[str, Any] | None = None
+        found: PackageVersionsAnswer | None = None
         problem = ""
         try:
-            found = package_value(self._site.services, repository, package)
+            found = package_versions(self._site.services, repository, package)
         except SkillhouseError as error:
             problem = str(error)
         return self._site.page(
@@ -129,7 +135,7 @@ class PackagePages:
         if job is None:
             raise HTTPException(404)
         asked = _asked(request.query_params.get("request", ""))
-        value = job.value()
+        value = plain(job.answer())
         skills = (value["result"] or {}).get("skills", [])
         planned = [one for one in skills if one.get("status") == "planned"]
         agreed = {

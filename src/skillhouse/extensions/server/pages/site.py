@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -17,7 +18,6 @@ from starlette.responses import (
 from starlette.routing import Route
 
 from skillhouse.extensions.server.api.api_services import ApiServices
-from skillhouse.extensions.server.forms import json_response
 from skillhouse.extensions.server.pages.languages import (
     LANGUAGE_COOKIE,
     LANGUAGES,
@@ -138,7 +138,8 @@ class Site:
         code = request.path_params["code"]
         if code not in LANGUAGES:
             raise HTTPException(404)
-        return json_response(dict(problem_texts(code)))
+        texts = json.dumps(dict(problem_texts(code)), indent=2) + "\n"
+        return Response(texts, headers={"content-type": "application/json"})
 
     def _rendered(
         self, request: Request, template: str, status_code: int, /, **values: Any

@@ -18,7 +18,7 @@ from skillhouse.extensions.server.pages.skill_rows import (
     skill_rows,
 )
 from skillhouse.extensions.server.pages.stop_page import StopPage
-from skillhouse.extensions.server.status import detail_value, skills_value, status_value
+from skillhouse.extensions.server.status import detail_answer, skills_answer, status_answer
 from skillhouse.frontends.presentation.short_paths import unread_folders
 from skillhouse.retrieval import Fit, Hit, SearchResult
 
@@ -96,13 +96,13 @@ class SkillPages:
         )
 
     def api_status(self, _: Request) -> Response:
-        return json_response(status_value(self._reader.status()))
+        return json_response(status_answer(self._reader.status()))
 
     def api_all(self, _: Request) -> Response:
-        return json_response(skills_value(self._reader.scan()))
+        return json_response(skills_answer(self._reader.scan()))
 
     def api_one(self, request: Request) -> Response:
-        return json_response(detail_value(self._reader.detail(request.path_params["reference"])))
+        return json_response(detail_answer(self._reader.detail(request.path_params["reference"])))
 
 
 def _found(rows: Sequence[SkillRow], hits: Sequence[Hit]) -> list[FoundRow]:

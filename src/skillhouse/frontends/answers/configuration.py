@@ -1,0 +1,64 @@
+"""Files of the configuration and of rules, and what was written into them."""
+
+from __future__ import annotations
+
+from skillhouse.frontends.answers.json_form import Count, JsonAnswer
+from skillhouse.frontends.answers.policy import RuleFindingAnswer
+
+
+class ConfigFileAnswer(JsonAnswer, frozen=True, kw_only=True):
+    name: str
+    path: str
+    exists: bool
+
+
+class RepositorySettingsAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """A configured repository; `token` says where its token is."""
+
+    name: str
+    url: str
+    trusted: bool
+    token: str
+    require_signature: bool
+
+
+class ConfigCheckAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """What of the files has no effect, besides their faults."""
+
+    unknown_actions: list[str]
+    void_rules: list[RuleFindingAnswer]
+    void_variables: list[str]
+
+
+class ConfigTextAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """The user's file; the text is null where there is none."""
+
+    path: str
+    text: str | None
+
+
+class AddedRuleAnswer(JsonAnswer, frozen=True, kw_only=True):
+    path: str
+    rule: str
+
+
+class PolicyTextAnswer(JsonAnswer, frozen=True, kw_only=True):
+    policy: str
+    text: str
+
+
+class ChosenPolicyAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """The starting policy that the user's file names; `copies` are rules of it in that file."""
+
+    policy: str
+    path: str
+    rules: Count
+    written: bool
+    copies: Count
+    used: str | None
+    """That of the managed file counts instead."""
+
+
+class CompletionAnswer(JsonAnswer, frozen=True, kw_only=True):
+    shell: str
+    script: str
