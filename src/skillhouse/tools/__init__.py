@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from skillhouse.tools.call import PERSISTENCE as PERSISTENCE
     from skillhouse.tools.call import TRANSACTION_PAGE as TRANSACTION_PAGE
     from skillhouse.tools.call import UNBOUND as UNBOUND
+    from skillhouse.tools.call import AttachedRun as AttachedRun
     from skillhouse.tools.call import EvaluatedPermission as EvaluatedPermission
     from skillhouse.tools.call import Output as Output
     from skillhouse.tools.call import PermissionRequest as PermissionRequest

@@ -6,6 +6,7 @@ runs only what nothing else can run, after an approval that holds once.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
@@ -31,6 +32,7 @@ from skillhouse.sandbox import (
     Launcher,
     Limits,
     SandboxProfile,
+    Streams,
     ToolFinder,
     Toolset,
     plan_readable,
@@ -49,8 +51,8 @@ from skillhouse.tools.background_command import (
     look_of,
     refuse_moving_scripts,
 )
-from skillhouse.tools.background_runs import BackgroundRuns
-from skillhouse.tools.call import Output, Plan, RefusedError, ReportProgress
+from skillhouse.tools.background_runs import BACKGROUND_SECONDS, BackgroundRuns
+from skillhouse.tools.call import AttachedRun, Output, Plan, RefusedError, ReportProgress
 from skillhouse.tools.command_git import NO_HOOKS, GitConsents, git_now, git_use, keeping_git
 from skillhouse.tools.command_inputs import CommandInputs, InputChangedError, sealed_copies
 from skillhouse.tools.command_network import CommandNetwork, WayOut, network_of
@@ -76,6 +78,7 @@ from skillhouse.tools.command_run import (
     NOT_BOUND,
     LastLook,
     ReadyCommand,
+    attached_end,
     checked_binding,
     exec_schema,
     known_launcher,
@@ -239,15 +242,23 @@ class ExecTool(Tool):
             )
 
         async def run(
-            sealed: Mapping[str, bytes] | None = None, report: ReportProgress | None = None
+            sealed: Mapping[str, bytes] | None = None,
+            report: ReportProgress | None = None,
+            streams: Streams | None = None,
         ) -> Output:
             ready = await prepared(sealed)
+            if streams is not None:
+                # Who started it says how long it may take.
+                limits = replace(ready.profile.limits, seconds=BACKGROUND_SECONDS)
+                ready = replace(ready, profile=replace(ready.profile, limits=limits))
             if form is not None:
                 look = await in_thread(lambda: look_of(self._workspace, paths, form))
                 return await ready.started(
                     self._background, session, title=title, form=form, look=look
                 )
-            done, output = await ready.awaited(report)
+            done, output = await ready.awaited(report, streams)
+            if streams is not None:
+                return replace(output, data={**output.data, **attached_end(done, network)})
             text = "\n".join(
                 (output.text, *notes_of(done, work.programs, ready.profile, paths.hidden_by))
             )
@@ -261,14 +272,21 @@ class ExecTool(Tool):
             return beside_background(found, form, self._background.written())
 
         async def run_sealed(
-            approved: CommandInputs, report: ReportProgress | None = None
+            approved: CommandInputs,
+            report: ReportProgress | None = None,
+            streams: Streams | None = None,
         ) -> Output:
             try:
                 copies = await in_thread(lambda: sealed_copies(approved))
             except InputChangedError as error:
                 raise RefusedError(f"nothing was done: {error}") from error
-            output = await run(copies, report)
+            output = await run(copies, report, streams)
             return await in_thread(lambda: with_changes(output, approved, root))
+
+        async def attached(approved: CommandInputs | None, streams: Streams) -> Output:
+            if approved is None:
+                return await run(None, None, streams)
+            return await run_sealed(approved, None, streams)
 
         kept = kept_files(verdict.structure, work.writes.opened)
         facts = (
@@ -298,6 +316,14 @@ class ExecTool(Tool):
             check_feasible=partial(known_launcher, self._launcher),
             run_sealed=run_sealed,
             inputs=inputs,
+            attached=AttachedRun(
+                run=attached,
+                directory=os.path.realpath(os.path.join(root, verdict.structure.directory))
+                if verdict.structure
+                else "",
+            )
+            if form is None
+            else None,
             changes_workspace=form is None and may_change(verdict.structure),
             runs_alone=form is None and is_alone,
             approved=keeping_git(

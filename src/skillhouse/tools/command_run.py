@@ -30,6 +30,7 @@ from skillhouse.sandbox import (
     SandboxLevel,
     SandboxProfile,
     SandboxUnavailableError,
+    Streams,
 )
 from skillhouse.tools.background_command import WRITABLE_MAX, BackgroundForm
 from skillhouse.tools.background_runs import BACKGROUND_SECONDS, BackgroundRuns, value_of
@@ -234,6 +235,19 @@ def output_of(done: Completed, level: str, limits: Limits, *, network: str) -> O
     )
 
 
+def attached_end(done: Completed, network: CommandNetwork) -> Mapping[str, Any]:
+    """Return how a run on the streams of another process ended, and what that is to say of it."""
+    code = done.exit_code
+    if code is None:
+        code = 128 + (done.signal or signal.SIGKILL)
+    notes = list(done.notes)
+    if done.limit:
+        notes.insert(0, f"stopped: the limit on {done.limit} was reached")
+    if code and network.withheld:
+        notes.append(network.withheld)
+    return {"exit_code": code, "notes": notes}
+
+
 def _other_encoding(done: Completed) -> str:
     """Say that output is no UTF-8, as `\ufffd` alone says nothing."""
     names = []
@@ -303,18 +317,25 @@ class ReadyCommand(Struct, frozen=True, kw_only=True):
     """Opens its way to the network, for as many seconds as it may run."""
     network: CommandNetwork
 
-    async def complete(self, hear: OutputListener | None = None) -> Completed:
+    async def complete(
+        self, hear: OutputListener | None = None, streams: Streams | None = None
+    ) -> Completed:
         async with self.way(self.profile.limits.seconds) as socket:
             run = partial(self.launcher.run, cwd=self.profile.workspace)
             if hear is not None:
                 run = partial(run, on_output=hear)
+            if streams is not None:
+                run = partial(run, streams=streams)
             running = run(self.argv, replace(self.profile, proxy_socket=socket))
             return await command_inside(running, str(self.launcher.level))
 
-    async def awaited(self, report: ReportProgress | None) -> tuple[Completed, Output]:
+    async def awaited(
+        self, report: ReportProgress | None, streams: Streams | None = None
+    ) -> tuple[Completed, Output]:
         """Run it to its end; raises RefusedError where the sandbox cannot."""
         try:
-            done = await self.complete(None if report is None else LineReports(report))
+            hear = None if report is None else LineReports(report)
+            done = await self.complete(hear, streams)
         except (SandboxError, SandboxUnavailableError) as error:
             raise RefusedError(str(error)) from error
         level, limits = self.launcher.level, self.profile.limits

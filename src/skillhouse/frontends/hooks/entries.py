@@ -35,11 +35,7 @@ from skillhouse.floor.structs import replace
 from skillhouse.frontends.hooks.hook_client import PROGRAM, VARIABLES
 from skillhouse.frontends.hooks.hook_clients import DATA, HookClient, hook_client, hook_clients
 
-MODES = ("watch", "enforce")
-NOT_BUILT = (
-    "mode `sandbox` is not built yet: commands cannot be run in our sandbox from a hook; "
-    "use `--mode enforce`"
-)
+MODES = ("watch", "enforce", "sandbox")
 DIRECTORY = "hooks"
 """Directory of the state for the judge and what it keeps."""
 CANNOT = "skillhouse cannot judge"
@@ -182,8 +178,6 @@ class HookEntries:
         return replace(change, standing=HookStanding.CHANGED, reason=off or reason)
 
     def _installed(self, client: HookClient, where: str, mode: str) -> _Edit | HookChange:
-        if mode == "sandbox":
-            raise ConfigError(NOT_BUILT, key="mode")
         if mode not in MODES:
             raise ConfigError(f"expected a mode of {', '.join(MODES)}, got `{mode}`", key="mode")
         change = replace(self._status(client, where), mode=mode)

@@ -64,6 +64,18 @@ class HookFile(Struct, frozen=True, kw_only=True):
         return base / self.user
 
 
+class HookRewrite(Struct, frozen=True, kw_only=True):
+    """How a client's commands are replaced by calls of our runner, and what that passes by."""
+
+    answer: str
+    """JSON of the answer; `{input}` is the whole input of the tool, `{reason}` the reason."""
+    modes: tuple[str, ...] = ()
+    """Values of the event's `permission_mode` in which a call is rewritten; any when there is
+    none."""
+    keeps_directory: bool = False
+    """Whether the client goes on where a command's shell ended."""
+
+
 class ToolShape(Struct, frozen=True, kw_only=True):
     """How one tool of a client is judged: the names that its arguments have, by role."""
 
@@ -103,6 +115,8 @@ class ToolShape(Struct, frozen=True, kw_only=True):
     server: str = ""
     ignored: tuple[str, ...] = ()
     """Arguments that change nothing, so that a repeated call is the same without them."""
+    runs_once: bool = False
+    """Whether a command is run once, in a shell, so that it can run in our sandbox."""
     kept: tuple[str, ...] = ()
     """The arguments, where they are values of the event itself."""
 
@@ -130,6 +144,11 @@ class HookCall(Struct, frozen=True, kw_only=True):
     agent: str = ""
     agent_type: str = ""
     is_background: bool = False
+    permission_mode: str = ""
+    given: Mapping[str, Any] = field(default_factory=dict)
+    """All arguments."""
+    command_name: str = ""
+    """The name of the argument with the command that can be rewritten; empty for none."""
     native: NativeCall | None = None
     """None in an event that is not about one call."""
 
@@ -158,6 +177,8 @@ class HookClient(Struct, frozen=True, kw_only=True):
     """Names of the event's values, by role."""
     answers: Mapping[str, str]
     """JSON of an answer, by effect; `{reason}` is the reason. What is missing says nothing."""
+    rewrite: HookRewrite | None = None
+    """None for a client whose commands cannot run in our sandbox."""
     tools: Mapping[str, ToolShape] = field(default_factory=dict)
 
     def answer(self, effect: str, reason: str) -> str:
@@ -194,6 +215,7 @@ class HookClient(Struct, frozen=True, kw_only=True):
             turn=_text(named.get("turn")),
             agent=_text(named.get("agent")),
             agent_type=_text(named.get("agent_type")),
+            permission_mode=_text(named.get("permission_mode")),
         )
         return self._with_call(call, event, named.get("input"), own_servers)
 
@@ -231,6 +253,9 @@ class HookClient(Struct, frozen=True, kw_only=True):
             agent=call.agent,
             agent_type=call.agent_type,
             is_background=bool(shape.background and arguments.get(shape.background)),
+            permission_mode=call.permission_mode,
+            given=arguments,
+            command_name=shape.command if shape.runs_once else "",
             native=NativeCall(
                 kind=shape.kind,
                 directory=_joined(call.directory, shape, arguments),

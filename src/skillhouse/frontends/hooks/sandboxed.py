@@ -1,0 +1,192 @@
+"""Mode `sandbox`: allowed commands of a client are rewritten to run in our sandbox, by tickets."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from skillhouse.audit import AuditDraft
+from skillhouse.floor.structs import replace
+from skillhouse.frontends.hooks.hook_clients import HookCall, HookClient, HookEventError
+from skillhouse.frontends.hooks.hook_runner import FAILED
+from skillhouse.frontends.hooks.open_calls import OpenCall, OpenCalls
+from skillhouse.frontends.hooks.tickets import (
+    LIFE_SECONDS,
+    ProcessId,
+    RunEnd,
+    Ticket,
+    Tickets,
+    place_of,
+)
+from skillhouse.sandbox import Streams
+from skillhouse.tools import AttachedRun, RefusedError
+from skillhouse.tools.call import failure_text
+
+if TYPE_CHECKING:
+    from skillhouse.house import Skillhouse
+    from skillhouse.tools.command_inputs import CommandInputs
+
+RUNNER = Path(__file__).with_name("hook_runner.py")
+REASON = "skillhouse runs it in its sandbox"
+
+
+class Rewriting:
+    """One call that is to be rewritten, if the gate allows it."""
+
+    def __init__(
+        self,
+        client: HookClient,
+        call: HookCall,
+        *,
+        above: tuple[ProcessId, ...],
+        tickets: Tickets,
+        runner: str,
+    ) -> None:
+        self._client = client
+        self._call = call
+        self._above = above
+        self._tickets = tickets
+        self._runner = runner
+        self._kept: tuple[AttachedRun, CommandInputs | None] | None = None
+
+    def keep(self, attached: AttachedRun, approved: CommandInputs | None) -> None:
+        """Take what runs it; the gate has allowed it, and its intent is in the log."""
+        self._kept = (attached, approved)
+
+    def answer(self, house: Skillhouse, calls: OpenCalls, opened: OpenCall, session: str) -> str:
+        """Return the answer with the rewritten command, which runs once.
+
+        Raises:
+            TicketError: too many wait already.
+        """
+        if self._kept is None:
+            raise HookEventError("nothing is known that runs this command")
+        attached, approved = self._kept
+        rewrite, call = self._client.rewrite, self._call
+        if rewrite is None:
+            raise HookEventError("its commands cannot be rewritten")
+        command = call.given[call.command_name]
+
+        async def run(streams: Streams) -> RunEnd:
+            tiers = house.services.enforcement.tier_gate
+            stopped = tiers.stopped()
+            if stopped is not None:
+                return RunEnd(code=FAILED, reason=stopped.message)
+            with tiers.running() as running:
+                try:
+                    output = await attached.run(approved, streams)
+                except RefusedError as error:
+                    return RunEnd(code=FAILED, reason=str(error))
+                except OSError as error:
+                    return RunEnd(code=FAILED, reason=failure_text(call.tool, error))
+                if output.failed and "exit_code" not in output.data:
+                    return RunEnd(code=FAILED, reason=output.text)
+                return RunEnd(
+                    code=output.data["exit_code"],
+                    notes=tuple(output.data["notes"]),
+                    detail=output.detail,
+                )
+            return RunEnd(code=FAILED, reason=f"stopped: {running.reason}")
+
+        def began() -> None:
+            calls.put(session, call.call, replace(opened, has_begun=True))
+
+        def ended(end: RunEnd) -> None:
+            if calls.take(session, call.call) is not None:
+                house.audit_log.write_read(_outcome(house, opened, call, end))
+
+        ticket = Ticket(
+            command=command,
+            directory=place_of(call.directory),
+            session=session,
+            call=call.call,
+            above=self._above,
+            run=run,
+            began=began,
+            ended=ended,
+            expires=time.monotonic() + LIFE_SECONDS,
+        )
+        line = f"{self._runner} {self._tickets.issue(ticket)} {shlex.quote(command)}"
+        end = attached.directory
+        if rewrite.keeps_directory and end and end != os.path.realpath(call.directory):
+            line = f"{line} && cd -- {shlex.quote(end)}"
+        return _filled(rewrite.answer, {**call.given, call.command_name: line})
+
+
+class SandboxedCalls:
+    """The calls of all clients that are rewritten."""
+
+    def __init__(self, directory: Path, calls: OpenCalls) -> None:
+        self._directory = directory
+        self._calls = calls
+        self.tickets: Tickets | None = None
+        """Only a judge that stays has these."""
+
+    def rewriting(
+        self, client: HookClient, call: HookCall, above: tuple[ProcessId, ...]
+    ) -> Rewriting | None:
+        """Return how a call is rewritten; None for one that is only judged.
+
+        Raises:
+            HookEventError: it must not run now.
+        """
+        rewrite = client.rewrite
+        command = call.given.get(call.command_name) if call.command_name else None
+        if rewrite is None or not isinstance(command, str):
+            return None
+        if rewrite.modes and call.permission_mode not in rewrite.modes:
+            return None
+        if self.tickets is None:
+            raise HookEventError("the judge that stays is not there yet; repeat the call")
+        if not above:
+            raise HookEventError("the process of the client is not seen from here")
+        return Rewriting(
+            client,
+            call,
+            above=above,
+            tickets=self.tickets,
+            runner=runner_line(self._directory),
+        )
+
+    def has_running(self, session: str, name: str) -> bool:
+        """Whether the file of that name is of a command that runs."""
+        return self.tickets is not None and self.tickets.is_running_as(session, name)
+
+    def goes_on(self, session: str, call: str) -> bool:
+        """Whether a command runs, whose end its runner will bring."""
+        return self.tickets is not None and self.tickets.is_running(session, call)
+
+
+def runner_line(directory: Path) -> str:
+    """Return the words that start our runner, before the ticket."""
+    return shlex.join((sys.executable, "-I", "-S", str(RUNNER), str(directory)))
+
+
+def _filled(answer: str, given: Mapping[str, Any]) -> str:
+    return answer.replace('"{reason}"', json.dumps(REASON)).replace('"{input}"', json.dumps(given))
+
+
+def _outcome(house: Skillhouse, opened: OpenCall, call: HookCall, end: RunEnd) -> AuditDraft:
+    return AuditDraft(
+        kind="outcome",
+        tool=opened.tool,
+        agent=opened.agent,
+        user="local",
+        channel="hooks",
+        client=opened.client,
+        workspace=house.policy.place,
+        status="ok" if end.code == 0 else "error",
+        reason=end.reason,
+        error=end.reason or (f"exit code {end.code}" if end.code else ""),
+        intent=opened.intent,
+        duration_ms=max(0, time.time_ns() // 1_000_000 - opened.began_ms),
+        session=call.session,
+        trace=opened.subagent,
+        detail={**end.detail, "exit_code": end.code},
+    )
