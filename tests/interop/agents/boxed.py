@@ -43,11 +43,32 @@ class BoxedScene:
     words: Callable[[tuple[str, ...]], tuple[str, ...]] = lambda words: words
 
 
+def _own_sandbox(house: House) -> None:
+    """Turn Claude Code's own sandbox on."""
+    file = house.home / ".claude/settings.json"
+    found = json.loads(file.read_text())
+    found.setdefault("sandbox", {}).update(enabled=True, autoAllowBashIfSandboxed=True)
+    file.write_text(json.dumps(found, indent=2))
+
+
+def _own_rules(house: House) -> None:
+    file = house.home / ".claude/settings.json"
+    found = json.loads(file.read_text())
+    found["permissions"] = {"deny": ["Bash(touch denied*)"]}
+    file.write_text(json.dumps(found, indent=2))
+
+
+_WRITES = 'python3 -c \'open("{home}/out", "w")\''
+_CONNECTS = "python3 -c 'import socket; socket.create_connection((\"127.0.0.1\", {port}), 2)'"
 SCENES: Mapping[str, BoxedScene] = {
-    "runs": BoxedScene(commands=("python3 -c 'import os; print(os.getpid(), os.getcwd())'",)),
     "plain": BoxedScene(commands=("touch made", "id -u", "mkdir sub", "cd sub", "touch below")),
-    "out": BoxedScene(commands=("touch made; echo out; echo err >&2; exit 3",)),
+    "moves": BoxedScene(commands=("mkdir -p sub && cd sub && touch in", "touch below")),
+    "codes": BoxedScene(commands=("ls missing", "false", "cat /dev/null")),
     "big": BoxedScene(commands=("seq 1 300000",)),
+    "keys": BoxedScene(commands=("env",)),
+    "own-sandbox": BoxedScene(commands=("touch made", "id -u"), prepare=_own_sandbox),
+    "own-rules": BoxedScene(commands=("touch denied", "touch made"), prepare=_own_rules),
+    "background": BoxedScene(commands=("sleep 1", "sleep 3"), background=True),
 }
 
 
@@ -81,9 +102,7 @@ def run_scene(actor: Actor, scene: BoxedScene, base: Path) -> Mapping[str, Any]:
     status = json.loads(house.say("hooks", "status", client.name, "--json").stdout)
     return {
         "results": list(model.results()),
-        "files": sorted(
-            str(file.relative_to(house.project)) for file in house.project.rglob("*")
-        ),
+        "files": sorted(str(file.relative_to(house.project)) for file in house.project.rglob("*")),
         "records": [
             {
                 "tool": one["record"]["tool"],

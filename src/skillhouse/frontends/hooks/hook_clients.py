@@ -13,6 +13,7 @@ from msgspec import Struct, field
 
 from skillhouse.floor import ConfigError, Locations, nearest, shaped
 from skillhouse.floor.documents import DocumentError, json_value, toml_table
+from skillhouse.frontends.hooks.client_rules import ClientRules, RuleException
 from skillhouse.tools import NativeCall
 
 DATA = Path(__file__).parent / "client_data"
@@ -74,6 +75,8 @@ class HookRewrite(Struct, frozen=True, kw_only=True):
     none."""
     keeps_directory: bool = False
     """Whether the client goes on where a command's shell ended."""
+    exception: RuleException | None = None
+    rules: ClientRules
 
 
 class ToolShape(Struct, frozen=True, kw_only=True):
@@ -147,6 +150,8 @@ class HookCall(Struct, frozen=True, kw_only=True):
     permission_mode: str = ""
     given: Mapping[str, Any] = field(default_factory=dict)
     """All arguments."""
+    record: object = None
+    """What the event names as the record of the session."""
     command_name: str = ""
     """The name of the argument with the command that can be rewritten; empty for none."""
     native: NativeCall | None = None
@@ -180,6 +185,12 @@ class HookClient(Struct, frozen=True, kw_only=True):
     rewrite: HookRewrite | None = None
     """None for a client whose commands cannot run in our sandbox."""
     tools: Mapping[str, ToolShape] = field(default_factory=dict)
+
+    @property
+    def sandboxed(self) -> tuple[str, ...]:
+        """The tools whose commands can run in our sandbox."""
+        names = (name for name, tool in self.tools.items() if tool.runs_once)
+        return tuple(sorted(names)) if self.rewrite else ()
 
     def answer(self, effect: str, reason: str) -> str:
         """Return what is printed for an effect: allow, ask or deny."""
@@ -254,6 +265,7 @@ class HookClient(Struct, frozen=True, kw_only=True):
             agent_type=call.agent_type,
             is_background=bool(shape.background and arguments.get(shape.background)),
             permission_mode=call.permission_mode,
+            record=event.get(self.rewrite.rules.record) if self.rewrite else None,
             given=arguments,
             command_name=shape.command if shape.runs_once else "",
             native=NativeCall(

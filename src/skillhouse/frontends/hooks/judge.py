@@ -115,12 +115,12 @@ class HookJudge:
         if request.moment == "before":
             return await self._before(client, house, request, call)
         if request.moment in ("after", "failed"):
-            is_kept = self.sandboxed.goes_on(session, call.call)
+            is_kept = self.sandboxed.goes_on(session, call.call, request.moment)
             found = None if is_kept else self._calls.take(session, call.call)
             if found is not None:
                 await in_thread(partial(self._end, house, found, call, request.moment))
         elif request.moment == "next":
-            running = partial(self.sandboxed.has_running, session)
+            running = partial(self.sandboxed.keeps, session)
             for one in self._calls.take_all(session, call.agent, left=running):
                 # One whose judge ended stays without an outcome: what came of it is not known.
                 if not one.has_begun:
@@ -148,11 +148,13 @@ class HookJudge:
             listed = await in_thread(lambda: house.snapshot.gate(agent).tools)
             is_ours = native.resource.partition("/")[2] in listed
             native = replace(native, is_ours=is_ours)
-        rewriting = None
+        rewriting, left = None, ""
         if request.mode == "sandbox" and native.kind == "exec":
-            rewriting = await in_thread(
-                lambda: self.sandboxed.rewriting(client, call, request.above)
+            home = house.config.places.home
+            found = await in_thread(
+                lambda: self.sandboxed.rewriting(client, call, request.above, home)
             )
+            rewriting, left = (None, found) if isinstance(found, str) else (found, "")
         tool = NativeTool(
             call.tool,
             lambda session: plans.plan(native, session),
@@ -189,6 +191,8 @@ class HookJudge:
             is_asked=result.is_asked,
             subagent=call.agent,
             is_background=call.is_background,
+            left=left,
+            has_ticket=rewriting is not None,
         )
         key = f"{client.name}\0{call.session}"
         self._calls.put(key, call.call, opened)
@@ -263,6 +267,10 @@ class HookJudge:
             detail["asked_by"] = "the client"
         if opened.is_background and moment == "after":
             detail["background"] = "it began; its end is not seen"
+        if opened.left:
+            detail["not_sandboxed"] = opened.left[:500]
+        if opened.has_ticket and not opened.has_begun and moment != "next":
+            status, reason = "error", "not run: its runner did not come with a valid ticket"
         house.audit_log.write_read(
             AuditDraft(
                 kind="outcome",

@@ -33,6 +33,9 @@ class OpenCall(Struct, frozen=True, kw_only=True):
     """Whether the client asks its person about it."""
     subagent: str = ""
     is_background: bool = False
+    left: str = ""
+    """Why it runs as it is, where others are run in our sandbox."""
+    has_ticket: bool = False
     has_begun: bool = False
     """Whether a runner of ours has begun it, which records its end."""
 
@@ -49,6 +52,9 @@ class OpenCalls:
         name = name_of(call)
         (place / f".{name}").write_bytes(encode(opened))
         os.replace(place / f".{name}", place / name)
+
+    def get(self, session: str, call: str) -> OpenCall | None:
+        return self._read(self._place(session) / name_of(call))
 
     def take(self, session: str, call: str) -> OpenCall | None:
         """Return and forget a call; None for one that is not open."""

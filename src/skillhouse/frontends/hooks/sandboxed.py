@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
-import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,9 +13,22 @@ from typing import TYPE_CHECKING, Any
 
 from skillhouse.audit import AuditDraft
 from skillhouse.floor.structs import replace
-from skillhouse.frontends.hooks.hook_clients import HookCall, HookClient, HookEventError
+from skillhouse.frontends.hooks.client_rules import (
+    OwnRules,
+    UnreadRulesError,
+    spellings,
+    variable_of,
+    words_of,
+)
+from skillhouse.frontends.hooks.hook_clients import (
+    HookCall,
+    HookClient,
+    HookEventError,
+    HookRewrite,
+)
 from skillhouse.frontends.hooks.hook_runner import FAILED
-from skillhouse.frontends.hooks.open_calls import OpenCall, OpenCalls
+from skillhouse.frontends.hooks.open_calls import OpenCall, OpenCalls, name_of
+from skillhouse.frontends.hooks.runner_line import RUNNER, runner_words
 from skillhouse.frontends.hooks.tickets import (
     LIFE_SECONDS,
     ProcessId,
@@ -32,7 +45,8 @@ if TYPE_CHECKING:
     from skillhouse.house import Skillhouse
     from skillhouse.tools.command_inputs import CommandInputs
 
-RUNNER = Path(__file__).with_name("hook_runner.py")
+COMMAND_MAX = 65_536
+_MOVES = re.compile(r"\b(?:cd|pushd|popd)\b")
 REASON = "skillhouse runs it in its sandbox"
 
 
@@ -105,7 +119,7 @@ class Rewriting:
             command=command,
             directory=place_of(call.directory),
             session=session,
-            call=call.call,
+            call=name_of(call.call),
             above=self._above,
             run=run,
             began=began,
@@ -129,43 +143,107 @@ class SandboxedCalls:
         """Only a judge that stays has these."""
 
     def rewriting(
-        self, client: HookClient, call: HookCall, above: tuple[ProcessId, ...]
-    ) -> Rewriting | None:
-        """Return how a call is rewritten; None for one that is only judged.
+        self, client: HookClient, call: HookCall, above: tuple[ProcessId, ...], home: Path
+    ) -> Rewriting | str:
+        """Return how a call is rewritten, or why it is only judged.
 
         Raises:
             HookEventError: it must not run now.
         """
         rewrite = client.rewrite
         command = call.given.get(call.command_name) if call.command_name else None
+        if any(RUNNER.name in one for one in spellings(_joined_texts(call.given))):
+            # The client lets it out of its own sandbox.
+            raise HookEventError(f"only skillhouse itself starts `{RUNNER.name}`")
         if rewrite is None or not isinstance(command, str):
-            return None
+            return "this tool's commands cannot be rewritten"
         if rewrite.modes and call.permission_mode not in rewrite.modes:
-            return None
+            return f"the client is in its mode `{call.permission_mode}`"
+        if len(command) > COMMAND_MAX:
+            return f"it has more than {COMMAND_MAX} characters"
+        if _only_moves(command):
+            return "it only changes the directory"
         if self.tickets is None:
             raise HookEventError("the judge that stays is not there yet; repeat the call")
         if not above:
             raise HookEventError("the process of the client is not seen from here")
+        try:
+            if reason := self._left(client, rewrite, call, command, above, home):
+                return reason
+        except UnreadRulesError as error:
+            return f"what the client goes by is not known: {error}"
         return Rewriting(
             client,
             call,
             above=above,
             tickets=self.tickets,
-            runner=runner_line(self._directory),
+            runner=shlex.join(runner_words(self._directory)),
         )
 
-    def has_running(self, session: str, name: str) -> bool:
-        """Whether the file of that name is of a command that runs."""
-        return self.tickets is not None and self.tickets.is_running_as(session, name)
+    def _left(
+        self,
+        client: HookClient,
+        rewrite: HookRewrite,
+        call: HookCall,
+        command: str,
+        above: tuple[ProcessId, ...],
+        home: Path,
+    ) -> str:
+        """Return why a command is left to the client, or nothing; errors as of `OwnRules`."""
+        shape = client.configuration
+        given = variable_of(above[0].pid, shape.variable) if shape.variable else ""
+        base = (Path(given) if given.startswith("/") else home / shape.unset) / shape.user
+        rules = OwnRules(rewrite.rules, base.parent, call.directory)
+        words = [word for one in above if one.pid != 1 for word in ("", *words_of(one.pid))]
+        if reason := rules.reason(command, words, call.record):
+            return reason
+        if rewrite.exception is not None:
+            if not rules.has(rewrite.exception, runner_words(self._directory)):
+                return "the client has no exception for the runner; install the hooks again"
+            if rewrite.keeps_directory and _MOVES.search(command) and rules.is_boxed():
+                return "it changes the directory, and the client's own sandbox is on"
+        return ""
 
-    def goes_on(self, session: str, call: str) -> bool:
-        """Whether a command runs, whose end its runner will bring."""
-        return self.tickets is not None and self.tickets.is_running(session, call)
+    def keeps(self, session: str, name: str) -> bool:
+        """Whether the file of that name is of a command that runs; one that has not begun by now
+        never will."""
+        if self.tickets is None or self.tickets.is_running(session, name):
+            return self.tickets is not None
+        self.tickets.drop(session, name)
+        return False
+
+    def goes_on(self, session: str, call: str, moment: str) -> bool:
+        """Whether the runner of a call will bring its end, and not this event."""
+        if self.tickets is None:
+            return False
+        if self.tickets.is_running(session, name_of(call)):
+            return True
+        found = self._calls.get(session, call)
+        if found is None or not found.has_ticket:
+            return False
+        if found.is_background and moment == "after":
+            # What the client says of it is that it was started.
+            return True
+        self.tickets.drop(session, name_of(call))
+        return False
 
 
-def runner_line(directory: Path) -> str:
-    """Return the words that start our runner, before the ticket."""
-    return shlex.join((sys.executable, "-I", "-S", str(RUNNER), str(directory)))
+def _only_moves(command: str) -> bool:
+    """Whether a line is a `cd` and nothing else: what a shell does itself.
+
+    >>> _only_moves("cd 'a b'"), _only_moves("cd a && make"), _only_moves("cd $(make)")
+    (True, False, False)
+    """
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        return False
+    plain = not set("$`;&|<>()\n\\").intersection(command)
+    return plain and words[:1] == ["cd"] and len(words) <= 2
+
+
+def _joined_texts(given: Mapping[str, Any]) -> str:
+    return "\n".join(one for one in given.values() if isinstance(one, str))
 
 
 def _filled(answer: str, given: Mapping[str, Any]) -> str:

@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 
 from skillhouse.floor import SkillhouseError
-from skillhouse.frontends.hooks.open_calls import name_of
 from skillhouse.sandbox import Streams
 
 LIFE_SECONDS = 600.0
@@ -57,6 +56,7 @@ class Ticket(Struct, frozen=True, kw_only=True):
     """Device and inode of where it was asked for."""
     session: str
     call: str
+    """Which call of the session it is: `open_calls.name_of` of its id."""
     above: tuple[ProcessId, ...]
     """The processes above the hook, the nearest first: the first that lives on is the client."""
     run: Callable[[Streams], Awaitable[RunEnd]]
@@ -125,10 +125,6 @@ class Tickets:
     def is_running(self, session: str, call: str) -> bool:
         with self._lock:
             return (session, call) in self._running
-
-    def is_running_as(self, session: str, name: str) -> bool:
-        with self._lock:
-            return any(name_of(call) == name for of, call in self._running if of == session)
 
     def drop(self, session: str, call: str) -> None:
         """Forget a ticket that nobody came with."""
