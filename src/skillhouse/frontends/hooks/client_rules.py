@@ -100,7 +100,7 @@ class OwnRules:
             UnreadRulesError: something cannot be read.
         """
         rules = self._rules
-        for word in words[1:]:
+        for word in words:
             if word.partition("=")[0] in rules.words:
                 return f"the client was started with `{word.partition('=')[0]}`"
         if rules.record and (found := self._recorded(record)) not in rules.record_values:

@@ -194,7 +194,14 @@ class SandboxedCalls:
         given = variable_of(above[0].pid, shape.variable) if shape.variable else ""
         base = (Path(given) if given.startswith("/") else home / shape.unset) / shape.user
         rules = OwnRules(rewrite.rules, base.parent, call.directory)
-        words = [word for one in above if one.pid != 1 for word in ("", *words_of(one.pid))]
+        started = [words_of(one.pid) for one in above if one.pid != 1]
+        named = [
+            words
+            for words in started
+            if any(os.path.basename(one).startswith(client.program) for one in words[:2])
+        ]
+        # The nearest of that name; where a client has another one, whatever is above the hook.
+        words = [word for each in named[:1] or started for word in each]
         if reason := rules.reason(command, words, call.record):
             return reason
         if rewrite.exception is not None:
