@@ -59,16 +59,9 @@ class SandboxedHome(HookedHome):
 
     def shell(self, line: str, **more: Any) -> subprocess.CompletedProcess[bytes]:
         """Run a line as a client's shell does."""
+        given = {"cwd": self.project, "stdin": subprocess.DEVNULL, **more}
         return subprocess.run(
-            ["/bin/bash", "-c", line],
-            **{
-                "cwd": self.project,
-                "stdin": subprocess.DEVNULL,
-                "capture_output": True,
-                "check": False,
-                "timeout": 60,
-                **more,
-            },
+            ["/bin/bash", "-c", line], capture_output=True, check=False, timeout=60, **given
         )
 
     def boxed(self, command: str) -> subprocess.CompletedProcess[bytes]:

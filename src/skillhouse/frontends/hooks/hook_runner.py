@@ -26,9 +26,7 @@ def main(arguments: list[str]) -> int:
     try:
         here = posix.open(".", posix.O_RDONLY | posix.O_DIRECTORY | posix.O_CLOEXEC)
         peer = _connected(place)
-        told = b"\0".join(
-            (ticket.encode(), command.encode(sys.getfilesystemencoding(), "surrogateescape"))
-        )
+        told = b"\0".join((_bytes(ticket), _bytes(command)))
         _hand_over(peer, told, (0, 1, 2, here))
     except OSError as error:
         return _failed(f"no judge of skillhouse answers ({error.strerror}); repeat the call")
@@ -42,7 +40,8 @@ def main(arguments: list[str]) -> int:
         parts = []
     code, mark, text = b"".join(parts).partition(b"\0")
     if not mark or not code.isdigit():
-        return _failed("the judge of skillhouse ended, and the command with it")
+        _write(b"skillhouse: the judge of skillhouse ended, and the command with it\n")
+        return FAILED
     if text:
         _write(text)
     return int(code)
@@ -73,6 +72,11 @@ def _hand_over(peer: "_socket.socket", told: bytes, descriptors: tuple[int, ...]
     # The length comes with the descriptors; a command may be longer than one message.
     peer.sendmsg([len(told).to_bytes(4, "big")], rights)
     peer.sendall(told)
+
+
+def _bytes(word: str) -> bytes:
+    """Return a word as it was given to this process."""
+    return word.encode(sys.getfilesystemencoding(), "surrogateescape")
 
 
 def _passed(peer: "_socket.socket", number: int) -> None:
