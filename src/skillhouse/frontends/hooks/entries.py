@@ -279,7 +279,9 @@ class HookEntries:
                 ours = {} if not back.strip() else _parsed(client, back)
                 theirs = _parsed(client, wanted)
                 if client.rewrite and (one := client.rewrite.exception) and one.kind == "list":
-                    _drop_empty(theirs, one.table, ours)
+                    for each in (ours, theirs):
+                        if not each.get(one.table):
+                            each.pop(one.table, None)
                 for value in client.configuration.values:
                     _drop(theirs, value.table, value.name, ours)
                 if _same(ours, theirs):
@@ -310,6 +312,11 @@ class HookEntries:
                     remove_empty(known.made_beside if known is not None else ())
             if change.action == "remove":
                 self._forget(change.file)
+                others = (one for one in self._records().values() if one.client == change.client)
+                if known is not None and known.made_beside and edit.beside is None:
+                    # Whoever goes last takes them away.
+                    for other in (*others,)[:1]:
+                        self._keep(replace(other, made_beside=known.made_beside))
         return replace(change, done=True)
 
     def _unexcepted(self, client: HookClient, text: str, mode: str) -> str:
@@ -320,13 +327,12 @@ class HookEntries:
         if exception.kind == "list":
             is_there = has_exception(client, text, runner_words(self._directory))
         else:
-            wanted = self._beside(client, "user", mode)
-            is_there = wanted is None
-        return (
-            ""
-            if is_there
-            else "the client's exception for our runner is gone: no command runs in the sandbox"
-        )
+            try:
+                is_there = self._beside(client, "user", mode) is None
+            except (ConfigFileError, NotEditableError) as error:
+                return str(error)
+        gone = "the client's exception for our runner is gone: no command runs in the sandbox"
+        return "" if is_there else gone
 
     def _beside(self, client: HookClient, where: str, mode: str) -> _Beside | None:
         """Return the change of the file with the exception; None for none.
@@ -344,7 +350,7 @@ class HookEntries:
             return None
         if file.text == wanted:
             return None
-        if file.exists and file.text.split("\n", 2)[:2] != exception.text.split("\n", 2)[:2]:
+        if file.exists and file.text.partition("\n")[0] != exception.text.partition("\n")[0]:
             raise NotEditableError(f"`{file.path}` is not ours: move it away")
         return _Beside(file=file, text=wanted)
 
@@ -555,11 +561,6 @@ def _drop(found: dict[str, Any], table: str, name: str, before: Mapping[str, Any
         inner.pop(name, None)
         if not inner and table not in before:
             del found[table]
-
-
-def _drop_empty(found: dict[str, Any], table: str, before: Mapping[str, Any]) -> None:
-    if not found.get(table) and table not in before:
-        found.pop(table, None)
 
 
 def _difference_of(beside: _Beside | None) -> tuple[str, ...]:
