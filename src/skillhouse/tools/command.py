@@ -51,7 +51,7 @@ from skillhouse.tools.background_command import (
     look_of,
     refuse_moving_scripts,
 )
-from skillhouse.tools.background_runs import BACKGROUND_SECONDS, BackgroundRuns
+from skillhouse.tools.background_runs import BackgroundRuns
 from skillhouse.tools.call import AttachedRun, Output, Plan, RefusedError, ReportProgress
 from skillhouse.tools.command_git import NO_HOOKS, GitConsents, git_now, git_use, keeping_git
 from skillhouse.tools.command_inputs import CommandInputs, InputChangedError, sealed_copies
@@ -78,7 +78,6 @@ from skillhouse.tools.command_run import (
     NOT_BOUND,
     LastLook,
     ReadyCommand,
-    attached_end,
     checked_binding,
     exec_schema,
     known_launcher,
@@ -162,8 +161,7 @@ class ExecTool(Tool):
         params = arguments.get("params")
         self._workspace.check(session)
         verdict, context = self._judged(command, params, session)
-        command, params = context.given
-        paths, tools = context.paths, context.tools
+        (command, params), paths, tools = context.given, context.paths, context.tools
         form = background_form(arguments, self._workspace, session, paths)
         work = self._work(command, verdict, context)
         if form is not None:
@@ -248,17 +246,13 @@ class ExecTool(Tool):
         ) -> Output:
             ready = await prepared(sealed)
             if streams is not None:
-                # Who started it says how long it may take.
-                limits = replace(ready.profile.limits, seconds=BACKGROUND_SECONDS)
-                ready = replace(ready, profile=replace(ready.profile, limits=limits))
+                return await ready.attached(streams)
             if form is not None:
                 look = await in_thread(lambda: look_of(self._workspace, paths, form))
                 return await ready.started(
                     self._background, session, title=title, form=form, look=look
                 )
-            done, output = await ready.awaited(report, streams)
-            if streams is not None:
-                return replace(output, data={**output.data, **attached_end(done, network)})
+            done, output = await ready.awaited(report)
             text = "\n".join(
                 (output.text, *notes_of(done, work.programs, ready.profile, paths.hidden_by))
             )
@@ -282,11 +276,6 @@ class ExecTool(Tool):
                 raise RefusedError(f"nothing was done: {error}") from error
             output = await run(copies, report, streams)
             return await in_thread(lambda: with_changes(output, approved, root))
-
-        async def attached(approved: CommandInputs | None, streams: Streams) -> Output:
-            if approved is None:
-                return await run(None, None, streams)
-            return await run_sealed(approved, None, streams)
 
         kept = kept_files(verdict.structure, work.writes.opened)
         facts = (
@@ -317,7 +306,9 @@ class ExecTool(Tool):
             run_sealed=run_sealed,
             inputs=inputs,
             attached=AttachedRun(
-                run=attached,
+                run=lambda approved, streams: (
+                    run_sealed(approved, None, streams) if approved else run(streams=streams)
+                ),
                 directory=os.path.realpath(os.path.join(root, verdict.structure.directory))
                 if verdict.structure
                 else "",

@@ -235,19 +235,6 @@ def output_of(done: Completed, level: str, limits: Limits, *, network: str) -> O
     )
 
 
-def attached_end(done: Completed, network: CommandNetwork) -> Mapping[str, Any]:
-    """Return how a run on the streams of another process ended, and what that is to say of it."""
-    code = done.exit_code
-    if code is None:
-        code = 128 + (done.signal or signal.SIGKILL)
-    notes = list(done.notes)
-    if done.limit:
-        notes.insert(0, f"stopped: the limit on {done.limit} was reached")
-    if code and network.withheld:
-        notes.append(network.withheld)
-    return {"exit_code": code, "notes": notes}
-
-
 def _other_encoding(done: Completed) -> str:
     """Say that output is no UTF-8, as `\ufffd` alone says nothing."""
     names = []
@@ -341,6 +328,21 @@ class ReadyCommand(Struct, frozen=True, kw_only=True):
         level, limits = self.launcher.level, self.profile.limits
         output = output_of(done, level, limits, network=self.network.word)
         return done, self._with_withheld(output)
+
+    async def attached(self, streams: Streams) -> Output:
+        """Run it on the streams of another process, which says how long it may take."""
+        limits = replace(self.profile.limits, seconds=BACKGROUND_SECONDS)
+        mine = replace(self, profile=replace(self.profile, limits=limits))
+        done, output = await mine.awaited(None, streams)
+        code = done.exit_code
+        if code is None:
+            code = 128 + (done.signal or signal.SIGKILL)
+        notes = list(done.notes)
+        if done.limit:
+            notes.insert(0, f"stopped: the limit on {done.limit} was reached")
+        if code and self.network.withheld:
+            notes.append(self.network.withheld)
+        return replace(output, data={**output.data, "exit_code": code, "notes": notes})
 
     async def started(
         self,

@@ -33,7 +33,10 @@ class SandboxedHome(HookedHome):
 
     def settings(self, found: Mapping[str, Any]) -> None:
         """Write Claude Code's settings, with its exception for our runner."""
-        exception = hook_client("claude-code").rewrite.exception  # type: ignore[union-attr]
+        rewrite = hook_client("claude-code").rewrite
+        assert rewrite is not None
+        assert rewrite.exception is not None
+        exception = rewrite.exception
         file = self.places.home / ".claude/settings.json"
         file.parent.mkdir(exist_ok=True)
         own = {"excludedCommands": [exception.filled(runner_words(self.directory))]}

@@ -116,11 +116,12 @@ LEFT: list[tuple[str, Callable[[SandboxedHome], None]]] = [
     ("a path", lambda h: h.settings({"permissions": {"deny": ["Edit(./mad*)"]}})),
     ("no rule that is understood", lambda h: h.settings({"permissions": {"deny": ["Bash(a"]}})),
     ("no list", lambda h: h.settings({"permissions": {"deny": "Bash"}})),
-    ("junk", lambda h: (h.project / ".claude").mkdir() or _junk(h)),
+    ("junk", lambda h: _junk(h)),
 ]
 
 
 def _junk(home: SandboxedHome) -> None:
+    (home.project / ".claude").mkdir()
     (home.project / ".claude/settings.local.json").write_text("{")
 
 

@@ -158,7 +158,7 @@ class OwnRules:
                 raise UnreadRulesError(f"expected texts in `{key}` of `{path}`")
             for rule in rules:
                 if self._matches(rule, command):
-                    return rule
+                    return str(rule)
         return ""
 
     def _matches(self, rule: str, command: str) -> bool:

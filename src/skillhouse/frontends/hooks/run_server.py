@@ -80,8 +80,10 @@ class RunServer:
                 with anyio.fail_after(RECEIVE_SECONDS):
                     told, handles = await _received(peer, closing)
                 end = await self._run(peer, pid, told, handles)
-            except (TicketError, TimeoutError) as error:
-                end = RunEnd(code=FAILED, reason=f"nothing was run: {error or 'it came too late'}")
+            except TicketError as error:
+                end = RunEnd(code=FAILED, reason=f"nothing was run: {error}")
+            except TimeoutError:
+                end = RunEnd(code=FAILED, reason="nothing was run: the ticket came too late")
             said = [*([end.reason] if end.reason else ()), *end.notes]
             text = "".join(f"[skillhouse: {one}]\n" for one in said)
             answer = str(end.code).encode() + b"\0" + text.encode("utf-8", "replace")
