@@ -103,6 +103,11 @@ def test_a_background_command_is_recorded_when_it_ends(home: SandboxedHome) -> N
     assert outcomes(home) == [("intent", ""), ("outcome", "ok")]
 
 
+def _junk(home: SandboxedHome) -> None:
+    (home.project / ".claude").mkdir()
+    (home.project / ".claude/settings.local.json").write_text("{")
+
+
 LEFT: list[tuple[str, Callable[[SandboxedHome], None]]] = [
     (
         "a deny rule of the client",
@@ -116,13 +121,8 @@ LEFT: list[tuple[str, Callable[[SandboxedHome], None]]] = [
     ("a path", lambda h: h.settings({"permissions": {"deny": ["Edit(./mad*)"]}})),
     ("no rule that is understood", lambda h: h.settings({"permissions": {"deny": ["Bash(a"]}})),
     ("no list", lambda h: h.settings({"permissions": {"deny": "Bash"}})),
-    ("junk", lambda h: _junk(h)),
+    ("junk", _junk),
 ]
-
-
-def _junk(home: SandboxedHome) -> None:
-    (home.project / ".claude").mkdir()
-    (home.project / ".claude/settings.local.json").write_text("{")
 
 
 @pytest.mark.parametrize(("name", "prepare"), LEFT)

@@ -10,6 +10,7 @@ import argparse
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -20,7 +21,7 @@ from typing import Any
 
 from tests.interop.agents.clients import CLIENTS, OWN_SHELLS, OwnShell
 from tests.interop.agents.fake_model import FakeModel, Step
-from tests.interop.agents.hooked import WORDS, _end_judges
+from tests.interop.agents.hooked import WORDS, Approver, _end_judges
 from tests.interop.agents.scenes import Actor, House, act
 
 INSIDE = "SKILLHOUSE_BOXED_INSIDE"
@@ -40,6 +41,8 @@ class BoxedScene:
     mode: str = "sandbox"
     prepare: Callable[[House], None] = lambda house: None
     background: bool = False
+    answers: bool = False
+    """Whether a person says yes to the first question, after which the call is repeated."""
     words: Callable[[tuple[str, ...]], tuple[str, ...]] = lambda words: words
 
 
@@ -58,8 +61,23 @@ def _own_rules(house: House) -> None:
     file.write_text(json.dumps(found, indent=2))
 
 
-_WRITES = 'python3 -c \'open("{home}/out", "w")\''
-_CONNECTS = "python3 -c 'import socket; socket.create_connection((\"127.0.0.1\", {port}), 2)'"
+_LISTENERS: list[socket.socket] = []
+
+
+def _programs(house: House) -> None:
+    """Write programs whose words say nothing of what they do."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    _LISTENERS.append(listener)
+    address = listener.getsockname()
+    (house.project / "w.py").write_text(f"open({str(house.base / 'outside')!r}, 'w')\n")
+    connects = f"import socket; socket.create_connection({address!r}, 3); print('reached')\n"
+    (house.project / "c.py").write_text(connects)
+
+
+def _asked(house: House) -> None:
+    house.configure("")
+
+
 SCENES: Mapping[str, BoxedScene] = {
     "plain": BoxedScene(commands=("touch made", "id -u", "mkdir sub", "cd sub", "touch below")),
     "moves": BoxedScene(commands=("mkdir -p sub && cd sub && touch in", "touch below")),
@@ -68,6 +86,11 @@ SCENES: Mapping[str, BoxedScene] = {
     "keys": BoxedScene(commands=("env",)),
     "own-sandbox": BoxedScene(commands=("touch made", "id -u"), prepare=_own_sandbox),
     "own-rules": BoxedScene(commands=("touch denied", "touch made"), prepare=_own_rules),
+    "outside": BoxedScene(commands=("python3 w.py", "python3 c.py"), prepare=_programs),
+    "without": BoxedScene(
+        commands=("python3 w.py", "python3 c.py"), prepare=_programs, mode="watch"
+    ),
+    "asked": BoxedScene(commands=("id -u", "id -u"), prepare=_asked, answers=True),
     "background": BoxedScene(commands=("sleep 1", "sleep 3"), background=True),
 }
 
@@ -83,18 +106,22 @@ def run_scene(actor: Actor, scene: BoxedScene, base: Path) -> Mapping[str, Any]:
         house.do("hooks", "install", client.name, "--yes", "--mode", scene.mode)
         scene.prepare(house)
 
+    model = FakeModel(steps=())
+    person = Approver(house, model)
     steps = []
-    for command in scene.commands:
+    for at, command in enumerate(scene.commands):
         arguments: dict[str, Any] = dict(shell.arguments(command))
         if scene.background:
             arguments = {**arguments, "run_in_background": True}
-        steps.append(Step(tool=shell.tool, arguments=arguments))
-    model = FakeModel(steps=tuple(steps))
+        after = person.answered.wait if scene.answers and at else None
+        steps.append(Step(tool=shell.tool, arguments=arguments, after=after))
+    model.steps = tuple(steps)
     words = scene.words(WORDS[client.name])
     act(
         actor,
         house,
         model,
+        person if scene.answers else None,
         installed=None,
         shell=OwnShell(tool=shell.tool, arguments=shell.arguments, words=words, finish=install),
     )
@@ -103,6 +130,7 @@ def run_scene(actor: Actor, scene: BoxedScene, base: Path) -> Mapping[str, Any]:
     return {
         "results": list(model.results()),
         "files": sorted(str(file.relative_to(house.project)) for file in house.project.rglob("*")),
+        "outside": (house.base / "outside").exists(),
         "records": [
             {
                 "tool": one["record"]["tool"],

@@ -225,8 +225,13 @@ def _parsed(file: RuleFile, path: Path) -> Mapping[str, Any]:
 
 
 def _at(found: Any, key: str) -> Any:
+    """Return the value of a key with dots, None where it is not there."""
     for part in key.split("."):
-        found = found.get(part) if isinstance(found, dict) else None
+        if found is None:
+            break
+        if not isinstance(found, dict):
+            raise UnreadRulesError(f"expected an object above `{key}`")
+        found = found.get(part)
     return found
 
 
