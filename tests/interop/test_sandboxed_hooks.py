@@ -70,6 +70,10 @@ def test_what_is_approved_runs_in_the_sandbox_too(name: str) -> None:
     assert "65534" in found["results"][1]
 
 
+def test_claude_code_goes_on_where_a_line_ended_that_only_a_shell_could_run() -> None:
+    assert {"sub/in", "sub/below"} < set(seen("claude-code", "moves")["files"])
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_no_key_of_the_client_comes_in(name: str) -> None:
     found = seen(name, "keys")

@@ -224,8 +224,11 @@ class Run:
         if self._guard.inner_limits:
             passed["block"] = pipes.to_child("block")
         options = pipes.to_child("options")
+        inherited = command.inherited
         if self._streams is not None:
             own = (self._streams.stdin, self._streams.stdout, self._streams.stderr)
+            if self._streams.directory is not None:
+                inherited = (*inherited, self._streams.directory)
         else:
             source = pipes.to_child("stdin") if is_fed else subprocess.DEVNULL
             own = (source, pipes.from_child("stdout"), pipes.from_child("stderr"))
@@ -237,7 +240,7 @@ class Run:
                 stdin=own[0],
                 stdout=own[1],
                 stderr=own[2],
-                pass_fds=(options, *passed.values(), *command.inherited),
+                pass_fds=(options, *passed.values(), *inherited),
                 # INVARIANT: empty, as /proc/1/environ inside is what bubblewrap was started with.
                 env={},
                 cwd="/",

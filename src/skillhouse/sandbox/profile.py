@@ -350,6 +350,8 @@ class Streams(Struct, frozen=True, kw_only=True):
     stderr: int
     began: Callable[[int], object]
     """Called with the process id of the first process inside."""
+    directory: int | None = None
+    """Where a shell says at its end in which directory it is."""
 
 
 OutputListener = Callable[[bytes], object]

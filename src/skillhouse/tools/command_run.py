@@ -332,7 +332,11 @@ class ReadyCommand(Struct, frozen=True, kw_only=True):
     async def attached(self, streams: Streams) -> Output:
         """Run it on the streams of another process, which says how long it may take."""
         limits = replace(self.profile.limits, seconds=BACKGROUND_SECONDS)
-        mine = replace(self, profile=replace(self.profile, limits=limits))
+        argv = self.argv
+        if streams.directory is not None and argv[0] == "bash":
+            # Only the shell itself knows; in the line of what it runs, nothing is moved.
+            argv = (*argv[:-1], f"trap 'pwd -P >&{streams.directory}' EXIT; {argv[-1]}")
+        mine = replace(self, argv=argv, profile=replace(self.profile, limits=limits))
         done, output = await mine.awaited(None, streams)
         code = done.exit_code
         if code is None:

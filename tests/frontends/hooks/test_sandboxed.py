@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from skillhouse.approval import Answer
+from skillhouse.house import Skillhouse, configured
 from tests.frontends.hooks.sandboxed_home import SandboxedHome
 from tests.harness import until
 
@@ -71,6 +73,33 @@ def test_where_a_command_ends_is_where_the_shell_goes_on(home: SandboxedHome) ->
     line = home.rewritten("touch second", cwd=below)
     assert home.shell(line, cwd=below).returncode == 0
     assert (home.project / "a b/second").exists()
+
+
+@pytest.mark.parametrize(
+    ("line", "ends"),
+    [
+        ("mkdir -p sub && cd sub && touch in", "sub"),
+        ("mkdir -p 'a b'; cd 'a b'; exit 0", "a b"),
+        ("(mkdir sub; cd sub)", ""),
+        ("mkdir sub; cd sub; false", ""),
+        ("mkdir sub; cd sub; trap : EXIT", ""),
+        ("cd /tmp; for x in 1 2; do mkdir $x; cd $x; done", ""),
+        ("cd /usr && echo $(pwd)", "/usr"),
+    ],
+)
+def test_where_a_line_ends_that_only_a_shell_can_run(
+    home: SandboxedHome, line: str, ends: str
+) -> None:
+    assert home.decided(line)[0] == "deny"
+    with Skillhouse(configured(home.places)) as person:
+        (question,) = person.approvals.pending()
+        nonce = question.request.nonce
+        person.approvals.answer(
+            question.id, Answer.ONCE, by="local", channel="terminal", nonce=nonce
+        )
+    done = home.shell(f"{home.rewritten(line)}; pwd -P")
+    expected = ends if ends.startswith("/") else str(home.project / ends)
+    assert done.stdout.decode().splitlines()[-1] == expected, done.stderr
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 7)])

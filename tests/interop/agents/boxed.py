@@ -80,7 +80,9 @@ def _asked(house: House) -> None:
 
 SCENES: Mapping[str, BoxedScene] = {
     "plain": BoxedScene(commands=("touch made", "id -u", "mkdir sub", "cd sub", "touch below")),
-    "moves": BoxedScene(commands=("mkdir -p sub && cd sub && touch in", "touch below")),
+    "moves": BoxedScene(
+        commands=(*("mkdir sub && cd sub && touch in",) * 2, "touch below"), answers=True
+    ),
     "codes": BoxedScene(commands=("ls missing", "false", "cat /dev/null")),
     "big": BoxedScene(commands=("seq 1 300000",)),
     "keys": BoxedScene(commands=("env",)),

@@ -46,8 +46,8 @@ def _configure(parser: argparse.ArgumentParser) -> None:
         "--mode",
         choices=["watch", "enforce", "sandbox"],
         default="enforce",
-        help="watch records only, enforce refuses what rules deny, sandbox also runs allowed commands "
-        "in the sandbox of skillhouse (enforce)",
+        help="watch records only, enforce refuses what rules deny, sandbox also runs allowed "
+        "commands in the sandbox of skillhouse (enforce)",
     )
     status.add_argument("clients", nargs="*", metavar="CLIENT")
     for verb in (install, status, remove):

@@ -5,6 +5,9 @@ and imports builtin modules alone. Without a valid ticket nothing runs. It passe
 when it is gone, so is the command.
 
     hook_runner.py DIRECTORY TICKET COMMAND
+    hook_runner.py DIRECTORY TICKET
+
+The second prints where a line ended that only a shell could run.
 """
 
 import _signal  # type: ignore[import-not-found]
@@ -20,6 +23,8 @@ SIGNALS = (1, 2, 3, 10, 12, 15)
 
 
 def main(arguments: list[str]) -> int:
+    if len(arguments) == 2:
+        return _told_end(*arguments)
     if len(arguments) != 3:
         return _failed("expected DIRECTORY TICKET COMMAND, as a hook of skillhouse writes them")
     place, ticket, command = arguments
@@ -32,19 +37,39 @@ def main(arguments: list[str]) -> int:
         return _failed(f"no judge of skillhouse answers ({error.strerror}); repeat the call")
     for number in SIGNALS:
         _signal.signal(number, lambda number, _: _passed(peer, number))
-    parts = []
-    try:
-        while part := peer.recv(65536):
-            parts.append(part)
-    except OSError:
-        parts = []
-    code, mark, text = b"".join(parts).partition(b"\0")
+    code, mark, text = _answer(peer).partition(b"\0")
     if not mark or not code.isdigit():
         _write(b"skillhouse: the judge of skillhouse ended, and the command with it\n")
         return FAILED
     if text:
         _write(text)
     return int(code)
+
+
+def _told_end(place: str, ticket: str) -> int:
+    """Print where a command ended, or where this process is."""
+    here = posix.getcwdb()
+    try:
+        peer = _connected(place)
+        told = _bytes(ticket)
+        peer.sendall(len(told).to_bytes(4, "big") + told)
+        code, _, text = _answer(peer).partition(b"\0")
+        here = text if code == b"0" and text else here
+    except OSError as error:
+        _failed(str(error.strerror))
+    posix.write(1, here + b"\n")
+    return 0
+
+
+def _answer(peer: "_socket.socket") -> bytes:
+    """Return what the judge says, up to its end; nothing where it broke off."""
+    parts = []
+    try:
+        while part := peer.recv(65536):
+            parts.append(part)
+    except OSError:
+        return b""
+    return b"".join(parts)
 
 
 def _connected(place: str) -> "_socket.socket":

@@ -33,6 +33,8 @@ COMMAND_MAX = 256 * 1024
 DESCRIPTORS = 4
 """Standard input, output and error, and the directory."""
 RUNS_MAX = 100
+DIRECTORY_MAX = 4096
+"""PATH_MAX of Linux."""
 _PEER = struct.Struct("3i")
 
 
@@ -85,13 +87,16 @@ class RunServer:
             except TimeoutError:
                 end = RunEnd(code=FAILED, reason="nothing was run: the ticket came too late")
             said = [*([end.reason] if end.reason else ()), *end.notes]
-            text = "".join(f"[skillhouse: {one}]\n" for one in said)
-            answer = str(end.code).encode() + b"\0" + text.encode("utf-8", "replace")
+            text = end.place or "".join(f"[skillhouse: {one}]\n" for one in said)
+            answer = str(end.code).encode() + b"\0" + text.encode("utf-8", "surrogateescape")
             with anyio.move_on_after(RECEIVE_SECONDS):
                 await asyncio.get_running_loop().sock_sendall(peer, answer)
 
     async def _run(self, peer: socket.socket, pid: int, told: bytes, handles: list[int]) -> RunEnd:
         secret, mark, command = told.partition(b"\0")
+        if not mark and not handles:
+            place = self._tickets.take_end(os.fsdecode(secret))
+            return RunEnd(code=0 if place else FAILED, place=place)
         if not mark or len(handles) != DESCRIPTORS:
             raise TicketError("expected a ticket, a command and four descriptors")
         # A directory among what a command inherits would lead out of its sandbox.
@@ -114,7 +119,14 @@ class RunServer:
         end = RunEnd(code=FAILED, reason="the runner was ended, and the command with it")
         await in_thread(ticket.began)
         stdin, stdout, stderr = handles[:3]
-        streams = Streams(stdin=stdin, stdout=stdout, stderr=stderr, began=inside.append)
+        given, written = os.pipe() if ticket.place else (-1, -1)
+        streams = Streams(
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            began=inside.append,
+            directory=written if ticket.place else None,
+        )
 
         async def watched(scope: anyio.CancelScope) -> None:
             while numbers := await _part(peer, 64):
@@ -128,7 +140,12 @@ class RunServer:
                 tasks.start_soon(watched, tasks.cancel_scope)
                 end = await ticket.run(streams)
                 tasks.cancel_scope.cancel()
+            if ticket.place and (place := _said(given)):
+                self._tickets.note_end(ticket.place, place)
         finally:
+            if ticket.place:
+                os.close(given)
+                os.close(written)
             # INVARIANT: recorded before the client hears of the end, and also when this is ended.
             with anyio.CancelScope(shield=True):
                 await in_thread(lambda: ticket.ended(end))
@@ -172,6 +189,16 @@ def _handles(rights: list[tuple[int, int, bytes]]) -> Iterator[int]:
             found = array.array("i")
             found.frombytes(data[: len(data) - len(data) % found.itemsize])
             yield from found
+
+
+def _said(given: int) -> str:
+    """Return the directory that a shell said at its end, or nothing."""
+    os.set_blocking(given, False)
+    with suppress(BlockingIOError):
+        place = os.fsdecode(os.read(given, DIRECTORY_MAX)).removesuffix("\n")
+        if place.startswith("/") and "\0" not in place and os.path.isdir(place):
+            return place
+    return ""
 
 
 async def _part(peer: socket.socket, most: int) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import secrets
 import shlex
 import time
 from collections.abc import Mapping
@@ -115,7 +116,10 @@ class Rewriting:
             if calls.take(session, call.call) is not None:
                 house.audit_log.write_read(_outcome(house, opened, call, end))
 
+        moves = rewrite.keeps_directory and not attached.directory and _MOVES.search(command)
+        place = secrets.token_urlsafe(32) if moves else ""
         ticket = Ticket(
+            place=place,
             command=command,
             directory=place_of(call.directory),
             session=session,
@@ -127,6 +131,8 @@ class Rewriting:
             expires=time.monotonic() + LIFE_SECONDS,
         )
         line = f"{self._runner} {self._tickets.issue(ticket)} {shlex.quote(command)}"
+        if place:
+            line = f'{line} && cd -- "$({self._runner} {place})"'
         end = attached.directory
         if rewrite.keeps_directory and end and end != os.path.realpath(call.directory):
             line = f"{line} && cd -- {shlex.quote(end)}"

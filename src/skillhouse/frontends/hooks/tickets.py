@@ -46,6 +46,8 @@ class RunEnd(Struct, frozen=True, kw_only=True):
     detail: Mapping[str, Any] = {}
     reason: str = ""
     """Why it was not run, or was ended."""
+    place: str = ""
+    """The answer of one who asked where an earlier command ended."""
 
 
 class Ticket(Struct, frozen=True, kw_only=True):
@@ -60,6 +62,9 @@ class Ticket(Struct, frozen=True, kw_only=True):
     above: tuple[ProcessId, ...]
     """The processes above the hook, the nearest first: the first that lives on is the client."""
     run: Callable[[Streams], Awaitable[RunEnd]]
+    place: str = ""
+    """The secret by which the client's shell asks afterwards where the command ended, where only
+    its shell knows."""
     began: Callable[[], None]
     ended: Callable[[RunEnd], None]
     expires: float
@@ -74,6 +79,7 @@ class Tickets:
         self._lock = threading.Lock()
         self._waiting: dict[bytes, Ticket] = {}
         self._running: set[tuple[str, str]] = set()
+        self._ends: dict[bytes, tuple[str, float]] = {}
 
     def issue(self, ticket: Ticket) -> str:
         """Keep a ticket, and return its secret.
@@ -117,6 +123,17 @@ class Tickets:
                 raise TicketError("the ticket is for another session")
             self._running.add((ticket.session, ticket.call))
         return ticket
+
+    def note_end(self, secret: str, directory: str) -> None:
+        """Keep where a command ended, for one who asks by its secret."""
+        with self._lock:
+            now = self._clock()
+            self._ends = {k: v for k, v in self._ends.items() if v[1] > now}
+            self._ends[_key(secret)] = (directory, now + LIFE_SECONDS)
+
+    def take_end(self, secret: str) -> str:
+        with self._lock:
+            return self._ends.pop(_key(secret), ("", 0.0))[0]
 
     def over(self, ticket: Ticket) -> None:
         with self._lock:
