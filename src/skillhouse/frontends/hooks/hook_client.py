@@ -17,8 +17,10 @@ import time
 
 ANSWER_SECONDS = 2.0
 """How long the judge may take."""
-OWN_SECONDS = 20
+OWN_SECONDS = 15
 """How long this process may take as the judge: clients give up, and go on, after 30."""
+FIRST_SECONDS = 8.0
+"""How long one may take that was just started."""
 START_LOOKS = 150
 """How often a judge that was just started is looked for: some four seconds."""
 EVENT_MAX = 16 * 1024 * 1024
@@ -71,12 +73,12 @@ def _opened(place: str) -> int:
     return handle
 
 
-def _asked(handle: int, data: bytes) -> bytes:
+def _asked(handle: int, data: bytes, seconds: float = ANSWER_SECONDS) -> bytes:
     def late(number: int, frame: object) -> None:
         raise NoJudgeError
 
     _signal.signal(_signal.SIGALRM, late)
-    _signal.setitimer(_signal.ITIMER_REAL, ANSWER_SECONDS)
+    _signal.setitimer(_signal.ITIMER_REAL, seconds)
     # Relative to the directory that was looked at, however long its path is.
     posix.fchdir(handle)
     peer = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
@@ -106,7 +108,7 @@ def _waited(handle: int, place: str, data: bytes) -> bytes:
         for _ in range(START_LOOKS):
             time.sleep(0.02)
             try:
-                return _asked(handle, data)
+                return _asked(handle, data, FIRST_SECONDS)
             except (ConnectionError, FileNotFoundError):
                 _signal.setitimer(_signal.ITIMER_REAL, 0)
     except (OSError, NoJudgeError):
