@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from skillhouse.audit import AuditDraft
+from skillhouse.floor import SkillhouseError
 from skillhouse.floor.structs import replace
 from skillhouse.frontends.hooks.client_rules import (
     OwnRules,
@@ -96,7 +97,7 @@ class Rewriting:
             with tiers.running() as running:
                 try:
                     output = await attached.run(approved, streams)
-                except RefusedError as error:
+                except (RefusedError, SkillhouseError) as error:
                     return RunEnd(code=FAILED, reason=str(error))
                 except OSError as error:
                     return RunEnd(code=FAILED, reason=failure_text(call.tool, error))
