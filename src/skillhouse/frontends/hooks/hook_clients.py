@@ -157,6 +157,11 @@ class HookCall(Struct, frozen=True, kw_only=True):
     native: NativeCall | None = None
     """None in an event that is not about one call."""
 
+    @property
+    def place(self) -> str:
+        """Where the call works."""
+        return self.directory if self.native is None else self.native.directory
+
 
 class HookClient(Struct, frozen=True, kw_only=True):
     """One client, as its data file has it."""

@@ -122,7 +122,7 @@ class Rewriting:
         ticket = Ticket(
             place=place,
             command=command,
-            directory=place_of(call.directory),
+            directory=place_of(call.place),
             session=session,
             call=name_of(call.call),
             above=self._above,
@@ -135,7 +135,7 @@ class Rewriting:
         if place:
             line = f'{line} && cd -- "$({self._runner} {place})"'
         end = attached.directory
-        if rewrite.keeps_directory and end and end != os.path.realpath(call.directory):
+        if rewrite.keeps_directory and end and end != os.path.realpath(call.place):
             line = f"{line} && cd -- {shlex.quote(end)}"
         return _filled(rewrite.answer, {**call.given, call.command_name: line})
 
@@ -200,7 +200,7 @@ class SandboxedCalls:
         shape = client.configuration
         given = variable_of(above[0].pid, shape.variable) if shape.variable else ""
         base = (Path(given) if given.startswith("/") else home / shape.unset) / shape.user
-        rules = OwnRules(rewrite.rules, base.parent, call.directory)
+        rules = OwnRules(rewrite.rules, base.parent, call.place)
         started = [words_of(one.pid) for one in above if one.pid != 1]
         named = [
             words
