@@ -57,22 +57,22 @@ def _mine() -> tuple[ProcessId, ...]:
 def test_a_ticket_ends_after_ten_minutes(tmp_path: Path) -> None:
     now = [0.0]
     tickets, above = Tickets(lambda: now[0]), _mine()
-    given = {"command": "touch made", "directory": place_of(str(tmp_path)), "above": above}
+    place = place_of(str(tmp_path))
     secret = tickets.issue(_ticket(tmp_path, above))
-    assert tickets.take(secret, **given).call == "c"
+    assert tickets.take(secret, command="touch made", directory=place, above=above).call == "c"
     secret = tickets.issue(_ticket(tmp_path, above))
     now[0] = LIFE_SECONDS
     with pytest.raises(TicketError, match="too old"):
-        tickets.take(secret, **given)
+        tickets.take(secret, command="touch made", directory=place, above=above)
 
 
 def test_a_ticket_of_a_call_that_is_over_is_forgotten(tmp_path: Path) -> None:
     tickets, above = Tickets(lambda: 0.0), _mine()
-    given = {"command": "touch made", "directory": place_of(str(tmp_path)), "above": above}
+    place = place_of(str(tmp_path))
     secret = tickets.issue(_ticket(tmp_path, above))
     tickets.drop("s", "c")
     with pytest.raises(TicketError, match="not known"):
-        tickets.take(secret, **given)
+        tickets.take(secret, command="touch made", directory=place, above=above)
 
 
 def test_only_so_many_wait(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_the_client_is_the_first_process_above_the_hook_that_is_left(tmp_path: P
     assert not is_alive(gone)
     place = place_of(str(tmp_path))
     secret = tickets.issue(_ticket(tmp_path, (gone, *mine)))
-    assert tickets.take(secret, command="touch made", directory=place, above=mine)
+    assert tickets.take(secret, command="touch made", directory=place, above=mine).call == "c"
     # A runner below the parent of the client alone is of another session.
     for above, said in (((gone, *mine), mine[1:]), ((gone,), mine), ((), mine), (mine, ())):
         secret = tickets.issue(_ticket(tmp_path, above))
