@@ -24,15 +24,15 @@ SIGNALS = (1, 2, 3, 10, 12, 15)
 
 def main(arguments: list[str]) -> int:
     if len(arguments) == 2:
-        return _told_end(*arguments)
+        return _print_end(*arguments)
     if len(arguments) != 3:
         return _failed("expected DIRECTORY TICKET COMMAND, as a hook of skillhouse writes them")
     place, ticket, command = arguments
     try:
         here = posix.open(".", posix.O_RDONLY | posix.O_DIRECTORY | posix.O_CLOEXEC)
         peer = _connected(place)
-        told = b"\0".join((_bytes(ticket), _bytes(command)))
-        _hand_over(peer, told, (0, 1, 2, here))
+        message = b"\0".join((_bytes(ticket), _bytes(command)))
+        _hand_over(peer, message, (0, 1, 2, here))
     except OSError as error:
         return _failed(f"no judge of skillhouse answers ({error.strerror}); repeat the call")
     for number in SIGNALS:
@@ -46,13 +46,13 @@ def main(arguments: list[str]) -> int:
     return int(code)
 
 
-def _told_end(place: str, ticket: str) -> int:
+def _print_end(place: str, ticket: str) -> int:
     """Print where a command ended, or where this process is."""
     here = posix.getcwdb()
     try:
         peer = _connected(place)
-        told = _bytes(ticket)
-        peer.sendall(len(told).to_bytes(4, "big") + told)
+        message = _bytes(ticket)
+        peer.sendall(len(message).to_bytes(4, "big") + message)
         code, _, text = _answer(peer).partition(b"\0")
         here = text if code == b"0" and text else here
     except OSError as error:
@@ -91,12 +91,12 @@ def _connected(place: str) -> "_socket.socket":
     return peer
 
 
-def _hand_over(peer: "_socket.socket", told: bytes, descriptors: tuple[int, ...]) -> None:
+def _hand_over(peer: "_socket.socket", message: bytes, descriptors: tuple[int, ...]) -> None:
     data = b"".join(one.to_bytes(4, sys.byteorder) for one in descriptors)
     rights = [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, data)]
     # The length comes with the descriptors; a command may be longer than one message.
-    peer.sendmsg([len(told).to_bytes(4, "big")], rights)
-    peer.sendall(told)
+    peer.sendmsg([len(message).to_bytes(4, "big")], rights)
+    peer.sendall(message)
 
 
 def _bytes(word: str) -> bytes:

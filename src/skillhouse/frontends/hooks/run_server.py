@@ -80,8 +80,8 @@ class RunServer:
                 return
             try:
                 with anyio.fail_after(RECEIVE_SECONDS):
-                    told, handles = await _received(peer, closing)
-                end = await self._run(peer, pid, told, handles)
+                    message, handles = await _received(peer, closing)
+                end = await self._run(peer, pid, message, handles)
             except TicketError as error:
                 end = RunEnd(code=FAILED, reason=f"nothing was run: {error}")
             except TimeoutError:
@@ -92,8 +92,10 @@ class RunServer:
             with anyio.move_on_after(RECEIVE_SECONDS):
                 await asyncio.get_running_loop().sock_sendall(peer, answer)
 
-    async def _run(self, peer: socket.socket, pid: int, told: bytes, handles: list[int]) -> RunEnd:
-        secret, mark, command = told.partition(b"\0")
+    async def _run(
+        self, peer: socket.socket, pid: int, message: bytes, handles: list[int]
+    ) -> RunEnd:
+        secret, mark, command = message.partition(b"\0")
         if not mark and not handles:
             place = self._tickets.take_end(os.fsdecode(secret))
             return RunEnd(code=0 if place else FAILED, place=place)
@@ -174,13 +176,13 @@ async def _received(peer: socket.socket, closing: ExitStack) -> tuple[bytes, lis
     left = int.from_bytes(data, "big")
     if left > COMMAND_MAX:
         raise TicketError("the command is too long")
-    told = bytearray()
-    while len(told) < left:
-        part = await _part(peer, left - len(told))
+    message = bytearray()
+    while len(message) < left:
+        part = await _part(peer, left - len(message))
         if not part:
             raise TicketError("expected a ticket and a command")
-        told += part
-    return bytes(told), handles
+        message += part
+    return bytes(message), handles
 
 
 def _handles(rights: list[tuple[int, int, bytes]]) -> Iterator[int]:

@@ -1,6 +1,6 @@
 """Tickets of commands that wait to be run: each for one command, these bytes, one session, once.
 
-A ticket is on the command line of the runner, where others may read it. It is of use to nobody: it
+A ticket is on the command line of the runner, where others may read it. It is of no use to them: it
 is forgotten with the first attempt to use it, holds for the command that the judge keeps, and for a
 process below the client that the hook was of.
 """
@@ -32,7 +32,7 @@ class TicketError(SkillhouseError):
 
 
 class ProcessId(NamedTuple):
-    """A process, told from later ones of its number."""
+    """A process, apart from later ones of its number."""
 
     pid: int
     start: str
@@ -144,7 +144,7 @@ class Tickets:
             return (session, call) in self._running
 
     def drop(self, session: str, call: str) -> None:
-        """Forget a ticket that nobody came with."""
+        """Forget a ticket that no runner came with."""
         with self._lock:
             kept = {
                 key: one
