@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from skillhouse.sandbox.profile import SandboxError as SandboxError
     from skillhouse.sandbox.profile import SandboxProfile as SandboxProfile
     from skillhouse.sandbox.profile import SandboxUnavailableError as SandboxUnavailableError
+    from skillhouse.sandbox.profile import Streams as Streams
     from skillhouse.sandbox.profile import Toolset as Toolset
     from skillhouse.sandbox.profile import fits as fits
     from skillhouse.sandbox.profile import left_out_text as left_out_text

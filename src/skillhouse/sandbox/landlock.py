@@ -36,6 +36,7 @@ from skillhouse.sandbox.profile import (
     OutputListener,
     SandboxError,
     SandboxProfile,
+    Streams,
     with_git_settings,
 )
 from skillhouse.sandbox.protected_mounts import MountCover, ProtectedMounts
@@ -261,6 +262,7 @@ class LandlockLauncher:
         cwd: Path,
         stdin: bytes = b"",
         on_output: OutputListener | None = None,
+        streams: Streams | None = None,
     ) -> Completed:
         asked_at = time.monotonic()
         profile, cwd = checked(argv, profile, cwd)
@@ -294,7 +296,7 @@ class LandlockLauncher:
                     options=options,
                 )
                 try:
-                    run = Run(command, guard, profile.limits, on_output=on_output)
+                    run = Run(command, guard, profile.limits, on_output=on_output, streams=streams)
                     done = await run.complete(stdin, prepare=prepare)
                 finally:
                     with anyio.CancelScope(shield=True):

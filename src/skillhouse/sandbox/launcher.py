@@ -24,7 +24,7 @@ from skillhouse.sandbox.masks import Masks
 from skillhouse.sandbox.mountpoints import KeptPlaceholders, placeholder_note
 from skillhouse.sandbox.persistence import PersistentFileScan
 from skillhouse.sandbox.process import Command, Run
-from skillhouse.sandbox.profile import Completed, OutputListener, SandboxProfile
+from skillhouse.sandbox.profile import Completed, OutputListener, SandboxProfile, Streams
 from skillhouse.sandbox.protected_mounts import MountCover
 from skillhouse.sandbox.run_options import (
     mounts_of,
@@ -52,6 +52,7 @@ class Launcher(Protocol):
         cwd: Path,
         stdin: bytes = b"",
         on_output: OutputListener | None = None,
+        streams: Streams | None = None,
     ) -> Completed:
         """Run a program to its end, or to a limit; all of its processes are gone afterwards.
 
@@ -59,6 +60,7 @@ class Launcher(Protocol):
             argv: The program's plain name, found in the sandbox's own PATH, and its arguments.
             cwd: The workspace, a directory in it or in a readable one.
             on_output: Hears the output while the program runs.
+            streams: What it reads and writes instead, so that its result has no output.
 
         Raises:
             SandboxError: the run is refused or could not be started; `code` is the reason.
@@ -100,6 +102,7 @@ class BubblewrapLauncher:
         cwd: Path,
         stdin: bytes = b"",
         on_output: OutputListener | None = None,
+        streams: Streams | None = None,
     ) -> Completed:
         asked_at = time.monotonic()
         profile, cwd = run_options.checked(argv, profile, cwd)
@@ -139,7 +142,7 @@ class BubblewrapLauncher:
 
             try:
                 command = self._command(argv, profile, (around, covers), masks, cwd)
-                run = Run(command, guard, profile.limits, on_output=on_output)
+                run = Run(command, guard, profile.limits, on_output=on_output, streams=streams)
                 done = await run.complete(stdin, prepare=prepare)
             finally:
                 with anyio.CancelScope(shield=True):

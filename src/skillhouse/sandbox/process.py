@@ -37,6 +37,7 @@ from skillhouse.sandbox.profile import (
     Limits,
     OutputListener,
     SandboxError,
+    Streams,
     left_out_text,
 )
 
@@ -147,9 +148,12 @@ class Run:
         limits: Limits,
         *,
         on_output: OutputListener | None = None,
+        streams: Streams | None = None,
     ) -> None:
+        """With `streams` the output goes there, and none of it is in the result."""
         self._command = command
         self._on_output = on_output
+        self._streams = streams
         self._guard = guard
         self._limits = limits
         self._pipes = Pipes()
@@ -220,15 +224,23 @@ class Run:
         if self._guard.inner_limits:
             passed["block"] = pipes.to_child("block")
         options = pipes.to_child("options")
+        inherited = command.inherited
+        if self._streams is not None:
+            own = (self._streams.stdin, self._streams.stdout, self._streams.stderr)
+            if self._streams.directory is not None:
+                inherited = (*inherited, self._streams.directory)
+        else:
+            source = pipes.to_child("stdin") if is_fed else subprocess.DEVNULL
+            own = (source, pipes.from_child("stdout"), pipes.from_child("stderr"))
         watch_for_crashes().start()
         process = self._guard.start(
             lambda: subprocess.Popen(
                 (command.first_word, *command.script, "--args", str(options), "--", *command.argv),
                 executable=command.program,
-                stdin=pipes.to_child("stdin") if is_fed else subprocess.DEVNULL,
-                stdout=pipes.from_child("stdout"),
-                stderr=pipes.from_child("stderr"),
-                pass_fds=(options, *passed.values(), *command.inherited),
+                stdin=own[0],
+                stdout=own[1],
+                stderr=own[2],
+                pass_fds=(options, *passed.values(), *inherited),
                 # INVARIANT: empty, as /proc/1/environ inside is what bubblewrap was started with.
                 env={},
                 cwd="/",
@@ -279,7 +291,7 @@ class Run:
         `begun` is called with the first process inside, once it has its limits.
         """
         pipes = self._pipes
-        running = {*STREAMS, "process"}
+        running = {"process"} if self._streams else {*STREAMS, "process"}
         pipes.watch(*running, "status")
         pipes.watch_writing(*(name for name, rest in outgoing.items() if rest))
         with anyio.CancelScope() as ending:
@@ -332,6 +344,8 @@ class Run:
         if self._pipes.is_open("block"):
             self._pipes.send("block", memoryview(b"\0"))
         begun(init)
+        if self._streams is not None:
+            self._streams.began(init)
         return True
 
     def _stop(self, process: subprocess.Popen[bytes], limit: str) -> None:

@@ -342,6 +342,18 @@ class SandboxProfile(_InWorkspace, frozen=True, kw_only=True):
     limits: Limits = field(default_factory=Limits)
 
 
+class Streams(Struct, frozen=True, kw_only=True):
+    """The descriptors of another process, on which a run reads and writes directly."""
+
+    stdin: int
+    stdout: int
+    stderr: int
+    began: Callable[[int], object]
+    """Called with the process id of the first process inside."""
+    directory: int | None = None
+    """Where a shell says at its end in which directory it is."""
+
+
 OutputListener = Callable[[bytes], object]
 """Takes each piece of a run's output when it comes, of both streams."""
 

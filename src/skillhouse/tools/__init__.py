@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from skillhouse.tools.call import TRANSACTION_PAGE as TRANSACTION_PAGE
     from skillhouse.tools.call import UNBOUND as UNBOUND
     from skillhouse.tools.call import WILL_NOT_WORK as WILL_NOT_WORK
+    from skillhouse.tools.call import AttachedRun as AttachedRun
     from skillhouse.tools.call import Caller as Caller
     from skillhouse.tools.call import CallerFields as CallerFields
     from skillhouse.tools.call import EvaluatedPermission as EvaluatedPermission

@@ -17,6 +17,7 @@ from skillhouse.floor.structs import PartialStruct
 if TYPE_CHECKING:
     from skillhouse.approval import Approval, Level
     from skillhouse.permission import Decision, Effect, Permission
+    from skillhouse.sandbox import Streams
     from skillhouse.tools.activation import Activation
     from skillhouse.tools.command_inputs import CommandInputs
 
@@ -247,6 +248,16 @@ ReportProgress = Callable[[float, str], None]
 """Takes how much of a call is done, of `Plan.progress_total`, and a word about it."""
 
 
+class AttachedRun(Struct, frozen=True, kw_only=True):
+    """How a command runs in our sandbox on the descriptors of another process."""
+
+    run: Callable[[CommandInputs | None, Streams], Awaitable[Output]]
+    """Does as `Plan.run` or, with inputs, `Plan.run_sealed` does, without a limit of time for who
+    waits; the output goes to the streams, and `Output.data` has the exit code."""
+    directory: str
+    """Where its shell is when it ends with 0; empty where only the shell knows."""
+
+
 class Plan(Struct, frozen=True, kw_only=True):
     """One planned call: what it needs, and what runs exactly that."""
 
@@ -270,6 +281,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     """Measures the files that the call depends on: an approval is about these bytes too."""
     run_sealed: Callable[[CommandInputs, ReportProgress | None], Awaitable[Output]] | None = None
     """Does as `run` does, with the approved bytes of the files that run."""
+    attached: AttachedRun | None = None
+    """Does it for a process of another program; None where it starts none."""
     changes_workspace: bool = False
     title: str = ""
     """What a person is asked, in one line; empty when the gate is to say it."""

@@ -6,6 +6,7 @@ runs only what nothing else can run, after an approval that holds once.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
@@ -30,6 +31,7 @@ from skillhouse.sandbox import (
     GitFinder,
     Limits,
     SandboxProfile,
+    Streams,
     ToolFinder,
     Toolset,
     plan_readable,
@@ -49,7 +51,7 @@ from skillhouse.tools.background_command import (
     refuse_moving_scripts,
 )
 from skillhouse.tools.background_runs import BackgroundRuns
-from skillhouse.tools.call import Output, Plan, RefusedError, ReportProgress
+from skillhouse.tools.call import AttachedRun, Output, Plan, RefusedError, ReportProgress
 from skillhouse.tools.command_git import NO_HOOKS, GitConsents, git_now, git_use, keeping_git
 from skillhouse.tools.command_inputs import CommandInputs, InputChangedError, sealed_copies
 from skillhouse.tools.command_network import CommandNetwork, WayOut, network_of
@@ -159,8 +161,7 @@ class ExecTool(Tool):
         params = arguments.get("params")
         self._workspace.check(session)
         verdict, context = self._judged(command, params, session)
-        command, params = context.given
-        paths, tools = context.paths, context.tools
+        (command, params), paths, tools = context.given, context.paths, context.tools
         form = background_form(arguments, self._workspace, session, paths)
         work = self._work(command, verdict, context)
         if form is not None:
@@ -239,9 +240,13 @@ class ExecTool(Tool):
             )
 
         async def run(
-            sealed: Mapping[str, bytes] | None = None, report: ReportProgress | None = None
+            sealed: Mapping[str, bytes] | None = None,
+            report: ReportProgress | None = None,
+            streams: Streams | None = None,
         ) -> Output:
             ready = await prepared(sealed)
+            if streams is not None:
+                return await ready.attached(streams)
             if form is not None:
                 look = await in_thread(lambda: look_of(self._workspace, paths, form))
                 return await ready.started(
@@ -261,13 +266,15 @@ class ExecTool(Tool):
             return beside_background(found, form, self._background.written())
 
         async def run_sealed(
-            approved: CommandInputs, report: ReportProgress | None = None
+            approved: CommandInputs,
+            report: ReportProgress | None = None,
+            streams: Streams | None = None,
         ) -> Output:
             try:
                 copies = await in_thread(lambda: sealed_copies(approved))
             except InputChangedError as error:
                 raise RefusedError(f"nothing was done: {error}") from error
-            output = await run(copies, report)
+            output = await run(copies, report, streams)
             return await in_thread(lambda: with_changes(output, approved, root))
 
         kept = kept_files(verdict.structure, work.writes.opened)
@@ -298,6 +305,16 @@ class ExecTool(Tool):
             check_feasible=partial(known_launcher, self._launcher),
             run_sealed=run_sealed,
             inputs=inputs,
+            attached=AttachedRun(
+                run=lambda approved, streams: (
+                    run_sealed(approved, None, streams) if approved else run(streams=streams)
+                ),
+                directory=os.path.realpath(os.path.join(root, verdict.structure.directory))
+                if verdict.structure
+                else "",
+            )
+            if form is None
+            else None,
             changes_workspace=form is None and may_change(verdict.structure),
             runs_alone=form is None and is_alone,
             approved=keeping_git(

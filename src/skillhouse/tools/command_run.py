@@ -29,6 +29,7 @@ from skillhouse.sandbox import (
     SandboxError,
     SandboxProfile,
     SandboxUnavailableError,
+    Streams,
 )
 from skillhouse.tools.background_command import WRITABLE_MAX, BackgroundForm
 from skillhouse.tools.background_runs import BACKGROUND_SECONDS, BackgroundRuns, value_of
@@ -305,23 +306,49 @@ class ReadyCommand(Struct, frozen=True, kw_only=True):
     """Opens its way to the network, for as many seconds as it may run."""
     network: CommandNetwork
 
-    async def complete(self, hear: OutputListener | None = None) -> Completed:
+    async def complete(
+        self, hear: OutputListener | None = None, streams: Streams | None = None
+    ) -> Completed:
         async with self.way(self.profile.limits.seconds) as socket:
             run = partial(self.launcher.run, cwd=self.profile.workspace)
             if hear is not None:
                 run = partial(run, on_output=hear)
+            if streams is not None:
+                run = partial(run, streams=streams)
             running = run(self.argv, replace(self.profile, proxy_socket=socket))
             return await command_inside(running, str(self.launcher.level))
 
-    async def awaited(self, report: ReportProgress | None) -> tuple[Completed, Output]:
+    async def awaited(
+        self, report: ReportProgress | None, streams: Streams | None = None
+    ) -> tuple[Completed, Output]:
         """Run it to its end; raises RefusedError where the sandbox cannot."""
         try:
-            done = await self.complete(None if report is None else LineReports(report))
+            hear = None if report is None else LineReports(report)
+            done = await self.complete(hear, streams)
         except (SandboxError, SandboxUnavailableError) as error:
             raise RefusedError(str(error)) from error
         level, limits = self.launcher.level, self.profile.limits
         output = output_of(done, level, limits, network=self.network.word)
         return done, self._with_withheld(output)
+
+    async def attached(self, streams: Streams) -> Output:
+        """Run it on the streams of another process, which says how long it may take."""
+        limits = replace(self.profile.limits, seconds=BACKGROUND_SECONDS)
+        argv = self.argv
+        if streams.directory is not None and argv[0] == "bash":
+            # Only the shell itself knows; in the line of what it runs, nothing is moved.
+            argv = (*argv[:-1], f"trap 'pwd -P >&{streams.directory}' EXIT; {argv[-1]}")
+        mine = replace(self, argv=argv, profile=replace(self.profile, limits=limits))
+        done, output = await mine.awaited(None, streams)
+        code = done.exit_code
+        if code is None:
+            code = 128 + (done.signal or signal.SIGKILL)
+        notes = list(done.notes)
+        if done.limit:
+            notes.insert(0, f"stopped: the limit on {done.limit} was reached")
+        if code and self.network.withheld:
+            notes.append(self.network.withheld)
+        return replace(output, data={**output.data, "exit_code": code, "notes": notes})
 
     async def started(
         self,

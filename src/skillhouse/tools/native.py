@@ -23,12 +23,14 @@ from skillhouse.permission import Effect, Layer, Permission, unwrapped
 from skillhouse.tools.call import (
     ANY_OBJECT,
     WILL_NOT_WORK,
+    AttachedRun,
     Output,
     PermissionRequest,
     Plan,
     RefusedError,
 )
 from skillhouse.tools.command import ExecTool
+from skillhouse.tools.command_inputs import CommandInputs
 from skillhouse.tools.files import change_facts, held_before, write_need
 from skillhouse.tools.path_rules import PathRules
 from skillhouse.tools.tool import Decide, Session, Tool
@@ -74,16 +76,25 @@ class NativeTool(Tool):
     schema = ANY_OBJECT
 
     def __init__(
-        self, name: str, plan: Callable[[Session], Plan], *, asks_itself: bool = False
+        self,
+        name: str,
+        plan: Callable[[Session], Plan],
+        *,
+        asks_itself: bool = False,
+        keep: Callable[[AttachedRun, CommandInputs | None], None] | None = None,
     ) -> None:
-        """`asks_itself` says that the client asks its person where the answer is `ask`."""
+        """`asks_itself` says that the client asks its person where the answer is `ask`. `keep` gets
+        what runs an allowed command in our sandbox, with what was approved of its files."""
         self.name = name
         self.asks_itself = asks_itself
         self._plan = plan
+        self._keep = keep
 
     def plan(self, arguments: Mapping[str, Any], session: Session) -> Plan:
         del arguments
         plan = self._plan(session)
+        if self._keep is not None and plan.attached is not None:
+            return self._kept(plan, plan.attached, self._keep)
         # INVARIANT: nothing of ours runs, and what only our sandbox could not do is no fact here.
         return replace(
             plan,
@@ -95,6 +106,28 @@ class NativeTool(Tool):
             changes_workspace=False,
             runs_alone=False,
             facts=tuple(fact for fact in plan.facts if fact[0] != WILL_NOT_WORK),
+        )
+
+    def _kept(
+        self,
+        plan: Plan,
+        attached: AttachedRun,
+        keep: Callable[[AttachedRun, CommandInputs | None], None],
+    ) -> Plan:
+        """Return a plan that keeps the run for the client's process, which is to ask for it."""
+
+        async def run(approved: CommandInputs | None = None, _: object = None) -> Output:
+            keep(attached, approved)
+            return await _hand_over()
+
+        return replace(
+            plan,
+            run=run,
+            run_with_progress=None,
+            run_sealed=run if plan.run_sealed else None,
+            prepare=None,
+            changes_workspace=False,
+            runs_alone=False,
         )
 
 

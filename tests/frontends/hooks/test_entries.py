@@ -144,11 +144,70 @@ def test_an_entry_that_was_changed_or_taken_away_is_found(
     assert entries.status(["claude-code"])[0].standing is HookStanding.INSTALLED
 
 
-def test_what_is_not_built_says_so(entries: HookEntries) -> None:
-    with pytest.raises(ConfigError, match="`sandbox` is not built yet"):
-        entries.install("claude-code", where="user", mode="sandbox")
+def test_a_mode_that_is_not_there_says_so(entries: HookEntries) -> None:
+    with pytest.raises(ConfigError, match="the commands of Cursor cannot be rewritten"):
+        entries.install("cursor", where="user", mode="sandbox")
     with pytest.raises(ConfigError, match="expected a mode"):
         entries.install("claude-code", where="user", mode="other")
+
+
+OWN_SANDBOX = """{
+  "sandbox": {
+    "enabled": true,
+    "excludedCommands": ["docker *"]
+  }
+}
+"""
+
+
+@pytest.mark.parametrize("before", ["", "{}\n", OWN_SANDBOX, '{"sandbox": {}}\n'])
+def test_the_exception_for_the_runner_comes_and_goes_without_a_trace(
+    entries: HookEntries, tmp_path: Path, before: str
+) -> None:
+    path = tmp_path / "home/.claude/settings.json"
+    if before:
+        path.parent.mkdir()
+        path.write_text(before)
+    planned = entries.install("claude-code", where="user", mode="sandbox", dry_run=True)
+    assert any("hook_runner.py" in line and line[0] == "+" for line in planned.difference)
+    done = entries.install("claude-code", where="user", mode="sandbox")
+    assert (done.done, done.sandboxed) == (True, ("Bash",))
+    found = json.loads(path.read_text())["sandbox"]
+    assert [one for one in found["excludedCommands"] if "hook_runner.py" in one]
+    assert found.get("enabled") == (True if before == OWN_SANDBOX else None)
+    assert entries.status(["claude-code"])[0].standing is HookStanding.INSTALLED
+    assert not entries.install("claude-code", where="user", mode="sandbox").action
+    path.write_text(path.read_text().replace("hook_runner.py", "other.py"))
+    assert "exception for our runner is gone" in entries.status(["claude-code"])[0].reason
+    path.write_text(path.read_text().replace("other.py", "hook_runner.py"))
+    # Another mode takes it away again, and so does the end.
+    entries.install("claude-code", where="user", mode="enforce")
+    assert "hook_runner.py" not in path.read_text()
+    entries.install("claude-code", where="user", mode="sandbox")
+    entries.remove("claude-code", where="user")
+    assert (path.read_text() if path.exists() else "") == before
+
+
+def test_the_rule_of_codex_is_a_file_of_its_own(entries: HookEntries, tmp_path: Path) -> None:
+    rules = tmp_path / "home/.codex/rules/skillhouse.rules"
+    planned = entries.install("codex", where="user", mode="sandbox", dry_run=True)
+    assert any("prefix_rule" in line for line in planned.difference)
+    assert not rules.exists()
+    assert entries.install("codex", where="user", mode="sandbox").done
+    assert entries.install("codex", where="project", mode="sandbox").done
+    assert 'decision="allow"' in rules.read_text()
+    rules.write_text(rules.read_text() + "# more\n")
+    assert "exception for our runner is gone" in entries.status(["codex"])[0].reason
+    assert entries.install("codex", where="user", mode="sandbox").done
+    entries.remove("codex", where="user")
+    assert rules.exists()  # The project's entries need it.
+    entries.remove("codex", where="project")
+    assert not (tmp_path / "home/.codex").exists()
+    rules.parent.mkdir(parents=True)
+    rules.write_text("# mine\n")
+    change = entries.install("codex", where="user", mode="sandbox")
+    assert (change.done, "is not ours" in change.reason) == (False, True)
+    assert rules.read_text() == "# mine\n"
 
 
 def test_a_value_that_says_otherwise_is_not_overwritten(

@@ -21,6 +21,7 @@ _EXAMPLES = """examples:
   skillhouse hooks status
   skillhouse hooks install claude-code                    shows the change, and asks
   skillhouse hooks install claude-code --mode watch       records every call, refuses none
+  skillhouse hooks install claude-code --mode sandbox     runs allowed commands in our sandbox
   skillhouse hooks install codex --project --yes          for this project alone
   skillhouse hooks remove claude-code
 
@@ -44,7 +45,8 @@ def _configure(parser: argparse.ArgumentParser) -> None:
         "--mode",
         choices=["watch", "enforce", "sandbox"],
         default="enforce",
-        help="watch records only, enforce refuses what rules deny (enforce); sandbox is not built",
+        help="watch records only, enforce refuses what rules deny, sandbox also runs allowed "
+        "commands in the sandbox of skillhouse (enforce)",
     )
     status.add_argument("clients", nargs="*", metavar="CLIENT")
     for verb in (install, status, remove):
@@ -182,7 +184,12 @@ def _print_status(change: HookChange, terminal: Terminal) -> None:
         recorded = ", ".join((*change.recorded, "every tool that is not named"))
         terminal.indented(f"recorded, and left to rules of action `tool`: {recorded}", 4)
         terminal.indented("asked about: one of these whose arguments name a command or a place", 4)
-        terminal.indented("what a program does beyond its words is not judged", 4)
+        if change.sandboxed:
+            names = ", ".join(change.sandboxed)
+            terminal.indented(f"run in the sandbox of skillhouse: commands of {names}", 4)
+            terminal.indented("left as they are: those that rules of the client may be about", 4)
+        else:
+            terminal.indented("what a program does beyond its words is not judged", 4)
         if change.to_do:
             terminal.indented(f"you must still do this: {one_line(change.to_do)}", 4)
 

@@ -32,14 +32,16 @@ from skillhouse.floor import (
     make_private,
 )
 from skillhouse.floor.structs import replace
+from skillhouse.frontends.hooks.exceptions import (
+    has_exception,
+    with_exception,
+    without_exception,
+)
 from skillhouse.frontends.hooks.hook_client import PROGRAM, VARIABLES
 from skillhouse.frontends.hooks.hook_clients import DATA, HookClient, hook_client, hook_clients
+from skillhouse.frontends.hooks.runner_line import runner_words
 
-MODES = ("watch", "enforce")
-NOT_BUILT = (
-    "mode `sandbox` is not built yet: commands cannot be run in our sandbox from a hook; "
-    "use `--mode enforce`"
-)
+MODES = ("watch", "enforce", "sandbox")
 DIRECTORY = "hooks"
 """Directory of the state for the judge and what it keeps."""
 CANNOT = "skillhouse cannot judge"
@@ -68,6 +70,8 @@ class HookRecord(Struct, frozen=True, kw_only=True):
     became: str
     made_file: bool
     made_folders: tuple[str, ...]
+    made_beside: tuple[str, ...] = ()
+    """Folders that were made for the file with the exception for our runner."""
 
 
 class HookChange(Struct, frozen=True, kw_only=True):
@@ -89,8 +93,18 @@ class HookChange(Struct, frozen=True, kw_only=True):
     tried: str = ""
     guarded: tuple[str, ...] = ()
     """The client's tools that are judged by our rules."""
+    sandboxed: tuple[str, ...] = ()
+    """In mode `sandbox`, those of them whose commands run in our sandbox."""
     recorded: tuple[str, ...] = ()
     """Those that are recorded alone, as are all that are not named."""
+
+
+class _Beside(Struct, frozen=True, kw_only=True):
+    """A change of the file with the exception for our runner."""
+
+    file: ConfigFile
+    text: str
+    """What is to be in there; empty to remove it."""
 
 
 class _Edit(Struct, frozen=True, kw_only=True):
@@ -99,6 +113,7 @@ class _Edit(Struct, frozen=True, kw_only=True):
     before: str
     after: str
     record: HookRecord | None = field(default=None)
+    beside: _Beside | None = None
 
 
 class HookEntries:
@@ -170,11 +185,13 @@ class HookEntries:
             return change
         mode = record.mode if record is not None else _mode_of(found)
         change = replace(change, mode=mode, to_do=client.to_do)
+        if mode == "sandbox":
+            change = replace(change, sandboxed=client.sandboxed)
         try:
             wanted = _entries(client, self._lines(client, mode))
         except ConfigError as error:
             return replace(change, standing=HookStanding.CHANGED, reason=str(error))
-        off = _switched_off(client, text)
+        off = _switched_off(client, text) or self._unexcepted(client, text, mode)
         if sorted(found) == sorted(wanted) and not off:
             return replace(change, standing=HookStanding.INSTALLED)
         gone = len(wanted) - len({*found} & {*wanted})
@@ -182,10 +199,17 @@ class HookEntries:
         return replace(change, standing=HookStanding.CHANGED, reason=off or reason)
 
     def _installed(self, client: HookClient, where: str, mode: str) -> _Edit | HookChange:
-        if mode == "sandbox":
-            raise ConfigError(NOT_BUILT, key="mode")
         if mode not in MODES:
             raise ConfigError(f"expected a mode of {', '.join(MODES)}, got `{mode}`", key="mode")
+        if mode == "sandbox" and client.rewrite is None:
+            message = f"the commands of {client.title} cannot be rewritten: use `--mode enforce`"
+            raise ConfigError(message, key="mode")
+        words = runner_words(self._directory)
+        if mode == "sandbox" and shlex.join(words) != " ".join(words):
+            message = (
+                f"no exception of a client can name `{shlex.join(words)}`: use `--mode enforce`"
+            )
+            raise ConfigError(message, key="mode")
         change = replace(self._status(client, where), mode=mode)
         lines = self._lines(client, mode)
         try:
@@ -193,10 +217,13 @@ class HookEntries:
             before = file.text
             bare, known = self._bare(client, before, change.file)
             after = _with_lines(client, bare, lines)
+            if mode == "sandbox":
+                after = with_exception(client, after, runner_words(self._directory))
+            beside = self._beside(client, where, mode)
         except (ConfigFileError, NotEditableError) as error:
             reason = f"not edited: {error}"
             return replace(change, standing=HookStanding.UNREADABLE, reason=reason)
-        if after == before and known is not None:
+        if after == before and known is not None and beside is None:
             return replace(change, standing=HookStanding.INSTALLED, to_do=client.to_do)
         was, became = replaced_part(bare, after)
         record = HookRecord(
@@ -208,14 +235,19 @@ class HookEntries:
             became=became,
             made_file=known.made_file if known else not file.exists,
             made_folders=known.made_folders if known else file.missing_folders(),
+            made_beside=(known.made_beside if known else ())
+            or (beside.file.missing_folders() if beside and beside.text else ()),
         )
         change = replace(
             change,
             action="install",
-            difference=difference(before, after, change.file),
+            difference=(*difference(before, after, change.file), *_difference_of(beside)),
             to_do=client.to_do,
+            sandboxed=client.sandboxed if mode == "sandbox" else (),
         )
-        return _Edit(change=change, file=file, before=before, after=after, record=record)
+        return _Edit(
+            change=change, file=file, before=before, after=after, record=record, beside=beside
+        )
 
     def _removed(self, client: HookClient, where: str) -> _Edit | HookChange:
         change = self._status(client, where)
@@ -225,11 +257,12 @@ class HookEntries:
             file = self._file(client, where)
             before = file.text
             after, _ = self._bare(client, before, change.file)
+            beside = self._beside(client, where, "")
         except (ConfigFileError, NotEditableError) as error:
             return replace(change, reason=f"not edited, remove the entries yourself: {error}")
-        lines = difference(before, after, change.file)
+        lines = (*difference(before, after, change.file), *_difference_of(beside))
         change = replace(change, action="remove", difference=lines, to_do="")
-        return _Edit(change=change, file=file, before=before, after=after)
+        return _Edit(change=change, file=file, before=before, after=after, beside=beside)
 
     def _bare(self, client: HookClient, text: str, path: str) -> tuple[str, HookRecord | None]:
         """Return a text without our entries: as it was before, where nothing else changed there."""
@@ -239,11 +272,16 @@ class HookEntries:
         wanted = text
         for event in client.events:
             wanted = without_elements(wanted, "hooks", event, _is_ours)
+        wanted = without_exception(client, wanted)
         if record is not None and record.became and text.count(record.became) == 1:
             back = text.replace(record.became, record.was)
             with suppress(NotEditableError):
                 ours = {} if not back.strip() else _parsed(client, back)
                 theirs = _parsed(client, wanted)
+                if client.rewrite and (one := client.rewrite.exception) and one.kind == "list":
+                    for each in (ours, theirs):
+                        if not each.get(one.table):
+                            each.pop(one.table, None)
                 for value in client.configuration.values:
                     _drop(theirs, value.table, value.name, ours)
                 if _same(ours, theirs):
@@ -266,9 +304,63 @@ class HookEntries:
                 remove_empty(known.made_folders)
             else:
                 file.write(edit.after, mode=0o600 if change.where == "user" else 0o644)
+            if edit.beside is not None:
+                if edit.beside.text:
+                    edit.beside.file.write(edit.beside.text, mode=0o600)
+                else:
+                    edit.beside.file.remove()
+                    remove_empty(known.made_beside if known is not None else ())
             if change.action == "remove":
                 self._forget(change.file)
+                others = (one for one in self._records().values() if one.client == change.client)
+                if known is not None and known.made_beside and edit.beside is None:
+                    # Whoever goes last takes them away.
+                    for other in (*others,)[:1]:
+                        self._keep(replace(other, made_beside=known.made_beside))
         return replace(change, done=True)
+
+    def _unexcepted(self, client: HookClient, text: str, mode: str) -> str:
+        """Return that the client has no exception for our runner, where it is to have one."""
+        exception = client.rewrite.exception if client.rewrite else None
+        if mode != "sandbox" or exception is None:
+            return ""
+        if exception.kind == "list":
+            is_there = has_exception(client, text, runner_words(self._directory))
+        else:
+            try:
+                is_there = self._beside(client, "user", mode) is None
+            except (ConfigFileError, NotEditableError) as error:
+                return str(error)
+        gone = "the client's exception for our runner is gone: no command runs in the sandbox"
+        return "" if is_there else gone
+
+    def _beside(self, client: HookClient, where: str, mode: str) -> _Beside | None:
+        """Return the change of the file with the exception; None for none.
+
+        Raises:
+            NotEditableError: a file of that name is not ours.
+        """
+        exception = client.rewrite.exception if client.rewrite else None
+        if exception is None or exception.kind != "file":
+            return None
+        base = client.configuration.path(self._places, self._project, "user").parent
+        file = ConfigFile(base / exception.path, bound=self._places.home, may_be_outside=True)
+        wanted = exception.filled(runner_words(self._directory)) if mode == "sandbox" else ""
+        if not wanted and self._is_shared(client, where):
+            return None
+        if file.text == wanted:
+            return None
+        if file.exists and file.text.partition("\n")[0] != exception.text.partition("\n")[0]:
+            raise NotEditableError(f"`{file.path}` is not ours: move it away")
+        return _Beside(file=file, text=wanted)
+
+    def _is_shared(self, client: HookClient, where: str) -> bool:
+        """Whether another installation of the client needs the exception too."""
+        here = os.path.realpath(client.configuration.path(self._places, self._project, where))
+        return any(
+            one.client == client.name and one.mode == "sandbox" and one.file != here
+            for one in self._records().values()
+        )
 
     def _prepare(self) -> None:
         """Write what starts a judge: our program, and the variables that lead to our files."""
@@ -418,6 +510,8 @@ def _switched_off(client: HookClient, text: str) -> str:
 
 
 def _mode_of(lines: Sequence[str]) -> str:
+    if any(" sandbox " in line for line in lines):
+        return "sandbox"
     return "watch" if lines and all(CANNOT not in line for line in lines) else "enforce"
 
 
@@ -467,6 +561,12 @@ def _drop(found: dict[str, Any], table: str, name: str, before: Mapping[str, Any
         inner.pop(name, None)
         if not inner and table not in before:
             del found[table]
+
+
+def _difference_of(beside: _Beside | None) -> tuple[str, ...]:
+    if beside is None:
+        return ()
+    return difference(beside.file.text, beside.text, str(beside.file.path))
 
 
 def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:

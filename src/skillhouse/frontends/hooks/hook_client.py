@@ -13,11 +13,16 @@ import _signal  # type: ignore[import-not-found]
 import _socket
 import posix
 import sys
+import time
 
 ANSWER_SECONDS = 2.0
 """How long the judge may take."""
-OWN_SECONDS = 25
+OWN_SECONDS = 15
 """How long this process may take as the judge: clients give up, and go on, after 30."""
+FIRST_SECONDS = 8.0
+"""How long one may take that was just started."""
+START_LOOKS = 150
+"""How often a judge that was just started is looked for: some four seconds."""
 EVENT_MAX = 16 * 1024 * 1024
 """Bytes of an event; more is refused."""
 SOCKET = b"judge.sock"
@@ -45,6 +50,11 @@ def main(arguments: list[str]) -> int:
         answer = _asked(handle, head + b"\0" + event)
     except (OSError, NoJudgeError):
         _signal.setitimer(_signal.ITIMER_REAL, 0)
+        answer = b""
+        if mode == "sandbox" and moment == "before":
+            # Only a judge that stays can run the command.
+            answer = _waited(handle, place, head + b"\0" + event)
+    if not answer:
         _become(handle, place, words, directory, variable, event)
         return 2
     code, out, said = answer.split(b"\0", 2)
@@ -63,12 +73,12 @@ def _opened(place: str) -> int:
     return handle
 
 
-def _asked(handle: int, data: bytes) -> bytes:
+def _asked(handle: int, data: bytes, seconds: float = ANSWER_SECONDS) -> bytes:
     def late(number: int, frame: object) -> None:
         raise NoJudgeError
 
     _signal.signal(_signal.SIGALRM, late)
-    _signal.setitimer(_signal.ITIMER_REAL, ANSWER_SECONDS)
+    _signal.setitimer(_signal.ITIMER_REAL, seconds)
     # Relative to the directory that was looked at, however long its path is.
     posix.fchdir(handle)
     peer = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
@@ -89,6 +99,23 @@ def _asked(handle: int, data: bytes) -> bytes:
     return answer
 
 
+def _waited(handle: int, place: str, data: bytes) -> bytes:
+    """Start a judge that stays, and return its answer; b"" where none comes."""
+    if handle < 0:
+        return b""
+    try:
+        _start(handle, place)
+        for _ in range(START_LOOKS):
+            time.sleep(0.02)
+            try:
+                return _asked(handle, data, FIRST_SECONDS)
+            except (ConnectionError, FileNotFoundError):
+                _signal.setitimer(_signal.ITIMER_REAL, 0)
+    except (OSError, NoJudgeError):
+        _signal.setitimer(_signal.ITIMER_REAL, 0)
+    return b""
+
+
 def _become(
     handle: int, place: str, words: list[bytes], directory: bytes, variable: bytes, event: bytes
 ) -> None:
@@ -96,17 +123,7 @@ def _become(
     if handle < 0:
         _write(2, b"skillhouse: the directory of its judge is not ours alone\n")
         return
-    program = _file(handle, PROGRAM).split(b"\0")
-    variables = dict(one.split(b"=", 1) for one in _file(handle, VARIABLES).split(b"\0") if one)
-    for name in (b"PATH", b"LANG", b"LC_ALL", b"TZ"):
-        if name in posix.environ and name not in variables:
-            variables[name] = posix.environ[name]
-    posix.chdir("/")
-    null = posix.open("/dev/null", posix.O_RDWR | posix.O_CLOEXEC)
-    quiet = [(posix.POSIX_SPAWN_DUP2, null, number) for number in (0, 1, 2)]
-    posix.posix_spawn(
-        program[0], [*program, b"serve", place.encode()], variables, file_actions=quiet, setsid=True
-    )
+    program, variables = _start(handle, place)
     given, made = posix.pipe()
     if posix.fork() == 0:
         posix.close(given)
@@ -121,6 +138,22 @@ def _become(
     posix.execve(
         program[0], [*program, b"once", place.encode(), *words, directory, variable], variables
     )
+
+
+def _start(handle: int, place: str) -> tuple[list[bytes], dict[bytes, bytes]]:
+    """Start a judge that stays; returns its program and variables."""
+    program = _file(handle, PROGRAM).split(b"\0")
+    variables = dict(one.split(b"=", 1) for one in _file(handle, VARIABLES).split(b"\0") if one)
+    for name in (b"PATH", b"LANG", b"LC_ALL", b"TZ"):
+        if name in posix.environ and name not in variables:
+            variables[name] = posix.environ[name]
+    posix.chdir("/")
+    null = posix.open("/dev/null", posix.O_RDWR | posix.O_CLOEXEC)
+    quiet = [(posix.POSIX_SPAWN_DUP2, null, number) for number in (0, 1, 2)]
+    posix.posix_spawn(
+        program[0], [*program, b"serve", place.encode()], variables, file_actions=quiet, setsid=True
+    )
+    return program, variables
 
 
 def _file(handle: int, name: bytes) -> bytes:

@@ -13,6 +13,7 @@ from msgspec import Struct, field
 
 from skillhouse.floor import ConfigError, Locations, nearest, shaped
 from skillhouse.floor.documents import DocumentError, json_value, toml_table
+from skillhouse.frontends.hooks.client_rules import ClientRules, RuleException
 from skillhouse.tools import NativeCall
 
 DATA = Path(__file__).parent / "client_data"
@@ -64,6 +65,20 @@ class HookFile(Struct, frozen=True, kw_only=True):
         return base / self.user
 
 
+class HookRewrite(Struct, frozen=True, kw_only=True):
+    """How a client's commands are replaced by calls of our runner, and what that passes by."""
+
+    answer: str
+    """JSON of the answer; `{input}` is the whole input of the tool, `{reason}` the reason."""
+    modes: tuple[str, ...] = ()
+    """Values of the event's `permission_mode` in which a call is rewritten; any when there is
+    none."""
+    keeps_directory: bool = False
+    """Whether the client goes on where a command's shell ended."""
+    exception: RuleException | None = None
+    rules: ClientRules
+
+
 class ToolShape(Struct, frozen=True, kw_only=True):
     """How one tool of a client is judged: the names that its arguments have, by role."""
 
@@ -103,6 +118,8 @@ class ToolShape(Struct, frozen=True, kw_only=True):
     server: str = ""
     ignored: tuple[str, ...] = ()
     """Arguments that change nothing, so that a repeated call is the same without them."""
+    runs_once: bool = False
+    """Whether a command is run once, in a shell, so that it can run in our sandbox."""
     kept: tuple[str, ...] = ()
     """The arguments, where they are values of the event itself."""
 
@@ -130,8 +147,20 @@ class HookCall(Struct, frozen=True, kw_only=True):
     agent: str = ""
     agent_type: str = ""
     is_background: bool = False
+    permission_mode: str = ""
+    given: Mapping[str, Any] = field(default_factory=dict)
+    """All arguments."""
+    record: object = None
+    """What the event names as the record of the session."""
+    command_name: str = ""
+    """The name of the argument with the command that can be rewritten; empty for none."""
     native: NativeCall | None = None
     """None in an event that is not about one call."""
+
+    @property
+    def place(self) -> str:
+        """Where the call works."""
+        return self.directory if self.native is None else self.native.directory
 
 
 class HookClient(Struct, frozen=True, kw_only=True):
@@ -158,7 +187,15 @@ class HookClient(Struct, frozen=True, kw_only=True):
     """Names of the event's values, by role."""
     answers: Mapping[str, str]
     """JSON of an answer, by effect; `{reason}` is the reason. What is missing says nothing."""
+    rewrite: HookRewrite | None = None
+    """None for a client whose commands cannot run in our sandbox."""
     tools: Mapping[str, ToolShape] = field(default_factory=dict)
+
+    @property
+    def sandboxed(self) -> tuple[str, ...]:
+        """The tools whose commands can run in our sandbox."""
+        names = (name for name, tool in self.tools.items() if tool.runs_once)
+        return tuple(sorted(names)) if self.rewrite else ()
 
     def answer(self, effect: str, reason: str) -> str:
         """Return what is printed for an effect: allow, ask or deny."""
@@ -194,6 +231,7 @@ class HookClient(Struct, frozen=True, kw_only=True):
             turn=_text(named.get("turn")),
             agent=_text(named.get("agent")),
             agent_type=_text(named.get("agent_type")),
+            permission_mode=_text(named.get("permission_mode")),
         )
         return self._with_call(call, event, named.get("input"), own_servers)
 
@@ -231,6 +269,10 @@ class HookClient(Struct, frozen=True, kw_only=True):
             agent=call.agent,
             agent_type=call.agent_type,
             is_background=bool(shape.background and arguments.get(shape.background)),
+            permission_mode=call.permission_mode,
+            record=event.get(self.rewrite.rules.record) if self.rewrite else None,
+            given=arguments,
+            command_name=shape.command if shape.runs_once else "",
             native=NativeCall(
                 kind=shape.kind,
                 directory=_joined(call.directory, shape, arguments),

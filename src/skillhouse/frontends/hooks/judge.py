@@ -25,6 +25,8 @@ from skillhouse.frontends.hooks.hook_clients import (
     hook_client,
 )
 from skillhouse.frontends.hooks.open_calls import OpenCall, OpenCalls, name_of
+from skillhouse.frontends.hooks.sandboxed import SandboxedCalls
+from skillhouse.frontends.hooks.tickets import ProcessId
 from skillhouse.house import Skillhouse, configured
 from skillhouse.tools import NativePlans, NativeTool, Session, ToolCall
 from skillhouse.tools.recorder import decided_permissions
@@ -52,6 +54,8 @@ class HookRequest(Struct, frozen=True, kw_only=True):
     project: str
     """The client's own directory of the project; empty where it gives none."""
     event: bytes
+    above: tuple[ProcessId, ...] = ()
+    """The processes above the hook's; none where they are not known."""
 
 
 class HookAnswer(Struct, frozen=True, kw_only=True):
@@ -76,6 +80,8 @@ class HookJudge:
         # INVARIANT: held to find or make a `Skillhouse`; events come at the same time.
         self._lock = threading.Lock()
         self._calls = OpenCalls(directory / "open")
+        self.sandboxed = SandboxedCalls(directory, self._calls)
+        """What runs in our sandbox for the clients."""
         self._sessions = directory / "sessions"
         self._starts: dict[str, str] = {}
         self._houses: OrderedDict[str, Skillhouse] = OrderedDict()
@@ -109,12 +115,16 @@ class HookJudge:
         if request.moment == "before":
             return await self._before(client, house, request, call)
         if request.moment in ("after", "failed"):
-            found = self._calls.take(session, call.call)
+            is_kept = self.sandboxed.goes_on(session, call.call, request.moment)
+            found = None if is_kept else self._calls.take(session, call.call)
             if found is not None:
                 await in_thread(partial(self._end, house, found, call, request.moment))
         elif request.moment == "next":
-            for one in self._calls.take_all(session, call.agent):
-                await in_thread(partial(self._end, house, one, call, "next"))
+            running = partial(self.sandboxed.keeps, session)
+            for one in self._calls.take_all(session, call.agent, left=running):
+                # One whose judge ended stays without an outcome: what came of it is not known.
+                if not one.has_begun:
+                    await in_thread(partial(self._end, house, one, call, "next"))
         else:
             await in_thread(lambda: self._seen(house, client, call))
         return HookAnswer()
@@ -138,8 +148,19 @@ class HookJudge:
             listed = await in_thread(lambda: house.snapshot.gate(agent).tools)
             is_ours = native.resource.partition("/")[2] in listed
             native = replace(native, is_ours=is_ours)
+        rewriting, left = None, ""
+        if request.mode == "sandbox" and native.kind == "exec":
+            home = house.config.places.home
+            found = await in_thread(
+                lambda: self.sandboxed.rewriting(client, call, request.above, home)
+            )
+            rewriting, left = (None, found) if isinstance(found, str) else (found, "")
         tool = NativeTool(
-            call.tool, lambda session: plans.plan(native, session), asks_itself=client.asks
+            call.tool,
+            lambda session: plans.plan(native, session),
+            # What the client's person allows there, it would run as it is.
+            asks_itself=client.asks and rewriting is None,
+            keep=rewriting.keep if rewriting else None,
         )
         tool.durable = native.kind not in FAST_KINDS
         gate = house.services.gates.for_client(tool)
@@ -170,8 +191,13 @@ class HookJudge:
             is_asked=result.is_asked,
             subagent=call.agent,
             is_background=call.is_background,
+            left=left,
+            has_ticket=rewriting is not None,
         )
-        self._calls.put(f"{client.name}\0{call.session}", call.call, opened)
+        key = f"{client.name}\0{call.session}"
+        self._calls.put(key, call.call, opened)
+        if rewriting is not None:
+            return HookAnswer(output=rewriting.answer(house, self._calls, opened, key))
         if not result.is_asked:
             return HookAnswer(output=client.answer("allow", ""))
         return HookAnswer(output=client.answer("ask", f"skillhouse: {result.content}"))
@@ -241,6 +267,10 @@ class HookJudge:
             detail["asked_by"] = "the client"
         if opened.is_background and moment == "after":
             detail["background"] = "it began; its end is not seen"
+        if opened.left:
+            detail["not_sandboxed"] = opened.left[:500]
+        if opened.has_ticket and not opened.has_begun and moment != "next":
+            status, reason = "error", "not run: its runner did not come with a valid ticket"
         house.audit_log.write_read(
             AuditDraft(
                 kind="outcome",

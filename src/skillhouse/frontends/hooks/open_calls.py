@@ -9,7 +9,7 @@ import hashlib
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -33,6 +33,11 @@ class OpenCall(Struct, frozen=True, kw_only=True):
     """Whether the client asks its person about it."""
     subagent: str = ""
     is_background: bool = False
+    left: str = ""
+    """Why it runs as it is, where others are run in our sandbox."""
+    has_ticket: bool = False
+    has_begun: bool = False
+    """Whether a runner of ours has begun it, which records its end."""
 
 
 class OpenCalls:
@@ -48,16 +53,22 @@ class OpenCalls:
         (place / f".{name}").write_bytes(encode(opened))
         os.replace(place / f".{name}", place / name)
 
+    def get(self, session: str, call: str) -> OpenCall | None:
+        return self._read(self._place(session) / name_of(call))
+
     def take(self, session: str, call: str) -> OpenCall | None:
         """Return and forget a call; None for one that is not open."""
         return self._taken(self._place(session) / name_of(call))
 
-    def take_all(self, session: str, subagent: str) -> Iterator[OpenCall]:
-        """Return and forget the open calls of an agent of a session."""
+    def take_all(
+        self, session: str, subagent: str, *, left: Callable[[str], bool] = lambda _: False
+    ) -> Iterator[OpenCall]:
+        """Return and forget the open calls of an agent of a session, but those of which `left` is
+        so, by the names of their files."""
         place = self._place(session)
         with suppress(FileNotFoundError):
             for file in sorted(place.iterdir()):
-                found = self._read(file)
+                found = None if left(file.name) else self._read(file)
                 if found is not None and found.subagent == subagent and self._taken(file):
                     yield found
             with suppress(OSError):  # Calls of subagents are open.

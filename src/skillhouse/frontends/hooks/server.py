@@ -12,8 +12,11 @@ from contextlib import suppress
 from pathlib import Path
 
 from skillhouse.floor.paths import unix_address
+from skillhouse.floor.structs import replace
 from skillhouse.frontends.hooks.hook_client import EVENT_MAX, SOCKET
 from skillhouse.frontends.hooks.judge import HookAnswer, HookJudge, HookRequest
+from skillhouse.frontends.hooks.run_server import RunServer
+from skillhouse.frontends.hooks.tickets import Tickets, ancestors
 
 IDLE_SECONDS = 15 * 60
 """How long it stays without an event."""
@@ -58,6 +61,8 @@ class JudgeServer:
         self._clock = clock
         self._heard = clock()
         self._busy = 0
+        self._judge.sandboxed.tickets = tickets = Tickets()
+        self._runs = RunServer(directory, tickets)
 
     async def serve(self) -> None:
         """Serve until nothing came for long; the caller holds the lock of the directory."""
@@ -70,12 +75,18 @@ class JudgeServer:
             server = await asyncio.start_unix_server(self._connected, sock=listener, limit=1 << 20)
             self._judge.sweep()
             mine = path.stat().st_ino
+            running = asyncio.create_task(self._runs.serve())
             async with server:
-                while self._busy or self._clock() - self._heard < self._idle_seconds:
+                while (
+                    self._busy
+                    or self._runs.is_busy
+                    or self._clock() - self._heard < self._idle_seconds
+                ):
                     await asyncio.sleep(min(LOOK_SECONDS, self._idle_seconds))
                     if not _is_there(path, mine):
                         # No hook finds it any more.
                         break
+            running.cancel()
             if _is_there(path, mine):
                 path.unlink(missing_ok=True)
 
@@ -90,6 +101,9 @@ class JudgeServer:
                     request = request_of(data)
                     answer = HookAnswer(code=2, error="skillhouse: no request of a hook\n")
                     if request is not None:
+                        if request.mode == "sandbox":
+                            pid, *_ = _peer_of(writer.get_extra_info("socket"))
+                            request = replace(request, above=ancestors(pid))
                         answer = await self._judge.answer(request)
                     writer.write(answer.data())
                     await writer.drain()
@@ -115,8 +129,15 @@ def _is_own_user(peer: socket.socket) -> bool:
     if not hasattr(socket, "SO_PEERCRED"):
         # The directory is closed to others; there is no more that this system says.
         return True
-    _, user, _ = struct.unpack("3i", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-    return bool(user == os.geteuid())
+    return _peer_of(peer)[1] == os.geteuid()
+
+
+def _peer_of(peer: socket.socket) -> tuple[int, int, int]:
+    """Return process, user and group of who connected."""
+    pid, user, group = struct.unpack(
+        "3i", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+    )
+    return pid, user, group
 
 
 def _is_there(path: Path, inode: int) -> bool:

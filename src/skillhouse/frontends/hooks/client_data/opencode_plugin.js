@@ -25,6 +25,7 @@ export const Skillhouse = async ({ directory }) => ({
     if (code !== 0) throw new Error(why.trim() || "skillhouse cannot judge")
     const answer = said.trim() ? JSON.parse(said) : {}
     if (answer.deny) throw new Error(answer.deny)
+    if (answer.input) Object.assign(output.args, answer.input)
   },
   event: async ({ event }) => {
     if (event.type !== "session.idle") return
