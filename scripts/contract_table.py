@@ -204,6 +204,7 @@ SETTINGS = {
     "skill_code.env": '[skill_code.env]\ncrypto-balance = ["ALCHEMY_API_KEY"]',
     "skill_code.levels": '[skill_code.levels]\ncrypto-price = "write"',
     "memory.enabled": "[memory]\nenabled = true",
+    "hooks.hints": "[hooks]\nhints = false",
     "protection.asked": '[protection]\nasked = [".github/workflows"]',
     "mcp_servers.label": '[[mcp_servers]]\nlabel = "a"\nurl = "https://a.example.com/mcp"',
     "mcp_servers.url": '[[mcp_servers]]\nlabel = "a"\nurl = "https://a.example.com/mcp"',

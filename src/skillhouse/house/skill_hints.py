@@ -9,6 +9,7 @@ text of a skill but its name, and words of the prompt.
 
 from __future__ import annotations
 
+import filecmp
 import math
 import os
 import threading
@@ -160,11 +161,15 @@ class SkillHints:
         if client:
             known, profile, own = self._names_of(client), self._profile(client), own_tool
         for hit, skill in fitting:
+            name = known.get(_real(skill), "")
+            if not name and (copies := known.get(skill.name)):
+                # A copy that a client has is the same skill while its text is.
+                name = skill.name if _is_copy(skill.file, copies) else ""
             yield HintedSkill(
                 file=skill.file,
-                name=known.get(_real(skill), skill.name),
+                name=name or skill.name,
                 words=_words(hit),
-                load=_loading(skill, known, profile, own),
+                load=_loading(skill, profile, own, is_known=bool(name)),
             )
 
     def _is_given(self, view: AgentView, skill: Skill) -> bool:
@@ -184,7 +189,8 @@ class SkillHints:
         return clients.lens_profile(client, self._house.config.places)
 
     def _names_of(self, client: str) -> Mapping[str, str]:
-        """Return what a client calls each skill that it lists, by the real path of its file."""
+        """Return what a client calls each skill that it lists, by the real path of its file, and
+        that file by the name."""
         snapshot = self._house.snapshot
         with self._lock:
             kept = self._seen.get(client)
@@ -208,6 +214,7 @@ class SkillHints:
             verdict = skill.verdicts[0] if skill.verdicts else None
             if verdict is not None and verdict.state in _SEEN:
                 names[skill.file] = verdict.name or skill.name
+                names[verdict.name or skill.name] = skill.file
         with self._lock:
             self._seen[client] = (snapshot, names)
         return names
@@ -221,11 +228,18 @@ def _skill_tool(profile: Profile) -> str:
     return next((rule.name for rule in profile.tools if rule.kind == "skill"), "")
 
 
-def _loading(skill: Skill, known: Mapping[str, str], profile: Profile, own_tool: str) -> str:
+def _is_copy(file: str, other: str) -> bool:
+    try:
+        return filecmp.cmp(file, other, shallow=False)
+    except OSError:
+        return False
+
+
+def _loading(skill: Skill, profile: Profile, own_tool: str, *, is_known: bool) -> str:
     """Return how a client loads a skill: by its own tool, by ours, or by the file."""
     # Of a client whose tools its profile does not say, they are those of the default.
     is_said = profile.tools != DEFAULT_TOOLS
-    if _real(skill) in known and is_said and (tool := _skill_tool(profile)):
+    if is_known and is_said and (tool := _skill_tool(profile)):
         return f"with the {tool} tool"
     if own_tool:
         return f"with the tool {own_tool}"

@@ -17,9 +17,11 @@ from typing import Any
 
 from msgspec import Struct
 
+from skillhouse.floor import AmbiguousSkillError, UnknownSkillError
 from skillhouse.floor.regex import regex
 from skillhouse.floor.structs import replace
 from skillhouse.permission import Effect, Layer, Permission, unwrapped
+from skillhouse.skill import SKILL_FILE, Skill, SkillIndex
 from skillhouse.tools.call import WILL_NOT_WORK, Output, PermissionRequest, Plan, RefusedError
 from skillhouse.tools.command import ExecTool
 from skillhouse.tools.files import change_facts, held_before, write_need
@@ -118,6 +120,7 @@ class NativePlans:
         self._tool = tool
         self._skill_tool = skill_tool
         self._known_skills = known_skills
+        self._real_files: tuple[SkillIndex, Mapping[str, Skill]] | None = None
         self._kinds: Mapping[str, Callable[[NativeCall, Session], Plan]] = {
             "exec": self._exec,
             "read": self._read,
@@ -135,6 +138,26 @@ class NativePlans:
     def plan(self, call: NativeCall, session: Session) -> Plan:
         """Plan a call as ours of that kind; RefusedError for one that cannot be judged."""
         return self._kinds[call.kind](call, session)
+
+    def loaded(self, call: NativeCall, session: Session) -> Skill | None:
+        """Return the skill whose text a call gives the client's model, if it is one of ours."""
+        if call.kind == "skill":
+            try:
+                return session.visible.get(_skill_name(call))
+            except (UnknownSkillError, AmbiguousSkillError):
+                return None
+        given = call.values.get("path") if call.kind == "read" else None
+        if not isinstance(given, str) or not _is_skill_file(given):
+            return None
+        real = os.path.realpath(self._absolute(given, call))
+        return self._files(session).get(real)
+
+    def _files(self, session: Session) -> Mapping[str, Skill]:
+        """Return the visible skills by the real paths of their files, links followed."""
+        if self._real_files is None or self._real_files[0] is not session.visible:
+            found = {os.path.realpath(skill.file): skill for skill in session.visible.skills}
+            self._real_files = (session.visible, found)
+        return self._real_files[1]
 
     def _exec(self, call: NativeCall, session: Session) -> Plan:
         command = _text(call, "command")
@@ -178,6 +201,12 @@ class NativePlans:
                 plans.append(self._searched(path, session))
             else:
                 plans.append(self._tool("read").plan({"path": path}, session))
+            skill = (
+                self._files(session).get(os.path.realpath(path)) if _is_skill_file(path) else None
+            )
+            if skill is not None and self._skill_tool:
+                # As by the client's own skill tool: also by another path, and as it was approved.
+                plans.append(self._loading(skill.file, session))
         return _joined(plans)
 
     def _search(self, call: NativeCall, session: Session) -> Plan:
@@ -325,17 +354,20 @@ class NativePlans:
         return self._tool("fetch").plan({"url": _text(call, "url")}, session)
 
     def _skill(self, call: NativeCall, session: Session) -> Plan:
-        name = _text(call, "name").strip().removeprefix("/")
+        name = _skill_name(call)
         if name in self._known_skills and self._skill_tool:
-            tool = self._tool(self._skill_tool)
-            (parameter,) = tool.schema["properties"]
-            return tool.plan(tool.canonical({parameter: name}), session)
+            return self._loading(name, session)
         need = PermissionRequest(
             permission=Permission(action="skill", resource=name),
             default=Effect.ASK,
             why="skillhouse does not see this skill, so nothing is known of it",
         )
         return Plan(needs=(need,), run=_hand_over)
+
+    def _loading(self, reference: str, session: Session) -> Plan:
+        tool = self._tool(self._skill_tool)
+        (parameter,) = tool.schema["properties"]
+        return tool.plan(tool.canonical({parameter: reference}), session)
 
     def _mcp(self, call: NativeCall, session: Session) -> Plan:
         del session
@@ -450,6 +482,14 @@ def _is_searched(file: str, root: str, patterns: tuple[str, ...]) -> bool:
     if not is_repository or any(line.startswith("!") for line in plain):
         return True
     return not any("/" not in line and fnmatch(name, line) for line in plain)
+
+
+def _skill_name(call: NativeCall) -> str:
+    return _text(call, "name").strip().removeprefix("/")
+
+
+def _is_skill_file(path: str) -> bool:
+    return os.path.basename(path).casefold() == SKILL_FILE.casefold() or os.path.islink(path)
 
 
 def _text(call: NativeCall, role: str) -> str:

@@ -7,7 +7,7 @@ import json
 import os
 import shlex
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -165,7 +165,9 @@ class HookEntries:
             text = self._file(client, where).text
             found = list(_lines(client, text))
         except (ConfigFileError, NotEditableError) as error:
-            return replace(change, standing=HookStanding.UNREADABLE, reason=str(error))
+            mode = record.mode if record is not None else ""
+            standing = HookStanding.UNREADABLE
+            return replace(change, standing=standing, reason=str(error), mode=mode)
         if not found and record is None:
             return change
         mode = record.mode if record is not None else _mode_of(found)
@@ -342,6 +344,19 @@ class HookEntries:
         records = self._records()
         if records.pop(os.path.realpath(path), None) is not None:
             _put(self._directory / _RECORDS, encode(tuple(records.values())))
+
+
+def entry_faults(changes: Iterable[HookChange]) -> Iterator[str]:
+    """Yield one sentence about each entry that is not as it should be."""
+    for change in changes:
+        # A file that cannot be read is a fault where entries of ours were in it.
+        is_faulty = change.standing in (HookStanding.CHANGED, HookStanding.UNREADABLE)
+        if is_faulty and change.mode:
+            own = " --project" if change.where == "project" else ""
+            yield (
+                f"The hooks of {change.title} are {change.standing.value}: a person should run "
+                f"`skillhouse hooks install {change.client}{own}`."
+            )
 
 
 def is_installed(client: HookClient) -> bool:

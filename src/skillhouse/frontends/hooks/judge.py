@@ -24,7 +24,8 @@ from skillhouse.frontends.hooks.hook_clients import (
     HookEventError,
     hook_client,
 )
-from skillhouse.frontends.hooks.open_calls import OpenCall, OpenCalls, name_of
+from skillhouse.frontends.hooks.open_calls import KEPT_SECONDS, OpenCall, OpenCalls, name_of
+from skillhouse.frontends.hooks.turn_texts import TurnTexts
 from skillhouse.house import Skillhouse, configured
 from skillhouse.tools import NativePlans, NativeTool, Session, ToolCall
 from skillhouse.tools.recorder import decided_permissions
@@ -77,6 +78,7 @@ class HookJudge:
         self._lock = threading.Lock()
         self._calls = OpenCalls(directory / "open")
         self._sessions = directory / "sessions"
+        self._texts = TurnTexts(directory / "named")
         self._starts: dict[str, str] = {}
         self._houses: OrderedDict[str, Skillhouse] = OrderedDict()
         self._plans: dict[tuple[str, str], tuple[AgentView, object, NativePlans]] = {}
@@ -112,9 +114,17 @@ class HookJudge:
             found = self._calls.take(session, call.call)
             if found is not None:
                 await in_thread(partial(self._end, house, found, call, request.moment))
+            if found is not None and found.skill and request.moment == "after":
+                await in_thread(partial(self._loaded, client, house, found, call))
         elif request.moment == "next":
             for one in self._calls.take_all(session, call.agent):
                 await in_thread(partial(self._end, house, one, call, "next"))
+            if house.config.hooks.hints and not call.agent:
+                # No watch runs here, and the next prompt should not wait for a look.
+                await in_thread(house.refresh)
+        elif request.moment in ("prompt", "start"):
+            text = await in_thread(partial(self._text, client, house, request, call))
+            return HookAnswer(output=client.answer(request.moment, text) if text else "")
         else:
             await in_thread(lambda: self._seen(house, client, call))
         return HookAnswer()
@@ -130,7 +140,7 @@ class HookJudge:
         if native.kind == "skill":
             # No watch runs here, and one may have come since.
             await in_thread(house.refresh)
-        agent = client.name if client.name in house.config.agents else "default"
+        agent = _agent_of(client, house)
         view = await in_thread(lambda: house.view(agent))
         plans = self._native_plans(house, view)
         if native.is_ours:
@@ -143,18 +153,7 @@ class HookJudge:
         )
         tool.durable = native.kind not in FAST_KINDS
         gate = house.services.gates.for_client(tool)
-        made = ToolCall(
-            name=call.tool,
-            arguments=call.arguments,
-            agent=agent,
-            channel=CHANNEL,
-            client=f"hooks:{client.name}",
-            connection=f"hooks:{client.name}:{call.session}",
-            client_info=f"{client.name} {call.agent_type}".strip(),
-            session_id=call.session,
-            message_id=call.turn,
-            trace=call.agent,
-        )
+        made = _tool_call(client, call, agent)
         session = house.services.sessions.of(made, view.visible)
         if request.mode == "watch":
             return await in_thread(lambda: self._watched(client, house, tool, made, session, call))
@@ -170,6 +169,7 @@ class HookJudge:
             is_asked=result.is_asked,
             subagent=call.agent,
             is_background=call.is_background,
+            skill=loaded.file if (loaded := plans.loaded(native, session)) else "",
         )
         self._calls.put(f"{client.name}\0{call.session}", call.call, opened)
         if not result.is_asked:
@@ -221,6 +221,42 @@ class HookJudge:
         )
         self._calls.put(f"{client.name}\0{call.session}", call.call, opened)
         return HookAnswer(output=client.answer("allow", ""))
+
+    def _text(
+        self, client: HookClient, house: Skillhouse, request: HookRequest, call: HookCall
+    ) -> str:
+        """Return the line that is added at a prompt, or at the start of a session."""
+        session = f"{client.name}\0{call.session}" if call.session else ""
+        if request.moment == "start":
+            return self._texts.at_start(client, request.mode, session, self._faults(house))
+        house.config_reload.check()
+        view = house.view(_agent_of(client, house))
+        return self._texts.at_prompt(
+            client, house, view, session, call, self._own_servers(client, house)
+        )
+
+    def _faults(self, house: Skillhouse) -> list[str]:
+        """Return what is wrong with the entries of every client."""
+        # It starts a Python once in a session, and no call waits for it.
+        from skillhouse.frontends.hooks.entries import HookEntries, entry_faults
+
+        entries = HookEntries(
+            places=house.config.places,
+            project=house.services.project,
+            state_directory=self._state,
+            audit=None,
+        )
+        return list(entry_faults(entries.status()))
+
+    def _loaded(
+        self, client: HookClient, house: Skillhouse, opened: OpenCall, call: HookCall
+    ) -> None:
+        view = house.view(opened.agent)
+        skill = next((one for one in view.visible.skills if one.file == opened.skill), None)
+        if skill is not None:
+            made = _tool_call(client, call, opened.agent)
+            session = house.services.sessions.of(made, view.visible)
+            self._texts.loaded(view, session, f"{client.name}\0{call.session}", skill)
 
     def _native_plans(self, house: Skillhouse, view: AgentView) -> NativePlans:
         gates, key = house.services.gates, (house.policy.place, view.agent)
@@ -309,20 +345,55 @@ class HookJudge:
             made.write(given)
         return given
 
-    def _own_servers(self, client: HookClient) -> frozenset[str]:
-        # Only calls of MCP servers' tools need it, and a hook may be a process of its own.
+    def _own_servers(self, client: HookClient, house: Skillhouse | None = None) -> frozenset[str]:
+        """Return the names by which a client has our server; with `house` only in its files for
+        this place."""
+        # Only calls of MCP servers' tools and hints need it, and a hook may be its own process.
         from skillhouse.clients.config_file import Entries
 
         found = Entries(self._state).files()
-        return frozenset(name for _, name, of in found if of == client.name)
+        return frozenset(
+            name
+            for file, name, of in found
+            if of == client.name and (house is None or _is_of(house, file))
+        )
 
     def sweep(self) -> None:
         """Forget what is long over."""
         self._calls.sweep()
+        self._texts.sweep(time.time() - KEPT_SECONDS)
 
     def close(self) -> None:
         for house in self._houses.values():
             house.close()
+
+
+def _agent_of(client: HookClient, house: Skillhouse) -> str:
+    return client.name if client.name in house.config.agents else "default"
+
+
+def _tool_call(client: HookClient, call: HookCall, agent: str) -> ToolCall:
+    return ToolCall(
+        name=call.tool,
+        arguments=call.arguments,
+        agent=agent,
+        channel=CHANNEL,
+        client=f"hooks:{client.name}",
+        connection=f"hooks:{client.name}:{call.session}",
+        client_info=f"{client.name} {call.agent_type}".strip(),
+        session_id=call.session,
+        message_id=call.turn,
+        trace=call.agent,
+    )
+
+
+def _is_of(house: Skillhouse, file: str) -> bool:
+    """Whether a client's file counts here: it is the user's, or of this project."""
+    home = os.path.realpath(house.config.places.home)
+    if file.startswith(f"{os.path.realpath(house.services.project)}/"):
+        return True
+    # The user's files of all clients are below a hidden name of the home.
+    return file.startswith(f"{home}/.")
 
 
 def _leave_open(house: Skillhouse) -> None:

@@ -33,6 +33,8 @@ class OpenCall(Struct, frozen=True, kw_only=True):
     """Whether the client asks its person about it."""
     subagent: str = ""
     is_background: bool = False
+    skill: str = ""
+    """The SKILL.md that it gives the client's model."""
 
 
 class OpenCalls:

@@ -269,6 +269,14 @@ class MemorySettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HookSettings:
+    """What the hooks of coding agents do besides deciding."""
+
+    hints: bool = True
+    """Whether a line beside a prompt names the skills that surely fit it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProtectionSettings:
     """Which protected paths ask a person instead of being denied."""
 
@@ -362,6 +370,8 @@ class Settings:
     """Whether agents get tools for the workspace's memory; no project says so."""
     search: SearchSettings | None = None
     """How search works; no project says so."""
+    hooks: HookSettings | None = None
+    """What hooks of coding agents do; no project says so."""
     protection: ProtectionSettings | None = None
     """Which protected paths are asked about; no project says so."""
     mcp_servers: tuple[McpServerSettings, ...] | None = None
@@ -441,6 +451,8 @@ class Config:
     """Whether agents get tools for the workspace's memory."""
     search: SearchSettings = field(default_factory=SearchSettings)
     """How search works."""
+    hooks: HookSettings = field(default_factory=HookSettings)
+    """What hooks of coding agents do."""
     mcp_servers: tuple[McpServerSettings, ...] = ()
     """Servers whose skills are listed beside those of this machine."""
     agents: Mapping[str, Layer] = field(default_factory=lambda: {"default": Layer(name="agent")})

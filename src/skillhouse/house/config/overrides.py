@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from skillhouse.floor import Diagnostic, Locations
     from skillhouse.house.config.config_values import (
         ExtensionSettings,
+        HookSettings,
         McpServerSettings,
         MemorySettings,
         NetSettings,
@@ -110,6 +111,7 @@ class _PlainFields(TypedDict, total=False):
     write_gate: WriteGate
     extensions: ExtensionSettings
     skill_code: SkillCodeSettings
+    hooks: HookSettings
     protection: ProtectionSettings
     memory: MemorySettings
     mcp_servers: tuple[McpServerSettings, ...]
