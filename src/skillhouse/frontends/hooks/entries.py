@@ -34,6 +34,7 @@ from skillhouse.floor import (
 from skillhouse.floor.structs import replace
 from skillhouse.frontends.hooks.hook_client import PROGRAM, VARIABLES
 from skillhouse.frontends.hooks.hook_clients import DATA, HookClient, hook_client, hook_clients
+from skillhouse.house.config.config_files import safe_path
 
 MODES = ("watch", "enforce")
 NOT_BUILT = (
@@ -45,8 +46,9 @@ DIRECTORY = "hooks"
 CANNOT = "skillhouse cannot judge"
 _SCRIPT = Path(__file__).with_name("hook_client.py")
 _RECORDS = "installed"
-_KEPT_VARIABLES = ("HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME")
-"""Variables that say where our files are: those of the installation hold, and none of a project."""
+_KEPT_VARIABLES = tuple("HOME XDG_CONFIG_HOME XDG_STATE_HOME XDG_CACHE_HOME LANG LC_ALL TZ".split())
+"""Variables that say where files are and how texts are read: those of the installation hold, and
+none of a project."""
 
 
 class HookStanding(enum.StrEnum):
@@ -279,8 +281,10 @@ class HookEntries:
         words = (*own_program(self._project)[:-1], "skillhouse.frontends.hooks")
         here = self._places.environment
         kept = {name: here[name] for name in here if name.startswith("SKILLHOUSE_")}
-        kept |= {name: here[name] for name in _KEPT_VARIABLES if name in here}
+        of_clients = (client.configuration.variable for client in hook_clients().values())
+        kept |= {name: here[name] for name in (*_KEPT_VARIABLES, *of_clients) if name in here}
         kept["HOME"] = str(self._places.home)
+        kept["PATH"] = safe_path(here, self._project)
         variables = "\0".join(f"{name}={value}" for name, value in sorted(kept.items()))
         for name, text in ((PROGRAM, "\0".join(words)), (VARIABLES, variables)):
             _put(self._directory / os.fsdecode(name), os.fsencode(text))
