@@ -7,8 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from skillhouse.floor import Locations
 from skillhouse.frontends.cli import main
+from skillhouse.frontends.cli.hooks import note_faults
+from skillhouse.frontends.cli.terminal import Terminal
 from skillhouse.frontends.hooks import entries
+from skillhouse.house import Skillhouse, configured
 from tests.frontends.conftest import Run
 
 
@@ -106,3 +110,18 @@ def test_mcp_install_asks_once_about_hooks_and_a_flag_answers(
     assert run("mcp", "install", "codex", "--tools=skills", "--hooks")[0] == 0
     assert codex.exists()
     assert run("mcp", "uninstall", "codex", "--hooks")[0] == 2
+
+
+def test_up_says_which_entries_were_changed(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["hooks", "install", "claude-code", "--yes"]) == 0
+    capsys.readouterr()
+    with Skillhouse(configured(Locations.here())) as house:
+        note_faults(house, Terminal())
+        assert capsys.readouterr().err == ""
+        (home / ".claude/settings.json").write_text("{}")
+        note_faults(house, Terminal())
+        said = " ".join(capsys.readouterr().err.split())
+    assert said == (
+        "The hooks of Claude Code are changed: a person should run `skillhouse hooks install "
+        "claude-code`."
+    )

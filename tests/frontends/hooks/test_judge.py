@@ -12,6 +12,7 @@ import pytest
 
 from skillhouse.approval import Answer
 from skillhouse.clients.config_file import Entries, ServerEntry
+from skillhouse.frontends.hooks.unknown_tools import UNKNOWN_MAX, UnknownTools
 from skillhouse.house import Skillhouse
 from tests.frontends.hooks.hooked_home import HookedHome, effect_of
 from tests.house.places import write_skill
@@ -241,3 +242,16 @@ async def test_our_own_server_is_not_asked_about_twice(home: HookedHome) -> None
     Entries(home.places.state()).put(entry)
     assert (await home.effect("mcp__skills__exec", {}))[0] == "allow"
     assert (await home.effect("mcp__other__exec", {}))[0] == "ask"
+
+
+async def test_unknown_tools_that_were_called_are_in_the_status(home: HookedHome) -> None:
+    for tool in ("SomethingNew", "Bash", "Agent", "SomethingNew", "mcp__shop__look", "a\nb"):
+        await home.effect(tool, {"command": "touch a"})
+    await home.ask(home.event("apply_new", {}), client="codex")
+    status = {change.client: change.unknown for change in home.entries().status()}
+    assert status["claude-code"] == ("SomethingNew", "a\ufffdb")
+    assert (status["codex"], status["opencode"]) == (("apply_new",), ())
+    known = UnknownTools(home.directory)
+    for number in range(300):
+        known.note("claude-code", f"Tool{number}")
+    assert len(known.of("claude-code")) < UNKNOWN_MAX

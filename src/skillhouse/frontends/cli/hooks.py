@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from skillhouse.floor import structs
+from skillhouse.floor import isolated, structs
 from skillhouse.frontends.cli.options import Verb, add_json, add_place, house_of
 from skillhouse.frontends.cli.question import can_ask, confirmed
 from skillhouse.frontends.presentation.text import one_line, shown
@@ -76,6 +76,16 @@ def hook_changes(places: Locations, config: Config) -> tuple[HookChange, ...]:
         audit=None,
     )
     return tuple(change for change in entries.status() if change.standing.value != "missing")
+
+
+def note_faults(house: Skillhouse, terminal: Terminal) -> None:
+    """Say which entries are not as they were installed, for `up`."""
+    from skillhouse.frontends.hooks.entries import entry_faults
+
+    # What cannot be looked at is said by `doctor`, and keeps no page from being served.
+    with isolated():
+        for fault in entry_faults(hook_changes(house.config.places, house.config)):
+            terminal.note(fault)
 
 
 def is_faulty(change: HookChange) -> bool:
@@ -209,6 +219,9 @@ def _print_status(change: HookChange, terminal: Terminal) -> None:
         terminal.indented(f"judged: {', '.join(change.guarded)}", 4)
         recorded = ", ".join((*change.recorded, "every tool that is not named"))
         terminal.indented(f"recorded, and left to rules of action `tool`: {recorded}", 4)
+        if change.unknown:
+            unknown = f"seen, and not known here: {', '.join(change.unknown)}"
+            terminal.indented(one_line(unknown), 4)
         terminal.indented("asked about: one of these whose arguments name a command or a place", 4)
         terminal.indented("what a program does beyond its words is not judged", 4)
         if change.to_do:

@@ -34,6 +34,7 @@ from skillhouse.floor import (
 from skillhouse.floor.structs import replace
 from skillhouse.frontends.hooks.hook_client import PROGRAM, VARIABLES
 from skillhouse.frontends.hooks.hook_clients import DATA, HookClient, hook_client, hook_clients
+from skillhouse.frontends.hooks.unknown_tools import UnknownTools
 from skillhouse.house.config.config_files import safe_path
 
 MODES = ("watch", "enforce")
@@ -93,6 +94,8 @@ class HookChange(Struct, frozen=True, kw_only=True):
     """The client's tools that are judged by our rules."""
     recorded: tuple[str, ...] = ()
     """Those that are recorded alone, as are all that are not named."""
+    unknown: tuple[str, ...] = ()
+    """Those that are not named, and were called."""
 
 
 class _Edit(Struct, frozen=True, kw_only=True):
@@ -318,6 +321,7 @@ class HookEntries:
             tried=client.tried,
             guarded=(*judged, "tools of MCP servers") if client.mcp else tuple(judged),
             recorded=tuple(sorted(n for n, t in client.tools.items() if t.kind == "record")),
+            unknown=UnknownTools(self._directory).of(client.name),
         )
 
     def _file(self, client: HookClient, where: str) -> ConfigFile:

@@ -26,6 +26,7 @@ from skillhouse.frontends.hooks.hook_clients import (
 )
 from skillhouse.frontends.hooks.open_calls import KEPT_SECONDS, OpenCall, OpenCalls, name_of
 from skillhouse.frontends.hooks.turn_texts import TurnTexts
+from skillhouse.frontends.hooks.unknown_tools import UnknownTools
 from skillhouse.house import Skillhouse, configured
 from skillhouse.tools import NativePlans, NativeTool, Session, ToolCall
 from skillhouse.tools.recorder import decided_permissions
@@ -79,6 +80,7 @@ class HookJudge:
         self._calls = OpenCalls(directory / "open")
         self._sessions = directory / "sessions"
         self._texts = TurnTexts(directory / "named")
+        self._unknown = UnknownTools(directory)
         self._starts: dict[str, str] = {}
         self._houses: OrderedDict[str, Skillhouse] = OrderedDict()
         self._plans: dict[tuple[str, str], tuple[AgentView, object, NativePlans]] = {}
@@ -137,6 +139,8 @@ class HookJudge:
             raise HookEventError("expected the name of the tool")
         await house.config_reload.check_in_thread()
         _leave_open(house)
+        if native.kind == "record" and call.tool not in client.tools:
+            await in_thread(lambda: self._unknown.note(client.name, call.tool))
         if native.kind == "skill":
             # No watch runs here, and one may have come since.
             await in_thread(house.refresh)
@@ -228,6 +232,8 @@ class HookJudge:
         """Return the line that is added at a prompt, or at the start of a session."""
         session = f"{client.name}\0{call.session}" if call.session else ""
         if request.moment == "start":
+            if house.config.hooks.hints:
+                house.view(_agent_of(client, house)).search.start()
             return self._texts.at_start(client, request.mode, session, self._faults(house))
         house.config_reload.check()
         view = house.view(_agent_of(client, house))
