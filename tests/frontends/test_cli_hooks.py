@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -80,7 +81,7 @@ def test_doctor_names_an_entry_that_was_changed(
     file.write_text(file.read_text().replace("exit 2", "exit 0"))
     assert main(["doctor"]) == 1
     said = " ".join(capsys.readouterr().out.split())
-    assert "hooks of claude-code (user): changed: 1 of 5 entries are changed or gone" in said
+    assert "hooks of claude-code (user): changed: 1 of 7 entries are changed or gone" in said
     assert main(["doctor", "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["hooks"][0]["standing"] == "changed"
 
@@ -116,10 +117,10 @@ def test_up_says_which_entries_were_changed(home: Path, capsys: pytest.CaptureFi
     assert main(["hooks", "install", "claude-code", "--yes"]) == 0
     capsys.readouterr()
     with Skillhouse(configured(Locations.here())) as house:
-        note_faults(house, Terminal())
+        note_faults(house, Terminal(sys.stdout, sys.stderr, {}))
         assert capsys.readouterr().err == ""
         (home / ".claude/settings.json").write_text("{}")
-        note_faults(house, Terminal())
+        note_faults(house, Terminal(sys.stdout, sys.stderr, {}))
         said = " ".join(capsys.readouterr().err.split())
     assert said == (
         "The hooks of Claude Code are changed: a person should run `skillhouse hooks install "

@@ -63,6 +63,7 @@ from skillhouse.frontends.http.pages.site import Render, Site
 from skillhouse.frontends.http.pages.skill_page import SkillPage
 from skillhouse.frontends.http.pages.skill_pages import SkillPages
 from skillhouse.frontends.http.pages.stop_page import StopPage
+from skillhouse.frontends.http.pages.suggest_page import SuggestPage
 from skillhouse.frontends.http.pages.system_page import SystemPage
 from skillhouse.frontends.http.pages.trust_page import TrustPage
 from skillhouse.frontends.http.rpc_endpoint import RPC_METHODS, RPC_PATH, RpcEndpoint
@@ -147,6 +148,7 @@ def make_app(
         *DeviceAnswers(house.approvals, enforcement.devices).routes(),
         *inbox.routes(),
         *PolicyPages(site).routes(),
+        *SuggestPage(site).routes(),
         *ExtensionPages(site).routes(),
         *site.routes(),
         *(Route(path, api) for path in (API_PATH, f"{API_PATH}/{{path:path}}")),
