@@ -170,19 +170,22 @@ def _tiering(context: CallContext) -> Mapping[str, object]:
 
 
 def _confirmation(context: CallContext) -> Confirmation | None:
-    approval = context.approval
-    if approval is None:
+    if context.approval is None:
         asked = any(j.decision.effect is Effect.ASK for j in context.evaluated)
         return Confirmation() if asked else None
+    return confirmation_of(context.approval, context.verdict.channel if context.verdict else "")
+
+
+def confirmation_of(approval: Approval, channel: str = "") -> Confirmation:
+    """Return what the log has of a question; `channel` is that of a tier, where no answer came."""
     opened, closed = approval.request.opened_ms, approval.closed_ms
     approved = {
         ApprovalState.APPROVED: True,
         ApprovalState.USED: True,
         ApprovalState.DENIED: False,
     }.get(approval.state)
-    channel = approval.channel or (context.verdict.channel if context.verdict else "")
     return Confirmation(
-        channel=channel,
+        channel=approval.channel or channel,
         requested_at=timestamp(opened),
         responded_at=timestamp(closed) if closed and approved is not None else "",
         approved=approved,

@@ -90,7 +90,9 @@ def test_one_rule_is_added_by_a_form_after_its_difference(
         not in client.get("/policy/suggest").text
     )
     log = house.audit_log
-    assert "manage:rule-add" in [one.record.tool for one in entries_of(log.path, Query(), key=log.key)]
+    assert "manage:rule-add" in [
+        one.record.tool for one in entries_of(log.path, Query(), key=log.key)
+    ]
     # The form holds for one rule, once: it is no suggestion any more.
     assert client.post(path, data=fields, headers=OURS).status_code == 404
 
