@@ -17,13 +17,10 @@ from skillhouse.audit import AuditDraft
 from skillhouse.floor import isolated, make_private
 from skillhouse.frontends.hooks.hook_clients import HookCall, HookClient
 from skillhouse.frontends.hooks.open_calls import name_of
-from skillhouse.house.remote_skills import load_known
-from skillhouse.house.skill_hints import SkillHints
-from skillhouse.retrieval import skills_of
-from skillhouse.tools.activation import activation_of
 
 if TYPE_CHECKING:
     from skillhouse.house import AgentView, Skillhouse
+    from skillhouse.house.skill_hints import SkillHints
     from skillhouse.skill import Skill
     from skillhouse.tools import Session
 
@@ -109,6 +106,10 @@ class TurnTexts:
     def loaded(self, view: AgentView, session: Session, key: str, skill: Skill) -> None:
         """Note that a client's own tool gave its model a skill: for what was used last, for the
         order of searches, and that its files may be read from now on."""
+        from skillhouse.house.remote_skills import load_known
+        from skillhouse.retrieval import skills_of
+        from skillhouse.tools.activation import activation_of
+
         with isolated():
             content = load_known(skill)
             if prompt := self._prompts.get(key):
@@ -126,6 +127,9 @@ class TurnTexts:
                         file.unlink()
 
     def _hints_of(self, house: Skillhouse) -> SkillHints:
+        # A process that judges one call needs none of it.
+        from skillhouse.house.skill_hints import SkillHints
+
         kept = self._hints.get(house.policy.place)
         if kept is None or kept[0] is not house:
             kept = self._hints[house.policy.place] = (house, SkillHints(house))
