@@ -248,7 +248,9 @@ def _loading(skill: Skill, profile: Profile, own_tool: str, *, is_known: bool) -
 
 def _words(hit: Hit) -> tuple[str, ...]:
     """Return the words of the prompt that a skill answers, those of its name first."""
-    words = dict.fromkeys(word for found in hit.matches.values() for word in found)
+    found = (word for words in hit.matches.values() for word in words)
+    # Of a word that was corrected or translated the skill's comes first, the prompt's in brackets.
+    words = dict.fromkeys(word.partition(" (")[2].removesuffix(")") or word for word in found)
     return tuple(word for word in words if word.isprintable())[:WORDS_MAX]
 
 
