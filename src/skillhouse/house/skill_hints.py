@@ -164,7 +164,7 @@ class SkillHints:
             name = known.get(_real(skill), "")
             if not name and (copies := known.get(skill.name)):
                 # A copy that a client has is the same skill while its text is.
-                name = skill.name if _is_copy(skill.file, copies) else ""
+                name = skill.name if is_copy(skill.file, copies) else ""
             yield HintedSkill(
                 file=skill.file,
                 name=name or skill.name,
@@ -197,27 +197,48 @@ class SkillHints:
             if kept is not None and kept[0] is snapshot:
                 return kept[1]
         names: dict[str, str] = {}
-        places = self._house.config.places
-        profile = self._profile(client)
-        try:
-            lens = clients.compare(
-                start=places.start,
-                home=places.home,
-                environment=places.environment,
-                profiles=[profile],
-                cache=self._house.config.cache_directory,
-            )
-        except SkillhouseError:
-            # Then each is loaded by its path.
-            return names
-        for skill in lens.skills:
-            verdict = skill.verdicts[0] if skill.verdicts else None
-            if verdict is not None and verdict.state in _SEEN:
-                names[skill.file] = verdict.name or skill.name
-                names[verdict.name or skill.name] = skill.file
+        for name, file in client_skills(self._house, client):
+            names[file] = name
+            names[name] = file
         with self._lock:
             self._seen[client] = (snapshot, names)
         return names
+
+
+def client_skills(house: Skillhouse, client: str) -> list[tuple[str, str]]:
+    """Return name and SKILL.md, links followed, of each skill that a client lists for its model.
+
+    Raises:
+        ConfigError: no profile has that name.
+    """
+    places = house.config.places
+    profile = clients.lens_profile(client, places)
+    try:
+        lens = clients.compare(
+            start=places.start,
+            home=places.home,
+            environment=places.environment,
+            profiles=[profile],
+            cache=house.config.cache_directory,
+        )
+    except SkillhouseError:
+        # Then each is loaded by its path.
+        return []
+    return [
+        (verdict.name or skill.name, skill.file)
+        for skill in lens.skills
+        for verdict in skill.verdicts[:1]
+        if verdict.state in _SEEN
+    ]
+
+
+def other_skill(house: Skillhouse, client: str, name: str, skill: Skill) -> str:
+    """Return the file that a client may load by the name of a skill and that is neither that skill
+    nor a copy of it; empty where there is none."""
+    files = (file for known, file in client_skills(house, client) if known == name)
+    return next(
+        (file for file in files if file != _real(skill) and not is_copy(skill.file, file)), ""
+    )
 
 
 def _real(skill: Skill) -> str:
@@ -228,7 +249,8 @@ def _skill_tool(profile: Profile) -> str:
     return next((rule.name for rule in profile.tools if rule.kind == "skill"), "")
 
 
-def _is_copy(file: str, other: str) -> bool:
+def is_copy(file: str, other: str) -> bool:
+    """Whether two files have the same bytes."""
     try:
         return filecmp.cmp(file, other, shallow=False)
     except OSError:

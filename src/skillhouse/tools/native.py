@@ -26,6 +26,7 @@ from skillhouse.tools.call import WILL_NOT_WORK, Output, PermissionRequest, Plan
 from skillhouse.tools.command import ExecTool
 from skillhouse.tools.files import change_facts, held_before, write_need
 from skillhouse.tools.path_rules import PathRules
+from skillhouse.tools.skill_text import binding_of, cautioned
 from skillhouse.tools.tool import Decide, Session, Tool
 from skillhouse.tools.workspace import Workspace
 
@@ -57,6 +58,8 @@ class NativeCall(Struct, frozen=True, kw_only=True):
     """Of `record`: whether its arguments may hold what is run, reached or changed."""
     is_ours: bool = False
     """Whether our own server gets it, which asks by itself."""
+    elsewhere: str = ""
+    """Of `skill`: the file that the client may load by this name, where it is not that of ours."""
     directory: str
     """Where the client works at the moment, absolute."""
     values: Mapping[str, Any]
@@ -141,6 +144,8 @@ class NativePlans:
 
     def loaded(self, call: NativeCall, session: Session) -> Skill | None:
         """Return the skill whose text a call gives the client's model, if it is one of ours."""
+        if call.elsewhere:
+            return None
         if call.kind == "skill":
             try:
                 return session.visible.get(_skill_name(call))
@@ -355,6 +360,8 @@ class NativePlans:
 
     def _skill(self, call: NativeCall, session: Session) -> Plan:
         name = _skill_name(call)
+        if call.elsewhere:
+            return self._loading_elsewhere(name, call.elsewhere, session)
         if name in self._known_skills and self._skill_tool:
             return self._loading(name, session)
         need = PermissionRequest(
@@ -368,6 +375,19 @@ class NativePlans:
         tool = self._tool(self._skill_tool)
         (parameter,) = tool.schema["properties"]
         return tool.plan(tool.canonical({parameter: reference}), session)
+
+    def _loading_elsewhere(self, name: str, file: str, session: Session) -> Plan:
+        """Plan a load of a file that only has the name of a skill of ours, and not its trust."""
+        said = "".join(sign if sign.isprintable() else "\ufffd" for sign in file)
+        need = PermissionRequest(
+            permission=Permission(action="skill", resource=name),
+            default=Effect.ASK,
+            why=f"the client has another file by this name, `{said[:200]}`",
+            skill_digest=binding_of(session, Path(file).parent),
+        )
+        text = Path(file).read_text("utf-8", "replace")
+        needs, facts = cautioned(session, (need,), skill=Path(file).parent, file=file, text=text)
+        return Plan(needs=needs, run=_hand_over, facts=(("file", said), *facts))
 
     def _mcp(self, call: NativeCall, session: Session) -> Plan:
         del session

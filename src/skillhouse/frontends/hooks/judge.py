@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from skillhouse.approval import session_key
 from skillhouse.audit import AuditDraft
-from skillhouse.floor import Locations, SkillhouseError, make_private
+from skillhouse.floor import ConfigError, Locations, SkillhouseError, make_private
 from skillhouse.floor.structs import replace
 from skillhouse.floor.threads import in_thread
 from skillhouse.frontends.hooks.hook_clients import (
@@ -33,6 +33,8 @@ from skillhouse.tools.recorder import decided_permissions
 
 if TYPE_CHECKING:
     from skillhouse.house import AgentView
+    from skillhouse.skill import Skill
+    from skillhouse.tools import NativeCall
 
 HOUSES_MAX = 20
 """Places whose rules and skills are kept in memory."""
@@ -152,13 +154,17 @@ class HookJudge:
             listed = await in_thread(lambda: house.snapshot.gate(agent).tools)
             is_ours = native.resource.partition("/")[2] in listed
             native = replace(native, is_ours=is_ours)
+        made = _tool_call(client, call, agent)
+        session = house.services.sessions.of(made, view.visible)
+        ours = plans.loaded(native, session) if native.kind == "skill" else None
+        if ours is not None:
+            found = await in_thread(partial(_elsewhere, house, client, native, ours))
+            native = replace(native, elsewhere=found)
         tool = NativeTool(
             call.tool, lambda session: plans.plan(native, session), asks_itself=client.asks
         )
         tool.durable = native.kind not in FAST_KINDS
         gate = house.services.gates.for_client(tool)
-        made = _tool_call(client, call, agent)
-        session = house.services.sessions.of(made, view.visible)
         if request.mode == "watch":
             return await in_thread(lambda: self._watched(client, house, tool, made, session, call))
         result = await gate.call(made, session)
@@ -372,6 +378,18 @@ class HookJudge:
     def close(self) -> None:
         for house in self._houses.values():
             house.close()
+
+
+def _elsewhere(house: Skillhouse, client: HookClient, native: NativeCall, ours: Skill) -> str:
+    """Return the file of another skill that the client may load by the name of one of ours."""
+    # A process that judges one call mostly needs none of it.
+    from skillhouse.house.skill_hints import other_skill
+
+    try:
+        return other_skill(house, client.name, str(native.values.get("name")).strip(), ours)
+    except ConfigError:
+        # It has no profile, so that nothing is known of what it lists.
+        return ""
 
 
 def _agent_of(client: HookClient, house: Skillhouse) -> str:
