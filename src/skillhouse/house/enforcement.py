@@ -234,7 +234,6 @@ class EnforcementServices:
                 agent=asked.agent,
                 user=asked.user,
                 channel=asked.channel,
-                # Of a hook it is that of the agent, whose calls the log knows by its name.
                 client=asked.client.partition(":")[2] if asked.channel == "hooks" else "",
                 workspace=asked.place,
                 permissions=tuple(

@@ -11,7 +11,6 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from skillhouse.skill import SKILL_FILE, Skill, SkillIndex
 from skillhouse.tools.call import WILL_NOT_WORK, Output, PermissionRequest, Plan, RefusedError
 from skillhouse.tools.command import ExecTool
 from skillhouse.tools.files import change_facts, held_before, write_need
+from skillhouse.tools.native_files import PatchError, is_searched, patched_paths
 from skillhouse.tools.path_rules import PathRules
 from skillhouse.tools.skill_text import binding_of, cautioned
 from skillhouse.tools.tool import Decide, Session, Tool
@@ -33,10 +33,6 @@ from skillhouse.tools.workspace import Workspace
 MCP_ACTION, TOOL_ACTION = "mcp", "tool"
 ANY: Mapping[str, Any] = {"type": "object", "properties": {}, "additionalProperties": True}
 """The schema of a tool whose arguments its own program has checked."""
-PATHS_MAX = 200
-"""Files of one patch; a person cannot look at more."""
-_HEADS = ("*** Add File: ", "*** Update File: ", "*** Delete File: ", "*** Move to: ")
-_MARKS = ("*** Begin Patch", "*** End Patch", "*** End of File")
 
 
 SHOWN_MAX = 8
@@ -277,7 +273,7 @@ class NativePlans:
                 found = [
                     file
                     for file in hidden
-                    if file.startswith(f"{real.rstrip('/')}/") and _is_searched(file, root, into)
+                    if file.startswith(f"{real.rstrip('/')}/") and is_searched(file, root, into)
                 ]
                 needs += _hidden_needs(found, root, "the search looks into")
         if not is_inside:
@@ -480,30 +476,6 @@ def _patterns(call: NativeCall, role: str) -> tuple[str, ...]:
     return tuple(given)
 
 
-def _is_searched(file: str, root: str, patterns: tuple[str, ...]) -> bool:
-    """Whether a search may look into a file: where a pattern may name it, or, without one, where no
-    `.gitignore` of the top, by which clients go, certainly leaves it out."""
-    relative = os.path.relpath(file, root)
-    name = os.path.basename(file)
-    if patterns:
-        # What is read in several ways (braces, negations, sets) counts as naming it.
-        return any(
-            set(one) & set("{}![]")
-            or fnmatch(name, one.rpartition("/")[2])
-            or fnmatch(relative, one)
-            for one in patterns
-        )
-    try:
-        lines = Path(root, ".gitignore").read_text("utf-8", "replace").splitlines()
-    except OSError:
-        return True
-    is_repository = os.path.exists(os.path.join(root, ".git"))
-    plain = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
-    if not is_repository or any(line.startswith("!") for line in plain):
-        return True
-    return not any("/" not in line and fnmatch(name, line) for line in plain)
-
-
 def _skill_name(call: NativeCall) -> str:
     return _text(call, "name").strip().removeprefix("/")
 
@@ -532,31 +504,3 @@ def _joined(plans: Sequence[Plan]) -> Plan:
     needs = dict.fromkeys(need for plan in plans for need in plan.needs)
     facts = tuple(fact for plan in plans for fact in plan.facts)
     return replace(plans[0], needs=tuple(needs), facts=facts)
-
-
-class PatchError(Exception):
-    """A text is no such patch; the message says what was expected."""
-
-
-def patched_paths(text: str) -> tuple[str, ...]:
-    r"""Return every path that a patch adds, changes, removes or moves to, in its order.
-
-    >>> patched_paths("*** Begin Patch\n*** Add File: a/b\n+text\n*** End Patch")
-    ('a/b',)
-
-    Raises:
-        PatchError: it names no file, more than `PATHS_MAX`, or has a head that is not known.
-    """
-    found: dict[str, None] = {}
-    for whole in text.split("\n"):
-        # Codex passes over blanks before a head.
-        line = whole.strip()
-        head = next((one for one in _HEADS if line.startswith(one)), "")
-        path = line.removeprefix(head).strip()
-        if head and path:
-            found[path] = None
-        elif whole.startswith("***") and line not in _MARKS:
-            raise PatchError(f"expected a head of a patch, got `{line[:80]}`")
-    if not found or len(found) > PATHS_MAX:
-        raise PatchError(f"expected a patch of 1 to {PATHS_MAX} files, got {len(found)}")
-    return tuple(found)
