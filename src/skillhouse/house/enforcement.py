@@ -14,14 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from skillhouse import approval, permission, sandbox
 from skillhouse import tools as toolbox
-from skillhouse.audit import (
-    AuditDraft,
-    AuditError,
-    AuditLog,
-    DecidedPermission,
-    KnownSecrets,
-    is_secret_name,
-)
+from skillhouse.audit import AuditDraft, AuditError, AuditLog, KnownSecrets, is_secret_name
 from skillhouse.extension import own_module
 from skillhouse.floor import ConfigError, MissingExtraError, SteadyClock, digest, read_regular
 from skillhouse.floor.lock import once
@@ -38,13 +31,12 @@ from skillhouse.tiers import StopNotice, StopReport, TierEngine, TierPolicy, loa
 from skillhouse.tiers.emergency_stop import CALLS
 from skillhouse.tiers.tier_file import POLICY_FILE_MAX
 from skillhouse.tiers.tier_values import COMPANION_APP, INLINE, PAGE
-from skillhouse.tools.recorder import confirmation_of
+from skillhouse.tools.recorder import denied_later
 from skillhouse.tools.tier_gate import Running
 
 if TYPE_CHECKING:
     from skillhouse.house.config import Config
 
-DENIED_LATER = "a person refused it; no call waited for the answer"
 POLICY_SEEN_FILE = "policy.seen"
 """Holds the digest of the tier policy that this state has last been used with."""
 
@@ -221,34 +213,7 @@ class EnforcementServices:
             channels=self._settings.channels(),
             settings=self._settings.approvals,
             clock=self.clock,
-            denied=self._note_denied,
-        )
-
-    def _note_denied(self, answered: approval.Approval) -> None:
-        """Record a denial whose call does not wait: without a repeat nothing else would."""
-        asked = answered.request
-        self.audit_log.write_read(
-            AuditDraft(
-                kind="refusal",
-                tool=asked.tool,
-                agent=asked.agent,
-                user=asked.user,
-                channel=asked.channel,
-                client=asked.client.partition(":")[2] if asked.channel == "hooks" else "",
-                workspace=asked.place,
-                permissions=tuple(
-                    DecidedPermission(
-                        action=one.action, resource=one.resource, effect="ask", layer=""
-                    )
-                    for one in asked.asked
-                ),
-                status="denied",
-                reason=DENIED_LATER,
-                session=asked.session_id,
-                request=asked.message_id,
-                call=asked.call_id,
-                confirmation=confirmation_of(answered),
-            )
+            denied=lambda answered: self.audit_log.write_read(denied_later(answered)),
         )
 
     def session_grants(self, key: str) -> tuple[approval.Grant, ...]:

@@ -192,3 +192,30 @@ def confirmation_of(approval: Approval, channel: str = "") -> Confirmation:
         latency_ms=max(0, closed - opened) if closed else 0,
         approval=approval.id,
     )
+
+
+def denied_later(answered: Approval) -> AuditDraft:
+    """Return the record of a denial whose call does not wait: without a repeat nothing else has it.
+
+    Of a hook the client is the agent whose tool it is.
+    """
+    asked = answered.request
+    return AuditDraft(
+        kind="refusal",
+        tool=asked.tool,
+        agent=asked.agent,
+        user=asked.user,
+        channel=asked.channel,
+        client=asked.client.partition(":")[2] if asked.channel == "hooks" else "",
+        workspace=asked.place,
+        permissions=tuple(
+            DecidedPermission(action=one.action, resource=one.resource, effect="ask", layer="")
+            for one in asked.asked
+        ),
+        status="denied",
+        reason="a person refused it; no call waited for the answer",
+        session=asked.session_id,
+        request=asked.message_id,
+        call=asked.call_id,
+        confirmation=confirmation_of(answered),
+    )
