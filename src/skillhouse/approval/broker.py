@@ -62,7 +62,7 @@ class ApprovalBroker:
         channels: Sequence[Channel] = (),
         settings: ApprovalSettings | None = None,
         clock: Callable[[], float] = time.time,
-        denied: Callable[[Approval], None] = lambda _: None,
+        denied: Callable[[Approval], object] = lambda _: None,
     ) -> None:
         """`narrows` says whether a rule about commands, the second, covers no more than another.
         All channels are asked at once; the first valid answer counts. `clock` gives seconds since
