@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 from starlette.testclient import TestClient
+from tests.extensions.server.api.place import client_of
+from tests.extensions.server.pages.served import COOKIE, OURS
+from tests.house.places import make_places
+from tests.house.recorded_week import record, run
 
 from skillhouse.approval import Answer
 from skillhouse.audit import Query, entries_of
 from skillhouse.house import Skillhouse, configured
 from skillhouse.house.rule_suggestions import suggest_rules
-from tests.extensions.server.api.place import client_of
-from tests.extensions.server.pages.served import COOKIE, OURS
-from tests.house.places import make_places
-from tests.house.recorded_week import record, run
 
 pytestmark = pytest.mark.slow
 

@@ -10,14 +10,13 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from skillhouse.floor import SkillhouseError
 from skillhouse.extensions.server.api.policy_routes import rules_tag
 from skillhouse.extensions.server.forms import form_of, is_equal_secret
 from skillhouse.extensions.server.pages.approval_pages import INBOX_PATH
 from skillhouse.extensions.server.pages.site import Site
+from skillhouse.floor import SkillhouseError
 from skillhouse.frontends.presentation.rule_changes import addition, with_example, written
-from skillhouse.house import Skillhouse, usable_config
-from skillhouse.house.rule_suggestions import RuleSuggestions, Suggestion, suggest_rules
+from skillhouse.house import RuleSuggestions, Skillhouse, Suggestion, suggest_rules, usable_config
 from skillhouse.manage import checked_addition, rule_value, write_user_text
 
 PATH = "/policy/suggest"
