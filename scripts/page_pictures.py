@@ -45,6 +45,7 @@ PAGES = {
     "audit": "/audit",
     "call": "",
     "policy": "/policy",
+    "suggest": "/policy/suggest",
     "system": "/system",
     "trust": "/system/trust",
     "exports": "/clients/exports?action=export&skill=user:pdf&client=claude-code",

@@ -221,6 +221,28 @@ def test_a_projects_module_is_not_taken_for_that_of_an_installed_extension(
         fake.unlink()
 
 
+@pytest.mark.slow  # It starts processes.
+def test_a_link_to_the_current_directory_brings_no_module_of_an_extension(
+    fresh: Environment, tmp_path: Path
+) -> None:
+    """The attack: a script of the project is started by a link to it, so that `sys.path` has the
+    current directory by another name."""
+    install(fresh.site, "greeter", extension("greeter", "verbs={'greet': VERB}", GREET))
+    fake = fresh.place / "greeter_extension.py"
+    fake.write_text(MARK.replace("Path(", "__import__('pathlib').Path("))
+    link = tmp_path / "link"
+    link.symlink_to(fresh.place)
+    try:
+        code = f"import sys; sys.path[0] = {str(link)!r}; from skillhouse.frontends.cli import main"
+        found = fresh.run(code=f"{code}; raise SystemExit(main(['greet']))")
+        assert found.stdout == "hello\n"
+        found = fresh.run("greet", variables={"PYTHONPATH": str(link)})
+        assert found.stdout == "hello\n"
+        assert not (fresh.place / "loaded").exists()
+    finally:
+        fake.unlink()
+
+
 SECTION = """
 from skillhouse.floor import ConfigError
 

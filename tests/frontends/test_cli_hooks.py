@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
+from skillhouse.floor import Locations
 from skillhouse.frontends.cli import main
+from skillhouse.frontends.cli.hooks import note_faults
+from skillhouse.frontends.cli.terminal import Terminal
 from skillhouse.frontends.hooks import entries
+from skillhouse.house import Skillhouse, configured
+from tests.frontends.conftest import Run
 
 
 @pytest.fixture
@@ -75,6 +81,48 @@ def test_doctor_names_an_entry_that_was_changed(
     file.write_text(file.read_text().replace("exit 2", "exit 0"))
     assert main(["doctor"]) == 1
     said = " ".join(capsys.readouterr().out.split())
-    assert "hooks of claude-code (user): changed: 1 of 5 entries are changed or gone" in said
+    assert "hooks of claude-code (user): changed: 1 of 7 entries are changed or gone" in said
     assert main(["doctor", "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["hooks"][0]["standing"] == "changed"
+
+
+def test_mcp_install_asks_once_about_hooks_and_a_flag_answers(
+    run: Run, typing: Run, place: Path
+) -> None:
+    settings, codex = place / "home/.claude/settings.json", place / "home/.codex/hooks.json"
+    code, _, said = typing("n", "mcp", "install", "claude-code", "codex", "--tools=skills")
+    assert (code, said.count("(y, n)")) == (0, 1)
+    assert "the own shell and file tools of claude-code, codex" in " ".join(said.split())
+    assert not settings.exists()
+    assert not codex.exists()
+    code, out, said = typing("y", "mcp", "install", "claude-code", "codex", "--tools=skills")
+    assert code == 0, said
+    assert "claude-code: installed (enforce)" in out
+    assert "hook_client.py" in settings.read_text()
+    assert "hook_client.py" in codex.read_text()
+    # What is there is not asked about, and nothing is asked without a terminal or with a flag.
+    assert "(y, n)" not in typing("y", "mcp", "install", "codex", "--tools=skills")[2]
+    run("hooks", "remove", "codex", "--yes")
+    assert run("mcp", "install", "codex", "--tools=skills")[0] == 0
+    assert typing("y", "mcp", "install", "codex", "--tools=skills", "--no-hooks")[0] == 0
+    assert not codex.exists()
+    assert run("mcp", "install", "codex", "--tools=skills", "--hooks", "--dry-run")[0] == 0
+    assert not codex.exists()
+    assert run("mcp", "install", "codex", "--tools=skills", "--hooks")[0] == 0
+    assert codex.exists()
+    assert run("mcp", "uninstall", "codex", "--hooks")[0] == 2
+
+
+def test_up_says_which_entries_were_changed(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["hooks", "install", "claude-code", "--yes"]) == 0
+    capsys.readouterr()
+    with Skillhouse(configured(Locations.here())) as house:
+        note_faults(house, Terminal(sys.stdout, sys.stderr, {}))
+        assert capsys.readouterr().err == ""
+        (home / ".claude/settings.json").write_text("{}")
+        note_faults(house, Terminal(sys.stdout, sys.stderr, {}))
+        said = " ".join(capsys.readouterr().err.split())
+    assert said == (
+        "The hooks of Claude Code are changed: a person should run `skillhouse hooks install "
+        "claude-code`."
+    )

@@ -142,6 +142,10 @@ def exported(run: Run, place: Path) -> None:
     assert run("export", "notes", "--to", "claude-code")[0] == 0
 
 
+def registered(run: Run, place: Path) -> None:
+    assert run("mcp", "install", "codex", "--tools=all")[0] == 0
+
+
 def stopped(run: Run, place: Path) -> None:
     assert run("stop")[0] == 0
 
@@ -187,6 +191,16 @@ ASKING = (
     Asking("publish._is_agreed", ("publish", "{}"), "Type `unsigned`", source, needs="server"),
     Asking(
         "client_files._Tools._asked", ("mcp", "install", "codex"), "tools [all]:", answers=TOOLS
+    ),
+    Asking(
+        "hooks.wanted_hooks",
+        ("mcp", "install", "codex", "--tools=all"),
+        "(y, n)",
+        # It asks whether to do more, and without a terminal it does no more.
+        registered,
+        answers=dict.fromkeys(WORDLESS, 0),
+        refused=0,
+        says="",
     ),
     Asking("approvals._wants", ("approvals", "approve", "{}"), "Type `approve`", open_question),
     Asking("approvals._change_devices", ("approvals", "pair", "phone"), "Type `pair`"),

@@ -624,6 +624,7 @@ ELSEWHERE = {
     "search.encoder": "its weights are no part of this suite; composition.py compares both keys",
     "search.weights": "likewise",
     "search.database": "tests/retrieval",
+    "hooks.hints": "tests/frontends/hooks/test_turn_texts.py, in the judge, which is what reads it",
     "signer.password": "tests/signer; enforcement.py ends the process of the one before",
     "sections": "of extensions, whose tools each reload makes again; tests/extension",
     "skills.repositories": "read at each install",

@@ -169,3 +169,9 @@ def test_no_length_of_a_prompt_makes_it_fit(
 ) -> None:
     hit = Hit(id="a", name="a", score=1.0, confidence=confidence, matches=matches)
     assert tuple(round(clue, 2) for clue in hints.clues([hit])) == expected
+
+
+def test_the_words_of_a_hint_are_those_of_the_prompt() -> None:
+    matches = {"name": ("pdf",), "description": ("ignore (ignroe)", "pdf", "form", "a\u202eb")}
+    hit = Hit(id="a", name="a", score=1.0, matches=matches)
+    assert hints._words(hit) == ("pdf", "ignroe", "form")  # noqa: SLF001 - what a line may hold.

@@ -108,6 +108,7 @@ BEFORE = (
     "cache = true\n",
     "# mine\ncache = true\n\n[net]\n",
     'policy = "careful" # as it was\n[net]\n',
+    "policy = 'careful'\t#as # it was",
     OWN,
 )
 
@@ -121,6 +122,9 @@ def test_a_policy_is_set_by_its_name_and_own_rules_count_beside_it(
     text = with_policy(places, name)
     assert text.count("policy = ") == 1
     assert "careful" not in text or name == "careful"
+    # A comment behind the old value stays.
+    comment = before.partition("\n")[0].partition("#")[2] if "careful" in before else ""
+    assert f"#{comment}\n" in text or not comment
     places.user_file.write_text(text)
     assert with_policy(places, name) == text
     config = load_config(places)

@@ -6,6 +6,7 @@ import hmac
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -62,10 +63,12 @@ class ApprovalBroker:
         settings: ApprovalSettings | None = None,
         connections: Connections | None = None,
         clock: Callable[[], float] = time.time,
+        denied: Callable[[Approval], object] = lambda _: None,
     ) -> None:
         """`narrows` says whether a rule about commands, the second, covers no more than another.
         All channels are asked at once; the first valid answer counts. `clock` gives seconds since
-        1970. Nothing is opened before the first question."""
+        1970. `denied` hears of a denial for which no call of this process waits: it may never be
+        repeated. Nothing is opened before the first question."""
         self.settings = settings or ApprovalSettings()
         self.channels = list(channels)
         self._configured = tuple(channels)
@@ -77,6 +80,8 @@ class ApprovalBroker:
         self.connections = connections or Connections(state_directory)
         self._ledger = Ledger(state_directory, self.settings, clock)
         self.narrows = narrows
+        self._denied = denied
+        self._waited: Counter[str] = Counter()
         self._subscribers: list[Callable[[ApprovalEvent], None]] = []
         self._session_locks = SessionLocks()
         # INVARIANT: held to change what follows; calls and pages come on threads of their own.
@@ -181,6 +186,8 @@ class ApprovalBroker:
             raise ApprovalError(*closed(now))
         answered = self._ledger.get(approval_id) or question
         self._notify("answered", answered)
+        if answered.state is ApprovalState.DENIED and not self._waited[answered.id]:
+            self._denied(answered)
         self._answer_others(answered, reply)
         return answered
 
@@ -266,16 +273,7 @@ class ApprovalBroker:
                 # What a kept approval waits for is asked about instead; see `Ledger.keep`.
                 question = await in_thread(partial(self._awaited, approval))
                 if question.state is ApprovalState.OPEN and not given:
-                    question = await wait_for_answer(
-                        question,
-                        self.channels,
-                        self._take,
-                        self._ledger,
-                        wait_seconds=question.request.wait_seconds
-                        or self.patience_seconds
-                        or self.settings.wait_seconds,
-                        waits=bool(self._subscribers) or self.settings.unattended == "deny",
-                    )
+                    question = await self._wait(question)
             except ApprovalError as error:
                 return ApprovalOutcome(status="denied", reason=str(error))
             if question.state is ApprovalState.DENIED:
@@ -283,6 +281,24 @@ class ApprovalBroker:
             if question.id != approval.id and question.state is ApprovalState.APPROVED:
                 question = approval
             return outcome_of(question)
+
+    async def _wait(self, question: Approval) -> Approval:
+        self._waited[question.id] += 1
+        try:
+            return await wait_for_answer(
+                question,
+                self.channels,
+                self._take,
+                self._ledger,
+                wait_seconds=question.request.wait_seconds
+                or self.patience_seconds
+                or self.settings.wait_seconds,
+                waits=bool(self._subscribers) or self.settings.unattended == "deny",
+            )
+        finally:
+            self._waited[question.id] -= 1
+            if not self._waited[question.id]:
+                del self._waited[question.id]
 
     def keep(self, approval: Approval, waits_for: str) -> bool:
         """Keep the approval of a call that ended at a question of its own: see `Ledger.keep`."""

@@ -183,10 +183,12 @@ def _trusted_path() -> list[str]:
     Whoever develops an extension installs it, which adds a line of its own (`pip install -e`).
     """
     asked = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    chosen = {os.path.abspath(one) for one in asked if one}
-    if not sys.flags.safe_path and sys.path and sys.path[0] == os.getcwd():
-        chosen.add(sys.path[0])
-    return [e for e in sys.path if os.path.isabs(e) and os.path.normpath(e) not in chosen]
+    # By what it leads to: a link is another name of the same directory.
+    chosen = {os.path.realpath(one) for one in asked if one}
+    here = os.path.realpath(os.getcwd())
+    if not sys.flags.safe_path and sys.path and os.path.realpath(sys.path[0]) == here:
+        chosen.add(here)
+    return [e for e in sys.path if os.path.isabs(e) and os.path.realpath(e) not in chosen]
 
 
 def _shown(text: str) -> str:

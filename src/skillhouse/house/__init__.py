@@ -74,6 +74,10 @@ if TYPE_CHECKING:
     from skillhouse.house.remote_skills import check_for_person as check_for_person
     from skillhouse.house.remotes import RemoteState as RemoteState
     from skillhouse.house.remotes import Synced as Synced
+    from skillhouse.house.rule_suggestions import RuleSuggestions as RuleSuggestions
+    from skillhouse.house.rule_suggestions import Suggestion as Suggestion
+    from skillhouse.house.rule_suggestions import suggest_rules as suggest_rules
+    from skillhouse.house.services import Services as Services
     from skillhouse.house.settings import SettingsStore as SettingsStore
     from skillhouse.house.settings import SkillSettings as SkillSettings
     from skillhouse.house.trust import TrustReport as TrustReport

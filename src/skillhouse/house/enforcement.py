@@ -30,6 +30,7 @@ from skillhouse.tiers import StopNotice, StopReport, TierEngine, TierPolicy, loa
 from skillhouse.tiers.emergency_stop import CALLS
 from skillhouse.tiers.tier_file import POLICY_FILE_MAX
 from skillhouse.tiers.tier_values import COMPANION_APP, INLINE, PAGE
+from skillhouse.tools.recorder import denied_later
 from skillhouse.tools.tier_gate import Running
 
 if TYPE_CHECKING:
@@ -212,6 +213,7 @@ class EnforcementServices:
             settings=self._settings.approvals,
             connections=self.connections,
             clock=self.clock,
+            denied=lambda answered: self.audit_log.write_read(denied_later(answered)),
         )
 
     @once

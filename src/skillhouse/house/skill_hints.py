@@ -9,6 +9,7 @@ text of a skill but its name, and words of the prompt.
 
 from __future__ import annotations
 
+import filecmp
 import math
 import os
 import threading
@@ -160,11 +161,15 @@ class SkillHints:
         if client:
             known, profile, own = self._names_of(client), self._profile(client), own_tool
         for hit, skill in fitting:
+            name = known.get(_real(skill), "")
+            if not name and (copies := known.get(skill.name)):
+                # A copy that a client has is the same skill while its text is.
+                name = skill.name if is_copy(skill.file, copies) else ""
             yield HintedSkill(
                 file=skill.file,
-                name=known.get(_real(skill), skill.name),
+                name=name or skill.name,
                 words=_words(hit),
-                load=_loading(skill, known, profile, own),
+                load=_loading(skill, profile, own, is_known=bool(name)),
             )
 
     def _is_given(self, view: AgentView, skill: Skill) -> bool:
@@ -184,33 +189,56 @@ class SkillHints:
         return clients.profile_to_compare(client, self._house.config.places)
 
     def _names_of(self, client: str) -> Mapping[str, str]:
-        """Return what a client calls each skill that it lists, by the real path of its file."""
+        """Return what a client calls each skill that it lists, by the real path of its file, and
+        that file by the name."""
         snapshot = self._house.snapshot
         with self._lock:
             kept = self._seen.get(client)
             if kept is not None and kept[0] is snapshot:
                 return kept[1]
         names: dict[str, str] = {}
-        places = self._house.config.places
-        profile = self._profile(client)
-        try:
-            report = clients.compare(
-                start=places.start,
-                home=places.home,
-                environment=places.environment,
-                profiles=[profile],
-                cache=self._house.config.cache_directory,
-            )
-        except SkillhouseError:
-            # Then each is loaded by its path.
-            return names
-        for skill in report.skills:
-            verdict = skill.verdicts[0] if skill.verdicts else None
-            if verdict is not None and verdict.state in _SEEN:
-                names[skill.file] = verdict.name or skill.name
+        for name, file in client_skills(self._house, client):
+            names[file] = name
+            names[name] = file
         with self._lock:
             self._seen[client] = (snapshot, names)
         return names
+
+
+def client_skills(house: Skillhouse, client: str) -> list[tuple[str, str]]:
+    """Return name and SKILL.md, links followed, of each skill that a client lists for its model.
+
+    Raises:
+        ConfigError: no profile has that name.
+    """
+    places = house.config.places
+    profile = clients.profile_to_compare(client, places)
+    try:
+        lens = clients.compare(
+            start=places.start,
+            home=places.home,
+            environment=places.environment,
+            profiles=[profile],
+            cache=house.config.cache_directory,
+        )
+    except SkillhouseError:
+        # Then each is loaded by its path.
+        return []
+    return [
+        (verdict.name or skill.name, skill.file)
+        for skill in lens.skills
+        for verdict in skill.verdicts[:1]
+        if verdict.state in _SEEN
+    ]
+
+
+def other_skill(house: Skillhouse, client: str, name: str, skill: Skill) -> str:
+    """Return the file that a client may load by the name of a skill and that is neither that skill
+    nor a copy of it; empty where there is none."""
+    files = (file for known, file in client_skills(house, client) if known == name)
+    return next(
+        (file for file in files if file != _real(skill) and not is_copy(skill.file, file)), ""
+    )
 
 
 def _real(skill: Skill) -> str:
@@ -221,11 +249,19 @@ def _skill_tool(profile: Profile) -> str:
     return next((rule.name for rule in profile.tools if rule.kind == "skill"), "")
 
 
-def _loading(skill: Skill, known: Mapping[str, str], profile: Profile, own_tool: str) -> str:
+def is_copy(file: str, other: str) -> bool:
+    """Whether two files have the same bytes."""
+    try:
+        return filecmp.cmp(file, other, shallow=False)
+    except OSError:
+        return False
+
+
+def _loading(skill: Skill, profile: Profile, own_tool: str, *, is_known: bool) -> str:
     """Return how a client loads a skill: by its own tool, by ours, or by the file."""
     # Of a client whose tools its profile does not say, they are those of the default.
     is_said = profile.tools != DEFAULT_TOOLS
-    if _real(skill) in known and is_said and (tool := _skill_tool(profile)):
+    if is_known and is_said and (tool := _skill_tool(profile)):
         return f"with the {tool} tool"
     if own_tool:
         return f"with the tool {own_tool}"
@@ -234,7 +270,9 @@ def _loading(skill: Skill, known: Mapping[str, str], profile: Profile, own_tool:
 
 def _words(hit: Hit) -> tuple[str, ...]:
     """Return the words of the prompt that a skill answers, those of its name first."""
-    words = dict.fromkeys(word for found in hit.matches.values() for word in found)
+    found = (word for words in hit.matches.values() for word in words)
+    # Of a word that was corrected or translated the skill's comes first, the prompt's in brackets.
+    words = dict.fromkeys(word.partition(" (")[2].removesuffix(")") or word for word in found)
     return tuple(word for word in words if word.isprintable())[:WORDS_MAX]
 
 

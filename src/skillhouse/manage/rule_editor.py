@@ -157,12 +157,26 @@ def with_policy(places: Locations, name: str) -> str:
         return f"{setting}\n\n{before}" if before.strip() else f"{setting}\n"
     lines = before.splitlines(keepends=True)
     for at, line in enumerate(lines):
-        changed = "".join((*lines[:at], f"{setting}\n", *lines[at + 1 :]))
+        changed = "".join((*lines[:at], f"{setting}{_behind(line)}", *lines[at + 1 :]))
         # INVARIANT: what is written says just what was there but for the policy.
         if _POLICY.match(line) and _table(changed) == wanted:
             return changed
     message = f"write `{setting}` there by hand"
     raise ConfigError(message, path=places.user_file, key="policy")
+
+
+def _behind(line: str) -> str:
+    """Return what is behind the value of a line: a comment with the blanks before it, or its end.
+
+    >>> _behind('policy = "a#b"  # why\\n')
+    '  # why\\n'
+    """
+    for at, sign in enumerate(line):
+        # The first sign behind a whole value; one within a text leaves no TOML before it.
+        if sign == "#" and _table(line[:at]):
+            value = line[:at].rstrip()
+            return line[len(value) :] if line.endswith("\n") else f"{line[len(value) :]}\n"
+    return "\n"
 
 
 def without_copies(text: str, name: str) -> tuple[str, int]:

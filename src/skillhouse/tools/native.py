@@ -11,15 +11,16 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
 
+from skillhouse.floor import AmbiguousSkillError, UnknownSkillError
 from skillhouse.floor.regex import regex
 from skillhouse.floor.structs import replace
 from skillhouse.permission import Effect, Layer, Permission, unwrapped
+from skillhouse.skill import SKILL_FILE, Skill, SkillIndex
 from skillhouse.tools.call import (
     ANY_OBJECT,
     WILL_NOT_WORK,
@@ -32,15 +33,13 @@ from skillhouse.tools.call import (
 from skillhouse.tools.command import ExecTool
 from skillhouse.tools.command_inputs import CommandInputs
 from skillhouse.tools.files import change_facts, held_before, write_need
+from skillhouse.tools.native_files import PatchError, is_searched, patched_paths
 from skillhouse.tools.path_rules import PathRules
+from skillhouse.tools.skill_text import binding_of, cautioned
 from skillhouse.tools.tool import Decide, Session, Tool
 from skillhouse.tools.workspace import Workspace
 
 MCP_ACTION, TOOL_ACTION = "mcp", "tool"
-PATHS_MAX = 200
-"""Files of one patch; a person cannot look at more."""
-_HEADS = ("*** Add File: ", "*** Update File: ", "*** Delete File: ", "*** Move to: ")
-_MARKS = ("*** Begin Patch", "*** End Patch", "*** End of File")
 
 
 SHOWN_MAX = 8
@@ -62,6 +61,8 @@ class NativeCall(Struct, frozen=True, kw_only=True):
     """Of `record`: whether its arguments may hold what is run, reached or changed."""
     is_ours: bool = False
     """Whether our own server gets it, which asks by itself."""
+    elsewhere: str = ""
+    """Of `skill`: the file that the client may load by this name, where it is not that of ours."""
     directory: str
     """Where the client works at the moment, absolute."""
     values: Mapping[str, Any]
@@ -156,6 +157,7 @@ class NativePlans:
         self._tool = tool
         self._skill_tool = skill_tool
         self._known_skills = known_skills
+        self._real_files: tuple[SkillIndex, Mapping[str, Skill]] | None = None
         self._kinds: Mapping[str, Callable[[NativeCall, Session], Plan]] = {
             "exec": self._exec,
             "read": self._read,
@@ -173,6 +175,28 @@ class NativePlans:
     def plan(self, call: NativeCall, session: Session) -> Plan:
         """Plan a call as ours of that kind; RefusedError for one that cannot be judged."""
         return self._kinds[call.kind](call, session)
+
+    def loaded(self, call: NativeCall, session: Session) -> Skill | None:
+        """Return the skill whose text a call gives the client's model, if it is one of ours."""
+        if call.elsewhere:
+            return None
+        if call.kind == "skill":
+            try:
+                return session.visible.get(_skill_name(call))
+            except (UnknownSkillError, AmbiguousSkillError):
+                return None
+        given = call.values.get("path") if call.kind == "read" else None
+        if not isinstance(given, str) or not _is_skill_file(given):
+            return None
+        real = os.path.realpath(self._absolute(given, call))
+        return self._files(session).get(real)
+
+    def _files(self, session: Session) -> Mapping[str, Skill]:
+        """Return the visible skills by the real paths of their files, links followed."""
+        if self._real_files is None or self._real_files[0] is not session.visible:
+            found = {os.path.realpath(skill.file): skill for skill in session.visible.skills}
+            self._real_files = (session.visible, found)
+        return self._real_files[1]
 
     def _exec(self, call: NativeCall, session: Session) -> Plan:
         command = _text(call, "command")
@@ -216,6 +240,12 @@ class NativePlans:
                 plans.append(self._searched(path, session))
             else:
                 plans.append(self._tool("read").plan({"path": path}, session))
+            skill = (
+                self._files(session).get(os.path.realpath(path)) if _is_skill_file(path) else None
+            )
+            if skill is not None and self._skill_tool:
+                # As by the client's own skill tool: also by another path, and as it was approved.
+                plans.append(self._loading(skill.file, session))
         return _joined(plans)
 
     def _search(self, call: NativeCall, session: Session) -> Plan:
@@ -281,7 +311,7 @@ class NativePlans:
                 found = [
                     file
                     for file in hidden
-                    if file.startswith(f"{real.rstrip('/')}/") and _is_searched(file, root, into)
+                    if file.startswith(f"{real.rstrip('/')}/") and is_searched(file, root, into)
                 ]
                 needs += _hidden_needs(found, root, "the search looks into")
         if not is_inside:
@@ -363,17 +393,35 @@ class NativePlans:
         return self._tool("fetch").plan({"url": _text(call, "url")}, session)
 
     def _skill(self, call: NativeCall, session: Session) -> Plan:
-        name = _text(call, "name").strip().removeprefix("/")
+        name = _skill_name(call)
+        if call.elsewhere:
+            return self._loading_elsewhere(name, call.elsewhere, session)
         if name in self._known_skills and self._skill_tool:
-            tool = self._tool(self._skill_tool)
-            (parameter,) = tool.schema["properties"]
-            return tool.plan(tool.canonical({parameter: name}), session)
+            return self._loading(name, session)
         need = PermissionRequest(
             permission=Permission(action="skill", resource=name),
             default=Effect.ASK,
             why="skillhouse does not see this skill, so nothing is known of it",
         )
         return Plan(needs=(need,), run=_hand_over)
+
+    def _loading(self, reference: str, session: Session) -> Plan:
+        tool = self._tool(self._skill_tool)
+        (parameter,) = tool.schema["properties"]
+        return tool.plan(tool.canonical({parameter: reference}), session)
+
+    def _loading_elsewhere(self, name: str, file: str, session: Session) -> Plan:
+        """Plan a load of a file that only has the name of a skill of ours, and not its trust."""
+        said = "".join(sign if sign.isprintable() else "\ufffd" for sign in file)
+        need = PermissionRequest(
+            permission=Permission(action="skill", resource=name),
+            default=Effect.ASK,
+            why=f"the client has another file by this name, `{said[:200]}`",
+            skill_digest=binding_of(session, Path(file).parent),
+        )
+        text = Path(file).read_text("utf-8", "replace")
+        needs, facts = cautioned(session, (need,), skill=Path(file).parent, file=file, text=text)
+        return Plan(needs=needs, run=_hand_over, facts=(("file", said), *facts))
 
     def _mcp(self, call: NativeCall, session: Session) -> Plan:
         del session
@@ -466,28 +514,12 @@ def _patterns(call: NativeCall, role: str) -> tuple[str, ...]:
     return tuple(given)
 
 
-def _is_searched(file: str, root: str, patterns: tuple[str, ...]) -> bool:
-    """Whether a search may look into a file: where a pattern may name it, or, without one, where no
-    `.gitignore` of the top, by which clients go, certainly leaves it out."""
-    relative = os.path.relpath(file, root)
-    name = os.path.basename(file)
-    if patterns:
-        # What is read in several ways (braces, negations, sets) counts as naming it.
-        return any(
-            set(one) & set("{}![]")
-            or fnmatch(name, one.rpartition("/")[2])
-            or fnmatch(relative, one)
-            for one in patterns
-        )
-    try:
-        lines = Path(root, ".gitignore").read_text("utf-8", "replace").splitlines()
-    except OSError:
-        return True
-    is_repository = os.path.exists(os.path.join(root, ".git"))
-    plain = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
-    if not is_repository or any(line.startswith("!") for line in plain):
-        return True
-    return not any("/" not in line and fnmatch(name, line) for line in plain)
+def _skill_name(call: NativeCall) -> str:
+    return _text(call, "name").strip().removeprefix("/")
+
+
+def _is_skill_file(path: str) -> bool:
+    return os.path.basename(path).casefold() == SKILL_FILE.casefold() or os.path.islink(path)
 
 
 def _text(call: NativeCall, role: str) -> str:
@@ -510,31 +542,3 @@ def _joined(plans: Sequence[Plan]) -> Plan:
     needs = dict.fromkeys(need for plan in plans for need in plan.needs)
     facts = tuple(fact for plan in plans for fact in plan.facts)
     return replace(plans[0], needs=tuple(needs), facts=facts)
-
-
-class PatchError(Exception):
-    """A text is no such patch; the message says what was expected."""
-
-
-def patched_paths(text: str) -> tuple[str, ...]:
-    r"""Return every path that a patch adds, changes, removes or moves to, in its order.
-
-    >>> patched_paths("*** Begin Patch\n*** Add File: a/b\n+text\n*** End Patch")
-    ('a/b',)
-
-    Raises:
-        PatchError: it names no file, more than `PATHS_MAX`, or has a head that is not known.
-    """
-    found: dict[str, None] = {}
-    for whole in text.split("\n"):
-        # Codex passes over blanks before a head.
-        line = whole.strip()
-        head = next((one for one in _HEADS if line.startswith(one)), "")
-        path = line.removeprefix(head).strip()
-        if head and path:
-            found[path] = None
-        elif whole.startswith("***") and line not in _MARKS:
-            raise PatchError(f"expected a head of a patch, got `{line[:80]}`")
-    if not found or len(found) > PATHS_MAX:
-        raise PatchError(f"expected a patch of 1 to {PATHS_MAX} files, got {len(found)}")
-    return tuple(found)

@@ -170,19 +170,22 @@ def _tiering(context: CallContext) -> Mapping[str, object]:
 
 
 def _confirmation(context: CallContext) -> Confirmation | None:
-    approval = context.approval
-    if approval is None:
+    if context.approval is None:
         asked = any(j.decision.effect is Effect.ASK for j in context.evaluated)
         return Confirmation() if asked else None
+    return confirmation_of(context.approval, context.verdict.channel if context.verdict else "")
+
+
+def confirmation_of(approval: Approval, channel: str = "") -> Confirmation:
+    """Return what the log has of a question; `channel` is that of a tier, where no answer came."""
     opened, closed = approval.request.opened_ms, approval.closed_ms
     approved = {
         ApprovalState.APPROVED: True,
         ApprovalState.USED: True,
         ApprovalState.DENIED: False,
     }.get(approval.state)
-    channel = approval.channel or (context.verdict.channel if context.verdict else "")
     return Confirmation(
-        channel=channel,
+        channel=approval.channel or channel,
         requested_at=timestamp(opened),
         responded_at=timestamp(closed) if closed and approved is not None else "",
         approved=approved,
@@ -195,3 +198,30 @@ def _gate_verdict(context: CallContext, status: str) -> str:
     """Return the word of the write gate, which says one only where it is set."""
     is_gated = any(judged.gate for judged in context.evaluated)
     return verdict_of(context, status) if is_gated else ""
+
+
+def denied_later(answered: Approval) -> AuditDraft:
+    """Return the record of a denial whose call does not wait: without a repeat nothing else has it.
+
+    Of a hook the client is the agent whose tool it is.
+    """
+    asked = answered.request
+    return AuditDraft(
+        kind="refusal",
+        tool=asked.tool,
+        agent=asked.agent,
+        user=asked.user,
+        channel=asked.channel,
+        client=asked.client.partition(":")[2] if asked.channel == "hooks" else "",
+        workspace=asked.place,
+        permissions=tuple(
+            DecidedPermission(action=one.action, resource=one.resource, effect="ask", layer="")
+            for one in asked.asked
+        ),
+        status="denied",
+        reason="a person refused it; no call waited for the answer",
+        session=asked.session_id,
+        request=asked.message_id,
+        call=asked.call_id,
+        confirmation=confirmation_of(answered),
+    )

@@ -243,7 +243,7 @@ def cautioned(
     hidden = session.hiding.get(file) if text is None else hidden_text(text)
     if hidden is None or not hidden.asks:
         return needs, ()
-    binding = needs[0].skill_digest or _binding(session, skill)
+    binding = needs[0].skill_digest or binding_of(session, skill)
     first = replace(needs[0], caution=caution_of(file, hidden), skill_digest=binding)
     return (first, *needs[1:]), facts_of(hidden)
 
@@ -286,7 +286,7 @@ def skill_directory_of(file: Path, base: Path) -> Path | None:
     return next((place for place in within if os.path.lexists(place / SKILL_FILE)), None)
 
 
-def _binding(session: Session, skill: Skill | Path) -> str:
+def binding_of(session: Session, skill: Skill | Path) -> str:
     if isinstance(skill, Skill) and session.remote_skills is not None:
         listed = session.remote_skills.binding(skill)
         if listed:

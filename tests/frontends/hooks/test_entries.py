@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from skillhouse.floor import ConfigError
+from skillhouse.floor.structs import replace
 from skillhouse.frontends.hooks import entries as entries_module
 from skillhouse.frontends.hooks.entries import HookEntries, HookStanding
 from skillhouse.frontends.hooks.hook_clients import DATA, hook_client
@@ -250,3 +251,24 @@ def test_what_can_be_removed_is_here_or_named(entries: HookEntries, tmp_path: Pa
     ]
     found = [(one.client, one.action, bool(one.reason)) for one in other.removable()]
     assert found == [("claude-code", "remove", False), ("codex", "", True)]
+
+
+def test_an_install_over_an_older_one_shows_and_adds_what_is_new(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = HookedHome(tmp_path)
+    known = hook_client("claude-code")
+    events = {e: m for e, m in known.events.items() if m not in ("prompt", "start")}
+    with monkeypatch.context() as patch:
+        patch.setattr(entries_module, "hook_client", lambda _: replace(known, events=events))
+        home.entries().install("claude-code", where="user", mode="enforce")
+    change = home.entries().install("claude-code", where="user", mode="enforce", dry_run=True)
+    assert change.standing is HookStanding.CHANGED
+    assert change.reason.startswith("2 of 7 entries are changed or gone")
+    added = [line for line in change.difference if line.startswith("+")]
+    assert any('"UserPromptSubmit"' in line for line in added)
+    assert not any('"PreToolUse"' in line for line in change.difference if line[:1] in "+-")
+    home.entries().install("claude-code", where="user", mode="enforce")
+    assert home.entries().status(["claude-code"])[0].standing is HookStanding.INSTALLED
+    home.entries().remove("claude-code", where="user")
+    assert not (home.places.home / ".claude").exists()

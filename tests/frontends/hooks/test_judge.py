@@ -11,8 +11,10 @@ import anyio
 import pytest
 
 from skillhouse.approval import Answer
+from skillhouse.audit import Query, entries_of
 from skillhouse.clients.config_file import Entries, ServerEntry
-from skillhouse.house import Skillhouse
+from skillhouse.frontends.hooks.unknown_tools import UNKNOWN_MAX, UnknownTools
+from skillhouse.house import Skillhouse, configured
 from tests.frontends.hooks.hooked_home import HookedHome, effect_of
 from tests.house.places import write_skill
 
@@ -241,3 +243,35 @@ async def test_our_own_server_is_not_asked_about_twice(home: HookedHome) -> None
     Entries(home.places.state()).put(entry)
     assert (await home.effect("mcp__skills__exec", {}))[0] == "allow"
     assert (await home.effect("mcp__other__exec", {}))[0] == "ask"
+
+
+async def test_unknown_tools_that_were_called_are_in_the_status(home: HookedHome) -> None:
+    for tool in ("SomethingNew", "Bash", "Agent", "SomethingNew", "mcp__shop__look", "a\nb"):
+        await home.effect(tool, {"command": "touch a"})
+    await home.ask(home.event("apply_new", {}), client="codex")
+    status = {change.client: change.unknown for change in home.entries().status()}
+    assert status["claude-code"] == ("SomethingNew", "a\ufffdb")
+    assert (status["codex"], status["opencode"]) == (("apply_new",), ())
+    known = UnknownTools(home.directory)
+    for number in range(300):
+        known.note("claude-code", f"Tool{number}")
+    assert len(known.of("claude-code")) < UNKNOWN_MAX
+
+
+async def test_a_denial_in_the_inbox_is_recorded_though_the_call_is_not_repeated(
+    home: HookedHome,
+) -> None:
+    event = home.event("Bash", {"command": "npm test"})
+    assert "not approved yet" in (await home.ask(event, client="codex")).output
+    with Skillhouse(configured(home.places)) as house:
+        (question,) = house.approvals.pending()
+        nonce = question.request.nonce
+        house.approvals.answer(question.id, Answer.NO, by="local", channel="cli", nonce=nonce)
+        log = house.audit_log
+        record = next(iter(entries_of(log.path, Query(), key=log.key))).record
+    assert (record.kind, record.status, record.tool, record.client, record.channel) == (
+        *("refusal", "denied", "Bash", "codex", "hooks"),
+    )
+    assert record.confirmation is not None
+    assert (record.confirmation.approved, record.confirmation.approval) == (False, question.id)
+    assert [(one.action, one.resource) for one in record.permissions] == [("exec", "npm test")]

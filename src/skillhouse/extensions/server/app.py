@@ -56,6 +56,7 @@ from skillhouse.extensions.server.pages.site import Render, Site
 from skillhouse.extensions.server.pages.skill_page import SkillPage
 from skillhouse.extensions.server.pages.skill_pages import SkillPages
 from skillhouse.extensions.server.pages.stop_page import StopPage
+from skillhouse.extensions.server.pages.suggest_page import SuggestPage
 from skillhouse.extensions.server.pages.system_page import SystemPage
 from skillhouse.extensions.server.pages.trust_page import TrustPage
 from skillhouse.extensions.server.rpc_endpoint import RPC_METHODS, RPC_PATH, RpcEndpoint
@@ -150,6 +151,7 @@ def make_app(
         *DeviceAnswers(house.approvals, enforcement.devices).routes(),
         *inbox.routes(),
         *PolicyPages(site).routes(),
+        *SuggestPage(site).routes(),
         *ExtensionPages(site).routes(),
         *site.routes(),
         *(Route(path, api) for path in (API_PATH, f"{API_PATH}/{{path:path}}")),

@@ -8,6 +8,7 @@ import ipaddress
 import logging
 import os
 import sys
+import threading
 from typing import TYPE_CHECKING
 
 from skillhouse.floor.regex import regex
@@ -88,6 +89,7 @@ def host_name(text: str) -> str:
 
 def _up(options: argparse.Namespace, terminal: Terminal) -> int:
     from skillhouse.extensions import server as http
+    from skillhouse.frontends.cli.hooks import note_faults
     from skillhouse.frontends.cli.person import coding_agent
     from skillhouse.frontends.presentation.service_log import service_logging
 
@@ -111,6 +113,8 @@ def _up(options: argparse.Namespace, terminal: Terminal) -> int:
         terminal.note(f"nothing is approved on this page: {agent}")
     handler = service_logging(sys.stderr, house.audit_log.clean)
     house.view().search.start()
+    # It may start a Python for each client that has hooks, which the page does not wait for.
+    threading.Thread(target=note_faults, args=(house, terminal), daemon=True).start()
     before = collect_often()
     try:
         return http.serve(

@@ -18,6 +18,7 @@ from skillhouse.clients import (
 )
 from skillhouse.floor import SkillhouseError, isolated
 from skillhouse.frontends.answers.client_changes import difference_lines, export_answer
+from skillhouse.frontends.cli.hooks import entries_of, said_change, wanted_hooks
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, house_of
 from skillhouse.frontends.cli.question import ask, can_ask
 from skillhouse.frontends.presentation.short_paths import some_of
@@ -158,6 +159,9 @@ def configured(options: argparse.Namespace, house: Skillhouse, terminal: Termina
         state_directory=house.config.state_directory,
         audit=house.audit_log,
     )
+    hooked: list[str] = []
+    if options.hooks is not None and (options.action != "install" or options.json):
+        raise UsageError("expected --hooks and --no-hooks with `mcp install`, and without --json")
     if options.action == "status":
         if options.clients:
             raise UsageError("expected `mcp status` alone: it is about every client")
@@ -169,6 +173,7 @@ def configured(options: argparse.Namespace, house: Skillhouse, terminal: Termina
     else:
         # Each is asked about before the first is written.
         chosen = _Tools(options, configs, terminal).chosen()
+        hooked = wanted_hooks(options, house, terminal) if options.action == "install" else []
         found = tuple(
             _isolated(configs, options, client, words)
             for client, words in zip(options.clients, chosen, strict=True)
@@ -180,11 +185,25 @@ def configured(options: argparse.Namespace, house: Skillhouse, terminal: Termina
     else:
         for change in found:
             _print_change(change, terminal)
+    if hooked and not _hooked(options, house, hooked, terminal):
+        return 1
     if options.action == "status":
         return 1 if any(change.fault and not change.done for change in found) else 0
     well = {Standing.INSTALLED, Standing.BY_HAND} if options.action == "install" else set()
     is_well = [bool(c.action) or (c.standing in well and not c.fault) for c in found]
     return 0 if all(is_well) else 1
+
+
+def _hooked(
+    options: argparse.Namespace, house: Skillhouse, clients: Sequence[str], terminal: Terminal
+) -> bool:
+    """Install hooks for clients; whether all are there."""
+    entries, where = entries_of(house), "project" if options.project else "user"
+    codes = []
+    for client in clients:
+        planned = {"where": where, "mode": "enforce", "dry_run": options.dry_run}
+        codes.append(said_change(entries.install(client, **planned), options, terminal))
+    return not any(codes)
 
 
 ALL_TOOLS = ("all",)

@@ -19,18 +19,17 @@ from skillhouse.frontends.cli.options import UsageError, Verb, add_json, places_
 from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.question import confirmed, need_terminal
 from skillhouse.frontends.cli.terminal import finding_line
+from skillhouse.frontends.presentation.rule_changes import with_example, written
 from skillhouse.frontends.presentation.rule_findings import finding_lines
 from skillhouse.frontends.presentation.text import counted, shown
 from skillhouse.house import Skillhouse, configured, project_of, usable_config
-from skillhouse.manage import checked_addition, rule_text, rule_value, write_user_text
+from skillhouse.manage import checked_addition, rule_value, write_user_text
 from skillhouse.permission import (
     ACTIONS,
     UNKNOWN_ACTION,
     Effect,
     Rule,
-    example_holds,
     lint_rules,
-    matches,
 )
 
 if TYPE_CHECKING:
@@ -205,14 +204,7 @@ def write_rule(options: argparse.Namespace, terminal: Terminal) -> int:
 
 def text_of(rule: Rule) -> str:
     """Return a rule as the user's file gets it, with an example where one follows from it."""
-    return rule_text(
-        rule.effect,
-        rule.action,
-        rule.pattern,
-        reason=rule.reason,
-        match=rule.match or _example(rule),
-        not_match=rule.not_match,
-    )
+    return written(with_example(rule))
 
 
 def add_rule(house: Skillhouse, rule: Rule) -> Path:
@@ -221,16 +213,6 @@ def add_rule(house: Skillhouse, rule: Rule) -> Path:
     # What the file says now: the person had time to change it.
     whole = checked_addition(places, text_of(rule))
     return write_user_text(house.audit_log, places, whole, "rule-add", rule_value(rule))
-
-
-def _example(rule: Rule) -> list[str]:
-    """Return an example that the rule matches, where one follows from its pattern."""
-    example = rule.pattern.replace("*", "x")
-    if rule.action == "exec":
-        holds = example_holds(rule, example)
-    else:
-        holds = matches(rule.pattern, example)
-    return [example] if holds else []
 
 
 VERBS = {"config": Verb(_CONFIG_EXAMPLES, _configure, _config, without="path")}

@@ -6,8 +6,9 @@ import argparse
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from skillhouse.floor import isolated
 from skillhouse.frontends.cli.options import Verb, add_json, add_place, house_of
-from skillhouse.frontends.cli.question import confirmed
+from skillhouse.frontends.cli.question import can_ask, confirmed
 from skillhouse.frontends.presentation.text import one_line, shown
 from skillhouse.house import project_of
 
@@ -79,6 +80,16 @@ def hook_changes(places: Locations, config: Config) -> tuple[HookChange, ...]:
     return tuple(change for change in entries.status() if change.standing.value != "missing")
 
 
+def note_faults(house: Skillhouse, terminal: Terminal) -> None:
+    """Say which entries are not as they were installed, for `up`."""
+    from skillhouse.frontends.hooks.entries import entry_faults
+
+    # What cannot be looked at is said by `doctor`, and keeps no page from being served.
+    with isolated():
+        for fault in entry_faults(hook_changes(house.config.places, house.config)):
+            terminal.note(fault)
+
+
 def is_faulty(change: HookChange) -> bool:
     """Return whether an entry is not as it should be."""
     return change.standing.value in ("changed", "unreadable")
@@ -110,7 +121,7 @@ def _run(options: argparse.Namespace, terminal: Terminal) -> int:
         else:
             planned = entries.remove(options.client, where=where, dry_run=True)
         if not planned.action or options.dry_run:
-            return _said(planned, options, terminal)
+            return said_change(planned, options, terminal)
         if not options.yes:
             _print_difference(planned, terminal)
             if not confirmed(f"{planned.action} this in {shown(planned.file)}?", terminal):
@@ -120,10 +131,37 @@ def _run(options: argparse.Namespace, terminal: Terminal) -> int:
             done = entries.install(options.client, where=where, mode=options.mode)
         else:
             done = entries.remove(options.client, where=where)
-        return _said(done, options, terminal, with_difference=options.yes)
+        return said_change(done, options, terminal, with_difference=options.yes)
 
 
-def _said(
+def wanted_hooks(options: argparse.Namespace, house: Skillhouse, terminal: Terminal) -> list[str]:
+    """Return the clients of `mcp install` whose own tools are to be judged too: those of the flag,
+    or of one answer, where their hooks are known and not there yet."""
+    from skillhouse.frontends.hooks.hook_clients import hook_clients
+
+    where = "project" if options.project else "user"
+    known = [name for name in dict.fromkeys(options.clients) if name in hook_clients()]
+    if options.hooks is not None or not known:
+        return known if options.hooks else []
+    if options.dry_run or options.json or not can_ask():
+        return []
+    missing = [
+        change.client
+        for change in entries_of(house).status(known)
+        if change.where == where and change.standing.value == "missing"
+    ]
+    if not missing:
+        return []
+    names = ", ".join(map(shown, missing))
+    terminal.note(
+        f"the own shell and file tools of {names} can be under your rules too, by hooks; "
+        f"`skillhouse hooks install {shown(missing[0])} --dry-run` shows the change"
+    )
+    agreed = confirmed("install hooks as well? no is usual", terminal, instead="use --no-hooks")
+    return missing if agreed else []
+
+
+def said_change(
     change: HookChange,
     options: argparse.Namespace,
     terminal: Terminal,
@@ -183,6 +221,9 @@ def _print_status(change: HookChange, terminal: Terminal) -> None:
         terminal.indented(f"judged: {', '.join(change.guarded)}", 4)
         recorded = ", ".join((*change.recorded, "every tool that is not named"))
         terminal.indented(f"recorded, and left to rules of action `tool`: {recorded}", 4)
+        if change.unknown:
+            unknown = f"seen, and not known here: {', '.join(change.unknown)}"
+            terminal.indented(one_line(unknown), 4)
         terminal.indented("asked about: one of these whose arguments name a command or a place", 4)
         if change.sandboxed:
             names = ", ".join(change.sandboxed)

@@ -70,6 +70,11 @@ def _configure_mcp(parser: argparse.ArgumentParser) -> None:
     clients.add_argument(
         "--fix", action="store_true", help="with status: fix entries that are not safe to start"
     )
+    clients.add_argument(
+        "--hooks",
+        action=argparse.BooleanOptionalAction,
+        help="with install: your rules decide about the client's own tools too (`hooks install`)",
+    )
     clients.add_argument("--json", action="store_true", help="print one JSON object on stdout")
     add_place(parser)
 

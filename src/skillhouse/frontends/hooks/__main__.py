@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +15,9 @@ if TYPE_CHECKING:
     from skillhouse.frontends.hooks.judge import HookJudge
 
 LOCK = "judge.lock"
+LOCKS = Path("/proc/locks")
+LOOKS, LOOK_SECONDS = 3, 0.7
+"""How often a judge that does not answer is seen to hold a lock of the state before it is ended."""
 
 
 def _judge(place: str) -> HookJudge:
@@ -42,12 +48,49 @@ def _once(place: str, *words: str) -> int:
     )
     answer = HookAnswer(code=2, error="skillhouse: the event is too large to be judged\n")
     if len(event) <= EVENT_MAX:
+        _end_hung(Path(place))
         answer = asyncio.run(_judge(place).answer(request))
     sys.stdout.write(answer.output)
     sys.stderr.write(answer.error)
     sys.stdout.flush()
     sys.stderr.flush()
     return answer.code
+
+
+def _end_hung(place: Path) -> None:
+    """End the judge that stays where it hangs with a lock without which nothing can be recorded.
+
+    It did not answer in time, or this process would not judge. It writes its records whole, and
+    another one is started by the next hook.
+    """
+    try:
+        process = int((place / LOCK).read_bytes() or b"0")
+        words = Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")
+    except (OSError, ValueError):
+        # None is there, or this system does not say.
+        return
+    if b"serve" not in words or os.fsencode(place) not in words:
+        return
+    for _ in range(LOOKS):
+        if not _holds_state(process, place):
+            return
+        time.sleep(LOOK_SECONDS)
+    with suppress(ProcessLookupError):
+        os.kill(process, signal.SIGKILL)
+
+
+def _holds_state(process: int, place: Path) -> bool:
+    """Whether a process holds a lock for writing on a file of the state, but that of the judge."""
+    files = {one.stat().st_ino for one in place.parent.iterdir() if one.is_file()}
+    rows = (line.split() for line in LOCKS.read_text().splitlines())
+    return any(
+        row[1] != "->" and row[3:5] == ["WRITE", str(process)] and _inode(row[5]) in files
+        for row in rows
+    )
+
+
+def _inode(text: str) -> int:
+    return int(text.rpartition(":")[2])
 
 
 def _serve(place: str) -> int:
@@ -61,6 +104,8 @@ def _serve(place: str) -> int:
     held = os.open(Path(place) / LOCK, flags, 0o600)
     if not try_lock(held):
         return 1
+    os.ftruncate(held, 0)
+    os.write(held, str(os.getpid()).encode())
     # Not before: it takes a third of a second.
     import asyncio
 

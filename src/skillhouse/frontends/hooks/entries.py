@@ -7,7 +7,7 @@ import json
 import os
 import shlex
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,8 @@ from skillhouse.frontends.hooks.exceptions import (
 from skillhouse.frontends.hooks.hook_client import PROGRAM, VARIABLES
 from skillhouse.frontends.hooks.hook_clients import DATA, HookClient, hook_client, hook_clients
 from skillhouse.frontends.hooks.runner_line import runner_words
+from skillhouse.frontends.hooks.unknown_tools import UnknownTools
+from skillhouse.house.config.config_files import safe_path
 
 MODES = ("watch", "enforce", "sandbox")
 DIRECTORY = "hooks"
@@ -47,8 +49,9 @@ DIRECTORY = "hooks"
 CANNOT = "skillhouse cannot judge"
 _SCRIPT = Path(__file__).with_name("hook_client.py")
 _RECORDS = "installed"
-_KEPT_VARIABLES = ("HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME")
-"""Variables that say where our files are: those of the installation hold, and none of a project."""
+_KEPT_VARIABLES = tuple("HOME XDG_CONFIG_HOME XDG_STATE_HOME XDG_CACHE_HOME LANG LC_ALL TZ".split())
+"""Variables that say where files are and how texts are read: those of the installation hold, and
+none of a project."""
 
 
 class HookStanding(enum.StrEnum):
@@ -97,6 +100,8 @@ class HookChange(Struct, frozen=True, kw_only=True):
     """In mode `sandbox`, those of them whose commands run in our sandbox."""
     recorded: tuple[str, ...] = ()
     """Those that are recorded alone, as are all that are not named."""
+    unknown: tuple[str, ...] = ()
+    """Those that are not named, and were called."""
 
 
 class _Beside(Struct, frozen=True, kw_only=True):
@@ -180,7 +185,9 @@ class HookEntries:
             text = self._file(client, where).text
             found = list(_lines(client, text))
         except (ConfigFileError, NotEditableError) as error:
-            return replace(change, standing=HookStanding.UNREADABLE, reason=str(error))
+            mode = record.mode if record is not None else ""
+            standing = HookStanding.UNREADABLE
+            return replace(change, standing=standing, reason=str(error), mode=mode)
         if not found and record is None:
             return change
         mode = record.mode if record is not None else _mode_of(found)
@@ -369,8 +376,10 @@ class HookEntries:
         words = (*own_program(self._project)[:-1], "skillhouse.frontends.hooks")
         here = self._places.environment
         kept = {name: here[name] for name in here if name.startswith("SKILLHOUSE_")}
-        kept |= {name: here[name] for name in _KEPT_VARIABLES if name in here}
+        of_clients = (client.configuration.variable for client in hook_clients().values())
+        kept |= {name: here[name] for name in (*_KEPT_VARIABLES, *of_clients) if name in here}
         kept["HOME"] = str(self._places.home)
+        kept["PATH"] = safe_path(here, self._project)
         variables = "\0".join(f"{name}={value}" for name, value in sorted(kept.items()))
         for name, text in ((PROGRAM, "\0".join(words)), (VARIABLES, variables)):
             _put(self._directory / os.fsdecode(name), os.fsencode(text))
@@ -404,6 +413,7 @@ class HookEntries:
             tried=client.tried,
             guarded=(*judged, "tools of MCP servers") if client.mcp else tuple(judged),
             recorded=tuple(sorted(n for n, t in client.tools.items() if t.kind == "record")),
+            unknown=UnknownTools(self._directory).of(client.name),
         )
 
     def _file(self, client: HookClient, where: str) -> ConfigFile:
@@ -434,6 +444,19 @@ class HookEntries:
         records = self._records()
         if records.pop(os.path.realpath(path), None) is not None:
             _put(self._directory / _RECORDS, encode(tuple(records.values())))
+
+
+def entry_faults(changes: Iterable[HookChange]) -> Iterator[str]:
+    """Yield one sentence about each entry that is not as it should be."""
+    for change in changes:
+        # A file that cannot be read is a fault where entries of ours were in it.
+        is_faulty = change.standing in (HookStanding.CHANGED, HookStanding.UNREADABLE)
+        if is_faulty and change.mode:
+            own = " --project" if change.where == "project" else ""
+            yield (
+                f"The hooks of {change.title} are {change.standing.value}: a person should run "
+                f"`skillhouse hooks install {change.client}{own}`."
+            )
 
 
 def is_installed(client: HookClient) -> bool:

@@ -28,6 +28,8 @@ EVENT_MAX = 16 * 1024 * 1024
 SOCKET = b"judge.sock"
 PROGRAM, VARIABLES = b"program", b"variables"
 """Files of the directory: the words that start a judge, and the variables that it gets."""
+SYSTEM_PATH = b"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+"""Where the installation said no PATH."""
 
 
 class NoJudgeError(Exception):
@@ -144,9 +146,9 @@ def _start(handle: int, place: str) -> tuple[list[bytes], dict[bytes, bytes]]:
     """Start a judge that stays; returns its program and variables."""
     program = _file(handle, PROGRAM).split(b"\0")
     variables = dict(one.split(b"=", 1) for one in _file(handle, VARIABLES).split(b"\0") if one)
-    for name in (b"PATH", b"LANG", b"LC_ALL", b"TZ"):
-        if name in posix.environ and name not in variables:
-            variables[name] = posix.environ[name]
+    # INVARIANT: nothing of this hook's own variables, which a project may have set for its client:
+    # the judge that stays would keep them for every project.
+    variables.setdefault(b"PATH", SYSTEM_PATH)
     posix.chdir("/")
     null = posix.open("/dev/null", posix.O_RDWR | posix.O_CLOEXEC)
     quiet = [(posix.POSIX_SPAWN_DUP2, null, number) for number in (0, 1, 2)]

@@ -13,6 +13,7 @@ from msgspec import Struct, field
 
 from skillhouse.floor import ConfigError, Locations, nearest, shaped
 from skillhouse.floor.documents import DocumentError, json_value, toml_table
+from skillhouse.floor.structs import replace
 from skillhouse.frontends.hooks.client_rules import ClientRules, RuleException
 from skillhouse.tools import NativeCall
 
@@ -20,8 +21,9 @@ DATA = Path(__file__).parent / "client_data"
 TEXT_MAX = 200
 """Characters of an id or a name that a client gives."""
 
-HookMoment = Literal["before", "after", "failed", "next", "seen"]
-"""Before a call, after one that ended or failed, when the calls before have ended, or only seen."""
+HookMoment = Literal["before", "after", "failed", "next", "seen", "prompt", "start"]
+"""Before a call, after one that ended or failed, when the calls before have ended, only seen, at a
+person's prompt, or at the start of a session."""
 
 
 class HookEventError(Exception):
@@ -154,6 +156,8 @@ class HookCall(Struct, frozen=True, kw_only=True):
     """What the event names as the record of the session."""
     command_name: str = ""
     """The name of the argument with the command that can be rewritten; empty for none."""
+    prompt: str = ""
+    """A person's words, in an event about these."""
     native: NativeCall | None = None
     """None in an event that is not about one call."""
 
@@ -179,6 +183,10 @@ class HookClient(Struct, frozen=True, kw_only=True):
     """Pattern of the names of MCP servers' tools, with `server` and `tool`; empty for none."""
     mcp_joint: str = ""
     """What joins server and tool, where it may be in their names as well."""
+    mcp_name: str = ""
+    """The name of such a tool, with `{server}` and `{tool}`."""
+    added: tuple[str, ...] = ()
+    """Begin and end of what other hooks put before a prompt."""
     to_do: str = ""
     """What a person must still do."""
     configuration: HookFile
@@ -186,7 +194,8 @@ class HookClient(Struct, frozen=True, kw_only=True):
     fields: Mapping[str, str]
     """Names of the event's values, by role."""
     answers: Mapping[str, str]
-    """JSON of an answer, by effect; `{reason}` is the reason. What is missing says nothing."""
+    """JSON of an answer, by effect, or by `prompt` and `start`; `{reason}` is the text. What is
+    missing says nothing."""
     rewrite: HookRewrite | None = None
     """None for a client whose commands cannot run in our sandbox."""
     tools: Mapping[str, ToolShape] = field(default_factory=dict)
@@ -198,7 +207,7 @@ class HookClient(Struct, frozen=True, kw_only=True):
         return tuple(sorted(names)) if self.rewrite else ()
 
     def answer(self, effect: str, reason: str) -> str:
-        """Return what is printed for an effect: allow, ask or deny."""
+        """Return what is printed for an effect, allow, ask or deny, or for a moment with a text."""
         text = self.answers.get(effect, "")
         return text.replace('"{reason}"', json.dumps(reason)) if text else ""
 
@@ -233,6 +242,11 @@ class HookClient(Struct, frozen=True, kw_only=True):
             agent_type=_text(named.get("agent_type")),
             permission_mode=_text(named.get("permission_mode")),
         )
+        if isinstance(prompt := named.get("prompt"), str):
+            begin, end = self.added or ("", "")
+            if begin and prompt.startswith(begin):
+                prompt = prompt.partition(end)[2]
+            return replace(call, prompt=prompt)
         return self._with_call(call, event, named.get("input"), own_servers)
 
     def _with_call(

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from skillhouse.approval import session_key
 from skillhouse.audit import AuditDraft
-from skillhouse.floor import Locations, SkillhouseError, make_private
+from skillhouse.floor import ConfigError, Locations, SkillhouseError, make_private
 from skillhouse.floor.structs import replace
 from skillhouse.floor.threads import in_thread
 from skillhouse.frontends.hooks.hook_clients import (
@@ -24,15 +24,19 @@ from skillhouse.frontends.hooks.hook_clients import (
     HookEventError,
     hook_client,
 )
-from skillhouse.frontends.hooks.open_calls import OpenCall, OpenCalls, name_of
+from skillhouse.frontends.hooks.open_calls import KEPT_SECONDS, OpenCall, OpenCalls, name_of
 from skillhouse.frontends.hooks.sandboxed import SandboxedCalls
 from skillhouse.frontends.hooks.tickets import ProcessId
+from skillhouse.frontends.hooks.turn_texts import TurnTexts
+from skillhouse.frontends.hooks.unknown_tools import UnknownTools
 from skillhouse.house import Skillhouse, configured
 from skillhouse.tools import NativePlans, NativeTool, Session, ToolCall
 from skillhouse.tools.recorder import decided_permissions
 
 if TYPE_CHECKING:
     from skillhouse.house import AgentView
+    from skillhouse.skill import Skill
+    from skillhouse.tools import NativeCall
 
 HOUSES_MAX = 20
 """Places whose rules and skills are kept in memory."""
@@ -83,6 +87,8 @@ class HookJudge:
         self.sandboxed = SandboxedCalls(directory, self._calls)
         """What runs in our sandbox for the clients."""
         self._sessions = directory / "sessions"
+        self._texts = TurnTexts(directory / "named")
+        self._unknown = UnknownTools(directory)
         self._starts: dict[str, str] = {}
         self._houses: OrderedDict[str, Skillhouse] = OrderedDict()
         self._plans: dict[tuple[str, str], tuple[AgentView, object, NativePlans]] = {}
@@ -119,12 +125,20 @@ class HookJudge:
             found = None if is_kept else self._calls.take(session, call.call)
             if found is not None:
                 await in_thread(partial(self._end, house, found, call, request.moment))
+            if found is not None and found.skill and request.moment == "after":
+                await in_thread(partial(self._loaded, client, house, found, call))
         elif request.moment == "next":
             running = partial(self.sandboxed.keeps, session)
             for one in self._calls.take_all(session, call.agent, left=running):
                 # One whose judge ended stays without an outcome: what came of it is not known.
                 if not one.has_begun:
                     await in_thread(partial(self._end, house, one, call, "next"))
+            if house.config.hooks.hints and not call.agent:
+                # No watch runs here, and the next prompt should not wait for a look.
+                await in_thread(house.refresh)
+        elif request.moment in ("prompt", "start"):
+            text = await in_thread(partial(self._text, client, house, request, call))
+            return HookAnswer(output=client.answer(request.moment, text) if text else "")
         else:
             await in_thread(lambda: self._seen(house, client, call))
         return HookAnswer()
@@ -137,10 +151,12 @@ class HookJudge:
             raise HookEventError("expected the name of the tool")
         await house.config_reload.check_in_thread()
         _leave_open(house)
+        if native.kind == "record" and call.tool not in client.tools:
+            await in_thread(lambda: self._unknown.note(client.name, call.tool))
         if native.kind == "skill":
             # No watch runs here, and one may have come since.
             await in_thread(house.refresh)
-        agent = client.name if client.name in house.config.agents else "default"
+        agent = _agent_of(client, house)
         view = await in_thread(lambda: house.view(agent))
         plans = self._native_plans(house, view)
         if native.is_ours:
@@ -151,10 +167,16 @@ class HookJudge:
         rewriting, left = None, ""
         if request.mode == "sandbox" and native.kind == "exec":
             home = house.config.places.home
-            found = await in_thread(
+            boxed = await in_thread(
                 lambda: self.sandboxed.rewriting(client, call, request.above, home)
             )
-            rewriting, left = (None, found) if isinstance(found, str) else (found, "")
+            rewriting, left = (None, boxed) if isinstance(boxed, str) else (boxed, "")
+        made = _tool_call(client, call, agent)
+        session = house.services.sessions.of(made, view.visible)
+        ours = plans.loaded(native, session) if native.kind == "skill" else None
+        if ours is not None:
+            found = await in_thread(partial(_elsewhere, house, client, native, ours))
+            native = replace(native, elsewhere=found)
         tool = NativeTool(
             call.tool,
             lambda session: plans.plan(native, session),
@@ -164,19 +186,6 @@ class HookJudge:
         )
         tool.durable = native.kind not in FAST_KINDS
         gate = house.services.gates.for_client(tool)
-        made = ToolCall(
-            name=call.tool,
-            arguments=call.arguments,
-            agent=agent,
-            channel=CHANNEL,
-            client=f"hooks:{client.name}",
-            connection=f"hooks:{client.name}:{call.session}",
-            client_info=f"{client.name} {call.agent_type}".strip(),
-            session_id=call.session,
-            message_id=call.turn,
-            trace=call.agent,
-        )
-        session = house.services.sessions.of(made, view.visible)
         if request.mode == "watch":
             return await in_thread(lambda: self._watched(client, house, tool, made, session, call))
         result = await gate.call(made, session)
@@ -193,6 +202,7 @@ class HookJudge:
             is_background=call.is_background,
             left=left,
             has_ticket=rewriting is not None,
+            skill=loaded.file if (loaded := plans.loaded(native, session)) else "",
         )
         key = f"{client.name}\0{call.session}"
         self._calls.put(key, call.call, opened)
@@ -247,6 +257,44 @@ class HookJudge:
         )
         self._calls.put(f"{client.name}\0{call.session}", call.call, opened)
         return HookAnswer(output=client.answer("allow", ""))
+
+    def _text(
+        self, client: HookClient, house: Skillhouse, request: HookRequest, call: HookCall
+    ) -> str:
+        """Return the line that is added at a prompt, or at the start of a session."""
+        session = f"{client.name}\0{call.session}" if call.session else ""
+        if request.moment == "start":
+            if house.config.hooks.hints:
+                house.view(_agent_of(client, house)).search.start()
+            return self._texts.at_start(client, request.mode, session, self._faults(house))
+        house.config_reload.check()
+        view = house.view(_agent_of(client, house))
+        return self._texts.at_prompt(
+            client, house, view, session, call, self._own_servers(client, house)
+        )
+
+    def _faults(self, house: Skillhouse) -> list[str]:
+        """Return what is wrong with the entries of every client."""
+        # It starts a Python once in a session, and no call waits for it.
+        from skillhouse.frontends.hooks.entries import HookEntries, entry_faults
+
+        entries = HookEntries(
+            places=house.config.places,
+            project=house.services.project,
+            state_directory=self._state,
+            audit=None,
+        )
+        return list(entry_faults(entries.status()))
+
+    def _loaded(
+        self, client: HookClient, house: Skillhouse, opened: OpenCall, call: HookCall
+    ) -> None:
+        view = house.view(opened.agent)
+        skill = next((one for one in view.visible.skills if one.file == opened.skill), None)
+        if skill is not None:
+            made = _tool_call(client, call, opened.agent)
+            session = house.services.sessions.of(made, view.visible)
+            self._texts.loaded(view, session, f"{client.name}\0{call.session}", skill)
 
     def _native_plans(self, house: Skillhouse, view: AgentView) -> NativePlans:
         gates, key = house.services.gates, (house.policy.place, view.agent)
@@ -339,20 +387,67 @@ class HookJudge:
             made.write(given)
         return given
 
-    def _own_servers(self, client: HookClient) -> frozenset[str]:
-        # Only calls of MCP servers' tools need it, and a hook may be a process of its own.
+    def _own_servers(self, client: HookClient, house: Skillhouse | None = None) -> frozenset[str]:
+        """Return the names by which a client has our server; with `house` only in its files for
+        this place."""
+        # Only calls of MCP servers' tools and hints need it, and a hook may be its own process.
         from skillhouse.clients.config_file import Entries
 
         found = Entries(self._state).files()
-        return frozenset(name for _, name, of in found if of == client.name)
+        return frozenset(
+            name
+            for file, name, of in found
+            if of == client.name and (house is None or _is_of(house, file))
+        )
 
     def sweep(self) -> None:
         """Forget what is long over."""
         self._calls.sweep()
+        self._texts.sweep(time.time() - KEPT_SECONDS)
 
     def close(self) -> None:
         for house in self._houses.values():
             house.close()
+
+
+def _elsewhere(house: Skillhouse, client: HookClient, native: NativeCall, ours: Skill) -> str:
+    """Return the file of another skill that the client may load by the name of one of ours."""
+    # A process that judges one call mostly needs none of it.
+    from skillhouse.house.skill_hints import other_skill
+
+    try:
+        return other_skill(house, client.name, str(native.values.get("name")).strip(), ours)
+    except ConfigError:
+        # It has no profile, so that nothing is known of what it lists.
+        return ""
+
+
+def _agent_of(client: HookClient, house: Skillhouse) -> str:
+    return client.name if client.name in house.config.agents else "default"
+
+
+def _tool_call(client: HookClient, call: HookCall, agent: str) -> ToolCall:
+    return ToolCall(
+        name=call.tool,
+        arguments=call.arguments,
+        agent=agent,
+        channel=CHANNEL,
+        client=f"hooks:{client.name}",
+        connection=f"hooks:{client.name}:{call.session}",
+        client_info=f"{client.name} {call.agent_type}".strip(),
+        session_id=call.session,
+        message_id=call.turn,
+        trace=call.agent,
+    )
+
+
+def _is_of(house: Skillhouse, file: str) -> bool:
+    """Whether a client's file counts here: it is the user's, or of this project."""
+    home = os.path.realpath(house.config.places.home)
+    if file.startswith(f"{os.path.realpath(house.services.project)}/"):
+        return True
+    # The user's files of all clients are below a hidden name of the home.
+    return file.startswith(f"{home}/.")
 
 
 def _leave_open(house: Skillhouse) -> None:

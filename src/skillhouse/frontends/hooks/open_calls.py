@@ -38,6 +38,8 @@ class OpenCall(Struct, frozen=True, kw_only=True):
     has_ticket: bool = False
     has_begun: bool = False
     """Whether a runner of ours has begun it, which records its end."""
+    skill: str = ""
+    """The SKILL.md that it gives the client's model."""
 
 
 class OpenCalls:

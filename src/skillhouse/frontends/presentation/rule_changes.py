@@ -22,7 +22,7 @@ from skillhouse.house.config import Config
 from skillhouse.house.config.config_lines import CONFIG_FILE_MAX
 from skillhouse.manage import checked_addition, rule_text
 from skillhouse.manage.rule_editor import without_rule
-from skillhouse.permission import Layer, Rule
+from skillhouse.permission import Layer, Rule, example_holds, matches
 from skillhouse.tools.difference import difference
 
 RECORDS = 400
@@ -88,6 +88,16 @@ def written(rule: Rule) -> str:
         match=rule.match,
         not_match=rule.not_match,
     )
+
+
+def with_example(rule: Rule) -> Rule:
+    """Return a rule with an example that it matches, where it has none and one follows from it."""
+    example = rule.pattern.replace("*", "x")
+    if rule.action == "exec":
+        holds = example_holds(rule, example)
+    else:
+        holds = matches(rule.pattern, example)
+    return structs.replace(rule, match=rule.match or ((example,) if holds else ()))
 
 
 def user_rules(config: Config) -> tuple[Rule, ...]:

@@ -271,6 +271,13 @@ class MemorySettings(Struct, frozen=True, kw_only=True):
     """Whether they do; None leaves it to the profile."""
 
 
+class HookSettings(Struct, frozen=True, kw_only=True):
+    """What the hooks of coding agents do besides deciding."""
+
+    hints: bool = True
+    """Whether a line beside a prompt names the skills that surely fit it."""
+
+
 class ProtectionSettings(Struct, frozen=True, kw_only=True):
     """Which protected paths ask a person instead of being denied."""
 
@@ -377,6 +384,9 @@ class Settings(Struct, frozen=True, kw_only=True):
     """Whether agents get tools for the workspace's memory."""
     search: SearchSettings | None = None
     """How search works."""
+    hooks: HookSettings | None = None
+    """What hooks of coding agents do; see
+    [skills at the right moment](../guides/rules-for-my-agent.md#skills-at-the-right-moment)."""
     protection: ProtectionSettings | None = None
     """Which protected paths are asked about instead of being refused."""
     mcp_servers: tuple[McpServerSettings, ...] | None = None
@@ -457,6 +467,8 @@ class Config(PartialStruct, frozen=True, kw_only=True):
     """Whether agents get tools for the workspace's memory."""
     search: SearchSettings = field(default_factory=SearchSettings)
     """How search works."""
+    hooks: HookSettings = field(default_factory=HookSettings)
+    """What hooks of coding agents do."""
     mcp_servers: tuple[McpServerSettings, ...] = ()
     """Servers whose skills are listed beside those of this machine."""
     agents: Mapping[str, Layer] = field(default_factory=lambda: {"default": Layer(name="agent")})

@@ -18,7 +18,25 @@ function asked(moment, event) {
   })
 }
 
+const texts = new Map()
+
+async function text(moment, event) {
+  const { said } = await asked(moment, event)
+  try { return JSON.parse(said).text ?? "" } catch { return "" }
+}
+
 export const Skillhouse = async ({ directory }) => ({
+  "chat.message": async (input, output) => {
+    const session = input.sessionID
+    const typed = output.parts.filter((part) => part.type === "text" && !part.synthetic)
+    const prompt = typed.map((part) => part.text).join("\n")
+    const start = texts.get(session)?.start ?? await text("start", { session, directory })
+    texts.set(session, { start, hint: await text("prompt", { session, directory, prompt }) })
+  },
+  "experimental.chat.system.transform": async (input, output) => {
+    const { start, hint } = texts.get(input.sessionID) ?? {}
+    output.system.push(...[start, hint].filter(Boolean))
+  },
   "tool.execute.before": async (input, output) => {
     const event = { session: input.sessionID, directory, tool: input.tool, input: output.args, call: input.callID }
     const { code, said, why } = await asked("before", event)
