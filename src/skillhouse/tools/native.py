@@ -23,6 +23,7 @@ from skillhouse.permission import Effect, Layer, Permission, unwrapped
 from skillhouse.tools.call import WILL_NOT_WORK, Output, PermissionRequest, Plan, RefusedError
 from skillhouse.tools.command import ExecTool
 from skillhouse.tools.files import change_facts, held_before, write_need
+from skillhouse.tools.native_skills import commands_run, loading_needs
 from skillhouse.tools.path_rules import PathRules
 from skillhouse.tools.tool import Decide, Session, Tool
 from skillhouse.tools.workspace import Workspace
@@ -48,6 +49,10 @@ class NativeCall(Struct, frozen=True, kw_only=True):
     """exec, read, search, grep, write, edit, patch, fetch, skill, mcp, or record for any other."""
     resource: str = ""
     """Of `mcp` SERVER/TOOL, of `record` the name of the tool."""
+    skill_files: tuple[str, ...] | None = None
+    """Of `skill`: the files that the client may load by that name; None where that is not known."""
+    runs_text: bool = False
+    """Of `skill`: whether the client runs commands that the text of a skill holds."""
     others: tuple[str, ...] = ()
     """What the resource may be as well, where the client's name of the tool leaves that open: what
     a rule denies of these is denied."""
@@ -58,8 +63,8 @@ class NativeCall(Struct, frozen=True, kw_only=True):
     directory: str
     """Where the client works at the moment, absolute."""
     values: Mapping[str, Any]
-    """By role: command, path, paths, glob, pattern, content, old, new, all, edits, patch, url and
-    name."""
+    """By role: command, path, paths, glob, pattern, content, old, new, all, edits, patch, url,
+    name and text."""
 
 
 class NativeTool(Tool):
@@ -134,7 +139,15 @@ class NativePlans:
 
     def plan(self, call: NativeCall, session: Session) -> Plan:
         """Plan a call as ours of that kind; RefusedError for one that cannot be judged."""
-        return self._kinds[call.kind](call, session)
+        plan = self._kinds[call.kind](call, session)
+        if call.kind != "skill":
+            return plan
+        run = [
+            self._exec(replace(call, values={"command": command}), session)
+            for command in commands_run(call)
+        ]
+        needs = (*plan.needs, *loading_needs(call, session))
+        return _joined([replace(plan, needs=tuple(dict.fromkeys(needs))), *run])
 
     def _exec(self, call: NativeCall, session: Session) -> Plan:
         command = _text(call, "command")
@@ -322,7 +335,14 @@ class NativePlans:
         return (("changes", relative),) if text is None else change_facts(before, text, relative)
 
     def _fetch(self, call: NativeCall, session: Session) -> Plan:
-        return self._tool("fetch").plan({"url": _text(call, "url")}, session)
+        urls = [call.values["url"]] if call.values.get("url") else []
+        given = call.values.get("text")
+        # What a client takes for addresses in a prompt.
+        urls += [one for one in str(given or "").split() if "://" in one]
+        if not urls:
+            raise RefusedError("cannot judge: expected an address that begins with https://")
+        plans = [self._tool("fetch").plan({"url": url}, session) for url in dict.fromkeys(urls)]
+        return _joined(plans)
 
     def _skill(self, call: NativeCall, session: Session) -> Plan:
         name = _text(call, "name").strip().removeprefix("/")

@@ -101,6 +101,12 @@ class ToolShape(Struct, frozen=True, kw_only=True):
     url: str = ""
     name: str = ""
     server: str = ""
+    text: str = ""
+    """Free text: the arguments of a skill, or, of `fetch`, a prompt that holds addresses."""
+    runs_text: bool = False
+    """Of `skill`: whether commands that its text holds are run."""
+    outlasts: bool = False
+    """Whether a call may go on when the turn has ended."""
     ignored: tuple[str, ...] = ()
     """Arguments that change nothing, so that a repeated call is the same without them."""
     kept: tuple[str, ...] = ()
@@ -109,7 +115,7 @@ class ToolShape(Struct, frozen=True, kw_only=True):
 
 _ROLES = (
     *("command", "path", "paths", "glob", "pattern", "content", "old", "new", "all", "edits"),
-    *("patch", "url", "name"),
+    *("patch", "url", "name", "text"),
 )
 _ACTING = frozenset(
     "command cmd script code patch diff input chars stdin url uri directory dir workdir cwd".split()
@@ -130,6 +136,9 @@ class HookCall(Struct, frozen=True, kw_only=True):
     agent: str = ""
     agent_type: str = ""
     is_background: bool = False
+    outlasts: bool = False
+    start: str = ""
+    """Where the session works, whatever directory the call names."""
     native: NativeCall | None = None
     """None in an event that is not about one call."""
 
@@ -146,6 +155,9 @@ class HookClient(Struct, frozen=True, kw_only=True):
     asks: bool
     """Whether a call that is answered `ask` waits for its person."""
     project_variable: str = ""
+    start: Literal["event", "process"] = "event"
+    """Where it says in which directory a session works: `process` for one whose events say where a
+    command is to run, which the model chooses."""
     mcp: str = ""
     """Pattern of the names of MCP servers' tools, with `server` and `tool`; empty for none."""
     mcp_joint: str = ""
@@ -185,7 +197,11 @@ class HookClient(Struct, frozen=True, kw_only=True):
         place = place if isinstance(place, str) and place.startswith("/") else directory
         if "\0" in place or not place.startswith("/"):
             raise HookEventError("expected the directory of the session")
+        roots = named.get("roots")
+        first = roots[0] if isinstance(roots, list) and roots else None
+        start = place if self.start == "event" else directory
         call = HookCall(
+            start=first if isinstance(first, str) and first.startswith("/") else start,
             tool=_text(named.get("tool")),
             arguments={},
             session=_text(named.get("session")),
@@ -231,10 +247,13 @@ class HookClient(Struct, frozen=True, kw_only=True):
             agent=call.agent,
             agent_type=call.agent_type,
             is_background=bool(shape.background and arguments.get(shape.background)),
+            outlasts=shape.outlasts,
+            start=call.start,
             native=NativeCall(
                 kind=shape.kind,
                 directory=_joined(call.directory, shape, arguments),
                 values=values,
+                runs_text=shape.runs_text,
                 **target,
             ),
         )
