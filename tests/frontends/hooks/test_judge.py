@@ -24,6 +24,7 @@ def home(tmp_path: Path) -> Iterator[HookedHome]:
     made.end()
 
 
+RECORDED = json.loads(Path(__file__).with_name("recorded.json").read_text())
 ASKS = "no rule matches; commands ask by default"
 
 
@@ -62,6 +63,18 @@ async def test_each_kind_of_call_is_decided_as_ours_is(home: HookedHome) -> None
         found = await home.effect(tool, given)
         assert found[0] == effect, (tool, given, found)
         assert reason in found[1], (tool, found)
+
+
+@pytest.mark.parametrize("client", sorted(RECORDED))
+async def test_what_a_client_sends_is_judged_and_recorded(home: HookedHome, client: str) -> None:
+    for one in RECORDED[client]["events"]:
+        data = json.dumps(one["event"]).replace('"/w', f'"{home.project}').encode()
+        answer = await home.ask(data, one["moment"], client=client)
+        said = answer.output
+        found = "refused" if "deny" in said else "asked" if '"ask"' in said else "allowed"
+        assert answer.code == 0
+        assert found == one.get("is", "allowed"), (one, said)
+    assert [" ".join(one) for one in home.records()] == RECORDED[client]["records"]
 
 
 async def test_a_call_is_recorded_before_and_after(home: HookedHome) -> None:

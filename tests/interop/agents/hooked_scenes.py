@@ -311,9 +311,10 @@ def _skills(stage: Stage) -> Sequence[Step]:
 
 
 def _skill_refused(found: Found, client: Client) -> bool:
-    first, second = found["results"]
-    refused = "no owls" in second and "WORD-owls" not in json.dumps(found["asked"])
-    return refused and "WORD-bats" in json.dumps(found["asked"]) and "no owls" not in first
+    refused = [one for one in found["records"] if one["kind"] == "refusal"]
+    sent = json.dumps(found["asked"])
+    is_refused = "WORD-owls" not in sent and "skillhouse: " in found["results"][-1]
+    return is_refused and len(refused) == 1 and "WORD-bats" in sent
 
 
 def _subagent(stage: Stage) -> Sequence[Step]:
@@ -371,7 +372,8 @@ def _big(stage: Stage) -> Sequence[Step]:
 
 def _unknown(stage: Stage) -> Sequence[Step]:
     own = stage.own
-    return [Step(tool=own.unknown, arguments=own.unknown_arguments)]
+    # Newer versions of Claude Code only name some tools, and take calls of them all the same.
+    return [Step(tool=own.unknown, arguments=own.unknown_arguments, is_offered=False)]
 
 
 def _unknown_recorded(found: Found, client: Client) -> bool:
