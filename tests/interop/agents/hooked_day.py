@@ -72,6 +72,18 @@ def _codex(tool: str, given: Given, project: Path) -> Sequence[Step]:
     return [Step(tool="apply_patch", arguments={"input": patch})]
 
 
+@dataclass(slots=True)
+class Approver(Person):
+    """Counts what it said yes to."""
+
+    said: int = 0
+
+    def look(self) -> None:
+        """See `Person`."""
+        Person.look(self)
+        self.said = len(self.questions)
+
+
 CHANGES: Mapping[str, Callable[[str, Given, Path], Sequence[Step]]] = {
     "claude-code": _claude,
     "codex": _codex,
@@ -93,10 +105,12 @@ def steps_of(stage: Stage, skill: Path) -> list[Step]:
     own, found = stage.own, []
     for tool, given in work(skill):
         if callable(given):
-            continue  # What runs in the background ends with the client's turn.
+            continue
+        if given.get("background"):
+            # A client waits for it in the end; another scene has one.
+            continue
         if tool == "exec":
-            more = own.background if given.get("background") else {}
-            found.append(stage.shell(str(given["command"]), given=more))
+            found.append(stage.shell(str(given["command"])))
         elif tool == "skill":
             command = f"cat {skill}/SKILL.md"
             loads = Step(tool=own.skill, arguments={own.skill_argument: given["name"]})
@@ -120,8 +134,8 @@ def spend(actor: scenes.Actor, base: Path) -> Spent:
     (base / "person.py").write_text(PERSON)
     server = {"command": sys.executable, "args": [str(base / "person.py"), "yes"]}
     (base / "person.json").write_text(json.dumps({"mcpServers": {"person": server}}))
-    person = Person(house, PLACES["plain"])
-    model = RepeatingModel(steps=steps_of(stage, skill), answered=lambda: len(person.questions))
+    person = Approver(house, PLACES["plain"])
+    model = RepeatingModel(steps=steps_of(stage, skill), answered=lambda: person.said)
     shell = OWN_SHELLS[client.name]
 
     def install(project: Path, skills: Path) -> None:
@@ -136,7 +150,7 @@ def spend(actor: scenes.Actor, base: Path) -> Spent:
     own = OwnShell(tool=shell.tool, arguments=shell.arguments, words=tuple(words), finish=install)
     scenes.act(actor, house, model, person, installed=None, shell=own)
     records = [one for one in stage.calls() if (one["detail"] or {}).get("asked_by")]
-    asked = [*person.questions.values(), *(str(one["detail"]) for one in records)]
+    asked = [*person.questions.values(), *(f"its own dialogue: {one['tool']}" for one in records)]
     spent = Spent(questions=asked, results=list(model.results()))
     spent.faults += _faults(spent, house, len(model.steps))
     return spent
