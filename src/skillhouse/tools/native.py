@@ -26,6 +26,7 @@ from skillhouse.tools.files import change_facts, held_before, write_need
 from skillhouse.tools.native_skills import commands_run, loading_needs
 from skillhouse.tools.path_rules import PathRules
 from skillhouse.tools.tool import Decide, Session, Tool
+from skillhouse.tools.typed_commands import obeys_typing
 from skillhouse.tools.workspace import Workspace
 
 MCP_ACTION, TOOL_ACTION = "mcp", "tool"
@@ -51,6 +52,8 @@ class NativeCall(Struct, frozen=True, kw_only=True):
     """Of `mcp` SERVER/TOOL, of `record` the name of the tool."""
     skill_files: tuple[str, ...] | None = None
     """Of `skill`: the files that the client may load by that name; None where that is not known."""
+    is_typed_into: bool = False
+    """Of `exec`: whether the model can type into the command while it runs, which nobody judges."""
     runs_text: bool = False
     """Of `skill`: whether the client runs commands that the text of a skill holds."""
     others: tuple[str, ...] = ()
@@ -140,6 +143,8 @@ class NativePlans:
     def plan(self, call: NativeCall, session: Session) -> Plan:
         """Plan a call as ours of that kind; RefusedError for one that cannot be judged."""
         plan = self._kinds[call.kind](call, session)
+        if call.is_typed_into:
+            return replace(plan, needs=(*plan.needs, *self._typing_needs(call, session)))
         if call.kind != "skill":
             return plan
         run = [
@@ -162,6 +167,23 @@ class NativePlans:
             return plan
         more = self._uncovered(tool, command, session)
         return replace(plan, needs=tuple(dict.fromkeys((*plan.needs, *more))))
+
+    def _typing_needs(self, call: NativeCall, session: Session) -> tuple[PermissionRequest, ...]:
+        tool, command = self._tool("exec"), _text(call, "command")
+        if not isinstance(tool, ExecTool):
+            return ()
+        verdict, _ = tool._judged(command, None, session)  # noqa: SLF001 - of this package.
+        commands = () if verdict.structure is None else tuple(verdict.structure.commands())
+        return tuple(
+            PermissionRequest(
+                permission=Permission(action=TOOL_ACTION, resource=shlex.join(one.argv)[:200]),
+                default=Effect.ASK,
+                why=f"`{shlex.join(one.argv)[:80]}` obeys what is typed into it, which is not "
+                "judged; give it a text by an option (-m, --no-edit), or use another command",
+            )
+            for one in commands
+            if obeys_typing(one.argv)
+        )
 
     def _uncovered(
         self, tool: ExecTool, command: str, session: Session

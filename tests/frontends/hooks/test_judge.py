@@ -335,3 +335,30 @@ async def test_our_own_server_is_not_asked_about_twice(home: HookedHome) -> None
     Entries(home.places.state()).put(entry)
     assert (await home.effect("mcp__skills__exec", {}))[0] == "allow"
     assert (await home.effect("mcp__other__exec", {}))[0] == "ask"
+
+
+async def test_a_command_that_obeys_what_is_typed_is_asked_about_where_no_one_sees_it(
+    tmp_path: Path,
+) -> None:
+    allow = "".join(
+        f'[[rules]]\neffect = "allow"\naction = "exec"\npattern = "{one} *"\n'
+        for one in ("git commit", "git add", "less", "git log")
+    )
+    home = HookedHome(tmp_path, rules=allow)
+    (home.project / "a").write_text("1")
+    for command, is_asked in (
+        ("git commit", True),
+        ("git commit --amend", True),
+        ("git commit -s", True),
+        ("git commit -m x -e", True),
+        ("git add -p", True),
+        ("less a", True),
+        ("git commit -qm x", False),
+        ("git commit --amend --no-edit", False),
+        ("git log", False),
+    ):
+        event = home.event("Bash", {"command": command})
+        said = (await home.ask(event, client="codex")).output
+        assert ("obeys what is typed" in said) == is_asked, (command, said)
+        assert (said == "") == (not is_asked), (command, said)
+    home.end()

@@ -157,6 +157,7 @@ def probe(file: Path) -> HookScene:
             else:
                 kept = "\n".join(one for one in text.split("\n") if "//" not in one[:4])
                 path.write_text(json.dumps({**json.loads(kept or "{}"), **more}))
+        stage.house.environment |= given.get("environment", {})
         if given.get("git"):
             stage.house.project.joinpath(".git").rmdir()
             git = ("git", "init", "-q", "-b", "main")

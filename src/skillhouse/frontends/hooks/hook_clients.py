@@ -107,6 +107,8 @@ class ToolShape(Struct, frozen=True, kw_only=True):
     """Of `skill`: whether commands that its text holds are run."""
     outlasts: bool = False
     """Whether a call may go on when the turn has ended."""
+    is_typed_into: bool = False
+    """Of a command: whether the model can type into it while it runs, without an event."""
     ignored: tuple[str, ...] = ()
     """Arguments that change nothing, so that a repeated call is the same without them."""
     kept: tuple[str, ...] = ()
@@ -254,6 +256,7 @@ class HookClient(Struct, frozen=True, kw_only=True):
                 directory=_joined(call.directory, shape, arguments),
                 values=values,
                 runs_text=shape.runs_text,
+                is_typed_into=shape.is_typed_into,
                 **target,
             ),
         )
