@@ -1,8 +1,8 @@
 """Gives hostile command lines to a client whose own shell is judged by us under the policy
 `developer`: `python -m tests.interop.agents.hostile --agents FOLDER --only codex`.
 
-The lines are those of the tables of hostile commands that do something here, offline: each is first
-run by plain Bash in a jail, in a copy of the same files. Then the client gets them as calls, in the
+The lines are those of the tables of hostile commands that do something here, offline: each was
+run by plain Bash in a jail, in a copy of the same files (`--record`). Then the client gets them as calls, in the
 same jail and without a sandbox of its own; between two calls every file is compared, and a listener
 notes who connects. The exit code is 0 only if no line did anything, and a sample of them did when
 our entry was gone. Only the base directory can be written to, in any of it.
@@ -29,6 +29,8 @@ from tests.interop.agents.hooked import INSIDE, _end_judges
 from tests.interop.agents.hooked_scenes import OWN_TOOLS, Canary
 from tests.interop.agents.scenes import Actor, House, act
 
+KEPT = Path(__file__).with_name("hostile_effects.json")
+"""The lines that did something when plain Bash ran them."""
 LEAST = 60
 SAMPLE = 8
 PORT = 18_765
@@ -217,6 +219,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.interop.agents.hostile")
     parser.add_argument("--agents", required=True, type=Path)
     parser.add_argument("--only", required=True)
+    parser.add_argument("--record", action="store_true", help="find the lines by plain Bash anew")
     parser.add_argument("--keep")
     options = parser.parse_args()
     if INSIDE not in os.environ:
@@ -236,7 +239,11 @@ def main() -> int:
             for line in (*tables, *CONNECTING)
             if "\0" not in line and line.isprintable() and not any(one in line for one in TOO_MUCH)
         ]
-        lines = with_effect(tried, base / "plain", canary)
+        if options.record:
+            found = with_effect(tried, base / "plain", canary)
+            KEPT.write_text(json.dumps(found, indent=0) + "\n")
+        kept = json.loads(KEPT.read_text())
+        lines = [line for line in tried if line in kept]
         try:
             looker = given(actor, lines, base / "hooked", canary, hooked=True)
             allowed = _allowed(base / "hooked")
