@@ -239,7 +239,7 @@ def main() -> int:
             for line in (*tables, *CONNECTING)
             if "\0" not in line and line.isprintable() and not any(one in line for one in TOO_MUCH)
         ]
-        if options.record:
+        if options.record or not KEPT.exists():
             found = with_effect(tried, base / "plain", canary)
             KEPT.write_text(json.dumps(found, indent=0) + "\n")
         kept = json.loads(KEPT.read_text())

@@ -133,7 +133,7 @@ class HookJudge:
         if native.kind == "skill":
             # No watch runs here, and one may have come since.
             await in_thread(house.refresh)
-            files = await in_thread(lambda: skill_files(house, client.name, native))
+            files = await in_thread(partial(skill_files, house, client.name, native))
             native = replace(native, skill_files=files)
         agent = client.name if client.name in house.config.agents else "default"
         view = await in_thread(lambda: house.view(agent))
