@@ -164,7 +164,7 @@ def probe(file: Path) -> HookScene:
             who = (("config", "user.name", "A"), ("config", "user.email", "a@example.com"))
             for line in (git, *(("git", *words) for words in who)):
                 place, kept = stage.house.project, stage.house.environment
-                subprocess.run(line, cwd=place, env=kept, check=True)
+                subprocess.run([*line], cwd=place, env=kept, check=True)
         if given.get("policy"):
             stage.house.do("policy", "init", given["policy"], "--write")
 

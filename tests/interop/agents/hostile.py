@@ -1,11 +1,11 @@
 """Gives hostile command lines to a client whose own shell is judged by us under the policy
 `developer`: `python -m tests.interop.agents.hostile --agents FOLDER --only codex`.
 
-The lines are those of the tables of hostile commands that do something here, offline: each was
-run by plain Bash in a jail, in a copy of the same files (`--record`). Then the client gets them as calls, in the
-same jail and without a sandbox of its own; between two calls every file is compared, and a listener
-notes who connects. The exit code is 0 only if no line did anything, and a sample of them did when
-our entry was gone. Only the base directory can be written to, in any of it.
+The lines are those of the tables of hostile commands that do something here, offline: each was run
+by plain Bash in a jail, in a copy of the same files (`--record`). Then the client gets them as
+calls, in the same jail and without a sandbox of its own; between two calls every file is compared,
+and a listener notes who connects. The exit code is 0 only if no line did anything, and a sample of
+them did when our entry was gone. Only the base directory can be written to, in any of it.
 """
 
 from __future__ import annotations
