@@ -82,9 +82,10 @@ def run_scene(actor: Actor, scene: HookScene, base: Path) -> Mapping[str, Any]:
 
     model = FakeModel(steps=())
     person = Approver(house, model, scene.answer)
-    first, *rest = scene.steps(stage) or [None]
+    steps = list(scene.steps(stage))
+    first, rest = steps[:1], steps[1:]
     again = [replace(one, after=person.answered.wait) for one in rest] if scene.answer else rest
-    model.steps = [one for one in (first, *again) if one is not None]
+    model.steps = [*first, *again]
     model.others = scene.others(stage)
     words = scene.words.get(client.name) or stage.own.words
     act(
@@ -163,8 +164,8 @@ def probe(file: Path) -> HookScene:
             git = ("git", "init", "-q", "-b", "main")
             who = (("config", "user.name", "A"), ("config", "user.email", "a@example.com"))
             for line in (git, *(("git", *words) for words in who)):
-                place, kept = stage.house.project, stage.house.environment
-                subprocess.run([*line], cwd=place, env=kept, check=True)
+                where, kept = stage.house.project, stage.house.environment
+                subprocess.run([*line], cwd=where, env=kept, check=True)
         if given.get("policy"):
             stage.house.do("policy", "init", given["policy"], "--write")
 

@@ -481,7 +481,7 @@ def _kept_in(found: Found, client: Client) -> bool:
 
 
 def _got_out(found: Found, client: Client) -> bool:
-    return found["files"] == ["made"] and found["outside"] and found["connected"]
+    return bool(found["files"] == ["made"] and found["outside"] and found["connected"])
 
 
 SCENES: Mapping[str, HookScene] = {
