@@ -164,8 +164,8 @@ def probe(file: Path) -> HookScene:
             git = ("git", "init", "-q", "-b", "main")
             who = (("config", "user.name", "A"), ("config", "user.email", "a@example.com"))
             for line in (git, *(("git", *words) for words in who)):
-                where, kept = stage.house.project, stage.house.environment
-                subprocess.run([*line], cwd=where, env=kept, check=True)
+                where, variables = stage.house.project, stage.house.environment
+                subprocess.run([*line], cwd=where, env=variables, check=True)
         if given.get("policy"):
             stage.house.do("policy", "init", given["policy"], "--write")
 
