@@ -94,7 +94,7 @@ OWN_TOOLS: Mapping[str, OwnTools] = {
         skills=".claude/skills",
         agent_tool="Agent",
         agent={**_TELL, "subagent_type": "general-purpose"},
-        unknown="TaskList",
+        unknown="CronList",
     ),
     "codex": OwnTools(
         words=(
