@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from skillhouse.retrieval.semantic import Embedder, Encoders
-from skillhouse.retrieval.semantic.vectors import VectorFile, key_of, packed, unpacked, zeros
+from skillhouse.extensions.meaning import Embedder, Encoders
+from skillhouse.extensions.meaning.vectors import VectorFile, key_of, packed, unpacked, zeros
 
 _NOISE = 0.3
 """Length of what is added to a vector of length 1."""

@@ -20,7 +20,7 @@ from typing import Any
 
 import anyio
 
-from skillhouse.cells import (
+from skillhouse.extensions.cells import (
     CellSpec,
     EnvironmentRules,
     Executor,

@@ -30,7 +30,7 @@ from _relevance import (
 )
 from _robustness import everyday
 from skillhouse.retrieval import SearchIndex, is_weak, search
-from skillhouse.retrieval.semantic import Encoders, encoders_of
+from skillhouse.extensions.meaning import Encoders, encoders_of
 from skillhouse.retrieval.votes import Meanings
 
 CACHE = ROOT / ".x" / "bench"
@@ -47,7 +47,7 @@ from pathlib import Path
 from _relevance import load
 from _shipped import SIZE, filled, with_encoders
 from skillhouse.retrieval import SearchIndex, search
-from skillhouse.retrieval.semantic import encoders_of
+from skillhouse.extensions.meaning import encoders_of
 documents = filled(load(Path(sys.argv[2])).documents, SIZE)
 built = SearchIndex.from_documents(documents)
 encoders = encoders_of("auto")
@@ -90,7 +90,7 @@ class Kept:
 
 
 def encoders_python() -> Path | None:
-    """Return a Python that has the encoders: this one, or that of tests/retrieval/semantic."""
+    """Return a Python that has the encoders: this one, or that of tests/extensions/meaning."""
     here = Path(sys.executable)
     if encoders_of("auto") is not None:
         return here

@@ -18,7 +18,7 @@ import anyio
 
 from _measure import markdown_table
 from cells import Nothing, call, latencies, make_executor, make_skill
-from skillhouse.cells import CellSpec
+from skillhouse.extensions.cells import CellSpec
 from skillhouse.floor import structs, tree_digest
 from skillhouse.sandbox import SandboxLevel, SandboxStatus, detect
 

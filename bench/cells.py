@@ -28,7 +28,7 @@ import anyio
 from _imports import CASES, PYTHON_FLOOR, WARM_TARGET, spec_of, timed, waits
 from _imports import Floor as ImportFloor
 from _measure import markdown_table
-from skillhouse.cells import CellResult, CellSpec, Executor
+from skillhouse.extensions.cells import CellResult, CellSpec, Executor
 from skillhouse.floor import tree_digest
 from skillhouse.sandbox import SandboxLevel, SandboxStatus, detect
 from skillhouse.sandbox.seccomp import program

@@ -25,7 +25,7 @@ import anyio
 
 from _measure import markdown_table
 from cells import SKILLS, Floor, call, make_executor, make_skill, row, settled
-from skillhouse.cells import CellSpec, Executor, contained_test
+from skillhouse.extensions.cells import CellSpec, Executor, contained_test
 from skillhouse.sandbox import detect
 
 WARM_UP = 3

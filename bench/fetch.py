@@ -20,7 +20,7 @@ import anyio
 import httpx2
 
 from _measure import Case, in_turns
-from skillhouse.cells import self_test
+from skillhouse.extensions.cells import self_test
 from skillhouse.net import EgressProxy, NetPolicy, Route, SecretBinding, fetch, host_rule
 from skillhouse.sandbox import SandboxLevel, SandboxProfile, launcher_for
 

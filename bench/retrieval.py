@@ -3,7 +3,7 @@
 `./x bench retrieval [--folder FOLDER] [--semantic]`. FOLDER holds corpus.jsonl, queries.jsonl and
 qrels.jsonl; without it the measurement is skipped. What does not depend on our sources is cached.
 `--semantic` adds search by meaning as it is shipped, in the environment that
-`SKILLHOUSE_ENCODERS=1 ./x test tests/retrieval/semantic` makes; the first run takes minutes more.
+`SKILLHOUSE_ENCODERS=1 ./x test tests/extensions/meaning` makes; the first run takes minutes more.
 What was fitted on other folds is `./x bench research/fit`.
 """
 

@@ -4,7 +4,7 @@
 measures in fresh processes: making the kept index, and discovery, opening it and the first search,
 then the requests of the set. Times are CPU. Without the set the measurement is skipped.
 `--semantic` adds searches with encoders, in the environment that
-`SKILLHOUSE_ENCODERS=1 ./x test tests/retrieval/semantic` makes; copies have vectors of originals.
+`SKILLHOUSE_ENCODERS=1 ./x test tests/extensions/meaning` makes; copies have vectors of originals.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from _relevance import Document, load, parsed, rows
 from _shipped import CACHE, HOUR, encoders_python
 from skillhouse.discovery import discover
 from skillhouse.retrieval import QUERY_TERMS_MAX, SearchIndex
-from skillhouse.retrieval.semantic import encoders_of
-from skillhouse.retrieval.semantic.one_thread import load_numpy
+from skillhouse.extensions.meaning import encoders_of
+from skillhouse.extensions.meaning.one_thread import load_numpy
 from skillhouse.retrieval.votes import encoded
 
 REQUESTS = 400

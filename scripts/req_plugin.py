@@ -51,9 +51,9 @@ FACES = ("skillhouse", "skillhouse.house", "skillhouse.install", "skillhouse.man
 FRONTENDS = {
     "command line": ("skillhouse.frontends.cli", "main"),
     "MCP": ("skillhouse.frontends.mcp.server", "SkillhouseServer.__init__"),
-    "HTTP": ("skillhouse.frontends.http.app", "make_app"),
-    "chat": ("skillhouse.frontends.chat.conversation", "ChatConversation.__init__"),
-    "executor": ("skillhouse.frontends.worker.executor", "run_executor"),
+    "HTTP": ("skillhouse.extensions.server.app", "make_app"),
+    "chat": ("skillhouse.extensions.chat.conversation", "ChatConversation.__init__"),
+    "executor": ("skillhouse.extensions.cells.worker.executor", "run_executor"),
     "adapter": ("skillhouse.frontends.adapters.framework_bridge", "FrameworkBridge.prompt"),
 }
 VERBS = {"mcp": "MCP", "up": "HTTP", "chat": "chat", "worker": "executor"}

@@ -37,7 +37,7 @@ COLLECTING = "(collect)"
 HEAVY_SECONDS = 3.0
 """What a heavy test counts that was not recorded: 1,097 of them took about 3,300 seconds of CPU."""
 ROWS_MAX = 40
-WHOLE = ("tests/cells/",)
+WHOLE = ("tests/extensions/cells/",)
 """Folders of which no test waits for CI: some look for processes that others left behind."""
 BIG_SECONDS = 2.0
 """From this on the rows of one table of a test are chosen one by one."""

@@ -14,7 +14,7 @@ NEEDED = dict(re.findall(r"\[([a-z0-9-]+)\]=([a-z0-9.-]+)", RUN))
 """Each command that must be there, and the package of Debian that brings it."""
 USED = {
     "bwrap": "tests/containers.py",
-    "chromium": "tests/frontends/test_http_browser.py",
+    "chromium": "tests/extensions/server/test_http_browser.py",
     "curl": "tests/sandbox/test_bridge_inside.py",
     "debootstrap": "tests/engine.py",
     "docker-compose": "tests/engine.py",

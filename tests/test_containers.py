@@ -13,7 +13,7 @@ from typing import Any
 import anyio
 import pytest
 
-from skillhouse.cells import RpcClient
+from skillhouse.extensions.cells import RpcClient
 from skillhouse.sandbox.status import LANDLOCK_ABI, landlock_abi
 from tests.containers import TOKEN, Composition
 from tests.house.coded import ROOTS, tool, write_code

@@ -11,7 +11,7 @@ other tests hold is not repeated here:
 - the chain of the log and what `verify` finds: tests/audit
 - RPC between core and executor: tests/sandbox
 - the exit code after Ctrl-C: tests/frontends/test_cli.py
-- forms of the pages and of devices' answers: tests/frontends/http_pages/test_approval_pages.py
+- forms of the pages and of devices' answers: tests/extensions/server/pages/test_approval_pages.py
 """
 
 from __future__ import annotations

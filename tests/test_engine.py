@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from tests.attacks.test_container_attacks import ATTEMPTS, STATEMENTS
-from tests.cells.packages import wheel
-from tests.cells.test_environments import uv_skill
+from tests.extensions.cells.packages import wheel
+from tests.extensions.cells.test_environments import uv_skill
 from tests.containers import ROOT
 from tests.engine import Composed, Engine, composers, engine
 from tests.house.coded import tool, write_code

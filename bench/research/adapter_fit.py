@@ -18,8 +18,8 @@ import numpy as np
 
 from _relevance import load
 from research.skill_requests import Request, kinds, requests
-from skillhouse.retrieval.semantic.granite import ADAPTED, WEIGHTS, Granite, packed_adapter
-from skillhouse.retrieval.semantic.weights import checked_bytes, directory_of
+from skillhouse.extensions.meaning.granite import ADAPTED, WEIGHTS, Granite, packed_adapter
+from skillhouse.extensions.meaning.weights import checked_bytes, directory_of
 from skillhouse.retrieval.votes import encoded
 
 GROUPS = ((0, 4), (1, 2), (3,))

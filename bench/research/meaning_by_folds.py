@@ -28,10 +28,10 @@ from research.relevance_fit import Candidates, fit
 from research.tree_fit import Found, trees_without_the_fold
 from skillhouse.retrieval import SearchIndex
 from skillhouse.retrieval.evidence import Evidence
-from skillhouse.retrieval.semantic import Encoders
-from skillhouse.retrieval.semantic.granite import ADAPTER
-from skillhouse.retrieval.semantic.use import Use
-from skillhouse.retrieval.semantic.weights import directory_of
+from skillhouse.extensions.meaning import Encoders
+from skillhouse.extensions.meaning.granite import ADAPTER
+from skillhouse.extensions.meaning.use import Use
+from skillhouse.extensions.meaning.weights import directory_of
 
 _HEADER = ("requests", "number", *MEASURES)
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from _relevance import FOLDS, Judged, Query, judge
 from skillhouse.retrieval.evidence import Evidence
-from skillhouse.retrieval.semantic.trees import ENCODERS, FILE, Trees, inputs_of, packed_trees
+from skillhouse.extensions.meaning.trees import ENCODERS, FILE, Trees, inputs_of, packed_trees
 
 _PARAMETERS = {
     "objective": "lambdarank",

@@ -17,11 +17,11 @@ import pytest
 from starlette.testclient import TestClient
 
 from skillhouse.approval import Answer
-from skillhouse.frontends.http.api.api_services import Proofs
-from skillhouse.frontends.http.api.events import EventLog
+from skillhouse.extensions.server.api.api_services import Proofs
+from skillhouse.extensions.server.api.events import EventLog
 from skillhouse.house import Skillhouse
 from skillhouse.house.access_tokens import AccessError, AccessScope
-from tests.frontends.http_api.place import (
+from tests.extensions.server.api.place import (
     API,
     BASE,
     BEARER,
@@ -32,7 +32,7 @@ from tests.frontends.http_api.place import (
     make_house,
     token_of,
 )
-from tests.frontends.http_api.test_packages import applied, planned
+from tests.extensions.server.api.test_packages import applied, planned
 from tests.frontends.test_cli_repositories import configure
 from tests.registry.repositories import StaticRepository
 

@@ -20,7 +20,7 @@ from skillhouse.permission import Effect, Rule
 from skillhouse.tools import ToolResult
 from skillhouse.tools.background_runs import BACKGROUND_MAX
 from tests.attacks.test_stop_attacks import RULES, STUBBORN, stop, survivors
-from tests.cells.lab import until
+from tests.extensions.cells.lab import until
 from tests.frontends.mcp_peer import Peer, Pipe
 from tests.harness import Need
 from tests.tools.houses import Person, house_at

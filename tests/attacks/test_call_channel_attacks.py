@@ -13,8 +13,8 @@ from typing import Any
 import anyio
 import pytest
 
-from skillhouse.cells import Capabilities, Executor
-from skillhouse.cells.call_channel import (
+from skillhouse.extensions.cells import Capabilities, Executor
+from skillhouse.extensions.cells.call_channel import (
     ASKED_AT_ONCE,
     ASKED_MAX,
     CANCELS_MAX,
@@ -22,7 +22,7 @@ from skillhouse.cells.call_channel import (
     CallOutcome,
     attempt,
 )
-from tests.cells.lab import Core, Lab, lab, language, make, until
+from tests.extensions.cells.lab import Core, Lab, lab, language, make, until
 
 __all__ = ["lab", "language"]
 

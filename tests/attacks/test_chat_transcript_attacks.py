@@ -28,16 +28,16 @@ from pydantic_ai.models.function import FunctionModel
 
 from skillhouse.audit import KnownSecrets
 from skillhouse.floor import ConfigError, StateError, make_private
-from skillhouse.frontends.chat.conversation import ChatConversation
-from skillhouse.frontends.chat.model_choice import Wanted, choose_model
-from skillhouse.frontends.chat.models import UsableModel, model_of
-from skillhouse.frontends.chat.screen import Screen
-from skillhouse.frontends.chat.stored_messages import restored
-from skillhouse.frontends.chat.transcript import FILE_MAX, Transcript, Transcripts
+from skillhouse.extensions.chat.conversation import ChatConversation
+from skillhouse.extensions.chat.model_choice import Wanted, choose_model
+from skillhouse.extensions.chat.models import UsableModel, model_of
+from skillhouse.extensions.chat.screen import Screen
+from skillhouse.extensions.chat.stored_messages import restored
+from skillhouse.extensions.chat.transcript import FILE_MAX, Transcript, Transcripts
 from skillhouse.house import Skillhouse
 from skillhouse.permission import Effect, Rule
 from tests.frontends.adapters.houses import open_house, written
-from tests.frontends.chat.test_conversation import LOAD, Script, run
+from tests.extensions.chat.test_conversation import LOAD, Script, run
 from tests.frontends.conftest import Run, place
 from tests.frontends.conftest import run as command
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from skillhouse.cells import confine
-from skillhouse.cells.cell_environment import make_room_for_descriptors
+from skillhouse.extensions.cells import confine
+from skillhouse.extensions.cells.cell_environment import make_room_for_descriptors
 from skillhouse.sandbox import scratch
 from skillhouse.sandbox.guard import OPEN_FILES
 from skillhouse.sandbox.seccomp import ARCHITECTURES, alone_program

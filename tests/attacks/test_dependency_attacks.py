@@ -17,11 +17,11 @@ from pathlib import Path
 import anyio
 import pytest
 
-from skillhouse.cells.environments import EnvironmentRules, prepare
+from skillhouse.extensions.cells.environments import EnvironmentRules, prepare
 from skillhouse.sandbox import SandboxError, default_python
 from skillhouse.skill import SkillManifest
-from tests.cells.packages import npm_package, npm_registry, source_package, wheel
-from tests.cells.test_environments import (
+from tests.extensions.cells.packages import npm_package, npm_registry, source_package, wheel
+from tests.extensions.cells.test_environments import (
     JAVASCRIPT,
     PYTHON,
     UV,

@@ -25,9 +25,9 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from skillhouse.cells import Capabilities, CellResult, Executor, RpcError
-from skillhouse.cells.call_channel import MESSAGES
-from skillhouse.cells.cell import CELL_LIMITS
+from skillhouse.extensions.cells import Capabilities, CellResult, Executor, RpcError
+from skillhouse.extensions.cells.call_channel import MESSAGES
+from skillhouse.extensions.cells.cell import CELL_LIMITS
 from skillhouse.floor.structs import replace
 from skillhouse.sandbox import SandboxLevel, SandboxStatus, SandboxUnavailableError
 from skillhouse.sandbox.guard import OPEN_FILES
@@ -44,7 +44,7 @@ from tests.attacks.naive import (
     worker,
 )
 from tests.attacks.test_kernel_attacks import SYSCALLS, TYPE
-from tests.cells.lab import Core, Lab, make, status_of, until
+from tests.extensions.cells.lab import Core, Lab, make, status_of, until
 from tests.harness import ran
 from tests.sandbox.places import ALL_LEVELS, LEVELS, own, running, started
 
@@ -884,7 +884,7 @@ import anyio, sys
 sys.path.insert(0, {str(Path.cwd())!r})
 from pathlib import Path
 from skillhouse.sandbox import *
-from tests.cells.lab import Core, Lab, make
+from tests.extensions.cells.lab import Core, Lab, make
 place = Path({str(tmp_path)!r})
 status = SandboxStatus(level=SandboxLevel({str(lab.status.level)!r}))
 class Says(Core):

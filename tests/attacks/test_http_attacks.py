@@ -15,9 +15,9 @@ import pytest
 from starlette.testclient import TestClient
 from starlette.websockets import WebSocketDisconnect
 
-from skillhouse.frontends.http import http_app
+from skillhouse.extensions.server import http_app
 from skillhouse.house import Skillhouse, configured
-from tests.frontends.test_http_app import COOKIE, PORT, SESSION, TOKEN, Page
+from tests.extensions.server.test_http_app import COOKIE, PORT, SESSION, TOKEN, Page
 from tests.house.places import make_places, write_skill
 
 pytestmark = pytest.mark.slow

@@ -18,7 +18,7 @@ from skillhouse.sandbox import (
     installed_pythons,
     unusable_pythons,
 )
-from tests.cells.lab import Lab, lab, make
+from tests.extensions.cells.lab import Lab, lab, make
 from tests.harness import Need
 from tests.sandbox.places import copied_python
 

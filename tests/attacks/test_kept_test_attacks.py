@@ -11,7 +11,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from skillhouse import cells
+from skillhouse.extensions import cells
 from skillhouse.floor import ClockReading, decode, encode, system_clock
 from skillhouse.floor.structs import replace
 from skillhouse.sandbox import ProbeResult, SandboxLevel, SandboxStatus, first_use, kept_tests

@@ -18,13 +18,13 @@ import anyio
 import pytest
 
 from skillhouse.approval import Answer
-from skillhouse.cells import CellResult
-from skillhouse.cells.in_process import InProcessRunner
+from skillhouse.extensions.cells import CellResult
+from skillhouse.extensions.cells.in_process import InProcessRunner
 from skillhouse.floor import read_tree, tree_digest
 from skillhouse.house import Skillhouse, configured
 from skillhouse.sandbox import SandboxProfile
 from skillhouse.tools import ToolResult
-from tests.cells.lab import Core, Lab, lab, make
+from tests.extensions.cells.lab import Core, Lab, lab, make
 from tests.harness import Need, ran
 from tests.house.places import make_places, write_skill
 from tests.sandbox.places import ALL_LEVELS, launcher_at

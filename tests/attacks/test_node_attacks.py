@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from skillhouse.cells import Executor, cell_process
-from skillhouse.cells.cell import CELL_LIMITS
+from skillhouse.extensions.cells import Executor, cell_process
+from skillhouse.extensions.cells.cell import CELL_LIMITS
 from skillhouse.floor.structs import replace
 from skillhouse.sandbox import SandboxLevel
-from tests.cells.lab import Lab, make, status_of
+from tests.extensions.cells.lab import Lab, make, status_of
 from tests.harness import Need, ran
 from tests.sandbox.places import ALL_LEVELS, LEVELS, own, still_running
 

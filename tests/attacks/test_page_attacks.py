@@ -10,11 +10,11 @@ from urllib.parse import urlsplit
 import pytest
 from starlette.testclient import TestClient
 
-from skillhouse.frontends.http import http_app
+from skillhouse.extensions.server import http_app
 from skillhouse.house import Skillhouse, configured
 from skillhouse.skill import content
-from tests.frontends import test_http_browser
-from tests.frontends.test_http_serve import started
+from tests.extensions.server import test_http_browser
+from tests.extensions.server.test_http_serve import started
 from tests.hostile_skills import FOREIGN, MANY_FILES, MARK, MARKUP, write_hostile
 from tests.house.places import make_places
 

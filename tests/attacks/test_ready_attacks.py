@@ -7,9 +7,9 @@ from typing import Any
 import anyio
 import pytest
 
-from skillhouse.cells import CellSpec, Executor
-from tests.cells.lab import Lab, lab, make, until
-from tests.cells.test_ready_calls import is_ready, packages, skill
+from skillhouse.extensions.cells import CellSpec, Executor
+from tests.extensions.cells.lab import Lab, lab, make, until
+from tests.extensions.cells.test_ready_calls import is_ready, packages, skill
 
 pytestmark = pytest.mark.slow
 

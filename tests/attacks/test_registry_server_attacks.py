@@ -26,13 +26,13 @@ from urllib.parse import quote, unquote
 import anyio
 import pytest
 
-from skillhouse.frontends.registry import registry_app, writes
+from skillhouse.extensions.registry import registry_app, writes
 from skillhouse.registry import pack
-from skillhouse.registry.hosting import access_of, new_token, open_repository
+from skillhouse.extensions.registry.hosting import access_of, new_token, open_repository
 from skillhouse.registry.releases import blob_path
 from skillhouse.skill import ARCHIVE_MAX
 from tests.attacks.test_archive_attacks import unfiltered
-from tests.registry.hosting.servers import Answer, Server, package, serving
+from tests.extensions.registry.hosting.servers import Answer, Server, package, serving
 from tests.registry.sources import make_skill, skill_text
 from tests.remote.servers import tar_of
 

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from skillhouse.registry.hosting import open_repository
+from skillhouse.extensions.registry.hosting import open_repository
 from skillhouse.registry.releases import blob_path
-from tests.registry.hosting.servers import Server, package, serving
+from tests.extensions.registry.hosting.servers import Server, package, serving
 
 KILLS = 40
 PUBLISHERS = 3

@@ -16,7 +16,7 @@ import pytest
 
 from skillhouse.floor import ConfigError
 from skillhouse.house.config.secret_places import read_secret
-from skillhouse.registry.hosting import open_repository
+from skillhouse.extensions.registry.hosting import open_repository
 from skillhouse.registry.passwords import SignerError
 from skillhouse.registry.publisher_keys import PublisherKeys
 from skillhouse.registry.trust import PublisherError

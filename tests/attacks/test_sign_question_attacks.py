@@ -15,7 +15,7 @@ from skillhouse.house import Skillhouse
 from skillhouse.house.config import SignerSettings
 from skillhouse.sandbox import SandboxStatus
 from skillhouse.tools import ToolResult
-from tests.cells.lab import until
+from tests.extensions.cells.lab import until
 from tests.house.coded import best_sandbox, coded_house, played, recorded, tool, write_code
 from tests.signer.places import PASSWORD
 from tests.tools.test_gate_approvals import answer

@@ -23,7 +23,7 @@ from skillhouse.audit import read_records, verify_log
 from skillhouse.house import Skillhouse, configured
 from skillhouse.tiers.emergency_stop import lines
 from skillhouse.tools import ToolResult
-from tests.cells.lab import until
+from tests.extensions.cells.lab import until
 from tests.frontends.mcp_peer import MODERN, Peer, Pipe, http_client, up
 from tests.frontends.test_mcp_elsewhere import Elsewhere, text_of
 from tests.harness import ran

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from skillhouse.sandbox import Launcher
-from tests.cells.lab import Lab, make, status_of
+from tests.extensions.cells.lab import Lab, make, status_of
 from tests.sandbox.places import ALL_LEVELS, has_namespaces, launcher_at, run, workspace
 
 pytestmark = [

@@ -14,10 +14,10 @@ import pytest
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from skillhouse.cells import Capabilities, RpcClient, RpcError, RpcServer, core_methods
-from skillhouse.frontends.http.tcp_server import header_timeout_protocol, make_server
-from tests.cells.lab import Core
-from tests.cells.test_rpc_http import TOKEN, ping, raw, request
+from skillhouse.extensions.cells import Capabilities, RpcClient, RpcError, RpcServer, core_methods
+from skillhouse.extensions.server.tcp_server import header_timeout_protocol, make_server
+from tests.extensions.cells.lab import Core
+from tests.extensions.cells.test_rpc_http import TOKEN, ping, raw, request
 
 HEAD = b"GET / HTTP/1.1\r\nHost: a\r\n"
 """The beginning of one: the end never comes."""
@@ -25,7 +25,7 @@ PATIENCE_SECONDS = 0.3
 
 
 async def test_strangers_do_not_keep_out_who_has_the_token(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("skillhouse.cells.rpc_http.CONNECTIONS", 3)
+    monkeypatch.setattr("skillhouse.extensions.cells.rpc_http.CONNECTIONS", 3)
     working, go_on = anyio.Event(), anyio.Event()
 
     async def long(_: Any) -> str:

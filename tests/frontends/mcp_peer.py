@@ -19,7 +19,7 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CallToolResult, TextContent
 
-from skillhouse.cells import self_test
+from skillhouse.extensions.cells import self_test
 from skillhouse.house import Locations
 from skillhouse.sandbox import SandboxLevel
 from tests.harness import ran

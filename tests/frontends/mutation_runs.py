@@ -33,9 +33,9 @@ from starlette.testclient import TestClient
 from skillhouse.floor import Locations, SkillhouseError
 from skillhouse.frontends.cli import main
 from skillhouse.frontends.cli.verbs import VERBS, parser_of
-from skillhouse.frontends.http.api.route_table import EVENT_STREAM, Endpoint
-from skillhouse.frontends.http.api.routes import ENDPOINTS
-from skillhouse.frontends.http.app import make_app
+from skillhouse.extensions.server.api.route_table import EVENT_STREAM, Endpoint
+from skillhouse.extensions.server.api.routes import ENDPOINTS
+from skillhouse.extensions.server.app import make_app
 from skillhouse.frontends.mcp.server import SkillhouseServer
 from skillhouse.frontends.mcp.tool_list import ToolListing
 from skillhouse.house import Skillhouse, configured

@@ -12,7 +12,7 @@ from skillhouse.approval import Grant
 from skillhouse.approval.devices import Device
 from skillhouse.floor import structs
 from skillhouse.frontends.answers.json_form import JsonAnswer, members, plain
-from skillhouse.frontends.http.api.schemas import components
+from skillhouse.extensions.server.api.schemas import components
 
 
 class InnerAnswer(JsonAnswer, frozen=True, kw_only=True):

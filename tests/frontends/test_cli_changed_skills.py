@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from skillhouse.frontends.http.status import StatusReader, status_value
+from skillhouse.extensions.server.status import StatusReader, status_value
 from skillhouse.house import Skillhouse, configured
 from skillhouse.manage import SkillsManager
 from tests.frontends.conftest import Run

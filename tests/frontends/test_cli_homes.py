@@ -14,7 +14,7 @@ import pytest
 
 from skillhouse.house import Skillhouse, configured
 from tests.frontends.conftest import Run
-from tests.frontends.http_api.place import API, COOKIE, client_of
+from tests.extensions.server.api.place import API, COOKIE, client_of
 from tests.house.places import make_places
 
 pytestmark = pytest.mark.slow

@@ -10,7 +10,7 @@ import pytest
 from tests.frontends.conftest import Run
 from tests.frontends.test_cli_repositories import AGREED, configure, installed, lock_of
 from tests.loopback_http import served
-from tests.registry.hosting.servers import Server, package, serving
+from tests.extensions.registry.hosting.servers import Server, package, serving
 from tests.registry.repositories import static_server
 
 pytestmark = pytest.mark.slow

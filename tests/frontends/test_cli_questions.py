@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from skillhouse.frontends.chat import chat_verb
+from skillhouse.extensions.chat import chat_verb
 from skillhouse.frontends.cli import person, question
 from skillhouse.frontends.cli.terminal import Terminal
 from skillhouse.frontends.cli.verbs import VERBS

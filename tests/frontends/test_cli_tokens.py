@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
-from skillhouse.frontends.http.app import make_app
-from skillhouse.frontends.http.guard import AccessKeys
+from skillhouse.extensions.server.app import make_app
+from skillhouse.extensions.server.guard import AccessKeys
 from skillhouse.house import Skillhouse
 from skillhouse.house.access_tokens import BROWSERS_MAX
 from tests.frontends.conftest import Run
-from tests.frontends.http_api.place import API, BASE, PORT, TOKEN, make_house
+from tests.extensions.server.api.place import API, BASE, PORT, TOKEN, make_house
 
 pytestmark = pytest.mark.slow
 

@@ -20,7 +20,7 @@ from skillhouse.approval import Answer, Approval, ApprovalBroker, ApprovalState,
 from skillhouse.frontends.cli.terminal import Terminal
 from skillhouse.frontends.cli.wait import WITHDRAWN, WaitingChannel
 from tests.approval.questions import broker_at, question
-from tests.cells.lab import until
+from tests.extensions.cells.lab import until
 from tests.frontends.conftest import Run
 from tests.harness import Clock, Screen
 from tests.house.coded import best_sandbox, tool, write_code

@@ -97,7 +97,7 @@ def test_no_room_formats_its_log_records():
 @pytest.mark.slow
 def test_the_command_line_loads_neither():
     code = (
-        "import sys, skillhouse.frontends.http.up_verb, skillhouse; skillhouse.Skillhouse;"
+        "import sys, skillhouse.extensions.server.up_verb, skillhouse; skillhouse.Skillhouse;"
         "print([n for n in sys.modules if n.startswith(('structlog', 'opentelemetry'))])"
     )
     done = ran([sys.executable, "-I", "-c", code], check=True)

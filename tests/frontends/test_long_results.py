@@ -21,11 +21,11 @@ from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 
 from skillhouse import Effect, Layer, Rule, Skillhouse, tool
 from skillhouse.frontends.adapters.openai_agents import skillhouse_tools
-from skillhouse.frontends.chat.models import UsableModel
+from skillhouse.extensions.chat.models import UsableModel
 from skillhouse.house import configured
 from skillhouse.tools import RESULT_MAX
 from tests.frontends.adapters.test_openai_agents import Script
-from tests.frontends.chat.test_conversation import run, talk
+from tests.extensions.chat.test_conversation import run, talk
 from tests.frontends.mcp_peer import (
     LEGACY,
     MODERN,
@@ -88,7 +88,7 @@ with Skillhouse(tools=[count, deploy, wait], channel=Asking()) as house:
         from skillhouse.frontends.mcp import serve
         serve(house)
     else:
-        from skillhouse.frontends.http import serve
+        from skillhouse.extensions.server import serve
         serve(house, port=0)
 """
 

@@ -18,13 +18,13 @@ from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 
 from skillhouse.audit import KnownSecrets
 from skillhouse.floor import dataclass
-from skillhouse.frontends.chat.conversation import ChatConversation
-from skillhouse.frontends.chat.models import UsableModel
-from skillhouse.frontends.chat.screen import Screen
+from skillhouse.extensions.chat.conversation import ChatConversation
+from skillhouse.extensions.chat.models import UsableModel
+from skillhouse.extensions.chat.screen import Screen
 from skillhouse.frontends.mcp.server import SkillhouseServer
 from skillhouse.frontends.mcp.tool_list import ToolListing
 from skillhouse.house import Skillhouse
-from tests.frontends.http_api.place import API, client_of
+from tests.extensions.server.api.place import API, client_of
 from tests.frontends.mcp_peer import LEGACY, text_of
 from tests.house.places import write_skill
 from tests.profiles.houses import house_under, rule

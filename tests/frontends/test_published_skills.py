@@ -20,7 +20,7 @@ from skillhouse.frontends.mcp.server import SkillhouseServer
 from skillhouse.frontends.mcp.tool_list import ToolListing
 from skillhouse.house import Skillhouse
 from skillhouse.sandbox import SandboxLevel, SandboxStatus
-from tests.cells.lab import status_of
+from tests.extensions.cells.lab import status_of
 from tests.frontends.conftest import Run
 from tests.frontends.mcp_peer import Peer, has_sandbox
 from tests.house.coded import ROOTS, tool, write_code

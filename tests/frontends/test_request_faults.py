@@ -10,12 +10,12 @@ import anyio
 import pytest
 
 from skillhouse.floor import InternalFaultError
-from skillhouse.frontends.http.api import skill_routes
-from skillhouse.frontends.http.pages import package_pages
+from skillhouse.extensions.server.api import skill_routes
+from skillhouse.extensions.server.pages import package_pages
 from skillhouse.frontends.mcp import skill_resources, tool_list
 from skillhouse.install import install_report
-from tests.frontends.http_api.place import API, client_of, make_house
-from tests.frontends.http_api.test_packages import ended
+from tests.extensions.server.api.place import API, client_of, make_house
+from tests.extensions.server.api.test_packages import ended
 from tests.frontends.mcp_inside import Inside, sdk_answers
 from tests.house.places import write_skill
 from tests.registry.sources import make_repository, make_skill

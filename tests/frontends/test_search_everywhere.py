@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from skillhouse.frontends.http import http_app
+from skillhouse.extensions.server import http_app
 from skillhouse.house import Skillhouse, configured
 from tests.frontends.conftest import Run
-from tests.frontends.test_http_app import BEARER, PORT, SESSION, TOKEN, Page
+from tests.extensions.server.test_http_app import BEARER, PORT, SESSION, TOKEN, Page
 from tests.house.places import make_places, write_skill
 
 pytestmark = pytest.mark.slow

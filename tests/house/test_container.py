@@ -9,11 +9,11 @@ from typing import Any
 import anyio
 import pytest
 
-from skillhouse.cells import CellResult, CellSpec, RpcError, RpcServer
+from skillhouse.extensions.cells import CellResult, CellSpec, RpcError, RpcServer
 from skillhouse.floor import ConfigError
 from skillhouse.house import SkillCodeSettings, load_config
 from skillhouse.house.container import ContainerExecutor, token_at
-from tests.cells.lab import Core
+from tests.extensions.cells.lab import Core
 from tests.house.places import make_places
 
 TOKEN = "a-token-of-enough-letters"

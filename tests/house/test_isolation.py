@@ -14,7 +14,7 @@ from skillhouse.house import Skillhouse
 from skillhouse.house.config import SignerSettings
 from skillhouse.sandbox import SandboxLevel, SandboxStatus
 from skillhouse_signer import KEYSTORE_FILE
-from tests.cells.lab import status_of
+from tests.extensions.cells.lab import status_of
 from tests.house.coded import called, coded_house, tool, write_code
 from tests.sandbox.places import LEVELS
 from tests.signer.places import PASSWORD

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from skillhouse.cells import Executor
+from skillhouse.extensions.cells import Executor
 from skillhouse.floor import encode, tree_digest
 from skillhouse.house import SkillCodeSettings, Skillhouse, configured
 from skillhouse.house.code_manifests import RELOADS_FILE, Lacking, Reloads

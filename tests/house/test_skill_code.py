@@ -16,7 +16,7 @@ from skillhouse.frontends.answers.tools import tool_answer
 from skillhouse.house import Skillhouse, load_config
 from skillhouse.sandbox import SandboxStatus, default_python
 from skillhouse.tools import SkillCodeTool, UnknownToolError
-from tests.cells.packages import wheel
+from tests.extensions.cells.packages import wheel
 from tests.house.coded import (
     ROOTS,
     called,

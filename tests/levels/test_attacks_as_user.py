@@ -37,7 +37,7 @@ PARTS = {
     "contained": (
         "tests/attacks/test_contained_attacks.py",
         "tests/attacks/test_kept_test_attacks.py",
-        "tests/cells/test_cell_probes.py",
+        "tests/extensions/cells/test_cell_probes.py",
     ),
     "the price skill": ("tests/frontends/test_published_skills.py",),
 }

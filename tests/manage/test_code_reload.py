@@ -11,7 +11,7 @@ import anyio.lowlevel
 import pytest
 
 from skillhouse.approval import Answer
-from skillhouse.cells import CellSpec
+from skillhouse.extensions.cells import CellSpec
 from skillhouse.frontends.answers.service import failures, loaded_names, untried_names
 from skillhouse.house import Skillhouse
 from skillhouse.manage.code_reload import (

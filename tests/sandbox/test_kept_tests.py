@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 import pytest
 
-from skillhouse import cells
+from skillhouse.extensions import cells
 from skillhouse.floor import ClockReading, encode, structs, system_clock
 from skillhouse.sandbox import (
     LACKING,

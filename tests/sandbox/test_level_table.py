@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from skillhouse.cells import self_test
+from skillhouse.extensions.cells import self_test
 from skillhouse.sandbox import LACKING, SandboxLevel
 from tests.sandbox.places import ALL_LEVELS, launcher_at, skip_unlimited
 

@@ -15,7 +15,7 @@ from skillhouse.floor import PersistentPaths
 from skillhouse.permission import Effect, Rule
 from skillhouse.sandbox import Launcher, OpenedProtection, SandboxProfile
 from skillhouse.tools import ToolResult
-from tests.cells.lab import until
+from tests.extensions.cells.lab import until
 from tests.harness import Need
 from tests.house.places import make_places
 from tests.sandbox.places import launcher

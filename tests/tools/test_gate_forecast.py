@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 import skillhouse
 from skillhouse.frontends.adapters.framework_bridge import FrameworkBridge
-from skillhouse.frontends.http.pages.skill_rows import skill_rows
-from skillhouse.frontends.http.status import StatusReader
+from skillhouse.extensions.server.pages.skill_rows import skill_rows
+from skillhouse.extensions.server.status import StatusReader
 from skillhouse.house import Skillhouse, configured, explain_loading, rehearse
 from skillhouse.permission import Effect, Layer, Permission, Rule
 from skillhouse.tools import PermissionRequest, UnknownToolError, WriteGate

@@ -12,8 +12,8 @@ import pytest
 
 from skillhouse.approval import Answer, ApprovalError
 from skillhouse.audit import KnownSecrets
-from skillhouse.cells import CellResult, CodeFrame
-from skillhouse.cells.language_cells import CPU_SLACK_SECONDS
+from skillhouse.extensions.cells import CellResult, CodeFrame
+from skillhouse.extensions.cells.language_cells import CPU_SLACK_SECONDS
 from skillhouse.floor import tree_digest
 from skillhouse.house import SkillCodeSettings, Skillhouse, configured
 from skillhouse.house.config import SignerSettings
@@ -27,7 +27,7 @@ from skillhouse.tools.skill_code import (
     error_text,
     kept_lines,
 )
-from tests.cells.lab import until
+from tests.extensions.cells.lab import until
 from tests.house.coded import (
     called,
     coded_house,

@@ -14,7 +14,7 @@ from opentelemetry import trace
 
 from skillhouse.approval import Answer
 from skillhouse.audit import read_records
-from skillhouse.cells import CellResult
+from skillhouse.extensions.cells import CellResult
 from skillhouse.floor import tracing as words
 from skillhouse.house import Skillhouse, configured
 from skillhouse.house.config import NetSettings

@@ -28,16 +28,16 @@ class OwnExtension(Struct, frozen=True, kw_only=True):
 
 
 OWN_EXTENSIONS = {
-    "server": OwnExtension(package="skillhouse.frontends.http", extra="server"),
+    "server": OwnExtension(package="skillhouse.extensions.server", extra="server"),
     "registry": OwnExtension(
-        package="skillhouse.registry.hosting", extra="server", entry="skillhouse.frontends.registry"
+        package="skillhouse.extensions.registry.hosting", extra="server", entry="skillhouse.extensions.registry"
     ),
     "cells": OwnExtension(
-        package="skillhouse.cells", extra="all", entry="skillhouse.frontends.worker"
+        package="skillhouse.extensions.cells", extra="all", entry="skillhouse.extensions.cells.worker"
     ),
-    "chat": OwnExtension(package="skillhouse.frontends.chat", extra="chat"),
-    "meaning": OwnExtension(package="skillhouse.retrieval.semantic", extra="semantic"),
-    "postgres": OwnExtension(package="skillhouse.retrieval.postgres", extra="postgres"),
+    "chat": OwnExtension(package="skillhouse.extensions.chat", extra="chat"),
+    "meaning": OwnExtension(package="skillhouse.extensions.meaning", extra="semantic"),
+    "postgres": OwnExtension(package="skillhouse.extensions.postgres", extra="postgres"),
     "signer": OwnExtension(package="skillhouse_signer", extra="signer"),
 }
 """By name."""

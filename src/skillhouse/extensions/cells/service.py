@@ -1,0 +1,364 @@
+"""The published methods of an executor in a container and of the core, and the served skills."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import anyio
+import anyio.to_thread
+from msgspec import Struct
+
+from skillhouse.extensions.cells.call_channel import answered, tell
+from skillhouse.extensions.cells.cell import Capabilities, timeout_text
+from skillhouse.extensions.cells.executor import Executor
+from skillhouse.extensions.cells.rpc import INVALID_PARAMS, Method, RpcRequest, full_name
+from skillhouse.extensions.cells.rpc_http import RpcClient
+from skillhouse.extensions.cells.served_call import ServedCall, read_context, read_execution
+from skillhouse.floor import Severity, WireNames, as_error, tree_digest
+from skillhouse.floor.call_clock import CallClock, clock_stopped
+from skillhouse.floor.structs import replace
+from skillhouse.sandbox.code_call import (
+    TOOL_SECONDS,
+    UNAVAILABLE,
+    CellSpec,
+    HostCalls,
+    RpcError,
+    wrap_failure,
+    wrap_result,
+)
+from skillhouse.sandbox.profile import SandboxError
+from skillhouse.skill import ManifestResult, SkillManifest, find_manifests
+
+
+class ServedTool(Struct, frozen=True, kw_only=True):
+    name: str
+    """Its name on the wire, `skill:tool`."""
+    tool: str
+    """Its name in the skill's code."""
+    spec: CellSpec
+    description: str
+    parameters: Mapping[str, Any]
+    level: str
+    """"read", "write" or "sign"."""
+    seconds: float = TOOL_SECONDS
+    env: tuple[str, ...] = ()
+    """Names of the variables that its skill declares: a call may bring no others (S002-48)."""
+
+    def info(self) -> dict[str, Any]:
+        """Return its ToolInfo for `tool.list` (S002-17)."""
+        return {
+            "name": self.name,
+            "skill": self.spec.skill,
+            "description": self.description,
+            "parameters": dict(self.parameters),
+            "security": {"level": self.level},
+        }
+
+
+class SkillSource(Protocol):
+    def tools(self) -> Sequence[ServedTool]: ...
+
+    async def reload(self) -> tuple[Sequence[str], Sequence[tuple[str, str]]]:
+        """Read the skills again; return the loaded names, and (name, error) of the others."""
+        ...
+
+
+class Host(HostCalls, Protocol):
+    """`HostCalls` that have to be flushed at the end of the call."""
+
+    async def ended(self) -> None: ...
+
+
+def executor_methods(
+    executor: Executor,
+    source: SkillSource,
+    host: Callable[[ServedCall], Host],
+    *,
+    packages: Path | None = None,
+) -> Mapping[str, Method]:
+    """Return the methods of the executor (S002-16 to 19); docs/reference/rpc.md lists them.
+
+    Args:
+        host: Makes the `Host` of a call.
+        packages: The store of installed dependencies, which the core fills.
+    """
+
+    async def find(name: str, context: ServedCall, *, is_skill: bool = False) -> ServedTool:
+        """Return a tool, or the first one of a skill; reload when it is unknown or has changed."""
+        for is_last in (False, True):
+            wanted = name if is_skill else full_name(name, [one.name for one in source.tools()])
+            for one in source.tools():
+                is_named = (one.spec.skill if is_skill else one.name) == wanted
+                if is_named and (is_last or context.digest in ("", one.spec.digest)):
+                    return one
+            if not is_last:
+                await source.reload()
+        raise RpcError(INVALID_PARAMS, f"unknown {'skill' if is_skill else 'tool'} `{name[:80]}`")
+
+    async def execute(params: Any) -> Any:
+        name, arguments, context = read_execution(params)
+        found = await find(name, context)
+        host_calls = host(context)
+        with _unavailable():
+            done = await executor.execute(
+                cell_for(found, context, packages),
+                found.tool,
+                arguments,
+                meta=context.meta,
+                timeout=found.seconds,
+                host=host_calls,
+            )
+        await host_calls.ended()
+        return wrap_result(done.value) if done.kind == "ok" else wrap_failure(done)
+
+    async def check(params: Any) -> Any:
+        name, _, context = read_execution(params)
+        found = await find(name, context)
+        with _unavailable():
+            if context.digest not in ("", found.spec.digest):
+                message = f"the skill `{found.spec.skill}` is not as it is in the core"
+                raise SandboxError("skill-changed", message)
+            await executor.check(found.spec, found.tool)
+        return {}
+
+    async def listed(params: Any) -> Any:
+        return [one.info() for one in source.tools()]
+
+    async def reload(params: Any) -> Any:
+        loaded, failed = await source.reload()
+        await executor.reload(None)
+        return {
+            "loaded": list(loaded),
+            "failed": [{"name": name, "error": error} for name, error in failed],
+        }
+
+    async def load(params: Any) -> Any:
+        if not isinstance(params, dict) or not isinstance(params.get("skill"), str):
+            raise RpcError(INVALID_PARAMS, "expected {skill, context}")
+        context = read_context(params.get("context", {}))
+        tool = await find(params["skill"], context, is_skill=True)
+        with _unavailable():
+            return list(await executor.tool_names(cell_for(tool, context, packages)))
+
+    async def health(params: Any) -> Any:
+        return {"status": executor.health()["status"]}
+
+    return {
+        "tool.execute": execute,
+        "tool.check": check,
+        "tool.list": listed,
+        "skill.reload": reload,
+        "skill.load": load,
+        "health": health,
+    }
+
+
+@contextlib.contextmanager
+def _unavailable() -> Iterator[None]:
+    try:
+        yield
+    except SandboxError as error:
+        raise RpcError(UNAVAILABLE, str(error), reason=error.code) from error
+
+
+def cell_for(tool: ServedTool, context: ServedCall, packages: Path | None) -> CellSpec:
+    """Return the cell for a call, if its variables are declared and its packages are here."""
+    if undeclared := context.env.keys() - set(tool.env):
+        name = min(undeclared)[:80]
+        raise RpcError(INVALID_PARAMS, f"`{tool.spec.skill}` does not declare `{name}`")
+    place = None
+    if context.packages:
+        if packages is None:
+            message = f"`{tool.spec.skill}` has dependencies, and this executor has no packages"
+            raise RpcError(UNAVAILABLE, message)
+        place = packages / context.packages / "packages"
+        if not place.is_dir():
+            raise RpcError(UNAVAILABLE, f"the packages of `{tool.spec.skill}` are not there")
+    return replace(
+        tool.spec,
+        digest=context.digest or tool.spec.digest,
+        env=context.env,
+        dependencies=place,
+        permissions=f"{context.permissions} {' '.join(sorted(context.env))}",
+        user=str(context.meta.get("userId", "")),
+    )
+
+
+def core_methods(capabilities: Capabilities) -> Mapping[str, Method]:
+    """Return core.fetch, core.sign, core.readFile, core.log and core.progress.
+
+    Each takes the `capability` of the call that asks, beside its published parameters; nothing
+    else of the core can be reached (S002-20 to 23).
+    """
+
+    def method(name: str) -> Method:
+        async def run(params: Any) -> Any:
+            if not isinstance(params, dict):
+                raise RpcError(INVALID_PARAMS, "expected an object as params")
+            request = RpcRequest(method=name, params=params, id=None)
+            with capabilities.asking(params.get("capability")) as host:
+                if name in ("core.log", "core.progress"):
+                    tell(host, request)
+                    return {}
+                return await answered(host, request)
+
+        return run
+
+    names = ("core.fetch", "core.sign", "core.readFile", "core.log", "core.progress")
+    return {name: method(name) for name in names}
+
+
+SLACK_SECONDS = 35.0
+"""Beyond the call's own time: transport, a cell's start and the wait for one."""
+LOG_LINES = 100
+"""Lines of a call's own log that are sent on."""
+LINE_MAX = 1_000
+
+
+class RemoteHost:
+    """Sends the requests of a call in a container to the core, with its capability."""
+
+    def __init__(self, client: RpcClient, capability: str) -> None:
+        self._client = client
+        self._capability = capability
+        self._lines: list[str] = []
+
+    async def fetch(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        return await self._mapping("core.fetch", request)
+
+    async def sign(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        # A signature waits for a person, whom only the core knows; its clock bounds all the rest.
+        with clock_stopped():
+            return await self._mapping("core.sign", request)
+
+    async def read_file(self, path: str) -> str:
+        content = (await self._mapping("core.readFile", {"path": path})).get("content")
+        if not isinstance(content, str):
+            raise RpcError(UNAVAILABLE, "the core answered something else")
+        return content
+
+    def log(self, text: str) -> None:
+        if len(self._lines) < LOG_LINES:
+            self._lines.append(text[:LINE_MAX])
+
+    def progress(self, fraction: float, text: str) -> None:
+        """Drop it: the core does not report progress of such calls yet."""
+
+    async def ended(self) -> None:
+        # The call does not fail if its log is lost.
+        lines = [{"text": line, "capability": self._capability} for line in self._lines]
+        with contextlib.suppress(RpcError):
+            await self._client.tell("core.log", lines)
+
+    async def _mapping(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        reply = await self._client.ask(method, {**params, "capability": self._capability})
+        if not isinstance(reply, dict):
+            raise RpcError(UNAVAILABLE, "the core answered something else")
+        return reply
+
+
+class RemoteExecutor:
+    """Runs tools in a container, whose executor sends requests back (S002-8 to 12)."""
+
+    def __init__(self, client: RpcClient, capabilities: Capabilities) -> None:
+        """Use the executor of `client`; `core_methods` serve the same `capabilities`."""
+        self._client = client
+        self._capabilities = capabilities
+
+    async def execute(
+        self,
+        tool: str,
+        arguments: Mapping[str, Any],
+        *,
+        meta: Mapping[str, Any],
+        timeout: float,  # noqa: ASYNC109 - the result reports it.
+        host: HostCalls,
+        **fields: Any,
+    ) -> Mapping[str, Any]:
+        """Return the ToolResult of one call; see `Executor.execute`.
+
+        Args:
+            tool: Its name on the wire, `skill:tool`.
+            fields: More of `ServedCall`.
+
+        Raises:
+            NoAnswerError: the container is not running, or ended before it answered.
+            RpcError: the container refused.
+        """
+        with CallClock(timeout + SLACK_SECONDS), self._capabilities.of(host) as token:
+            context = {**fields, "meta": dict(meta), "capability": token}
+            params = {"tool": tool, "args": dict(arguments), "context": context}
+            found = await self._client.ask("tool.execute", params)
+            if not isinstance(found, dict) or "success" not in found:
+                raise RpcError(UNAVAILABLE, "the executor answered something else")
+            return found
+        return {"success": False, "error": timeout_text(timeout)}
+
+
+class DirectorySource:
+    """Reads manifests and runs nothing; of skills with one name the first directory's is used."""
+
+    def __init__(self, roots: Sequence[Path], *, shared: Mapping[str, tuple[Path, ...]]) -> None:
+        """Serve the skills below `roots`; `shared` packages are by language, nearest first."""
+        self._roots = tuple(roots)
+        self._shared = shared
+        self._tools: tuple[ServedTool, ...] = ()
+
+    def tools(self) -> Sequence[ServedTool]:
+        return self._tools
+
+    async def reload(self) -> tuple[Sequence[str], Sequence[tuple[str, str]]]:
+        """Read the skills again; the old ones are served until all have been read."""
+        tools, loaded, failed = await anyio.to_thread.run_sync(self._read)
+        self._tools = tools
+        return loaded, failed
+
+    def _read(self) -> tuple[tuple[ServedTool, ...], list[str], list[tuple[str, str]]]:
+        tools: list[ServedTool] = []
+        loaded: list[str] = []
+        failed: list[tuple[str, str]] = []
+        names = WireNames()
+        for root in self._roots:
+            for result in find_manifests(root):
+                errors = [one for one in result.diagnostics if one.severity is Severity.ERROR]
+                name = result.directory.name if result.manifest is None else result.manifest.name
+                failed += [(name, one.message) for one in errors]
+                if result.manifest is None or errors or name in loaded:
+                    continue
+                try:
+                    tools += self._served(result, result.manifest, names)
+                except Exception as error:  # noqa: BLE001 - the edge of one skill of many.
+                    failed.append((name, str(as_error(error))))
+                else:
+                    loaded.append(name)
+        return tuple(tools), loaded, failed
+
+    def _served(
+        self, result: ManifestResult, manifest: SkillManifest, names: WireNames
+    ) -> list[ServedTool]:
+        cell = CellSpec(
+            skill=manifest.name,
+            digest=tree_digest(result.directory),
+            directory=result.directory,
+            language=manifest.language,
+            entry=manifest.entry,
+            shared=self._shared.get(manifest.language, ()),
+        )
+        for spec in manifest.tools:
+            names.add(manifest.name, spec.name)
+        return [
+            ServedTool(
+                name=f"{manifest.name}:{spec.name}",
+                tool=spec.name,
+                spec=cell,
+                description=spec.description,
+                parameters=spec.parameters,
+                level=spec.level,
+                seconds=TOOL_SECONDS if spec.timeout_ms is None else spec.timeout_ms / 1_000,
+                env=manifest.env,
+            )
+            for spec in manifest.tools
+        ]

@@ -1,0 +1,345 @@
+"""A registry that takes packages in: what `registry serve` serves, without HTTP."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from msgspec import Struct
+
+from skillhouse.floor import ConfigError, DecodeError, make_private, needs_extra
+from skillhouse.floor import digest as digest_of
+from skillhouse.extensions.registry.hosting.access_tokens import TokenAccess
+from skillhouse.extensions.registry.hosting.blobs import BlobDirectory
+from skillhouse.extensions.registry.hosting.near_names import near_keys
+from skillhouse.extensions.registry.hosting.release_store import (
+    NewRelease,
+    ReleaseStore,
+    unknown_version,
+    utc_text,
+    version_exists,
+)
+from skillhouse.extensions.registry.hosting.sqlite_store import DATABASE, SqliteReleases
+from skillhouse.registry.publish_checks import (
+    CheckedPackage,
+    HostingError,
+    PublishChecks,
+    media_type_of,
+)
+from skillhouse.registry.releases import (
+    VERSIONS_MAX,
+    Release,
+    RepositoryDocument,
+    SkillReleases,
+    State,
+    address_name,
+    is_version,
+    split_name,
+)
+from skillhouse.registry.signed_directory import PublisherCheck
+from skillhouse.registry.trust import TRUSTED_DIRECTORY, PublisherError
+from skillhouse.skill import ARCHIVE_MAX
+
+DEFAULT_NAME = "local"
+"""As that of a root certificate that is made without naming a registry."""
+DIRECTORY = "registry"
+"""Where a registry is in the directory of the state, unless another place is named."""
+REASON_MAX = 300
+_NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
+_CHANNEL = re.compile(r"[a-z][a-z0-9-]{0,31}")
+_NAME_SETTING, _LIST_SETTING, _REVOKED_SETTING = "name", "revocations", "revoked"
+_TAKEN = frozenset({"latest", "versions", "channels", "reports"})
+
+
+class Address(Struct, frozen=True, kw_only=True):
+    """A checked address of a version."""
+
+    namespace: str
+    skill: str
+    version: str
+
+    @property
+    def name(self) -> str:
+        return address_name(self.namespace, self.skill)
+
+
+class HostedRepository:
+    """The releases of one registry, in one directory."""
+
+    def __init__(
+        self,
+        directory: Path,
+        store: ReleaseStore,
+        *,
+        name: str,
+        requires_signature: bool = False,
+        clock: Callable[[], datetime] | None = None,
+    ) -> None:
+        self.store = store
+        self.name = name
+        self.blobs = BlobDirectory(directory)
+        self._clock = clock or _utc_now
+        self._directory = directory
+        self._checks = PublishChecks(
+            PublisherCheck(directory, self._clock),
+            registry=name,
+            requires_signature=requires_signature,
+        )
+
+    @property
+    def now(self) -> datetime:
+        return self._clock()
+
+    @property
+    def document(self) -> RepositoryDocument:
+        return RepositoryDocument(api=1, name=self.name)
+
+    def releases(self, name: str) -> SkillReleases:
+        """Return a skill by its name in addresses; HostingError `unknown-skill`."""
+        namespace, skill = _split(name)
+        found = self.store.releases(namespace, skill)
+        if found is None:
+            raise HostingError("unknown-skill", f"there is no skill `{name}` here")
+        return found
+
+    def release(self, name: str, version: str) -> Release:
+        """Return a version, or that of a channel; HostingError `unknown-version`."""
+        found = self.releases(name)
+        named = {**(found.channels or {}), "latest": found.latest}
+        wanted = named.get(version, version)
+        for one in found.versions:
+            if one.version == wanted:
+                return one
+        raise unknown_version(name, version)
+
+    def publish(
+        self,
+        address: Address,
+        archive: Path,
+        *,
+        access: TokenAccess,
+        content_digest: str = "",
+        dry_run: bool = False,
+    ) -> Release:
+        """Check an uploaded file and keep it as a version; it may be moved away.
+
+        Args:
+            archive: Alone in a directory of `BlobDirectory.new_upload`, under no name of a skill.
+            content_digest: `sha256:` as the sender counted it; empty where nothing was sent.
+            dry_run: Checks everything and keeps nothing.
+
+        Raises:
+            HostingError: what refuses it.
+        """
+        with archive.open("rb") as file:
+            data = file.read(ARCHIVE_MAX + 1)
+        if len(data) > ARCHIVE_MAX:
+            raise HostingError("too-large", f"expected at most {ARCHIVE_MAX} bytes")
+        digest = digest_of(data)
+        if content_digest and content_digest != digest:
+            raise HostingError("digest", f"the bytes that arrived have the digest {digest}")
+        self._refuse_taken(address, is_owner=access.may("publish", address.namespace, "*"))
+        media_type = media_type_of(data[:8])
+        staging = archive.parent
+        checked = self._checks.check(data, staging, skill=address.skill, version=address.version)
+        listed = json.loads(self.store.setting(_REVOKED_SETTING) or b"[]")
+        is_listed = checked.tree.digest in listed or f"{address.skill}@{address.version}" in listed
+        if is_listed or self.store.is_revoked(digest, checked.tree.digest):
+            raise HostingError("digest", "these files were revoked here, under some name")
+        release = _release(checked, digest, len(data), media_type, utc_text(self.now), address)
+        if not dry_run:
+            # INVARIANT: the blob is durable before the row that names it, so a crash leaves a file
+            # without a version at most, and never a version without its file.
+            self.blobs.put(archive, digest)
+            self.store.add(
+                NewRelease(
+                    namespace=address.namespace,
+                    skill=address.skill,
+                    description=checked.facts.description,
+                    license=checked.facts.license,
+                    release=release,
+                )
+            )
+        return release
+
+    def set_state(self, address: Address, state: State, reason: str) -> Release:
+        """Yank, unyank or revoke a version."""
+        return self.store.set_state(
+            address.namespace,
+            address.skill,
+            address.version,
+            state,
+            reason=checked_reason(reason),
+            at=utc_text(self.now),
+        )
+
+    def set_channel(self, name: str, channel: str, version: str) -> SkillReleases:
+        """Let a channel name a published version."""
+        if channel in _TAKEN or not _CHANNEL.fullmatch(channel):
+            raise HostingError("bad-request", f"no name for a channel: {channel[:40]!r}")
+        namespace, skill = _split(name)
+        self.releases(name)
+        self.store.set_channel(namespace, skill, channel, version, at=utc_text(self.now))
+        return self.releases(name)
+
+    def trust_root(self, pem: bytes) -> str:
+        """Trust a root certificate here; return its registry, which must be this one.
+
+        Raises:
+            HostingError: `signature`, it is no root, or that of another registry.
+            MissingExtraError: what reads it is not installed.
+        """
+        with needs_extra("registry"):
+            # cryptography is an optional part, and unsigned skills need none of it.
+            from skillhouse.registry import certificates  # noqa: PLC0415
+            from skillhouse.registry.trust_anchors import AnchorStore  # noqa: PLC0415
+        try:
+            (certificate,) = certificates.load_certificates(pem)
+            registry = certificates.check_root(certificate).registry
+            if registry != self.name:
+                message = f"this registry is `{self.name}`, the root is that of `{registry}`"
+                raise HostingError("signature", message)
+            AnchorStore(self._directory / TRUSTED_DIRECTORY).add_root(certificate)
+        except (ValueError, PublisherError) as error:
+            raise HostingError("signature", f"no root certificate: {error}") from error
+        return registry
+
+    def revocations(self) -> bytes | None:
+        """Return the signed list as it was put; None where there is none."""
+        return self.store.setting(_LIST_SETTING) or None
+
+    def put_revocations(self, data: bytes) -> None:
+        """Take a signed list over: that of a root, or of an intermediate while no root has one.
+
+        Raises:
+            HostingError: `signature`, it is an older one, or no trusted root vouches for it.
+            MissingExtraError: what reads it is not installed.
+        """
+        with needs_extra("registry"):
+            from skillhouse.registry.revocations import read_list  # noqa: PLC0415
+            from skillhouse.registry.trust_anchors import AnchorStore  # noqa: PLC0415
+        anchors = AnchorStore(self._directory / TRUSTED_DIRECTORY)
+        known = self.revocations()
+        try:
+            roots = anchors.read(self.now).roots
+            given = read_list(data, roots, self.now)
+            # One file is served: another issuer's list would take back what that one revokes.
+            if known is not None and given.issuer != given.root:
+                before = read_list(known, roots, self.now)
+                if before.issuer != given.issuer:
+                    message = (
+                        "revocation: there is a list of another issuer; the root's replaces it"
+                    )
+                    raise HostingError("signature", message)
+            anchors.add_list(data, self.now)
+        except PublisherError as error:
+            raise HostingError("signature", str(error)) from error
+        revoked = [one.tree_digest or one.release for one in given.content.entries]
+        self.store.set_setting(_REVOKED_SETTING, json.dumps(revoked).encode())
+        self.store.set_setting(_LIST_SETTING, data, kind="revocations", at=utc_text(self.now))
+
+    def _refuse_taken(self, address: Address, *, is_owner: bool) -> None:
+        """Refuse a version that is there, and a name near another one of the same namespace.
+
+        Whoever may publish every name of the namespace takes nothing from anyone by a near one.
+        """
+        known = self.store.releases(address.namespace, address.skill)
+        if known is None:
+            keys = () if is_owner else near_keys(address.skill)
+            near = self.store.similar(address.namespace, keys)
+            if near:
+                message = (
+                    f"`{address.skill}` could be taken for `{near[0]}`, which is here already: "
+                    "choose another name, or use a token of the whole namespace"
+                )
+                raise HostingError("name", message)
+            return
+        for one in known.versions:
+            if one.version == address.version:
+                raise version_exists(one.version, one.digest)
+        if len(known.versions) >= VERSIONS_MAX:
+            raise HostingError("version", f"expected at most {VERSIONS_MAX} versions of a skill")
+
+
+def open_repository(
+    directory: Path, *, name: str = "", requires_signature: bool = False
+) -> HostedRepository:
+    """Open or make the registry of a directory.
+
+    Args:
+        name: What certificates call it; empty for the name that it has, or `local` at first.
+
+    Raises:
+        ConfigError: it has another name, which signatures are bound to.
+        StateError: its files cannot be used.
+    """
+    make_private(directory)
+    store = SqliteReleases(directory / DATABASE)
+    try:
+        known = (store.setting(_NAME_SETTING) or b"").decode()
+        wanted = name or known or DEFAULT_NAME
+        if not _NAME.fullmatch(wanted) or "--" in wanted or ".." in wanted:
+            message = f"expected a name such as `skills.example.com`, got `{wanted[:80]}`"
+            raise ConfigError(message)
+        if known and wanted != known and store.skill_count():
+            message = f"the registry is called `{known}`, and signatures are for that name"
+            raise ConfigError(f"{message}: leave out --name", path=directory)
+        if wanted != known:
+            store.set_setting(_NAME_SETTING, wanted.encode())
+        return HostedRepository(
+            directory, store, name=wanted, requires_signature=requires_signature
+        )
+    except BaseException:
+        store.close()
+        raise
+
+
+def checked_address(name: str, version: str) -> Address:
+    """Return an address that can be published to; HostingError `name` or `version`."""
+    namespace, skill = _split(name)
+    if not is_version(version) or not version[0].isdecimal():
+        message = f"expected a version such as 1.2.0, got {version[:80]!r}"
+        raise HostingError("version", message)
+    return Address(namespace=namespace, skill=skill, version=version)
+
+
+def checked_reason(text: str) -> str:
+    """Return a reason as it is shown to others; HostingError `bad-request`."""
+    if len(text) > REASON_MAX or not text.isprintable():
+        message = f"expected a reason of one line and at most {REASON_MAX} characters"
+        raise HostingError("bad-request", message)
+    return text
+
+
+def _split(name: str) -> tuple[str, str]:
+    try:
+        return split_name(name)
+    except DecodeError as error:
+        raise HostingError("name", str(error)) from error
+
+
+def _release(
+    checked: CheckedPackage,
+    digest: str,
+    size: int,
+    media_type: str,
+    published_at: str,
+    address: Address,
+) -> Release:
+    return Release(
+        version=address.version,
+        digest=digest,
+        tree_digest=checked.tree.digest,
+        size=size,
+        published_at=published_at,
+        files=len(checked.tree.files),
+        signature=checked.signature,
+        media_type=media_type,
+    )
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)

@@ -1,0 +1,148 @@
+"""What the routes of the API work with."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+import json
+import secrets
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from skillhouse.floor.lock import once
+from skillhouse.extensions.server.api.jobs import Jobs
+from skillhouse.extensions.server.api.problems import ApiProblem
+from skillhouse.house.call_keys import CallKeys
+
+if TYPE_CHECKING:
+    from skillhouse.extensions.server.api.events import EventLog
+    from skillhouse.extensions.server.status import SkillScan, StatusReader
+    from skillhouse.house import Skillhouse
+    from skillhouse.house.access_tokens import AccessTokens
+
+T = TypeVar("T")
+
+PAGE_DEFAULT = 50
+PAGE_MAX = 200
+
+
+class Proofs:
+    """What a page of ours sends with a change, besides the cookie: another page cannot know it.
+
+    A proof holds for one method and path, and until the service ends.
+    """
+
+    def __init__(self) -> None:
+        self._key = secrets.token_bytes(32)
+
+    def of(self, method: str, path: str) -> str:
+        """Return the proof for one change, for a page to hold.
+
+        `path` is as the browser sends it.
+        """
+        return hmac.digest(self._key, f"{method} {path}".encode(), "sha256").hex()
+
+    def holds(self, given: str, method: str, path: str) -> bool:
+        return hmac.compare_digest(given.encode("utf-8", "replace"), self.of(method, path).encode())
+
+
+class ApiServices:
+    """One for each application."""
+
+    def __init__(
+        self,
+        house: Skillhouse,
+        reader: StatusReader,
+        *,
+        tokens: AccessTokens,
+        events: EventLog,
+        document: Callable[[], Mapping[str, Any]],
+        clock: Callable[[], float],
+        read_only: str = "",
+    ) -> None:
+        """`document` makes the OpenAPI document; `read_only` is why nothing may be changed."""
+        self.house = house
+        self.reader = reader
+        self.tokens = tokens
+        self.events = events
+        self.jobs = Jobs(events, clock=clock, moment=time.monotonic)
+        self.proofs = Proofs()
+        self.call_keys = CallKeys(house.config.state_directory, clock=clock)
+        self.read_only = read_only
+        self.clock = clock
+        self._document = document
+        self.answered: dict[int, int] = {}
+        """Number of answers by their status."""
+
+    @once
+    def openapi(self) -> Mapping[str, Any]:
+        return self._document()
+
+    @contextmanager
+    def fresh(self) -> Iterator[Skillhouse]:
+        """Hold the lock for reading, after a scan of at most a second ago."""
+        self.reader.scan()
+        with self.reader.using() as house:
+            yield house
+
+    def scan(self) -> SkillScan:
+        return self.reader.scan()
+
+
+def paged(
+    items: Sequence[T],
+    query: Mapping[str, Any],
+    *,
+    key: Callable[[T], str],
+    name: str,
+    value: Callable[[T], Any],
+) -> dict[str, Any]:
+    """Return one page of a list as `--json` writes lists, with the cursor of the next page.
+
+    Raises:
+        ApiProblem: the cursor is none of ours, or what it names is not in the list any more.
+    """
+    limit = query.get("limit", PAGE_DEFAULT)
+    start = _after(items, query.get("cursor"), key)
+    shown = items[start : start + limit]
+    has_more = start + limit < len(items)
+    cursor = cursor_of(start + limit, key(shown[-1])) if has_more and shown else None
+    return {
+        "list": name,
+        "total": len(items),
+        name: [value(item) for item in shown],
+        "next": cursor,
+    }
+
+
+def _after(items: Sequence[T], cursor: str | None, key: Callable[[T], str]) -> int:
+    if cursor is None:
+        return 0
+    place, last = read_cursor(cursor)
+    if 0 < place <= len(items) and key(items[place - 1]) == last:
+        return place
+    for at, item in enumerate(items):
+        if key(item) == last:
+            return at + 1
+    raise ApiProblem(409, "cursor-ended", "the list has changed; begin without a cursor")
+
+
+def cursor_of(place: int, last: str) -> str:
+    """Return a text that only this module reads: a place in a list, and the key at it."""
+    data = json.dumps([place, last], ensure_ascii=True).encode()
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")
+
+
+def read_cursor(cursor: str) -> tuple[int, str]:
+    """Return the place and key of a cursor; ApiProblem for a text that is none."""
+    try:
+        data = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
+        place, last = json.loads(data)
+    except (binascii.Error, ValueError, TypeError, RecursionError):
+        place, last = None, None
+    if type(place) is not int or not isinstance(last, str):
+        raise ApiProblem(400, "wrong-cursor", "expected the `next` of an earlier answer")
+    return place, last

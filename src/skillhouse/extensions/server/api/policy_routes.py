@@ -1,0 +1,275 @@
+"""The routes about rules: explain, try, list, add, remove, lint."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from skillhouse.floor import structs
+from skillhouse.frontends.answers.findings import DiagnosticAnswer, diagnostic_answers
+from skillhouse.frontends.answers.policy import (
+    DecisionAnswer,
+    ExplanationAnswer,
+    LineAnswer,
+    RuleAnswer,
+    RuleFindingAnswer,
+    decision_answer,
+    rule_answers,
+    rule_finding,
+    trial_decisions,
+)
+from skillhouse.extensions.server.api.api_app import etag_of, packed
+from skillhouse.extensions.server.api.api_services import ApiServices
+from skillhouse.extensions.server.api.change_routes import IF_MATCH
+from skillhouse.extensions.server.api.problems import ApiProblem
+from skillhouse.extensions.server.api.route_table import ApiRequest, Body, Endpoint, RouteParameter
+from skillhouse.extensions.server.api.schemas import (
+    COUNT,
+    EFFECT,
+    TEXT,
+    array,
+    either,
+    listing,
+    record,
+    ref,
+)
+from skillhouse.frontends.presentation.rule_changes import addition, removal, user_rules, written
+from skillhouse.house import usable_config
+from skillhouse.house.access_tokens import AccessScope
+from skillhouse.manage import checked_addition, rule_value, write_user_text
+from skillhouse.manage.rule_editor import without_rule
+from skillhouse.permission import ACTIONS, Effect, Rule, lint_rules
+
+if TYPE_CHECKING:
+    from skillhouse.house import Skillhouse
+    from skillhouse.house.config.config_faults import UsableConfig
+
+_TEXT = {"type": "string", "minLength": 1, "maxLength": 8_192}
+_AGENT = {"type": "string", "minLength": 1, "maxLength": 100}
+_EXAMPLES = array({"type": "string", "maxLength": 2_000}) | {"maxItems": 50}
+_RULE = {
+    "effect": EFFECT,
+    "action": {"enum": sorted(ACTIONS)},
+    "pattern": _TEXT,
+}
+_ADDED_RULE = record(
+    _RULE,
+    optional={
+        "reason": {"type": "string", "maxLength": 500},
+        "match": _EXAMPLES,
+        "not_match": _EXAMPLES,
+    },
+    closed=True,
+)
+PREVIEW = RouteParameter(
+    name="preview",
+    schema={"type": "boolean"},
+    what="Only show the file as it would be.",
+    example=True,
+)
+
+
+def _agent(request: ApiRequest) -> str:
+    """Return the agent of a request's body; a named token has one of its own."""
+    own: str = request.access.agent
+    return request.body.get("agent", own) if request.access.is_owner else own
+
+
+def _explain(api: ApiServices, request: ApiRequest) -> DecisionAnswer:
+    asked = request.body
+    with api.fresh() as house:
+        return decision_answer(house, asked["action"], asked["resource"], _agent(request))
+
+
+def _try(api: ApiServices, request: ApiRequest) -> dict[str, DecisionAnswer]:
+    asked = request.body
+    rules = [_rule_of(one) for one in asked["rules"]]
+    with api.fresh() as house:
+        return trial_decisions(house, rules, asked["action"], asked["resource"], _agent(request))
+
+
+def _rule_of(asked: Mapping[str, Any]) -> Rule:
+    effect = Effect(asked["effect"])
+    return Rule(effect=effect, action=asked["action"], pattern=asked["pattern"])
+
+
+def listed_rules(usable: UsableConfig) -> dict[str, Any]:
+    """Return the answer of `GET /policy/rules`, whose tag a change names as `If-Match`."""
+    config, faults = usable
+    found = rule_answers((*config.layers, *config.agents.values()))
+    value = {"list": "rules", "total": len(found), "rules": found}
+    return {**value, "files": diagnostic_answers(faults)}
+
+
+def rules_tag(usable: UsableConfig) -> str:
+    return etag_of(packed(listed_rules(usable)))
+
+
+def _rules(api: ApiServices, _: ApiRequest) -> dict[str, Any]:
+    with api.fresh() as house:
+        return listed_rules(usable_config(house.config.places))
+
+
+def _check_tag(house: Skillhouse, request: ApiRequest) -> None:
+    """Refuse a change that was planned with other rules than there are now."""
+    given = request.query.get("if-match")
+    if given is not None and given.strip() != rules_tag(usable_config(house.config.places)):
+        raise ApiProblem(412, "changed", "the rules were changed since they were listed")
+
+
+def _lint(api: ApiServices, _: ApiRequest) -> dict[str, Any]:
+    with api.fresh() as house:
+        config, faults = usable_config(house.config.places)
+    found = [rule_finding(one) for one in lint_rules((*config.layers, *config.agents.values()))]
+    value = {"list": "findings", "total": len(found), "findings": found}
+    return {**value, "files": diagnostic_answers(faults)}
+
+
+def _add(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
+    asked = request.body
+    rule = structs.replace(
+        _rule_of(asked),
+        reason=asked.get("reason", ""),
+        match=tuple(asked.get("match", ())),
+        not_match=tuple(asked.get("not_match", ())),
+    )
+    text = written(rule)
+    with api.fresh() as house:
+        _check_tag(house, request)
+        places = house.config.places
+        if request.query.get("preview"):
+            return {"path": str(places.user_file), **addition(house, rule).value()}
+        whole = checked_addition(places, text)
+        write_user_text(house.audit_log, places, whole, "rule-add", rule_value(rule))
+    api.reader.expire()
+    return {"path": str(places.user_file), "rule": text, "text": whole}
+
+
+def _remove(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
+    index = request.path["index"]
+    if not (index.isascii() and index.isdigit() and len(index) < 7):
+        raise ApiProblem(404, "unknown-rule", "expected the place of a rule, from 0")
+    with api.fresh() as house:
+        _check_tag(house, request)
+        places = house.config.places
+        if request.query.get("preview"):
+            return {"path": str(places.user_file), **removal(house, int(index)).value()}
+        whole = without_rule(places, int(index))
+        gone = rule_value(user_rules(house.config)[int(index)])
+        write_user_text(house.audit_log, places, whole, "rule-remove", gone)
+    api.reader.expire()
+    return {"path": str(places.user_file), "text": whole}
+
+
+_DECISION = either(ExplanationAnswer, LineAnswer)
+_EXPLAINED: dict[str, Any] = {
+    "action": "exec",
+    "resource": "git status",
+    "effect": "ask",
+    "layer": "default",
+    "rule_index": None,
+    "reason": "no rule matches; `exec` defaults to ask",
+    "rules": [],
+}
+_ASKED = {"action": _TEXT, "resource": _TEXT}
+_PREVIEWED = {
+    "difference": TEXT,
+    "tried": COUNT,
+    "decisions": array(
+        record({"action": TEXT, "resource": TEXT, "agent": TEXT, "before": TEXT, "after": TEXT})
+    ),
+}
+"""Of a preview: what the file would gain and lose, and what would be decided differently."""
+_MANAGE = AccessScope.MANAGE
+
+ROUTES = (
+    Endpoint(
+        name="explainDecision",
+        method="POST",
+        path="/policy/explain",
+        tag="policy",
+        what="Decides one permission, or a command line, and shows every rule that matches.",
+        run=_explain,
+        is_change=False,
+        body=Body(
+            schema=record(_ASKED, optional={"agent": _AGENT}, closed=True),
+            example={"action": "exec", "resource": "git status"},
+        ),
+        answer=_DECISION,
+        example=_EXPLAINED,
+    ),
+    Endpoint(
+        name="testRules",
+        method="POST",
+        path="/policy/test",
+        tag="policy",
+        what="The decision as it is, and as it would be with more rules; nothing is written.",
+        run=_try,
+        is_change=False,
+        body=Body(
+            schema=record(
+                {**_ASKED, "rules": array(record(_RULE, closed=True)) | {"maxItems": 50}},
+                optional={"agent": _AGENT},
+                closed=True,
+            ),
+            example={
+                "action": "exec",
+                "resource": "git status",
+                "rules": [{"effect": "allow", "action": "exec", "pattern": "git status"}],
+            },
+        ),
+        answer=record({"before": _DECISION, "after": _DECISION}),
+        example={"before": _EXPLAINED, "after": {**_EXPLAINED, "effect": "allow"}},
+    ),
+    Endpoint(
+        name="listRules",
+        method="GET",
+        path="/policy/rules",
+        tag="policy",
+        what="Every rule of every layer, the farthest layer first.",
+        run=_rules,
+        answer=listing("rules", ref(RuleAnswer), files=array(ref(DiagnosticAnswer))),
+        example={"list": "rules", "total": 0, "rules": [], "files": []},
+    ),
+    Endpoint(
+        name="addRule",
+        method="POST",
+        path="/policy/rules",
+        tag="policy",
+        what="Adds a rule at the end of the user's file, or shows the file as it would be.",
+        run=_add,
+        scope=_MANAGE,
+        query=(structs.replace(IF_MATCH, required=False), PREVIEW),
+        status=201,
+        body=Body(
+            schema=_ADDED_RULE,
+            example={"effect": "ask", "action": "exec", "pattern": "git push *"},
+        ),
+        answer=record({"path": TEXT, "rule": TEXT, "text": TEXT}, optional=_PREVIEWED),
+        example={"path": "/home/you/.config/skillhouse/config.toml", "rule": "…", "text": "…"},
+        problems=(412,),
+    ),
+    Endpoint(
+        name="removeRule",
+        method="DELETE",
+        path="/policy/rules/user/{index}",
+        tag="policy",
+        what="Takes a rule out of the user's file, or shows the file as it would be.",
+        run=_remove,
+        scope=_MANAGE,
+        query=(IF_MATCH, PREVIEW),
+        answer=record({"path": TEXT, "text": TEXT}, optional={"rule": TEXT, **_PREVIEWED}),
+        example={"path": "/home/you/.config/skillhouse/config.toml", "text": "…"},
+        problems=(412, 428),
+    ),
+    Endpoint(
+        name="lintRules",
+        method="GET",
+        path="/policy/lint",
+        tag="policy",
+        what="Rules that have no effect, or more than they seem.",
+        run=_lint,
+        answer=listing("findings", ref(RuleFindingAnswer), files=array(ref(DiagnosticAnswer))),
+        example={"list": "findings", "total": 0, "findings": [], "files": []},
+    ),
+)

@@ -1,0 +1,410 @@
+"""The routes about skills that read: list, show, load, files, search, catalog, rehearse, tools."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from msgspec import UNSET
+
+from skillhouse.frontends.answers.catalogs import (
+    PromptCatalogAnswer,
+    SkillHitAnswer,
+    catalog_answer,
+    fit_answer,
+    request_answer,
+    search_skills,
+)
+from skillhouse.frontends.answers.json_form import members
+from skillhouse.frontends.answers.rehearsal import RehearsalAnswer, rehearsal_answer
+from skillhouse.frontends.answers.skills import (
+    ContentAnswer,
+    ListedSkillAnswer,
+    content_answer,
+    listed_skill,
+)
+from skillhouse.frontends.answers.tools import ToolAnswer, tool_answer
+from skillhouse.extensions.server.api.api_services import PAGE_MAX, ApiServices, paged
+from skillhouse.extensions.server.api.route_table import ApiRequest, Body, Endpoint, RouteParameter
+from skillhouse.extensions.server.api.schemas import (
+    COUNT,
+    FLAG,
+    TEXT,
+    listing,
+    maybe,
+    page,
+    record,
+    ref,
+)
+from skillhouse.frontends.presentation.library import SkillFilter
+from skillhouse.frontends.presentation.short_paths import clients_of
+from skillhouse.frontends.presentation.skill_answers import (
+    files_answer,
+    found_skill,
+    shown_value,
+)
+from skillhouse.house import rehearse
+
+if TYPE_CHECKING:
+    pass
+
+QUERY_TEXT_MAX = 2_000
+LIMIT = RouteParameter(
+    name="limit",
+    schema={"type": "integer", "minimum": 1, "maximum": PAGE_MAX},
+    what="Items of a page; 50 if left out.",
+    example=50,
+)
+CURSOR = RouteParameter(
+    name="cursor",
+    schema={"type": "string", "minLength": 1, "maxLength": 2_000},
+    what="The `next` of the page before.",
+)
+WORDS = RouteParameter(
+    name="q",
+    schema={"type": "string", "maxLength": QUERY_TEXT_MAX},
+    what="Only skills with these words in name, description or path.",
+    example="weather",
+)
+SCOPE = RouteParameter(
+    name="scope",
+    schema={"type": "string", "minLength": 1, "maxLength": 40},
+    what="Only skills of this scope.",
+    example="builtin",
+)
+AGENT = RouteParameter(
+    name="agent",
+    schema={"type": "string", "minLength": 1, "maxLength": 100},
+    what="As this agent sees it; that of the token if left out.",
+    example="default",
+)
+SKILL_EXAMPLE = {
+    "id": "builtin:weather",
+    "name": "weather",
+    "description": "Gives the weather of a place.",
+    "scope": "builtin",
+    "location": "/usr/lib/skillhouse/weather/SKILL.md",
+    "directory": "/usr/lib/skillhouse/weather",
+    "uri": "skill://weather/SKILL.md",
+}
+
+
+def agent_of(request: ApiRequest) -> str:
+    """Return the agent that a request is about; a named token has one of its own."""
+    asked: str = request.query.get("agent", request.access.agent)
+    return asked if request.access.is_owner else request.access.agent
+
+
+def filter_of(request: ApiRequest, roots: tuple[str, ...] | None = None) -> SkillFilter:
+    """Return what `q` and `scope` of a request leave."""
+    words = tuple(request.query.get("q", "").split())
+    return SkillFilter(words=words, scope=request.query.get("scope"), roots=roots)
+
+
+def _list(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
+    view, home = api.scan().view, api.house.config.places.home
+    found = filter_of(request).skills(view.visible.skills)
+    return paged(
+        found,
+        request.query,
+        key=lambda one: one.file,
+        name="skills",
+        value=lambda one: listed_skill(one, clients_of(Path(one.root), home), view.mark(one)),
+    )
+
+
+def _show(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
+    with api.fresh() as house:
+        return shown_value(house, found_skill(house, request.path["skill"]))
+
+
+def _load(api: ApiServices, request: ApiRequest) -> ContentAnswer:
+    with api.fresh() as house:
+        return content_answer(house.load(request.path["skill"]))
+
+
+def _files(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
+    with api.fresh() as house:
+        found = files_answer(house, request.path["skill"])
+    return {
+        "list": "resources",
+        "total": found.total,
+        "resources": list(found.names),
+        **found.more(),
+    }
+
+
+def _file(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
+    name = request.path["file"]
+    with api.fresh() as house:
+        return {"name": name, "content": house.management.read_file(request.path["skill"], name)}
+
+
+def _search(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
+    with api.fresh() as house:
+        found = search_skills(house, request.query["q"], request.query.get("limit", 5))
+    hits, fit = found.answers(), members(fit_answer(found.found.fit))
+    return {"list": "hits", "total": len(hits), "hits": hits, **fit}
+
+
+def _catalog(api: ApiServices, request: ApiRequest) -> PromptCatalogAnswer:
+    with api.fresh() as house:
+        asked = request.query.get("request", "")
+        view = house.view(agent_of(request))
+        catalog = view.catalog(request=asked)
+        fitting = request_answer(view, asked, catalog) if asked.strip() else UNSET
+        return PromptCatalogAnswer(
+            catalog=catalog_answer(catalog), prompt=view.system_prompt(), fitting=fitting
+        )
+
+
+def _rehearse(api: ApiServices, request: ApiRequest) -> RehearsalAnswer:
+    with api.fresh() as house:
+        asked = request.body
+        return rehearsal_answer(rehearse(house, asked["request"], limit=asked.get("limit", 5)))
+
+
+def _tools(api: ApiServices, request: ApiRequest) -> dict[str, Any]:
+    with api.fresh() as house:
+        found = [tool_answer(tool) for tool in house.tools(agent=agent_of(request))]
+    return {"list": "tools", "total": len(found), "tools": found}
+
+
+_HIT_EXAMPLE = {
+    **SKILL_EXAMPLE,
+    "score": 4.2,
+    "exact": False,
+    "fields": ["name"],
+    "confidence": 0.9,
+    "matches": {"name": ["weather"]},
+    "alike": [],
+    "similarity": 0.0,
+    "reason": "name: weather",
+    "learned": 0.0,
+    "listing": "listed",
+}
+_CONTENT_EXAMPLE: dict[str, Any] = {
+    **SKILL_EXAMPLE,
+    "body": "# Weather\n",
+    "hidden_text": None,
+    "resources": [],
+    "resources_omitted": 0,
+    "resources_more": False,
+    "diagnostics": [],
+}
+_QUERY = {"type": "string", "minLength": 1, "maxLength": QUERY_TEXT_MAX}
+
+ROUTES = (
+    Endpoint(
+        name="listSkills",
+        method="GET",
+        path="/skills",
+        tag="skills",
+        what="The skills that agents see, in catalog order.",
+        run=_list,
+        is_short=True,
+        is_kept=True,
+        query=(WORDS, SCOPE, LIMIT, CURSOR),
+        answer=page("skills", ref(ListedSkillAnswer)),
+        example={
+            "list": "skills",
+            "total": 1,
+            "skills": [
+                {
+                    **SKILL_EXAMPLE,
+                    "root": "/usr/lib/skillhouse",
+                    "clients": [],
+                    "listing": "listed",
+                }
+            ],
+            "next": None,
+        },
+        problems=(409,),
+    ),
+    Endpoint(
+        name="showSkill",
+        method="GET",
+        path="/skills/{skill}",
+        tag="skills",
+        what="One skill: metadata, files, findings, permission; not its body.",
+        run=_show,
+        is_short=True,
+        answer=record(
+            {"tree_digest": maybe(TEXT)}, optional={"id": TEXT, "state": TEXT, "listing": TEXT}
+        ),
+        example={
+            **SKILL_EXAMPLE,
+            "tree_digest": "skilltree1:00",
+            "state": "in-use",
+            "listing": "listed",
+        },
+    ),
+    Endpoint(
+        name="loadSkill",
+        method="GET",
+        path="/skills/{skill}/content",
+        tag="skills",
+        what="The body of a skill; hidden characters are escapes.",
+        run=_load,
+        is_short=True,
+        answer=ref(ContentAnswer),
+        example=_CONTENT_EXAMPLE,
+    ),
+    Endpoint(
+        name="listSkillFiles",
+        method="GET",
+        path="/skills/{skill}/files",
+        tag="skills",
+        what="The other files of a skill.",
+        run=_files,
+        is_short=True,
+        answer=listing(
+            "resources",
+            TEXT,
+            directory=TEXT,
+            resources_omitted=COUNT,
+            resources_more=FLAG,
+            types={"type": "object"},
+        ),
+        example={
+            "list": "resources",
+            "total": 1,
+            "resources": ["scripts/run.py"],
+            "directory": "/usr/lib/skillhouse/weather",
+            "resources_omitted": 0,
+            "resources_more": False,
+            "types": {"scripts/run.py": "script"},
+        },
+    ),
+    Endpoint(
+        name="readSkillFile",
+        method="GET",
+        path="/skills/{skill}/files/{file}",
+        tag="skills",
+        what="The text of one file of a skill.",
+        run=_file,
+        is_short=True,
+        answer=record({"name": TEXT, "content": TEXT}),
+        example={"name": "SKILL.md", "content": "---\nname: weather\n---\n"},
+        problems=(413,),
+    ),
+    Endpoint(
+        name="searchSkills",
+        method="GET",
+        path="/search",
+        tag="skills",
+        what="The skills that fit a request best, best first.",
+        run=_search,
+        is_short=True,
+        query=(
+            RouteParameter(
+                name="q",
+                schema=_QUERY,
+                what="What the skill should be good for.",
+                example="rain",
+                required=True,
+            ),
+            RouteParameter(
+                name="limit",
+                schema={"type": "integer", "minimum": 1, "maximum": 50},
+                what="Most hits; 5 if left out.",
+                example=5,
+            ),
+        ),
+        answer=listing("hits", ref(SkillHitAnswer), weak=FLAG, nothing_fits=FLAG),
+        example={
+            "list": "hits",
+            "total": 1,
+            "hits": [_HIT_EXAMPLE],
+            "weak": False,
+            "nothing_fits": False,
+        },
+    ),
+    Endpoint(
+        name="showCatalog",
+        method="GET",
+        path="/catalog",
+        tag="skills",
+        what="The list of skills that a model gets, and what its system prompt says of them.",
+        run=_catalog,
+        query=(
+            AGENT,
+            RouteParameter(
+                name="request",
+                schema=_QUERY,
+                what="The skills that fit it come first.",
+                example="rain",
+            ),
+        ),
+        answer=ref(PromptCatalogAnswer),
+        example={
+            "text": "…",
+            "tokens": 120,
+            "included": ["builtin:weather"],
+            "omitted": [],
+            "prompt": "",
+        },
+        problems=(422,),
+    ),
+    Endpoint(
+        name="rehearse",
+        method="POST",
+        path="/rehearse",
+        tag="skills",
+        what="What an agent would see for a request, and what its calls would meet.",
+        run=_rehearse,
+        is_change=False,
+        body=Body(
+            schema=record(
+                {"request": _QUERY},
+                optional={"limit": {"type": "integer", "minimum": 1, "maximum": 50}},
+                closed=True,
+            ),
+            example={"request": "will it rain in Tokyo", "limit": 5},
+        ),
+        answer=ref(RehearsalAnswer),
+        example={
+            "request": "will it rain in Tokyo",
+            "catalog": {"text": "", "tokens": 0, "included": [], "omitted": []},
+            "hits": [],
+            "skill": None,
+            "decision": None,
+            "content": None,
+            "hidden": 0,
+            "weak": False,
+            "nothing_fits": True,
+            "fault": None,
+            "mentions": [],
+            "unjudged": [],
+            "sandbox": None,
+            "protected": [],
+        },
+        problems=(409,),
+    ),
+    Endpoint(
+        name="listTools",
+        method="GET",
+        path="/tools",
+        tag="calls",
+        what="The tools that an agent has, with their schemas.",
+        run=_tools,
+        query=(AGENT,),
+        answer=listing("tools", ref(ToolAnswer)),
+        example={
+            "list": "tools",
+            "total": 1,
+            "tools": [
+                {
+                    "name": "read",
+                    "full_name": "read",
+                    "skill": None,
+                    "level": None,
+                    "python": None,
+                    "description": "Reads a file.",
+                    "parameters": {"type": "object"},
+                }
+            ],
+        },
+        problems=(422,),
+    ),
+)

@@ -1,0 +1,147 @@
+"""The routes about the service itself: the document, health and status."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from skillhouse.extensions.server.api.api_services import ApiServices
+from skillhouse.extensions.server.api.route_table import (
+    ApiRequest,
+    Endpoint,
+    RouteParameter,
+    RouteResponse,
+)
+from skillhouse.extensions.server.api.schemas import COUNT, FLAG, TEXT, array, record
+from skillhouse.extensions.server.status import status_value
+
+
+def _openapi(api: ApiServices, _: ApiRequest) -> Any:
+    return api.openapi
+
+
+def _health(_: ApiServices, __: ApiRequest) -> dict[str, str]:
+    return {"status": "ok"}
+
+
+def _status(api: ApiServices, _: ApiRequest) -> dict[str, Any]:
+    return status_value(api.reader.status())
+
+
+def _metrics(api: ApiServices, _: ApiRequest) -> RouteResponse:
+    """Return counts in the text format of Prometheus (0.0.4); no name of a skill is among them."""
+    scan = api.scan()
+    enforcement = api.house.services.enforcement
+    lines = [
+        "# TYPE skillhouse_skills gauge",
+        f"skillhouse_skills {len(scan.view.visible)}",
+        "# TYPE skillhouse_findings gauge",
+        f"skillhouse_findings {len(scan.index.diagnostics)}",
+        "# TYPE skillhouse_questions_open gauge",
+        f"skillhouse_questions_open {len(enforcement.approvals.pending())}",
+        "# TYPE skillhouse_stopped gauge",
+        f"skillhouse_stopped {int(bool(enforcement.tiers.stopped_reason))}",
+        "# TYPE skillhouse_event_readers gauge",
+        f"skillhouse_event_readers {api.events.readers}",
+        "# TYPE skillhouse_api_answers_total counter",
+        *(
+            f'skillhouse_api_answers_total{{status="{status}"}} {count}'
+            for status, count in sorted(api.answered.items())
+        ),
+    ]
+    return RouteResponse(content=("\n".join(lines) + "\n").encode())
+
+
+def _proof(api: ApiServices, request: ApiRequest) -> dict[str, str]:
+    return {"proof": api.proofs.of(request.query["method"], request.query["path"])}
+
+
+ROUTES = (
+    Endpoint(
+        name="showProof",
+        method="GET",
+        path="/proof",
+        tag="service",
+        what="What a page sends as `Skillhouse-Proof` with one change, besides the cookie.",
+        run=_proof,
+        query=(
+            RouteParameter(
+                name="method",
+                schema={"enum": ["POST", "PUT", "DELETE"]},
+                what="The method of the change.",
+                example="PUT",
+                required=True,
+            ),
+            RouteParameter(
+                name="path",
+                schema={"type": "string", "minLength": 1, "maxLength": 2_000},
+                what="Its path, as it will be sent.",
+                example="/api/v1/skills/notes/enabled",
+                required=True,
+            ),
+        ),
+        answer=record({"proof": TEXT}),
+        example={"proof": "00"},
+    ),
+    Endpoint(
+        name="metrics",
+        method="GET",
+        path="/metrics",
+        tag="service",
+        what="Counts for a collector, in the text format of Prometheus.",
+        run=_metrics,
+        media="text/plain; version=0.0.4; charset=utf-8",
+        answer={"type": "string"},
+        example="# TYPE skillhouse_skills gauge\nskillhouse_skills 4\n",
+    ),
+    Endpoint(
+        name="showDocument",
+        method="GET",
+        path="/openapi.json",
+        tag="service",
+        what="This document.",
+        run=_openapi,
+        answer=record({"openapi": TEXT, "paths": {"type": "object"}}),
+        example={"openapi": "3.1.0", "paths": {}},
+    ),
+    Endpoint(
+        name="health",
+        method="GET",
+        path="/health",
+        tag="service",
+        what="Whether the service answers; it says nothing else.",
+        run=_health,
+        scope=None,
+        answer=record({"status": {"const": "ok"}}),
+        example={"status": "ok"},
+    ),
+    Endpoint(
+        name="showStatus",
+        method="GET",
+        path="/status",
+        tag="service",
+        what="Counts of skills and findings, roots, and what is wrong with the log.",
+        run=_status,
+        answer=record(
+            {
+                "version": TEXT,
+                "project": TEXT,
+                "trusted": FLAG,
+                "profile": TEXT,
+                "skills": COUNT,
+                "diagnostics": COUNT,
+                "audit": array(record({"code": TEXT, "message": TEXT})),
+                "roots": array(record({"path": TEXT, "scope": TEXT, "state": TEXT})),
+            }
+        ),
+        example={
+            "version": "0.1.0",
+            "project": "/home/you/project",
+            "trusted": True,
+            "profile": "default",
+            "skills": 4,
+            "diagnostics": 0,
+            "audit": [],
+            "roots": [],
+        },
+    ),
+)

@@ -1,0 +1,290 @@
+"""The application behind the guard: the pages, the API, `/mcp`, and style, script and icon."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from skillhouse.floor import (
+    AmbiguousSkillError,
+    InternalFaultError,
+    SkillhouseError,
+    UnknownSkillError,
+    UnusableSkillError,
+)
+from skillhouse.floor.threads import in_thread
+from skillhouse.extensions.server.api.api_app import ApiApp
+from skillhouse.extensions.server.api.api_services import ApiServices
+from skillhouse.extensions.server.api.event_watch import EventWatch
+from skillhouse.extensions.server.api.events import EventLog
+from skillhouse.extensions.server.api.jobs import Jobs
+from skillhouse.extensions.server.api.problems import problem_of, problem_value
+from skillhouse.extensions.server.api.route_table import API_PATH, PROBLEM_JSON
+from skillhouse.extensions.server.api.routes import ENDPOINTS, document
+from skillhouse.extensions.server.forms import json_response
+from skillhouse.extensions.server.guard import AccessKeys, RequestGuard, access_of
+from skillhouse.extensions.server.operations_api import (
+    OPERATIONS_METHODS,
+    OPERATIONS_PATH,
+    OperationsApi,
+)
+from skillhouse.extensions.server.pages.approval_pages import INBOX_PATH, ApprovalPages
+from skillhouse.extensions.server.pages.audit_page import AuditPage
+from skillhouse.extensions.server.pages.call_page import CallPage
+from skillhouse.extensions.server.pages.clients_page import ClientsPage
+from skillhouse.extensions.server.pages.device_answers import (
+    DEVICE_PATH,
+    DEVICE_TOKEN_PATH,
+    DeviceAnswers,
+)
+from skillhouse.extensions.server.pages.edit_pages import (
+    PREVIEW_METHODS,
+    PREVIEW_PATH,
+    EditPages,
+)
+from skillhouse.extensions.server.pages.export_page import ExportPage
+from skillhouse.extensions.server.pages.extension_pages import ExtensionPages
+from skillhouse.extensions.server.pages.package_pages import PackagePages
+from skillhouse.extensions.server.pages.page_version import VersionedPages
+from skillhouse.extensions.server.pages.policy_pages import PolicyPages
+from skillhouse.extensions.server.pages.rehearse_page import RehearsePage
+from skillhouse.extensions.server.pages.site import Render, Site
+from skillhouse.extensions.server.pages.skill_page import SkillPage
+from skillhouse.extensions.server.pages.skill_pages import SkillPages
+from skillhouse.extensions.server.pages.stop_page import StopPage
+from skillhouse.extensions.server.pages.system_page import SystemPage
+from skillhouse.extensions.server.pages.trust_page import TrustPage
+from skillhouse.extensions.server.rpc_endpoint import RPC_METHODS, RPC_PATH, RpcEndpoint
+from skillhouse.extensions.server.status import StatusReader, error_value
+from skillhouse.frontends.mcp.over_http import MCP_METHODS, MCP_PATH, McpOverHttp
+from skillhouse.house import Skillhouse
+from skillhouse.house.access_tokens import AccessScope
+from skillhouse.manage.skill_editor import OwnRoots
+
+SECRET_BYTES = 32
+"""Random bytes of a token and of a session: too many to guess (RFC 6749, 10.10)."""
+API = "/api/"
+
+_STATIC = Path(__file__).resolve().parent / "static"
+_TYPES = {
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+STATIC_TYPES = {
+    f"/{file.name}": _TYPES[file.suffix]
+    for file in sorted(_STATIC.iterdir())
+    if file.suffix in _TYPES
+}
+"""The files that are the same for everyone, and their media types."""
+
+
+def make_app(
+    house: Skillhouse,
+    *,
+    token: str,
+    port: int,
+    session: str | None = None,
+    allowed: Sequence[str] = (),
+    open_mcp: bool = False,
+    read_only: str = "",
+) -> RequestGuard:
+    """Return the application of `http_app`, with the options of `serve`."""
+    house.use_extensions()
+    enforcement = house.services.enforcement
+    example = f"http://127.0.0.1:{port}/?token=…"
+    reader = StatusReader(house, time.monotonic)
+    # Pending calls name the page.
+    house.approvals.page = house.approvals.page or f"http://127.0.0.1:{port}"
+    mcp = McpOverHttp(
+        house,
+        access=access_of,
+        holds=enforcement.access_tokens.holds,
+        needs_key=not open_mcp,
+    )
+    events = EventLog()
+    watch = EventWatch(house, reader, events)
+    services = ApiServices(
+        house,
+        reader,
+        tokens=enforcement.access_tokens,
+        events=events,
+        document=document,
+        clock=time.time,
+        read_only=read_only,
+    )
+    api = ApiApp(services, ENDPOINTS)
+    site = Site(services)
+    answers = _Answers(site, example=example)
+    stopping = StopPage(enforcement, site.page)
+    inbox = ApprovalPages(
+        house.approvals, enforcement.tokens, site.page, time.time, read_only=read_only
+    )
+    routes = [
+        *SkillPages(site, stopping).routes(),
+        *SkillPage(site).routes(),
+        *EditPages(site).routes(),
+        *PackagePages(site).routes(),
+        *stopping.routes(),
+        *ClientsPage(site).routes(),
+        *ExportPage(site).routes(),
+        *RehearsePage(site).routes(),
+        *SystemPage(site, stopping).routes(),
+        *TrustPage(site).routes(),
+        *AuditPage(site, house.audit_log, time.time).routes(),
+        *CallPage(house.audit_log, site.page).routes(),
+        *DeviceAnswers(house.approvals, enforcement.devices).routes(),
+        *inbox.routes(),
+        *PolicyPages(site).routes(),
+        *ExtensionPages(site).routes(),
+        *site.routes(),
+        *(Route(path, api) for path in (API_PATH, f"{API_PATH}/{{path:path}}")),
+        *OperationsApi(house, read_only=read_only).routes(),
+        Route(MCP_PATH, mcp),
+        Route(RPC_PATH, RpcEndpoint(house, reader, read_only=read_only)),
+        *answers.routes(),
+    ]
+    failures = (SkillhouseError, HTTPException, Exception)
+    app = Starlette(
+        routes=routes,
+        middleware=[Middleware(VersionedPages, site.version)],
+        exception_handlers=dict.fromkeys(failures, answers.failed),
+        lifespan=lambda _: _running(mcp, watch, services.jobs),
+    )
+    app.router.redirect_slashes = False
+    return RequestGuard(
+        app,
+        keys=AccessKeys(
+            token=token,
+            session=session or "",
+            port=port,
+            kept=enforcement.access_tokens,
+        ),
+        port=port,
+        allowed=allowed,
+        unauthorized=answers.unauthorized,
+        # The page of the 401 needs its style; both files are the same for everyone.
+        # A device's answer has its own signature.
+        open_paths=frozenset((*_OPEN_PATHS, *((MCP_PATH,) if open_mcp else ()))),
+        post_below=INBOX_PATH,
+        methods_at={
+            MCP_PATH: MCP_METHODS,
+            OPERATIONS_PATH: OPERATIONS_METHODS,
+            RPC_PATH: RPC_METHODS,
+            PREVIEW_PATH: PREVIEW_METHODS,
+        },
+        problems_below=API_PATH,
+        needed=_needed_scope,
+    )
+
+
+_OPEN_PATHS = (*STATIC_TYPES, f"{API_PATH}/health", DEVICE_PATH, DEVICE_TOKEN_PATH)
+
+
+@asynccontextmanager
+async def _running(mcp: McpOverHttp, watch: EventWatch, jobs: Jobs) -> AsyncIterator[None]:
+    try:
+        async with mcp.running(), watch.running():
+            yield
+    finally:
+        await in_thread(jobs.close)
+
+
+def _needed_scope(method: str, path: str) -> AccessScope | None:
+    """Return what a named token needs beside /api/v1: pages are the owner's."""
+    if path in (RPC_PATH, MCP_PATH):
+        return AccessScope.CALL
+    if not path.startswith(API):
+        return None
+    return AccessScope.READ if method in ("GET", "HEAD") else AccessScope.MANAGE
+
+
+class _Answers:
+    """Style, script and icon, and the answers to requests that failed."""
+
+    def __init__(self, site: Site, *, example: str) -> None:
+        self._site = site
+        self._example = example
+        self._files = {path: (_STATIC / path[1:]).read_bytes() for path in STATIC_TYPES}
+
+    def routes(self) -> list[Route]:
+        return [Route(path, self.static) for path in STATIC_TYPES]
+
+    def static(self, request: Request) -> Response:
+        path: str = request.scope["path"]
+        return Response(self._files[path], headers={"content-type": STATIC_TYPES[path]})
+
+    async def unauthorized(self, scope: Scope, receive: Receive, send: Send) -> None:
+        message = "send the token that `skillhouse up` printed as `Authorization: Bearer TOKEN`"
+        value = error_value("unauthorized", message)
+        answer = self._error(Request(scope), 401, value, show=self._site.bare)
+        answer.headers["www-authenticate"] = "Bearer"
+        await answer(scope, receive, send)
+
+    def failed(self, request: Request, error: Exception) -> Response:
+        reference = ""
+        status, code, message = 500, "broken", ""
+        nearest: tuple[str, ...] = ()
+        edit = ""
+        if isinstance(error, HTTPException):
+            status, code = error.status_code, "nothing-here"
+            message = "there is nothing at this address"
+        elif isinstance(error, UnusableSkillError):
+            status, code, message = 404, "unusable-skill", str(error)
+            edit = self._editable(error)
+        elif isinstance(error, UnknownSkillError):
+            status, code, message = 404, "unknown-skill", str(error)
+            reference, nearest = error.reference, error.suggestions
+        elif isinstance(error, AmbiguousSkillError):
+            status, code, message = 300, "ambiguous-skill", str(error)
+            reference, nearest = error.reference, error.candidates
+        elif isinstance(error, SkillhouseError) and not isinstance(error, InternalFaultError):
+            code, message = "house-unusable", str(error)
+        else:
+            message = str(problem_of(error))
+        value = error_value(code, message, nearest)
+        return self._error(request, status, value, reference, edit, show=self._site.page)
+
+    def _editable(self, error: UnusableSkillError) -> str:
+        """Return the SKILL.md of a person's own skill that a page can fix, or nothing."""
+        with self._site.reader.using() as house:
+            is_own = error.state == "broken" and OwnRoots(house).scope_of(error.path)
+        return str(error.path) if is_own else ""
+
+    def _error(
+        self,
+        request: Request,
+        status: int,
+        value: dict[str, Any],
+        reference: str = "",
+        edit: str = "",
+        *,
+        show: Render,
+    ) -> Response:
+        path = request.scope["path"]
+        if path == API_PATH or path.startswith(f"{API_PATH}/"):
+            found = value["error"]
+            problem = problem_value(status, found["code"], found["message"])
+            return json_response(problem, status, media=PROBLEM_JSON)
+        if path.startswith(API):
+            return json_response(value, status)
+        return show(
+            request,
+            "error.html",
+            status,
+            reference=reference,
+            edit=edit,
+            example=self._example,
+            **value["error"],
+        )

@@ -1,0 +1,63 @@
+"""Serves a `Skillhouse` until a signal arrives: by default on this machine only."""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import logging
+import secrets
+import sys
+from collections.abc import Callable, Sequence
+
+from skillhouse.floor import SkillError
+from skillhouse.extensions.server.app import SECRET_BYTES, make_app
+from skillhouse.extensions.server.tcp_server import HOST, bound, make_server
+from skillhouse.house import Skillhouse
+from skillhouse.house.management import open_on_desktop
+
+logger = logging.getLogger(__name__)
+
+
+def listen(
+    house: Skillhouse,
+    *,
+    port: int,
+    announce: Callable[[str], None],
+    host: str = HOST,
+    allowed: Sequence[str] = (),
+    open_mcp: bool = False,
+    read_only: str = "",
+    opens: bool = False,
+) -> int:
+    """Serve as `skillhouse.extensions.server.serve` describes."""
+    with bound(port, host) as listener:
+        port = listener.getsockname()[1]
+        if open_mcp and not ipaddress.ip_address(host).is_loopback:
+            # INVARIANT: without the token only programs of this machine are answered, whatever the
+            # address of the listener.
+            raise OSError(errno.EPERM, "--no-auth is for this machine only", f"{host}:{port}")
+        name = HOST if ipaddress.ip_address(host).is_unspecified else host
+        place = f"[{name}]:{port}" if ":" in name else f"{name}:{port}"
+        # DNS rebinding needs a name, so a literal address may be a Host.
+        allowed = (*allowed, place) if name != HOST else tuple(allowed)
+        token = secrets.token_urlsafe(SECRET_BYTES)
+        app = make_app(
+            house, token=token, port=port, allowed=allowed, open_mcp=open_mcp, read_only=read_only
+        )
+        server = make_server(app, lifespan="on")
+        with server.ended_by_signals():
+            announce(f"http://{place}/?token={token}")
+            # A pipe is buffered, and its reader waits for this line.
+            sys.stdout.flush()
+            if opens:
+                open_page(f"http://{place}/?token={app.keys.one_time()}", house)
+            server.run(sockets=[listener])
+    return 0
+
+
+def open_page(address: str, house: Skillhouse) -> None:
+    """Open an address in the browser; where there is none, the printed one is enough."""
+    try:
+        open_on_desktop(address, project=house.project)
+    except SkillError as error:
+        logger.warning("%s", error)

@@ -1,0 +1,193 @@
+"""Events: order, what a reader that comes back gets, users, memory, and a whole stream."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import anyio
+import pytest
+
+from skillhouse.frontends.api_client import ApiClient
+from skillhouse.extensions.server.api.event_watch import EventWatch
+from skillhouse.extensions.server.api.events import RING, EventLog
+from skillhouse.extensions.server.status import StatusReader
+from tests.extensions.server.api.place import make_house
+from tests.house.places import make_places, write_skill
+
+pytestmark = pytest.mark.slow
+
+
+def test_a_reader_gets_what_came_after_its_last_event_and_nothing_twice() -> None:
+    log = EventLog()
+    start = log.place("")
+    assert start == 0
+    for number in range(5):
+        log.publish("call", {"id": str(number)})
+    events, has_lost = log.after(2)
+    assert ([one.number for one in events], has_lost) == ([3, 4, 5], False)
+    assert log.place(log.id_of(4)) == 4
+    assert log.after(5) == ([], False)
+
+
+@pytest.mark.parametrize("last_id", ["x", "00000000-1", "-", "é-1", "-1"])
+def test_an_id_of_an_earlier_start_is_no_place_here(last_id: str) -> None:
+    log = EventLog()
+    log.publish("call", {})
+    assert log.place(last_id) is None
+
+
+def test_the_ring_is_bounded_and_who_falls_behind_is_told_to_read_again() -> None:
+    log = EventLog()
+    old = log.id_of(0)
+    for number in range(3 * RING):
+        log.publish("call", {"id": number, "text": "x" * (20_000 if number % 2 else 1)})
+    events, has_lost = log.after(0)
+    assert (len(events), has_lost) == (RING, True)
+    assert max(len(one.data) for one in events) < 100
+    assert log.place(old) is None
+    assert log.place(log.id_of(10 * RING)) is None
+
+
+async def test_the_first_look_has_readers_read_again(tmp_path: Path) -> None:
+    """What changed between a page and the first look is in no event: the page would stay old."""
+    log = EventLog()
+    house = make_house(tmp_path)
+    watch = EventWatch(house, StatusReader(house, lambda: 0.0), log)
+    remove = log.add_waker(asyncio.Event())
+    async with watch.running():
+        with anyio.fail_after(60):
+            while not log.after(0)[0]:  # noqa: ASYNC110 - nothing else says it.
+                await anyio.sleep(0.01)
+    remove()
+    assert [one.kind for one in log.after(0)[0]] == ["reset"]
+
+
+def test_a_look_publishes_what_changed_since_the_one_before(tmp_path: Path) -> None:
+    house = make_house(tmp_path)
+    log = EventLog()
+    now = 0.0
+    watch = EventWatch(house, StatusReader(house, lambda: now), log)
+    house.call_sync("skill", {"name": "notes"})
+    watch.look()
+    assert log.after(0) == ([], False)
+    write_skill(tmp_path / "home/.agents/skills/fresh")
+    house.call_sync("read", {"path": "none"}, user="bob")
+    question = house.call_sync("write", {"path": "a", "content": "b"}, user="bob").approval_id
+    now = 10.0
+    watch.look()
+    found = [(one.kind, one.user, json.loads(one.data)) for one in log.after(0)[0]]
+    kinds = [kind for kind, _, _ in found]
+    assert kinds.count("question") == 1
+    assert "call" in kinds
+    added = {"added": ["user:fresh"], "removed": [], "changed": [], "findings": 0}
+    assert ("index", "", added) in found
+    asked = next(value for kind, user, value in found if kind == "question" and user == "bob")
+    assert (asked["id"], asked["state"]) == (question, "open")
+    watch.look()
+    assert len(log.after(0)[0]) == len(found)
+
+
+def test_a_look_publishes_that_a_file_cannot_be_used_and_that_it_is_mended(tmp_path: Path) -> None:
+    house = make_house(tmp_path)
+    log = EventLog()
+    now = 0.0
+    watch = EventWatch(house, StatusReader(house, lambda: now), log)
+    watch.look()
+    place = tmp_path / "home/.agents/skills/fresh"
+
+    def published() -> list[dict[str, object]]:
+        nonlocal now
+        now += 10.0
+        before = len(log.after(0)[0])
+        watch.look()
+        return [json.loads(one.data) for one in log.after(0)[0][before:]]
+
+    place.mkdir(parents=True)
+    (place / "SKILL.md").write_text("---\nname: 'fresh\n---\n")
+    nothing: dict[str, object] = {"added": [], "removed": [], "changed": []}
+    assert published() == [{**nothing, "findings": 1}]
+    assert published() == []
+    write_skill(place)
+    assert published() == [{**nothing, "added": ["user:fresh"], "findings": 1}]
+
+
+ADDRESS = re.compile(r"(http://127\.0\.0\.1:\d+)/\?token=([\w-]{43})\n")
+
+
+@contextmanager
+def started(base: Path, *options: str) -> Iterator[tuple[str, str, dict[str, str]]]:
+    """Run `skillhouse up`; give its address, its token and its environment."""
+    places = make_places(base)
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("SKILLHOUSE_", "XDG_"))}
+    environment = {**kept, "HOME": str(places.home)}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "skillhouse", "up", "--port", "0", *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=places.start,
+        env=environment,
+    )
+    with process:
+        try:
+            assert process.stdout is not None
+            found = ADDRESS.fullmatch(process.stdout.readline())
+            assert found
+            yield found[1], found[2], environment
+        finally:
+            process.kill()
+
+
+def test_a_question_of_another_process_is_seen_and_answered_over_the_api(tmp_path: Path) -> None:
+    """What the page needs: a call that blocks elsewhere appears without a reload."""
+
+    async def follow(address: str, token: str, environment: dict[str, str]) -> list[str]:
+        client = ApiClient(address, token)
+        kinds: list[str] = []
+        is_watched = anyio.Event()
+
+        async def call() -> None:
+            await is_watched.wait()
+            command = [sys.executable, "-m", "skillhouse", "call", "write"]
+            command += ["path=a.txt", "content=b", "--wait-seconds", "60"]
+            done = await anyio.run_process(
+                command, check=False, cwd=tmp_path / "project", env=environment
+            )
+            assert done.returncode == 0, done.stderr
+
+        async def change() -> None:
+            """The first look only remembers, so skills come until one is an event."""
+            for number in range(200):
+                if is_watched.is_set():
+                    return
+                write_skill(tmp_path / f"home/.agents/skills/s{number}")
+                await anyio.sleep(0.3)
+
+        with anyio.fail_after(90):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(call)
+                tasks.start_soon(change)
+                async for event in client.events():
+                    is_watched.set()
+                    kinds.append(event.kind)
+                    if event.kind == "question":
+                        (question,) = await client.questions()
+                        assert question["id"] == event.data["id"]
+                        await client.answer(question, "once")
+                    if event.kind == "call" and event.data["status"] == "ok":
+                        break
+        return kinds
+
+    with started(tmp_path) as (address, token, environment):
+        kinds = anyio.run(follow, address, token, environment)
+    assert "question" in kinds
+    assert "answer" in kinds
+    assert (tmp_path / "project/a.txt").read_text() == "b"

@@ -1,0 +1,151 @@
+"""Everything here for people: the library, drafts, mends of doctor, tokens, calls by time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+
+from skillhouse.house import Skillhouse
+from tests.extensions.server.api.place import API, client_of, make_house, token_of
+from tests.house.places import write_skill
+
+pytestmark = pytest.mark.slow
+
+
+def states(client: TestClient, /, **query: str) -> dict[str, str]:
+    found = client.get(f"{API}/library", params={"limit": 200, **query}).json()
+    named = [one for one in found["skills"] if one["name"] and one["scope"] != "builtin"]
+    return {one["name"]: one["state"] for one in named}
+
+
+def test_the_library_has_every_skill_with_its_state(
+    house: Skillhouse, client: TestClient, tmp_path: Path
+) -> None:
+    root = tmp_path / "home/.agents/skills"
+    (root / "torn").mkdir()
+    (root / "torn/SKILL.md").write_text("---\nname: 'x\n---\n")
+    write_skill(tmp_path / "project/.agents/skills/theirs")
+    house.management.set_enabled("pdf", enabled=False)
+    write_skill(root / "weather", "Mine.")
+    everything = client.get(f"{API}/library", params={"limit": 200}).json()
+    by_name = {(one["name"], one["state"]): one for one in everything["skills"]}
+    assert by_name["notes", "in-use"]["catalog_tokens"] == 5
+    size = (root / "notes/SKILL.md").stat().st_size
+    assert by_name["notes", "in-use"]["file_tokens"] == -(-size // 4)
+    assert by_name["pdf", "disabled"]["mend"] == "`skillhouse enable user:pdf`"
+    assert by_name["torn", "broken"]["code"]
+    assert sum(name == "weather" for name, _ in by_name) == 2
+    assert "untrusted" in everything["states"]
+    assert everything["states"]["broken"] == 1
+    paths = [one["path"] for one in everything["skills"]]
+    assert len(set(paths)) == len(paths) == everything["total"]
+    assert states(client, q="pdf") == {"pdf": "disabled"}
+    assert "notes" not in states(client, state="problem")
+    assert states(client, state="broken") == {"torn": "broken"}
+    assert states(client, scope="user", state="in-use") == {"notes": "in-use", "weather": "in-use"}
+    assert "notes" in states(client, client="codex")
+    assert states(client, client="claude-code", state="in-use") == {}
+    assert client.get(f"{API}/library", params={"client": "../x"}).status_code == 404
+    assert client.get(f"{API}/library", params={"state": "x"}).status_code == 400
+
+
+def test_the_library_is_read_page_by_page(client: TestClient) -> None:
+    whole = client.get(f"{API}/library", params={"limit": 200}).json()["skills"]
+    seen, cursor = [], None
+    while True:
+        query = {"limit": "2", **({"cursor": cursor} if cursor else {})}
+        page = client.get(f"{API}/library", params=query).json()
+        seen += page["skills"]
+        cursor = page["next"]
+        if cursor is None:
+            break
+    assert seen == whole
+
+
+def test_a_skill_that_was_loaded_is_recent(tmp_path: Path) -> None:
+    house = make_house(tmp_path)
+    assert house.services.recent.ranks() == {}
+    cached = Skillhouse(house.config, cache_directory=tmp_path / "cache")
+    client = client_of(cached)
+    found = cached.call_sync("skill", {"name": "pdf"})
+    assert found.status == "ok"
+    lines = client.get(f"{API}/library", params={"scope": "user"}).json()["skills"]
+    assert {one["name"]: one["recent"] for one in lines} == {"notes": None, "pdf": 0}
+
+
+def test_a_draft_is_shown_as_the_skill_it_would_be(client: TestClient) -> None:
+    text = "---\nname: notes\ndescription: Takes notes.\nallowed-tools: Read Write\n---\nA\u202eb\n"
+    found = client.post(f"{API}/validate", json={"name": "notes", "text": text}).json()
+    preview = found["preview"]
+    assert (preview["name"], preview["allowed_tools"]) == ("notes", ["Read", "Write"])
+    assert preview["body"] == "A\\u202eb\n"
+    assert preview["hidden_text"]
+    assert (preview["catalog_tokens"], preview["body_tokens"]) == (5, 2)
+    broken = {"name": "notes", "text": "---\nname: 'x\n---\n"}
+    found = client.post(f"{API}/validate", json=broken).json()
+    assert found["preview"] is None
+    assert found["diagnostics"][0]["line"]
+
+
+FAULTY = "---\nname: pdf\ndescription: Use when: asked\n---\nBody.\n"
+
+
+def test_a_mend_of_doctor_is_made_only_as_it_was_shown(client: TestClient, tmp_path: Path) -> None:
+    file = tmp_path / "home/.agents/skills/pdf/SKILL.md"
+    file.write_text(FAULTY)
+    query = {"client": "all"}
+    fixes = client.get(f"{API}/fixes", params=query).json()["fixes"]
+    (fix,) = [one for one in fixes if "yaml-error" in one["codes"]]
+    assert "-description: Use when: asked" in fix["difference"]
+    path = f"{API}/fixes/{fix['id']}"
+    stale = client.post(path, params=query, json={"digest": "sha256:00"})
+    assert (stale.status_code, stale.json()["code"]) == (409, "changed")
+    file.write_text(FAULTY + "More.\n")
+    late = client.post(path, params=query, json={"digest": fix["digest"]})
+    assert (late.status_code, late.json()["code"]) == (409, "changed")
+    assert file.read_text() == FAULTY + "More.\n"
+    file.write_text(FAULTY)
+    done = client.post(path, params=query, json={"digest": fix["digest"]})
+    assert done.json() == fix
+    assert "description: 'Use when: asked'" in file.read_text()
+    gone = client.post(path, params=query, json={"digest": fix["digest"]})
+    assert (gone.status_code, gone.json()["code"]) == (404, "unknown-fix")
+
+
+def test_calls_are_counted_by_time(house: Skillhouse, client: TestClient) -> None:
+    (house.config.places.start / "a.txt").write_text("a")
+    assert house.call_sync("read", {"path": "a.txt"}).status == "ok"
+    assert house.call_sync("write", {"path": "b.txt", "content": "b"}).status == "pending"
+    found = client.get(f"{API}/audit/series", params={"buckets": 24}).json()
+    assert (found["width_seconds"], found["total"]) == (3_600, 2)
+    last = found["buckets"][-1]
+    assert last["by_verdict"] == {"allow": 1, "ask": 1}
+    assert client.get(f"{API}/audit/series", params={"tool": "read"}).json()["total"] == 1
+    past = client.get(f"{API}/audit/series", params={"since": "2020", "until": "2021"}).json()
+    assert (past["total"], past["since"]) == (0, "2020-01-01T00:00:00Z")
+    for wrong in ({"since": "2026-13"}, {"since": "2026", "until": "2025"}, {"buckets": "0"}):
+        answer = client.get(f"{API}/audit/series", params=wrong)
+        assert (answer.status_code, answer.json()["code"]) == (400, "wrong-parameter")
+    eve = client_of(house, token_of(house, "read", user="eve"))
+    assert eve.get(f"{API}/audit/series").json()["total"] == 0
+
+
+def test_tokens_are_listed_and_ended_by_the_owner(house: Skillhouse, client: TestClient) -> None:
+    manager = client_of(house, token_of(house, "manage", name="mine"))
+    eve = client_of(house, token_of(house, "manage", name="hers", user="eve"))
+    listed = client.get(f"{API}/tokens").json()["tokens"]
+    assert {one["name"] for one in listed} == {"mine", "hers"}
+    assert all("digest" not in one for one in listed)
+    assert [one["name"] for one in eve.get(f"{API}/tokens").json()["tokens"]] == ["hers"]
+    refused = manager.delete(f"{API}/tokens/hers")
+    assert (refused.status_code, refused.json()["code"]) == (403, "owner-wanted")
+    assert client.delete(f"{API}/tokens/hers").json()["name"] == "hers"
+    assert eve.get(f"{API}/tokens").status_code == 401
+    assert client.delete(f"{API}/tokens/hers").status_code == 404
+
+
+def test_roots_of_publishers_are_listed(client: TestClient) -> None:
+    found = client.get(f"{API}/publishers").json()
+    assert found == {"roots": [], "timestamps": [], "revocations": []}

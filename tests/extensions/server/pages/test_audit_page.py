@@ -1,0 +1,144 @@
+"""Tests of extensions/server/pages/audit_page.py: filters, pages, plots, and one call."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+
+from skillhouse.audit import Query, read_records
+from skillhouse.extensions.server.pages.audit_page import PAGE_ENTRIES
+from skillhouse.house import Skillhouse, configured
+from skillhouse.permission import Effect, Layer, Rule
+from tests.extensions.server.test_http_app import Page, client_of
+from tests.house.places import make_places, write_skill
+
+pytestmark = pytest.mark.slow
+
+EVIL = "<script>alert(1)</script>\u202e.txt"
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Iterator[Skillhouse]:
+    places = make_places(tmp_path)
+    write_skill(places.home / ".agents/skills/notes")
+    rules = (Rule(effect=Effect.DENY, action="exec", pattern="git push *"),)
+    layers = (Layer(name="user", rules=rules),)
+    with Skillhouse(configured(places), layers=layers) as house:
+        yield house
+
+
+@pytest.fixture
+def client(house: Skillhouse) -> TestClient:
+    return client_of(house)
+
+
+def records_on(client: TestClient, path: str) -> list[str]:
+    return re.findall(r'class="record" href="(/calls/\w+)"', client.get(path).text)
+
+
+def test_an_empty_log_says_what_comes_here(client: TestClient):
+    page = Page(client.get("/audit").text)
+    assert "Nothing was called yet." in page.text
+    assert "There is nothing to draw yet." in page.text
+
+
+def test_each_filter_leaves_the_calls_that_fit(house: Skillhouse, client: TestClient):
+    house.call_sync("skill", {"name": "notes"})
+    house.call_sync("read", {"path": EVIL})
+    house.call_sync("exec", {"command": "git push origin"})
+    found = {
+        "": 3,
+        "tool=exec": 1,
+        "status=denied": 1,
+        "skill=notes": 1,
+        "text=PUSH+git": 1,
+        "text=push+nothing": 0,
+        "agent=default": 3,
+        "agent=other": 0,
+        "user=local": 3,
+        "since=2000-01-01": 3,
+        "until=2000-01-01": 0,
+        "since=soon": 3,
+        "since=9998-12-31": 0,
+        "until=9998-12-31": 3,
+        # There is no day after it.
+        "since=9999-12-31": 3,
+    }
+    assert {query: len(records_on(client, f"/audit?{query}")) for query in found} == found
+    answer = client.get("/audit")
+    assert "<script>alert" not in answer.text
+    assert "No call fits this filter." in client.get("/audit?tool=nothing").text
+
+
+def test_the_api_has_the_same_filters(house: Skillhouse, client: TestClient):
+    house.call_sync("skill", {"name": "notes"})
+    house.call_sync("exec", {"command": "git push origin"})
+    for query, tool in (("skill=notes", "skill"), ("text=PUSH+git", "exec")):
+        (one,) = client.get(f"/api/v1/audit/records?{query}").json()["records"]
+        assert one["record"]["tool"] == tool
+        (line,) = client.get(f"/api/v1/audit/export.csv?{query}").text.splitlines()[1:]
+        assert line.startswith(one["record"]["id"])
+
+
+def test_older_calls_are_on_the_next_page(house: Skillhouse, client: TestClient):
+    for number in range(PAGE_ENTRIES + 3):
+        house.call_sync("read", {"path": f"{number}.txt"})
+    first = records_on(client, "/audit?tool=read")
+    (older,) = re.findall(r'rel="next" href="([^"]*)"', client.get("/audit?tool=read").text)
+    second = records_on(client, older.replace("&amp;", "&"))
+    assert (len(first), len(second)) == (PAGE_ENTRIES, 3)
+    assert len({*first, *second}) == PAGE_ENTRIES + 3
+    # Calls that come meanwhile move nothing on a later page.
+    house.call_sync("read", {"path": "late.txt"})
+    assert records_on(client, older.replace("&amp;", "&")) == second
+    assert "tool=read" in older
+
+
+def test_plots_have_a_name_a_description_and_a_table(house: Skillhouse, client: TestClient):
+    house.call_sync("skill", {"name": "notes"})
+    house.call_sync("exec", {"command": "git push origin"})
+    text = client.get("/audit").text
+    svgs = re.findall(r"<svg viewBox=\"0 0 720.*?</svg>", text, re.DOTALL)
+    assert len(svgs) == 3
+    for svg in svgs:
+        (name,) = re.findall(r'aria-labelledby="([\w-]+)"', svg)
+        assert f'<title id="{name}">' in svg
+        assert "<desc id=" in svg
+        assert "<rect" in svg
+    assert re.findall(r'<rect class="of-(\w+)"', svgs[0]) == ["ok", "denied"]
+    assert re.findall(r'<rect class="of-(\w+)"', svgs[1]) == ["allow", "deny"]
+    assert text.count("<summary>As a table</summary>") == 3
+
+
+def test_one_call_is_shown_from_the_question_to_its_outcome(house: Skillhouse, client: TestClient):
+    house.call_sync("write", {"path": "a.txt", "content": EVIL})
+    (link,) = records_on(client, "/audit?tool=write")
+    answer = client.get(link)
+    page = Page(answer.text)
+    for expected in ("Asked", "Decided", "Question to a person", "Nothing was done.", "\\u202e"):
+        assert expected in page.text
+    (entry,) = read_records(house.audit_log.path, tool="write", key=house.audit_log.key)
+    assert entry.record.confirmation is not None
+    assert f"/approvals/{entry.record.confirmation.approval}" in page.links
+    assert entry.record.hash in page.text
+    assert "<script>alert" not in answer.text
+
+
+def test_a_log_that_cannot_be_read_is_said_so_on_the_page(house: Skillhouse, client: TestClient):
+    house.call_sync("read", {"path": "a.txt"})
+    house.audit_log.path.with_name("audit.jsonl.key").unlink()
+    answer = client.get("/audit")
+    assert answer.status_code == 200
+    assert "The audit log needs attention." in answer.text
+
+
+def test_words_are_looked_for_in_what_was_asked(house: Skillhouse):
+    house.call_sync("read", {"path": "Some File.txt"})
+    log = house.audit_log
+    (entry,) = read_records(log.path, key=log.key)
+    assert Query(text="file SOME").fits(entry)
+    assert not Query(text="some other").fits(entry)

@@ -1,0 +1,146 @@
+"""Tests of extensions/server/pages/clients_page.py: the table, the lens, and a mend by the API."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+
+from skillhouse.extensions.server.pages.clients_page import ROWS_MAX
+from skillhouse.house import Skillhouse, configured
+from tests.extensions.server.pages.served import OURS
+from tests.extensions.server.pages.test_system_page import client_of
+from tests.extensions.server.test_http_app import Page
+from tests.house.places import make_places, write_skill
+
+pytestmark = pytest.mark.slow
+
+BROKEN = "---\nname: broken\ndescription: > Use when: asked\n---\n<script>alert(1)</script>\n"
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Iterator[Skillhouse]:
+    places = make_places(tmp_path)
+    (places.home / ".codex").mkdir()
+    (places.home / ".codex/config.toml").write_text("")
+    write_skill(places.home / ".agents/skills/notes")
+    write_skill(places.home / ".agents/skills/broken")
+    (places.home / ".agents/skills/broken/SKILL.md").write_text(BROKEN)
+    write_skill(places.home / ".claude/skills/elsewhere")
+    with Skillhouse(configured(places)) as house:
+        yield house
+
+
+@pytest.fixture
+def client(house: Skillhouse) -> TestClient:
+    return client_of(house)
+
+
+def fixes_on(client: TestClient) -> dict[str, tuple[str, str, str]]:
+    """Return the mends of the page by the text of each: address, proof and digest."""
+    found = {}
+    for text in re.findall(
+        r'<article class="fix".*?</article>', client.get("/clients").text, re.DOTALL
+    ):
+        (path, proof) = re.findall(r'data-path="([^"]*)" data-proof="(\w+)"', text)[0]
+        (digest,) = re.findall(r'name="digest" value="([^"]*)"', text)
+        found[Page(text).text] = (path, proof, digest)
+    return found
+
+
+def test_the_table_has_each_skill_with_the_verdict_of_each_client(client: TestClient):
+    page = Page(client.get("/clients").text)
+    for expected in ("codex", "default", "notes", "~/.agents/skills/broken", "not looked at"):
+        assert expected in page.text
+    one = Page(client.get("/clients?client=claude-code").text)
+    assert "claude-code" in one.text
+    assert "elsewhere" in one.text
+    assert client.get("/clients?client=all").status_code == 200
+    for unknown in ("nothing", "../../etc/passwd"):
+        assert client.get("/clients", params={"client": unknown}).status_code == 404
+
+
+def test_a_mend_is_shown_and_made_once_and_not_when_its_file_changed(
+    client: TestClient, tmp_path: Path
+):
+    file = tmp_path / "home/.agents/skills/broken/SKILL.md"
+    (text,) = [one for one in fixes_on(client) if "broken" in one and "Use when" in one]
+    assert "-description: > Use when: asked" in text
+    path, proof, digest = fixes_on(client)[text]
+    file.write_text(BROKEN.replace("asked", "wanted"))
+    body, headers = {"digest": digest}, {**OURS, "skillhouse-proof": proof}
+    assert client.post(path, json=body, headers=headers).status_code == 409
+    assert "wanted" in file.read_text()
+    file.write_text(BROKEN)
+    assert client.post(path, json=body, headers=OURS).status_code == 403
+    assert client.post(path, json=body, headers=headers).status_code == 200
+    assert file.read_text() != BROKEN
+    assert client.post(path, json=body, headers=headers).status_code == 404
+    assert text not in fixes_on(client)
+
+
+def test_many_mends_of_a_kind_are_one_answer(client: TestClient, tmp_path: Path):
+    files = [tmp_path / f"home/.agents/skills/s{n}/SKILL.md" for n in range(3)]
+    for n, file in enumerate(files):
+        file.parent.mkdir()
+        file.write_text(f"---\nname: s{n}\ndescription: > Reads {n}.\n---\n")
+    text = client.get("/clients").text
+    assert text.index('id="matrix"') < text.index('id="fixes"')
+    (form,) = re.findall(r'<form [^>]*data-path="/api/v1/fixes"[^>]*>', text)
+    (proof,) = re.findall(r'data-proof="(\w+)"', form)
+    body = json.loads(html.unescape(re.findall(r'data-body="([^"]*)"', form)[0]))
+    assert len(body["fixes"]) >= 3
+    headers = {**OURS, "skillhouse-proof": proof}
+    assert client.post("/api/v1/fixes", json=body, headers=OURS).status_code == 403
+    # Nothing is made where one of them is not what was shown.
+    changed = {"fixes": [*body["fixes"][:-1], {**body["fixes"][-1], "digest": "sha256:00"}]}
+    assert client.post("/api/v1/fixes", json=changed, headers=headers).status_code == 409
+    assert not [file for file in files if "'Reads" in file.read_text()]
+    made = client.post("/api/v1/fixes", json=body, headers=headers).json()
+    assert (made["total"], made["refused"]) == (len(body["fixes"]), [])
+    assert [f"'Reads {n}.'" in file.read_text() for n, file in enumerate(files)] == [True] * 3
+
+
+def test_text_of_a_skill_is_no_markup_in_a_difference(client: TestClient):
+    assert "<script>alert" not in client.get("/clients").text
+
+
+def test_a_read_only_page_shows_mends_and_makes_none(house: Skillhouse):
+    text = client_of(house, read_only="an agent serves it").get("/clients").text
+    assert '<article class="fix"' in text
+    assert "data-path" not in text
+
+
+def test_the_table_is_bounded_and_shows_what_differs_first(house: Skillhouse, client: TestClient):
+    home = house.config.places.home
+    for number in range(ROWS_MAX + 5):
+        write_skill(home / f".agents/skills/many-{number}")
+    text = client.get("/clients").text
+    assert text.count('<tr role="row" data-text=') == ROWS_MAX
+    first = re.findall(r'<tr role="row" data-text="([^"]*)"', text)[:2]
+    assert any("broken" in one or "elsewhere" in one for one in first)
+
+
+def test_the_table_is_narrowed_by_folder_and_client(client: TestClient):
+    def shown(**query: str) -> set[str]:
+        rows = re.findall(
+            r'<th scope="row"[^>]*><bdi>([^<]*)</bdi>',
+            client.get("/clients", params={"client": "claude-code", **query}).text,
+        )
+        return set(rows)
+
+    every = shown()
+    assert {"notes", "broken", "elsewhere"} <= every
+    in_folder = shown(folder="~/.claude/skills")
+    assert "elsewhere" in in_folder
+    assert "notes" not in in_folder
+    seen, unseen = shown(by="claude-code"), shown(by="-claude-code")
+    assert "elsewhere" in seen
+    assert "notes" in unseen
+    assert (seen | unseen, seen & unseen) == (every, set())
+    assert "No skill fits this filter." in client.get("/clients?folder=/none").text

@@ -1,0 +1,421 @@
+"""Skills and packages in a real browser: find, switch, write, edit, install, put back."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.extensions.server import test_http_browser
+from tests.frontends.test_cli_repositories import configure
+from tests.extensions.server.test_http_serve import started
+from tests.harness import ran
+from tests.house.places import make_places, write_skill
+from tests.loopback_http import served
+from tests.registry.repositories import StaticRepository, static_server
+from tests.registry.sources import commit, make_repository, make_skill
+
+pytestmark = pytest.mark.slow
+
+browser = test_http_browser.browser
+"""The fixture: one browser for all tests of this file."""
+SKILLS = 260
+"""More than are in the page before its script asks for the rest."""
+
+
+class Visit:
+    """A page of a served place."""
+
+    def __init__(self, base: Path, address: str, token: str, page) -> None:
+        self.base = base
+        self.token = token
+        self.address = address
+        self.page = page
+
+    def go(self, path: str) -> None:
+        self.page.goto(self.address + path)
+
+    def listed(self) -> str:
+        """Return what `skillhouse list` says there."""
+        command = [sys.executable, "-m", "skillhouse", "list"]
+        places = make_places(self.base)
+        done = ran(
+            command, cwd=places.start, env={"HOME": str(places.home), "PATH": ""}, check=True
+        )
+        return done.stdout
+
+
+@pytest.fixture
+def visit(browser, tmp_path: Path) -> Iterator[Callable[..., Visit]]:
+    """Return a function that serves the place and opens its start page."""
+    open_now = []
+
+    def begin(**options: object) -> Visit:
+        service = started(tmp_path)
+        _, port, token = service.__enter__()
+        open_now.append(service)
+        context = browser.new_context(**options)
+        page = context.new_page()
+        address = f"http://127.0.0.1:{port}"
+        page.goto(f"{address}/?token={token}")
+        return Visit(tmp_path, address, token, page)
+
+    yield begin
+    for service in open_now:
+        service.__exit__(None, None, None)
+
+
+def test_a_skill_among_many_is_found_while_typing_and_disabled(visit, tmp_path: Path):
+    root = tmp_path / "home/.agents/skills"
+    for number in range(SKILLS):
+        write_skill(root / f"skill-{number:03}", description=f"Does thing number {number}.")
+    write_skill(root / "zebra-stripes", description="Counts the stripes of a zebra.")
+    begun = visit()
+    page = begun.page
+    # Those that were not in the page are there as well.
+    page.locator("#rows > li", has_text="skill-259").wait_for(state="attached")
+    page.fill("#q", "stripes zebra")
+    row = page.locator("#rows > li:visible")
+    assert row.count() == 1
+    assert page.inner_text("#shown") == "1"
+    row.get_by_role("button", name="Disable zebra-stripes").click()
+    row.get_by_role("button", name="Enable zebra-stripes").wait_for()
+    # The filter holds while the list is renewed.
+    assert (row.count(), page.input_value("#q")) == (1, "stripes zebra")
+    assert "zebra-stripes" not in begun.listed().partition("disabled")[0]
+    page.fill("#q", "")
+    page.select_option("#by-problem", "disabled")
+    assert page.inner_text("#shown") == "1"
+
+
+def test_a_new_skill_is_made_and_listed_and_its_error_is_shown_while_typing(visit):
+    begun = visit()
+    page = begun.page
+    page.click("text=New skill")
+    page.fill("#name", "Meeting Notes")
+    page.fill("#description", "Takes notes of meetings.")
+    page.locator("#findings .severity").first.wait_for()
+    page.fill("#name", "meeting-notes")
+    page.fill("#instructions", "# Notes\n\nWrite down who was **there**.\n")
+    page.locator("#preview strong", has_text="there").wait_for()
+    page.locator("#no-findings").wait_for()
+    page.click("text=Create")
+    page.wait_for_url("**/skills/user%3Ameeting-notes")
+    assert "meeting-notes" in begun.listed()
+
+
+def test_an_edit_shows_its_error_at_the_line_and_loses_nothing_in_a_conflict(visit, tmp_path: Path):
+    file = write_skill(tmp_path / "home/.agents/skills/memo") / "SKILL.md"
+    begun = visit()
+    page = begun.page
+    begun.go("/edit/user:memo")
+    page.fill("#text", "---\nname: memo\ndescription: 'x\n---\nMine.\n")
+    page.locator("#findings .severity-error").first.wait_for()
+    page.locator(".gutter .at-error").first.wait_for()
+    page.click("button[type=submit]:has-text('Save')")
+    page.locator("[data-problem]", has_text="no valid SKILL.md").wait_for()
+    assert "Mine." in page.input_value("#text")
+
+    file.write_text("---\nname: memo\ndescription: Theirs.\n---\nTheirs.\n")
+    page.fill("#text", "---\nname: memo\ndescription: Mine now.\n---\nMine.\n")
+    page.click("button[type=submit]:has-text('Save')")
+    page.locator("#conflict", has_text="Theirs.").wait_for()
+    assert "Mine now." in page.input_value("#text")
+    assert "Theirs." in file.read_text()
+    page.click("text=Save mine over it")
+    page.wait_for_url("**/skills/user:memo")
+    assert "Mine now." in file.read_text()
+
+
+def test_a_broken_skill_is_mended_with_its_error_shown_while_typing(visit, tmp_path: Path):
+    file = tmp_path / "home/.agents/skills/memo/SKILL.md"
+    file.parent.mkdir(parents=True)
+    file.write_text("---\nname: memo\ndescription: 'Takes memos.\n---\nWrite.\n")
+    begun = visit()
+    page = begun.page
+    row = page.locator("#rows > li", has_text="a quote that is not closed")
+    row.get_by_role("link", name="Edit memo").click()
+    page.locator(".gutter .at-error").first.wait_for()
+    page.locator("#findings", has_text="a quote that is not closed").wait_for()
+    page.fill("#text", "---\nname: memo\ndescription: 'Takes more memos.\n---\nWrite.\n")
+    page.click("button[type=submit]:has-text('Save')")
+    page.locator("[data-problem]", has_text="no valid SKILL.md").wait_for()
+    assert "'Takes" in file.read_text()
+    page.fill("#text", "---\nname: memo\ndescription: Takes memos.\n---\nWrite.\n")
+    page.locator("#no-findings").wait_for()
+    page.click("button[type=submit]:has-text('Save')")
+    page.get_by_role("heading", name="memo").wait_for()
+    assert "Takes memos." in begun.listed()
+
+
+def test_a_deleted_skill_is_put_back_from_the_trash(visit, tmp_path: Path):
+    directory = write_skill(tmp_path / "home/.agents/skills/memo")
+    begun = visit()
+    page = begun.page
+    begun.go("/skills/user:memo")
+    page.click("text=Delete")
+    page.click("text=Move to the trash")
+    page.locator("#trash", has_text="user:memo").wait_for()
+    assert not directory.exists()
+    page.click("text=Restore")
+    page.locator("#rows a", has_text="memo").wait_for()
+    assert directory.exists()
+
+
+def test_a_package_of_a_loopback_repository_is_installed_after_its_plan(visit, tmp_path: Path):
+    made = StaticRepository(tmp_path / "official")
+    made.make("1.0.0", "memo")
+    made.make("1.1.0", "memo")
+    target = tmp_path / "home/.agents/skills/memo/SKILL.md"
+    with served(static_server(made.place)) as url:
+        configure(tmp_path, ("official", url, True))
+        (tmp_path / "home/.config/skillhouse/config.toml").chmod(0o600)
+        begun = visit()
+        page = begun.page
+        begun.go("/packages?q=memo")
+        # A plain file server has no list; its packages are there by their names.
+        page.click("text=memo in official")
+        page.get_by_role("button", name="Install 1.0.0").click()
+        page.locator("#agree").wait_for()
+        assert not target.exists()
+        shown = page.inner_text("#job")
+        assert re.search("Signature\\s+none", shown)
+        assert "skilltree1:" in shown
+        # Each thing that a person must agree to has a box of its own.
+        page.click("#agree button")
+        assert not target.exists()
+        for box in page.locator("#agree input").all():
+            box.check()
+        page.click("#agree button")
+        page.locator(".effect-allow", has_text="done").wait_for()
+        assert "Version 1.0.0" in target.read_text()
+        begun.go("/packages")
+        page.click("text=Look for updates")
+        # One version was asked for, and stays.
+        page.locator("#job", has_text="It is the newest.").wait_for()
+        begun.go("/packages/of/official/memo")
+        page.get_by_role("button", name="Install 1.1.0").click()
+        page.locator("#agree").wait_for()
+        for box in page.locator("#agree input").all():
+            box.check()
+        page.click("#agree button")
+        page.locator(".effect-allow", has_text="done").wait_for()
+        assert "Version 1.1.0" in target.read_text()
+
+
+POINTER = (
+    "version https://git-lfs.github.com/spec/v1\n"
+    "oid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\n"
+    "size 12345\n"
+)
+
+
+class Packages:
+    """A person on the page of packages."""
+
+    def __init__(self, begun: Visit, source: Path) -> None:
+        self.page, self.source, self._begun = begun.page, source, begun
+
+    def plan(self, name: str) -> str:
+        """Choose a skill of the source, and return what its row says."""
+        page = self.page
+        self._begun.go("/packages")
+        page.fill("input[name=source]", f"file://{self.source}")
+        page.get_by_role("button", name="Show the plan").first.click()
+        row = page.locator("#job li", has=page.locator(".name", has_text=re.compile(f"^{name}$")))
+        row.wait_for()
+        said: str = row.inner_text()
+        row.get_by_role("button").click()
+        page.locator("#agree").wait_for()
+        return said
+
+    def agree(self) -> None:
+        for box in self.page.locator("#agree input").all():
+            box.check()
+        self.page.click("#agree button")
+        self.page.locator(".effect-allow", has_text="done").wait_for()
+
+    def updates(self, name: str) -> Any:
+        """Look for updates, and return the part of a skill."""
+        self._begun.go("/packages")
+        self.page.click("text=Look for updates")
+        self.part(name).wait_for()
+        return self.part(name)
+
+    def part(self, name: str) -> Any:
+        return self.page.locator("#job section", has=self.page.locator("h2 bdi", has_text=name))
+
+
+def test_what_a_source_lacks_is_said_before_the_install_on_the_page(
+    visit, tmp_path: Path, git: None
+):
+    for name in ("chart", "notes"):
+        make_skill(tmp_path / "source/skills" / name)
+    (tmp_path / "source/skills/chart/model.bin").write_text(POINTER)
+    on = Packages(visit(), make_repository(tmp_path / "source"))
+    assert "missing: model.bin: a Git LFS pointer" in on.plan("chart")
+    shown = on.page.inner_text("#job")
+    assert re.search(r"Not there\s+missing model.bin: a Git LFS pointer", shown), shown
+    on.agree()
+    assert (tmp_path / "home/.agents/skills/chart/SKILL.md").is_file()
+    assert "missing" not in on.plan("notes")
+    assert "Not there" not in on.page.inner_text("#job")
+
+
+def test_what_a_source_has_lost_or_moved_is_said_on_the_page(visit, tmp_path: Path, git: None):
+    source = tmp_path / "source"
+    for name in ("notes", "old", "lost"):
+        make_skill(source / "skills" / name)
+    on = Packages(visit(), make_repository(source))
+    for name in ("notes", "old", "lost"):
+        on.plan(name)
+        on.agree()
+    (source / "skills/more").mkdir()
+    (source / "skills/notes").rename(source / "skills/more/notes")
+    shutil.rmtree(source / "skills/old")
+    commit(source)
+    shutil.rmtree(tmp_path / "home/.agents/skills/lost")
+    said = on.updates("notes").inner_text()
+    # The same version and the same files: only their place is another.
+    assert ("It moved to skills/more/notes at its source." in said, "→" in said) == (True, False)
+    assert "no skill old is at skills/old in " in on.part("old").inner_text()
+    assert "missing" in on.part("lost").inner_text()
+    on.part("lost").get_by_role("button", name="Restore").click()
+    on.page.locator("#agree").wait_for()
+    on.agree()
+    assert (tmp_path / "home/.agents/skills/lost/SKILL.md").is_file()
+    on.updates("notes").get_by_role("button", name="Update").click()
+    on.page.locator("#agree").wait_for()
+    shown = on.page.inner_text("#job")
+    assert "at its source, from skills/notes to skills/more/notes" in shown
+    on.agree()
+    assert "It moved" not in on.updates("notes").inner_text()
+
+
+def test_a_first_visit_says_what_to_do(visit):
+    page = visit().page
+    assert page.get_by_role("heading", name="Begin here").is_visible()
+    assert page.get_by_role("link", name="Install a skill").is_visible()
+
+
+def test_a_skill_is_exported_to_a_client_after_its_plan(visit, tmp_path: Path):
+    write_skill(tmp_path / "home/.config/skillhouse/skills/memo")
+    copy = tmp_path / "home/.claude/skills/memo/SKILL.md"
+    begun = visit()
+    page = begun.page
+    begun.go("/skills/user:memo")
+    page.click("text=Export to a client")
+    page.select_option("select[name=client]", "claude-code")
+    page.click("text=Show the plan")
+    page.locator("#plan", has_text="would be written").wait_for()
+    assert not copy.exists()
+    page.click("text=Do this")
+    page.locator("#present", has_text="as it was written").wait_for()
+    assert copy.exists()
+    page.click("text=Take back")
+    page.locator("#plan", has_text="would be removed").wait_for()
+    page.click("text=Do this")
+    page.locator("#present", has_text="Nothing is exported.").wait_for()
+    assert not copy.exists()
+
+
+def test_a_project_is_trusted_by_typing_the_word_after_its_skills_were_shown(visit, tmp_path: Path):
+    places = make_places(tmp_path)
+    write_skill(places.start / ".agents/skills/theirs", description="Builds the project.")
+    begun = visit()
+    page = begun.page
+    assert "theirs" not in page.inner_text("#rows")
+    page.click("text=Look at its skills")
+    assert "Builds the project." in page.inner_text("main")
+    page.fill("#trust-word", "yes")
+    page.click("button:has-text('Trust')")
+    assert "theirs" not in begun.listed()
+    page.fill("#trust-word", "trust")
+    page.click("button:has-text('Trust')")
+    page.locator("#rows a", has_text="theirs").wait_for()
+    assert "theirs" in begun.listed()
+    begun.go("/system/trust")
+    page.get_by_role("heading", name="This project is trusted").wait_for()
+    page.click("text=Revoke the trust")
+    page.get_by_role("heading", name="Trust this project?").wait_for()
+
+
+def test_a_token_is_made_with_the_printed_address_shown_once_and_revoked(visit):
+    begun = visit()
+    page = begun.page
+    begun.go("/system")
+    page.click("text=Make a token")
+    page.get_by_label("What it is for").fill("dashboard")
+    page.get_by_label("read").check()
+    page.locator("[data-bearer]").fill("wrong")
+    page.click("button:has-text('Make it')")
+    page.locator("#new-token [data-problem]", has_text="printed").wait_for()
+    page.locator("[data-bearer]").fill(f"{begun.address}/?token={begun.token}")
+    page.click("button:has-text('Make it')")
+    page.locator("#made-token").wait_for()
+    token = page.inner_text("#made-token code")
+    answer = httpx.get(
+        f"{begun.address}/api/v1/skills", headers={"authorization": f"Bearer {token}"}
+    )
+    assert answer.status_code == 200
+    row = page.locator("#keys-list tr", has_text="dashboard")
+    row.wait_for()
+    row.get_by_role("button", name="Revoke").click()
+    row.wait_for(state="detached")
+    assert token not in page.content()
+
+
+def test_a_problem_has_its_name_in_the_language_of_the_page(visit, tmp_path: Path):
+    write_skill(tmp_path / "home/.agents/skills/memo")
+    begun = visit(locale="zh-CN")
+    page = begun.page
+    begun.go("/edit/user:memo")
+    page.fill("#text", "---\nname: memo\ndescription: 'x\n---\n")
+    page.locator("#findings .severity-error", has_text="错误").wait_for()
+    page.click("button[type=submit]")
+    # The detail stays as the API gives it.
+    page.locator("[data-problem]", has_text="文本不是有效的 SKILL.md").wait_for()
+    assert "no valid SKILL.md" in page.inner_text("[data-problem]")
+
+
+def test_a_page_is_read_once_and_again_only_for_what_changed_before_it_listened(
+    visit, tmp_path: Path
+):
+    begun = visit()
+    page = begun.page
+    read: list[str] = []
+    page.on("request", lambda one: read.append(one.url) if one.url.endswith("/system") else None)
+    held: list[Any] = []
+
+    def hold(route) -> None:
+        held.append(route)
+
+    page.route("**/api/v1/events", hold)
+
+    def opened() -> None:
+        # Nothing of the page before still listens.
+        begun.page.goto("about:blank")
+        held.clear()
+        begun.go("/system")
+        while not held:
+            page.wait_for_timeout(20)
+
+    opened()
+    with page.expect_response("**/version"):
+        held.pop().continue_()
+    page.wait_for_timeout(1_500)
+    assert len(read) == 1
+
+    opened()
+    write_skill(tmp_path / "home/.agents/skills/broken")
+    file = tmp_path / "home/.agents/skills/broken/SKILL.md"
+    file.write_text("---\nname: 'x\n---\n")
+    page.wait_for_timeout(1_500)  # A scan is used for a second.
+    held.pop().continue_()
+    page.locator("#findings", has_text="a quote that is not closed").wait_for()

@@ -1,0 +1,162 @@
+"""Tests of extensions/server/pages/system_page.py: what it shows, and what its buttons may do."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from html import unescape
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+
+from skillhouse.extensions.server.app import make_app
+from skillhouse.extensions.server.pages.languages import finding_texts
+from skillhouse.frontends.presentation.sandbox_levels import LEVELS
+from skillhouse.house import Skillhouse, configured
+from skillhouse.house.access_tokens import AccessScope
+from tests.extensions.server.pages.served import OURS, PORT
+from tests.extensions.server.test_http_app import Page
+from tests.house.places import make_places, write_skill
+
+pytestmark = pytest.mark.slow
+
+BASE = f"http://127.0.0.1:{PORT}"
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Iterator[Skillhouse]:
+    places = make_places(tmp_path)
+    write_skill(places.home / ".agents/skills/notes")
+    write_skill(places.start / ".agents/skills/unread")
+    broken = places.home / ".agents/skills/broken"
+    broken.mkdir()
+    (broken / "SKILL.md").write_text("---\nname: 'x\n---\n")
+    with Skillhouse(configured(places)) as house:
+        yield house
+
+
+def client_of(house: Skillhouse, *, read_only: str = "") -> TestClient:
+    app = make_app(
+        house, token="token", port=PORT, session="session-of-this-start", read_only=read_only
+    )
+    client = TestClient(app, BASE, raise_server_exceptions=False, follow_redirects=False)
+    client.headers.update(OURS)
+    return client
+
+
+@pytest.fixture
+def client(house: Skillhouse) -> TestClient:
+    return client_of(house)
+
+
+def attributes_of(text: str, path: str) -> dict[str, str]:
+    """Return the attributes by which an element of a page acts at an address."""
+    [found] = re.findall(rf'data-method="[A-Z]+" data-path="{path}" data-proof="\w+"', text)
+    return {name: unescape(value) for name, value in re.findall(r'([\w-]+)="([^"]*)"', found)}
+
+
+def test_a_finding_is_in_chinese_with_its_english_words_beneath(client: TestClient):
+    text = finding_texts("zh")["yaml-error"]
+    beneath = '<br><span class="note" lang="en">'
+    english = client.get("/system", headers={"accept-language": "en"}).text
+    chinese = client.get("/system", headers={"accept-language": "zh"}).text
+    assert text + beneath in chinese
+    assert beneath not in english
+    words = re.findall(r'<td role="cell">(.+) <code class="code">yaml-error', english)
+    assert len(words) == 1
+    assert f"{text}{beneath}{words[0]}</span>" in chinese
+
+
+def test_the_page_that_writes_a_skill_has_the_texts_of_findings(client: TestClient):
+    for language in ("en", "zh"):
+        page = client.get("/new", headers={"accept-language": language}).text
+        [texts] = re.findall(r'data-texts="([^"]*)"', page)
+        assert json.loads(unescape(texts)) == finding_texts(language)
+
+
+def test_the_page_shows_roots_findings_trust_files_and_the_log(client: TestClient, tmp_path: Path):
+    answer = client.get("/system")
+    assert answer.status_code == 200
+    text = Page(answer.text).text
+    for expected in (
+        f"{tmp_path}/home/.agents/skills",
+        "yaml-error",
+        "not read: not trusted",
+        "Look at its skills",
+        f"{tmp_path}/home/.config/skillhouse/config.toml",
+        f"{tmp_path}/home/.local/state/skillhouse/audit.jsonl",
+        "OpenTelemetry SDK",
+    ):
+        assert expected in text
+    assert 'action="/approvals/stop"' in answer.text
+
+
+def test_the_page_of_trust_has_what_other_clients_find_and_where_links_lead(
+    house: Skillhouse, client: TestClient, tmp_path: Path
+) -> None:
+    project = tmp_path / "project"
+    write_skill(project / ".gemini/skills/gem")
+    odd = write_skill(project / ".claude/skills/odd") / "SKILL.md"
+    odd.write_text("---\nname: other\ndescription: Fixes things.\n---\nBody.\n")
+    (tmp_path / "shared.md").write_text("Shared.\n")
+    (project / ".agents/skills/unread/shared.md").symlink_to(tmp_path / "shared.md")
+    text = " ".join(Page(client.get("/system/trust").text).text.split())
+    assert "Not found here, but by gemini-cli" in text
+    assert re.search(r"Read otherwise by claude-code[\w, -]*: odd ?, Fixes things\.", text)
+    assert f"A link leads out of the project: {tmp_path}/shared.md" in text
+    house.project_trust.trust()
+    assert "This project is trusted" in client.get("/system/trust").text
+
+
+def test_every_level_of_the_sandbox_is_tested_when_it_is_asked_for(client: TestClient):
+    assert "/system?sandbox=test#sandbox" in Page(client.get("/system").text).links
+    text = client.get("/system?sandbox=test").text
+    for level in LEVELS:
+        assert f"<code>{level}</code>" in text
+    assert len(re.findall(r'class="effect effect-(?:allow|deny)"', text)) == len(LEVELS)
+
+
+def test_a_token_is_revoked_by_its_button_and_by_no_other_proof(
+    house: Skillhouse, client: TestClient
+):
+    tokens = house.services.enforcement.access_tokens
+    kept, _ = tokens.new("kept", [AccessScope.READ])
+    gone, _ = tokens.new("dashboard", [AccessScope.READ], agent="default", days=3)
+    text = client.get("/system").text
+    assert "dashboard" in text
+    button = attributes_of(text, f"/api/v1/tokens/{gone.id}")
+    other = attributes_of(text, f"/api/v1/tokens/{kept.id}")
+    for wrong in ("", other["data-proof"]):
+        answer = client.delete(button["data-path"], headers={"skillhouse-proof": wrong})
+        assert answer.status_code == 403
+    proof = {"skillhouse-proof": button["data-proof"]}
+    assert client.delete(button["data-path"], headers=proof).json()["name"] == "dashboard"
+    assert [one.name for one in tokens.all()] == ["kept"]
+    assert client.delete(button["data-path"], headers=proof).status_code == 404
+
+
+def test_a_stop_is_lifted_by_typing_the_word(house: Skillhouse, client: TestClient):
+    house.services.enforcement.stop("local", "a drill")
+    text = client.get("/system").text
+    assert "a drill" in text
+    assert 'action="/approvals/stop"' not in text
+    form = attributes_of(text, "/api/v1/resume")
+    proof = {"skillhouse-proof": form["data-proof"]}
+    wrong = client.post("/api/v1/resume", json={"confirm": "yes"}, headers=proof)
+    assert (wrong.status_code, wrong.json()["code"]) == (400, "wrong-body")
+    assert client.post("/api/v1/resume", json={"confirm": "resume"}, headers=proof).json() == {
+        "resumed": True
+    }
+    assert not house.services.enforcement.tiers.is_stopped
+
+
+def test_a_read_only_page_offers_no_change_but_the_stop(house: Skillhouse):
+    house.services.enforcement.access_tokens.new("kept", [AccessScope.READ])
+    client = client_of(house, read_only="an agent serves it")
+    text = client.get("/system").text
+    assert "data-path" not in text
+    assert 'action="/approvals/stop"' in text
+    house.services.enforcement.stop("local", "a drill")
+    assert "data-path" not in client.get("/system").text
