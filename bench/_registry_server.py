@@ -26,9 +26,9 @@ from pathlib import Path
 from urllib.parse import quote, urlsplit
 
 from _measure import markdown_table
-from skillhouse.registry import pack
 from skillhouse.extensions.registry.hosting import new_token, open_repository
 from skillhouse.extensions.registry.hosting.release_store import NewRelease
+from skillhouse.registry import pack
 from skillhouse.registry.releases import Release, index_path
 
 AT = "2026-11-23T12:00:00Z"

@@ -29,8 +29,8 @@ from _relevance import (
     quality_rows,
 )
 from _robustness import everyday
-from skillhouse.retrieval import SearchIndex, is_weak, search
 from skillhouse.extensions.meaning import Encoders, encoders_of
+from skillhouse.retrieval import SearchIndex, is_weak, search
 from skillhouse.retrieval.votes import Meanings
 
 CACHE = ROOT / ".x" / "bench"

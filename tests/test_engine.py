@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from tests.attacks.test_container_attacks import ATTEMPTS, STATEMENTS
-from tests.extensions.cells.packages import wheel
-from tests.extensions.cells.test_environments import uv_skill
 from tests.containers import ROOT
 from tests.engine import Composed, Engine, composers, engine
+from tests.extensions.cells.packages import wheel
+from tests.extensions.cells.test_environments import uv_skill
 from tests.house.coded import tool, write_code
 
 pytestmark = [pytest.mark.slow, pytest.mark.heavy]

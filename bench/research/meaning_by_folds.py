@@ -26,12 +26,12 @@ from _shipped import HOUR, with_encoders
 from research.adapter_fit import GROUPS, fit_adapter, granite
 from research.relevance_fit import Candidates, fit
 from research.tree_fit import Found, trees_without_the_fold
-from skillhouse.retrieval import SearchIndex
-from skillhouse.retrieval.evidence import Evidence
 from skillhouse.extensions.meaning import Encoders
 from skillhouse.extensions.meaning.granite import ADAPTER
 from skillhouse.extensions.meaning.use import Use
 from skillhouse.extensions.meaning.weights import directory_of
+from skillhouse.retrieval import SearchIndex
+from skillhouse.retrieval.evidence import Evidence
 
 _HEADER = ("requests", "number", *MEASURES)
 

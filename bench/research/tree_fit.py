@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from _relevance import FOLDS, Judged, Query, judge
-from skillhouse.retrieval.evidence import Evidence
 from skillhouse.extensions.meaning.trees import ENCODERS, FILE, Trees, inputs_of, packed_trees
+from skillhouse.retrieval.evidence import Evidence
 
 _PARAMETERS = {
     "objective": "lambdarank",

@@ -17,9 +17,9 @@ from skillhouse.floor import digest
 from skillhouse.house import Skillhouse, load_config
 from skillhouse.install import Installer
 from skillhouse.registry import DirectoryAccess, Repository, read_lock
+from tests.extensions.registry.hosting.servers import Server, package, serving
 from tests.harness import ran
 from tests.house.places import make_places
-from tests.extensions.registry.hosting.servers import Server, package, serving
 from tests.registry.repositories import StaticRepository
 from tests.registry.sources import make_skill
 from tests.registry.test_mirror import check_whole

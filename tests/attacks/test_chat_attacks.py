@@ -28,17 +28,17 @@ from pydantic_ai.providers.openai import OpenAIProvider
 
 from skillhouse.approval import ApprovalState
 from skillhouse.audit import KnownSecrets
-from skillhouse.floor import ConfigError
 from skillhouse.extensions.chat import models
 from skillhouse.extensions.chat.conversation import ChatConversation
 from skillhouse.extensions.chat.model_choice import Wanted
 from skillhouse.extensions.chat.models import UsableModel, model_of
 from skillhouse.extensions.chat.repl import Commands
 from skillhouse.extensions.chat.screen import Screen, shown_logs
+from skillhouse.floor import ConfigError
 from skillhouse.house import Skillhouse
-from tests.frontends.adapters.houses import open_house, written
 from tests.extensions.chat.providers import Request, provider
 from tests.extensions.chat.test_conversation import WRITE, Script, parts_of, run, talk
+from tests.frontends.adapters.houses import open_house, written
 from tests.house.places import write_skill
 
 pytestmark = pytest.mark.slow

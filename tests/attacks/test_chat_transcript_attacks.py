@@ -27,17 +27,17 @@ from pydantic_ai.messages import (
 from pydantic_ai.models.function import FunctionModel
 
 from skillhouse.audit import KnownSecrets
-from skillhouse.floor import ConfigError, StateError, make_private
 from skillhouse.extensions.chat.conversation import ChatConversation
 from skillhouse.extensions.chat.model_choice import Wanted, choose_model
 from skillhouse.extensions.chat.models import UsableModel, model_of
 from skillhouse.extensions.chat.screen import Screen
 from skillhouse.extensions.chat.stored_messages import restored
 from skillhouse.extensions.chat.transcript import FILE_MAX, Transcript, Transcripts
+from skillhouse.floor import ConfigError, StateError, make_private
 from skillhouse.house import Skillhouse
 from skillhouse.permission import Effect, Rule
-from tests.frontends.adapters.houses import open_house, written
 from tests.extensions.chat.test_conversation import LOAD, Script, run
+from tests.frontends.adapters.houses import open_house, written
 from tests.frontends.conftest import Run, place
 from tests.frontends.conftest import run as command
 

@@ -10,7 +10,15 @@ from starlette.testclient import TestClient
 from skillhouse.house import Skillhouse
 from skillhouse.house.access_tokens import AccessScope
 from tests.attacks.test_api_attacks import refused
-from tests.extensions.server.api.place import API, BASE, BEARER, TOKEN, client_of, make_house, token_of
+from tests.extensions.server.api.place import (
+    API,
+    BASE,
+    BEARER,
+    TOKEN,
+    client_of,
+    make_house,
+    token_of,
+)
 from tests.house.places import write_skill
 
 pytestmark = pytest.mark.slow

@@ -20,8 +20,8 @@ from skillhouse.house import load_config
 from skillhouse.registry import pack
 from skillhouse.registry.releases import blob_path, index_path
 from tests.attacks.test_install_kills import check
-from tests.house.places import make_places
 from tests.extensions.registry.hosting.servers import Server, serving
+from tests.house.places import make_places
 from tests.registry.sources import make_skill
 
 KILLS = 50

@@ -27,8 +27,8 @@ import anyio
 import pytest
 
 from skillhouse.extensions.registry import registry_app, writes
-from skillhouse.registry import pack
 from skillhouse.extensions.registry.hosting import access_of, new_token, open_repository
+from skillhouse.registry import pack
 from skillhouse.registry.releases import blob_path
 from skillhouse.skill import ARCHIVE_MAX
 from tests.attacks.test_archive_attacks import unfiltered

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from skillhouse.extensions.registry.hosting import open_repository
 from skillhouse.floor import ConfigError
 from skillhouse.house.config.secret_places import read_secret
-from skillhouse.extensions.registry.hosting import open_repository
 from skillhouse.registry.passwords import SignerError
 from skillhouse.registry.publisher_keys import PublisherKeys
 from skillhouse.registry.trust import PublisherError

@@ -18,8 +18,8 @@ from starlette.testclient import TestClient
 
 from skillhouse.approval import Answer, ApprovalBroker, ApprovalState
 from skillhouse.approval.webhook import question_value
-from skillhouse.frontends.adapters.framework_bridge import FrameworkBridge
 from skillhouse.extensions.server import http_app
+from skillhouse.frontends.adapters.framework_bridge import FrameworkBridge
 from skillhouse.frontends.mcp.elicitation import ElicitationClient as ElicitingClient
 from skillhouse.frontends.mcp.elicitation import elicitation_for
 from skillhouse.house import Skillhouse, configured

@@ -30,12 +30,12 @@ from mcp.client import Client
 from mcp_types import INTERNAL_ERROR
 from starlette.testclient import TestClient
 
-from skillhouse.floor import Locations, SkillhouseError
-from skillhouse.frontends.cli import main
-from skillhouse.frontends.cli.verbs import VERBS, parser_of
 from skillhouse.extensions.server.api.route_table import EVENT_STREAM, Endpoint
 from skillhouse.extensions.server.api.routes import ENDPOINTS
 from skillhouse.extensions.server.app import make_app
+from skillhouse.floor import Locations, SkillhouseError
+from skillhouse.frontends.cli import main
+from skillhouse.frontends.cli.verbs import VERBS, parser_of
 from skillhouse.frontends.mcp.server import SkillhouseServer
 from skillhouse.frontends.mcp.tool_list import ToolListing
 from skillhouse.house import Skillhouse, configured

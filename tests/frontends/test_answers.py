@@ -10,9 +10,9 @@ from msgspec import UNSET, UnsetType
 
 from skillhouse.approval import Grant
 from skillhouse.approval.devices import Device
+from skillhouse.extensions.server.api.schemas import components
 from skillhouse.floor import structs
 from skillhouse.frontends.answers.json_form import JsonAnswer, members, plain
-from skillhouse.extensions.server.api.schemas import components
 
 
 class InnerAnswer(JsonAnswer, frozen=True, kw_only=True):

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from skillhouse.house import Skillhouse, configured
-from tests.frontends.conftest import Run
 from tests.extensions.server.api.place import API, COOKIE, client_of
+from tests.frontends.conftest import Run
 from tests.house.places import make_places
 
 pytestmark = pytest.mark.slow

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.extensions.registry.hosting.servers import Server, package, serving
 from tests.frontends.conftest import Run
 from tests.frontends.test_cli_repositories import AGREED, configure, installed, lock_of
 from tests.loopback_http import served
-from tests.extensions.registry.hosting.servers import Server, package, serving
 from tests.registry.repositories import static_server
 
 pytestmark = pytest.mark.slow

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from skillhouse.sandbox import SandboxStatus
+from tests.extensions.registry.hosting.servers import Server, serving
 from tests.frontends.conftest import Run
 from tests.frontends.test_cli_repositories import configure, lock_of
 from tests.house.coded import tool, write_code
-from tests.extensions.registry.hosting.servers import Server, serving
 from tests.registry.publisher_skill import LOCKED, REGISTRY
 from tests.registry.sources import make_skill
 

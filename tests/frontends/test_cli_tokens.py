@@ -12,8 +12,8 @@ from skillhouse.extensions.server.app import make_app
 from skillhouse.extensions.server.guard import AccessKeys
 from skillhouse.house import Skillhouse
 from skillhouse.house.access_tokens import BROWSERS_MAX
-from tests.frontends.conftest import Run
 from tests.extensions.server.api.place import API, BASE, PORT, TOKEN, make_house
+from tests.frontends.conftest import Run
 
 pytestmark = pytest.mark.slow
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from skillhouse.frontends.cli.options import address
 from skillhouse.extensions.server.up_verb import host_name
+from skillhouse.frontends.cli.options import address
 from tests.frontends.conftest import Run
 
 SECRET = "a-token-that-is-never-shown"

@@ -20,12 +20,12 @@ from pydantic_ai.messages import ModelMessage, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 
 from skillhouse import Effect, Layer, Rule, Skillhouse, tool
-from skillhouse.frontends.adapters.openai_agents import skillhouse_tools
 from skillhouse.extensions.chat.models import UsableModel
+from skillhouse.frontends.adapters.openai_agents import skillhouse_tools
 from skillhouse.house import configured
 from skillhouse.tools import RESULT_MAX
-from tests.frontends.adapters.test_openai_agents import Script
 from tests.extensions.chat.test_conversation import run, talk
+from tests.frontends.adapters.test_openai_agents import Script
 from tests.frontends.mcp_peer import (
     LEGACY,
     MODERN,

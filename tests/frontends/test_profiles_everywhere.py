@@ -17,10 +17,10 @@ from pydantic_ai.messages import ModelMessage, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 
 from skillhouse.audit import KnownSecrets
-from skillhouse.floor import dataclass
 from skillhouse.extensions.chat.conversation import ChatConversation
 from skillhouse.extensions.chat.models import UsableModel
 from skillhouse.extensions.chat.screen import Screen
+from skillhouse.floor import dataclass
 from skillhouse.frontends.mcp.server import SkillhouseServer
 from skillhouse.frontends.mcp.tool_list import ToolListing
 from skillhouse.house import Skillhouse

@@ -9,9 +9,9 @@ from typing import Any
 import anyio
 import pytest
 
-from skillhouse.floor import InternalFaultError
 from skillhouse.extensions.server.api import skill_routes
 from skillhouse.extensions.server.pages import package_pages
+from skillhouse.floor import InternalFaultError
 from skillhouse.frontends.mcp import skill_resources, tool_list
 from skillhouse.install import install_report
 from tests.extensions.server.api.place import API, client_of, make_house

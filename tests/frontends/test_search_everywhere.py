@@ -11,8 +11,8 @@ from starlette.testclient import TestClient
 
 from skillhouse.extensions.server import http_app
 from skillhouse.house import Skillhouse, configured
-from tests.frontends.conftest import Run
 from tests.extensions.server.test_http_app import BEARER, PORT, SESSION, TOKEN, Page
+from tests.frontends.conftest import Run
 from tests.house.places import make_places, write_skill
 
 pytestmark = pytest.mark.slow

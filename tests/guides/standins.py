@@ -17,10 +17,10 @@ from scripts.terminal import UV, Terminal
 from skillhouse.registry import pack
 from tests.extensions.cells.packages import npm_package, npm_registry, wheel
 from tests.extensions.chat.providers import Request, provider
+from tests.extensions.registry.hosting.servers import serving as serving_registry
 from tests.frontends.test_cli_remote import Shop
 from tests.harness import Need
 from tests.loopback_http import QuietHandler, served, serving_http
-from tests.extensions.registry.hosting.servers import serving as serving_registry
 from tests.registry.pki import TimestampAuthority
 from tests.registry.sources import skill_text
 from tests.remote.mcp_liar import Liar, serving, skill_file

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from skillhouse.registry import pack
+from tests.extensions.registry.hosting.servers import serving
 from tests.frontends.conftest import Run, place, run
 from tests.interop import npx_skills
 from tests.interop.public_shapes import INSIDE, REFUSED, SECOND, SHAPES, make_shape
 from tests.loopback_http import served
-from tests.extensions.registry.hosting.servers import serving
 from tests.registry.repositories import static_server
 from tests.registry.sources import git, git_server, make_repository, make_skill
 

@@ -16,9 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import skillhouse
-from skillhouse.frontends.adapters.framework_bridge import FrameworkBridge
 from skillhouse.extensions.server.pages.skill_rows import skill_rows
 from skillhouse.extensions.server.status import StatusReader
+from skillhouse.frontends.adapters.framework_bridge import FrameworkBridge
 from skillhouse.house import Skillhouse, configured, explain_loading, rehearse
 from skillhouse.permission import Effect, Layer, Permission, Rule
 from skillhouse.tools import PermissionRequest, UnknownToolError, WriteGate

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from skillhouse.approval.connections import caller_connection as caller_connection
     from skillhouse.approval.connections import new_connection as new_connection
     from skillhouse.approval.device_secrets import DeviceSecrets as DeviceSecrets
+    from skillhouse.approval.devices import BODY_MAX as BODY_MAX
     from skillhouse.approval.devices import Device as Device
     from skillhouse.approval.devices import Devices as Devices
     from skillhouse.approval.devices import Issuer as Issuer
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from skillhouse.approval.grants import Grant as Grant
     from skillhouse.approval.grants import GrantStore as GrantStore
     from skillhouse.approval.grants import ScriptStore as ScriptStore
+    from skillhouse.approval.grants import narrowed as narrowed
     from skillhouse.approval.request import LASTING as LASTING
     from skillhouse.approval.request import OWNER as OWNER
     from skillhouse.approval.request import Answer as Answer

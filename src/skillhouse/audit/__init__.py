@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from skillhouse.audit.redaction import redacted as redacted
     from skillhouse.audit.redaction import without_secrets as without_secrets
     from skillhouse.audit.retention import Retention as Retention
+    from skillhouse.audit.series import BUCKETS_MAX as BUCKETS_MAX
+    from skillhouse.audit.series import Bucket as Bucket
     from skillhouse.audit.series import Series as Series
     from skillhouse.audit.series import first_moment as first_moment
     from skillhouse.audit.series import last_moment as last_moment

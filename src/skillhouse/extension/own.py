@@ -30,10 +30,14 @@ class OwnExtension(Struct, frozen=True, kw_only=True):
 OWN_EXTENSIONS = {
     "server": OwnExtension(package="skillhouse.extensions.server", extra="server"),
     "registry": OwnExtension(
-        package="skillhouse.extensions.registry.hosting", extra="server", entry="skillhouse.extensions.registry"
+        package="skillhouse.extensions.registry.hosting",
+        extra="server",
+        entry="skillhouse.extensions.registry",
     ),
     "cells": OwnExtension(
-        package="skillhouse.extensions.cells", extra="all", entry="skillhouse.extensions.cells.worker"
+        package="skillhouse.extensions.cells",
+        extra="all",
+        entry="skillhouse.extensions.cells.worker",
     ),
     "chat": OwnExtension(package="skillhouse.extensions.chat", extra="chat"),
     "meaning": OwnExtension(package="skillhouse.extensions.meaning", extra="semantic"),

@@ -3,8 +3,15 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from skillhouse.house.access_tokens import BROWSER_DAYS as BROWSER_DAYS
+    from skillhouse.house.access_tokens import NO_ACCESS as NO_ACCESS
+    from skillhouse.house.access_tokens import TOKEN_DAYS as TOKEN_DAYS
+    from skillhouse.house.access_tokens import Access as Access
+    from skillhouse.house.access_tokens import AccessScope as AccessScope
+    from skillhouse.house.access_tokens import AccessTokens as AccessTokens
     from skillhouse.house.agent_view import AgentView as AgentView
     from skillhouse.house.agent_view import Invocable as Invocable
+    from skillhouse.house.call_keys import CallKeys as CallKeys
     from skillhouse.house.config import Config as Config
     from skillhouse.house.config import ExtensionSettings as ExtensionSettings
     from skillhouse.house.config import Locations as Locations
@@ -29,6 +36,7 @@ if TYPE_CHECKING:
     from skillhouse.house.config.rule_tables import policy_text as policy_text
     from skillhouse.house.config.rule_tables import starting_rules as starting_rules
     from skillhouse.house.config_reload import ConfigNews as ConfigNews
+    from skillhouse.house.container import token_at as token_at
     from skillhouse.house.conversation import Conversation as Conversation
     from skillhouse.house.conversation import agent_skills as agent_skills
     from skillhouse.house.enforcement import EnforcementServices as EnforcementServices
@@ -43,7 +51,9 @@ if TYPE_CHECKING:
     from skillhouse.house.management import SkillDefinition as SkillDefinition
     from skillhouse.house.management import SkillFile as SkillFile
     from skillhouse.house.management import file_kind as file_kind
+    from skillhouse.house.management import open_on_desktop as open_on_desktop
     from skillhouse.house.model_tools import ModelTools as ModelTools
+    from skillhouse.house.model_tools import ShownTool as ShownTool
     from skillhouse.house.network import Network as Network
     from skillhouse.house.own_files import audit_troubles as audit_troubles
     from skillhouse.house.own_files import file_troubles as file_troubles
@@ -62,6 +72,7 @@ if TYPE_CHECKING:
     from skillhouse.house.rehearsal import loading_effects as loading_effects
     from skillhouse.house.rehearsal import read_skill_file as read_skill_file
     from skillhouse.house.rehearsal import rehearse as rehearse
+    from skillhouse.house.remote_skills import check_for_person as check_for_person
     from skillhouse.house.remotes import Remotes as Remotes
     from skillhouse.house.remotes import RemoteState as RemoteState
     from skillhouse.house.remotes import Synced as Synced

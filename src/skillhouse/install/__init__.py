@@ -3,6 +3,14 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from skillhouse.install.change_plan import CHANGED as CHANGED
+    from skillhouse.install.change_plan import EDITED as EDITED
+    from skillhouse.install.change_plan import OBEYED as OBEYED
+    from skillhouse.install.change_plan import UNSIGNED as UNSIGNED
+    from skillhouse.install.change_plan import UNTRUSTED as UNTRUSTED
+    from skillhouse.install.change_plan import ChangeRequest as ChangeRequest
+    from skillhouse.install.change_plan import asked_state as asked_state
+    from skillhouse.install.change_plan import split_id as split_id
     from skillhouse.install.install_policy import UntrustedError as UntrustedError
     from skillhouse.install.install_report import HostVerdict as HostVerdict
     from skillhouse.install.install_report import InstallReport as InstallReport
@@ -26,6 +34,7 @@ if TYPE_CHECKING:
     from skillhouse.install.repositories import RepositoryOffer as RepositoryOffer
     from skillhouse.install.repositories import read_token as read_token
     from skillhouse.install.repositories import repository_at as repository_at
+    from skillhouse.install.repository_search import judged_listing as judged_listing
     from skillhouse.install.skill_sources import OpenSource as OpenSource
     from skillhouse.install.skill_sources import SkillSources as SkillSources
 else:

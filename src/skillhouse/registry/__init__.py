@@ -61,14 +61,22 @@ if TYPE_CHECKING:
     from skillhouse.registry.package import member_tree as member_tree
     from skillhouse.registry.package import pack as pack
     from skillhouse.registry.package import write_archive as write_archive
+    from skillhouse.registry.publish_checks import CheckedPackage as CheckedPackage
+    from skillhouse.registry.publish_checks import HostingError as HostingError
+    from skillhouse.registry.publish_checks import PublishChecks as PublishChecks
+    from skillhouse.registry.publish_checks import media_type_of as media_type_of
     from skillhouse.registry.publisher_keys import PublisherKey as PublisherKey
     from skillhouse.registry.publisher_keys import PublisherKeys as PublisherKeys
     from skillhouse.registry.publisher_keys import new_publisher_key as new_publisher_key
     from skillhouse.registry.releases import DEFAULT_NAMESPACE as DEFAULT_NAMESPACE
+    from skillhouse.registry.releases import VERSIONS_MAX as VERSIONS_MAX
     from skillhouse.registry.releases import Release as Release
     from skillhouse.registry.releases import RepositoryDocument as RepositoryDocument
     from skillhouse.registry.releases import SkillReleases as SkillReleases
     from skillhouse.registry.releases import address_name as address_name
+    from skillhouse.registry.releases import blob_path as blob_path
+    from skillhouse.registry.releases import encode_document as encode_document
+    from skillhouse.registry.releases import is_version as is_version
     from skillhouse.registry.releases import split_name as split_name
     from skillhouse.registry.releases import typed_name as typed_name
     from skillhouse.registry.repository import DirectoryAccess as DirectoryAccess
@@ -84,6 +92,7 @@ if TYPE_CHECKING:
     from skillhouse.registry.revocations import RevocationList as RevocationList
     from skillhouse.registry.revocations import crl_of as crl_of
     from skillhouse.registry.revocations import next_list as next_list
+    from skillhouse.registry.revocations import read_list as read_list
     from skillhouse.registry.revocations import revoked_certificate as revoked_certificate
     from skillhouse.registry.revocations import sign_list as sign_list
     from skillhouse.registry.signature_bundle import SignatureBundle as SignatureBundle

@@ -34,8 +34,10 @@ if TYPE_CHECKING:
     from skillhouse.tools.call import HIDDEN_TEXT as HIDDEN_TEXT
     from skillhouse.tools.call import OUTPUT_MAX as OUTPUT_MAX
     from skillhouse.tools.call import PERSISTENCE as PERSISTENCE
+    from skillhouse.tools.call import SKILL_CLAIM as SKILL_CLAIM
     from skillhouse.tools.call import TRANSACTION_PAGE as TRANSACTION_PAGE
     from skillhouse.tools.call import UNBOUND as UNBOUND
+    from skillhouse.tools.call import WILL_NOT_WORK as WILL_NOT_WORK
     from skillhouse.tools.call import EvaluatedPermission as EvaluatedPermission
     from skillhouse.tools.call import Output as Output
     from skillhouse.tools.call import PermissionRequest as PermissionRequest
@@ -54,10 +56,12 @@ if TYPE_CHECKING:
     from skillhouse.tools.command_network import NamedRequest as NamedRequest
     from skillhouse.tools.command_requests import shown_variables as shown_variables
     from skillhouse.tools.delivery import Delivery as Delivery
+    from skillhouse.tools.files import READ_MAX as READ_MAX
     from skillhouse.tools.files import EditTool as EditTool
     from skillhouse.tools.files import ListTool as ListTool
     from skillhouse.tools.files import ReadTool as ReadTool
     from skillhouse.tools.files import WriteTool as WriteTool
+    from skillhouse.tools.files import change_facts as change_facts
     from skillhouse.tools.function_schema import ToolDefinitionError as ToolDefinitionError
     from skillhouse.tools.function_tool import check_own_tools as check_own_tools
     from skillhouse.tools.gate import Gate as Gate

@@ -12,12 +12,12 @@ from typing import Any, TypeVar
 
 import anyio
 import pytest
+from tests.harness import Need
+from tests.sandbox.places import LEVELS
 
 from skillhouse.extensions.cells import CellResult, CellSpec, Executor, RpcError
 from skillhouse.floor import tree_digest
 from skillhouse.sandbox import SandboxLevel, SandboxStatus, detect
-from tests.harness import Need
-from tests.sandbox.places import LEVELS
 
 T = TypeVar("T")
 ENTRIES = {"python": "main.py", "javascript": "index.js"}

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.extensions.cells.lab import Lab, lab, make
 
 from skillhouse.extensions.cells import CellResult, Executor, bytecode
 from skillhouse.extensions.cells.bytecode import make_bytecode, remove_bytecode
 from skillhouse.floor import tree_digest
 from skillhouse.sandbox import default_python
-from tests.extensions.cells.lab import Lab, lab, make
 
 pytestmark = pytest.mark.slow
 

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 
 import anyio
 import pytest
+from tests.extensions.cells.lab import Core
 
 from skillhouse.extensions.cells import Capabilities
 from skillhouse.extensions.cells.call_channel import BURST, TURN, CallChannel
 from skillhouse.extensions.cells.rpc import framed, request_value, result_value
-from tests.extensions.cells.lab import Core
 
 LOG = framed({"jsonrpc": "2.0", "method": "core.log", "params": {"text": "x"}})
 ANSWER = framed(result_value("1", "done"))

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.extensions.cells.lab import Lab, lab, language, make
 
 from skillhouse.extensions.cells import Executor
 from skillhouse.extensions.cells.cell_environment import PYTHON_CELL, scripts
 from skillhouse.floor import structs
 from skillhouse.sandbox import SandboxError, default_python
-from tests.extensions.cells.lab import Lab, lab, language, make
 
 pytestmark = pytest.mark.slow
 

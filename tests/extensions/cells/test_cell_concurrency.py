@@ -8,10 +8,10 @@ from typing import Any
 
 import anyio
 import pytest
+from tests.extensions.cells.lab import Core, Lab, lab, language, make, until
 
 from skillhouse.extensions.cells import Executor
 from skillhouse.extensions.cells.call_channel import ASKED_AT_ONCE
-from tests.extensions.cells.lab import Core, Lab, lab, language, make, until
 
 pytestmark = pytest.mark.slow
 

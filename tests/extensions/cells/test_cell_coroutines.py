@@ -8,9 +8,9 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from tests.harness import ran
 
 from skillhouse.extensions.cells import cell_coroutines
-from tests.harness import ran
 
 HEAD = """
 import json, sys

@@ -10,6 +10,8 @@ from typing import Any
 
 import anyio
 import pytest
+from tests.extensions.cells.lab import Lab, make
+from tests.sandbox.places import LEVELS, launcher_at, skip_unlimited
 
 from skillhouse.extensions.cells import Executor, cell_process, language_cells, self_test
 from skillhouse.extensions.cells.cell_probes import installed
@@ -26,8 +28,6 @@ from skillhouse.sandbox import (
     detect,
 )
 from skillhouse.sandbox.status import OLDEST, Surroundings, surroundings
-from tests.extensions.cells.lab import Lab, make
-from tests.sandbox.places import LEVELS, launcher_at, skip_unlimited
 
 pytestmark = pytest.mark.slow
 

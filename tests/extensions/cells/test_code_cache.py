@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.extensions.cells.lab import Lab, lab, make
+from tests.extensions.cells.packages import wheel
+from tests.extensions.cells.test_environments import PYTHON, python_skill, rules_for, said
+from tests.sandbox.places import launcher_at
 
 from skillhouse.extensions.cells import CellResult, EnvironmentRules, Executor, make_caches, prepare
 from skillhouse.extensions.cells.cell_environment import CODE_CACHE
 from skillhouse.extensions.cells.code_cache import CACHE_MAX, make_code_cache, remove_caches
 from skillhouse.floor import tree_digest
 from skillhouse.sandbox import SandboxLevel, SandboxStatus
-from tests.extensions.cells.lab import Lab, lab, make
-from tests.extensions.cells.packages import wheel
-from tests.extensions.cells.test_environments import PYTHON, python_skill, rules_for, said
-from tests.sandbox.places import launcher_at
 
 pytestmark = [
     pytest.mark.slow,

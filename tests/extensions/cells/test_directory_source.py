@@ -9,10 +9,16 @@ from typing import Any
 
 import anyio
 import pytest
-
-from skillhouse.extensions.cells import CellResult, CellSpec, DirectorySource, RpcError, executor_methods
-from skillhouse.floor import tree_digest
 from tests.house.coded import ROOTS, tool, write_code
+
+from skillhouse.extensions.cells import (
+    CellResult,
+    CellSpec,
+    DirectorySource,
+    RpcError,
+    executor_methods,
+)
+from skillhouse.floor import tree_digest
 
 KEY = "0" * 64
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import anyio
 import pytest
+from tests.extensions.cells.lab import Lab, lab, make, until
+from tests.sandbox.places import copied_python, running
 
 from skillhouse.extensions.cells import CellResult, Executor
 from skillhouse.floor import structs
 from skillhouse.floor.crash_cleanup import owner_name
 from skillhouse.sandbox import SandboxError, SandboxLevel
-from tests.extensions.cells.lab import Lab, lab, make, until
-from tests.sandbox.places import copied_python, running
 
 pytestmark = pytest.mark.slow
 

@@ -9,7 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillhouse.extensions.cells.environment_locks import PACKAGES_MAX, clean_npm, clean_requirements
+from skillhouse.extensions.cells.environment_locks import (
+    PACKAGES_MAX,
+    clean_npm,
+    clean_requirements,
+)
 from skillhouse.sandbox import SandboxError
 
 A, B = "a" * 64, "b" * 64

@@ -14,6 +14,13 @@ from pathlib import Path
 
 import anyio
 import pytest
+from tests.extensions.cells.packages import (
+    npm_lock,
+    npm_package,
+    npm_registry,
+    source_package,
+    wheel,
+)
 
 from skillhouse.extensions.cells.environment_store import YOUNG_SECONDS, EnvironmentStore
 from skillhouse.extensions.cells.environments import (
@@ -26,7 +33,6 @@ from skillhouse.extensions.cells.installers import InstallerResult, run_tool
 from skillhouse.floor import structs
 from skillhouse.sandbox import SandboxError, default_python
 from skillhouse.skill import SkillManifest
-from tests.extensions.cells.packages import npm_lock, npm_package, npm_registry, source_package, wheel
 
 pytestmark = pytest.mark.slow
 

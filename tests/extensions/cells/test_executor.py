@@ -13,6 +13,8 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import pytest
+from tests.extensions.cells.lab import Core, Lab, lab, make, until
+from tests.sandbox.places import children, copied_python, launcher_at, own, running
 
 from skillhouse.extensions.cells import CellResult, Executor, RpcError, wrap_failure, wrap_result
 from skillhouse.extensions.cells.cell import CALLS_PER_CELL, CELL_LIMITS
@@ -26,8 +28,6 @@ from skillhouse.sandbox import (
     SandboxUnavailableError,
     default_python,
 )
-from tests.extensions.cells.lab import Core, Lab, lab, make, until
-from tests.sandbox.places import children, copied_python, launcher_at, own, running
 
 pytestmark = pytest.mark.slow
 

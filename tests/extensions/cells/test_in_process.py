@@ -8,11 +8,11 @@ from typing import Any
 
 import anyio
 import pytest
+from tests.extensions.cells.lab import Core, Lab, make, status_of, until
 
 from skillhouse.extensions.cells import CellResult, CellSpec, InProcessRunner
 from skillhouse.extensions.cells.call_channel import ASKED_AT_ONCE
 from skillhouse.sandbox import SandboxError, SandboxLevel
-from tests.extensions.cells.lab import Core, Lab, make, status_of, until
 
 SOURCE = """
     from inner import ONE

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.house.coded import coded_house, played, tool, write_code
 
 from skillhouse.sandbox import SandboxLevel, SandboxStatus
 from skillhouse.sandbox.status import LANDLOCK_ABI, landlock_abi
-from tests.house.coded import coded_house, played, tool, write_code
 
 pytestmark = pytest.mark.slow
 NAMES = ("works", "again", "elsewhere")

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.extensions.cells.lab import Lab, lab, language, make
+from tests.sandbox.places import own, started, still_running
 
 from skillhouse.extensions.cells import CellSpec, Executor
 from skillhouse.sandbox import SandboxError
-from tests.extensions.cells.lab import Lab, lab, language, make
-from tests.sandbox.places import own, started, still_running
 
 pytestmark = pytest.mark.slow
 

@@ -11,6 +11,9 @@ from typing import Any
 
 import anyio
 import pytest
+from tests.extensions.cells.lab import Lab, lab, language, make, until
+from tests.harness import ran
+from tests.sandbox.places import launcher_at
 
 from skillhouse.extensions.cells import CELL_LIMITS, CellSpec, Executor, ready_calls
 from skillhouse.extensions.cells.node_cell import WAITING_BYTES
@@ -26,9 +29,6 @@ from skillhouse.extensions.cells.ready_calls import (
 from skillhouse.floor.structs import replace
 from skillhouse.sandbox import SandboxLevel, SandboxStatus
 from skillhouse.sandbox.profile import MIB
-from tests.extensions.cells.lab import Lab, lab, language, make, until
-from tests.harness import ran
-from tests.sandbox.places import launcher_at
 
 __all__ = ["lab", "language"]
 

@@ -11,6 +11,7 @@ from typing import Any
 import anyio
 import pytest
 from anyio.abc import SocketAttribute
+from tests.extensions.cells.lab import Core, Lab, make, status_of
 
 from skillhouse.extensions.cells import (
     Capabilities,
@@ -27,7 +28,6 @@ from skillhouse.extensions.cells import (
     executor_methods,
 )
 from skillhouse.sandbox import SandboxLevel
-from tests.extensions.cells.lab import Core, Lab, make, status_of
 
 TOKEN = "token-of-the-executor"
 CORE_TOKEN = "token-of-the-core-itself"

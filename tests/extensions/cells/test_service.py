@@ -12,6 +12,7 @@ from typing import Any
 
 import anyio
 import pytest
+from tests.extensions.cells.lab import Core, Lab, make, status_of
 
 from skillhouse.extensions.cells import (
     Capabilities,
@@ -26,7 +27,6 @@ from skillhouse.extensions.cells import (
     wrap_result,
 )
 from skillhouse.sandbox import SandboxLevel
-from tests.extensions.cells.lab import Core, Lab, make, status_of
 
 SOURCE = """
     def echo(params, context):

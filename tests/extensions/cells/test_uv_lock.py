@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 from packaging.markers import Marker, default_environment
+from tests.extensions.cells.test_environments import UV
+from tests.harness import ran
 
 from skillhouse.extensions.cells.uv_lock import MARKER_MAX, LockRules, uv_requirements
 from skillhouse.sandbox import Python, SandboxError
-from tests.extensions.cells.test_environments import UV
-from tests.harness import ran
 
 SHA = "sha256:" + "a" * 64
 OTHER = "sha256:" + "b" * 64

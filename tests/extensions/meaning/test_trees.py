@@ -7,10 +7,10 @@ import json
 import numpy as np
 import pytest
 
-from skillhouse.retrieval.confidence import confidence
-from skillhouse.retrieval.evidence import FEATURES, Evidence, score
 from skillhouse.extensions.meaning.fusion import fused
 from skillhouse.extensions.meaning.trees import FILE, INPUTS, Trees, load_trees, packed_trees
+from skillhouse.retrieval.confidence import confidence
+from skillhouse.retrieval.evidence import FEATURES, Evidence, score
 
 
 def row(number: int, share: float, **cosines: float) -> Evidence:

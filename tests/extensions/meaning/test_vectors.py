@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pytest
+from tests.extensions.meaning.small_encoder import SmallEncoder
 
 from skillhouse.extensions.meaning import vectors as kept
-from tests.extensions.meaning.small_encoder import SmallEncoder
 
 Bytes = npt.NDArray[np.int8]
 TEXTS = [f"a car on road {number}" for number in range(100)]

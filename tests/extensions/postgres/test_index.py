@@ -9,12 +9,12 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from tests.house.places import write_skill
 
 from skillhouse.discovery import discover
-from skillhouse.retrieval import SearchDatabaseError, SearchIndex
 from skillhouse.extensions.postgres.index import PostgresIndex
+from skillhouse.retrieval import SearchDatabaseError, SearchIndex
 from skillhouse.skill import Skill, SkillIndex, load_body
-from tests.house.places import write_skill
 
 pytestmark = pytest.mark.slow
 

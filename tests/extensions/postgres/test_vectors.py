@@ -10,16 +10,16 @@ from pathlib import Path
 import numpy as np
 import psycopg
 import pytest
-
-from skillhouse.discovery import discover
-from skillhouse.retrieval import SearchDatabaseError, SearchIndex
-from skillhouse.extensions.postgres.index import PostgresIndex
-from skillhouse.extensions.postgres.vectors import PostgresVectors
-from skillhouse.skill import SkillIndex
+from tests.extensions.meaning.small_encoder import Floats, SmallEncoder, encoders
 from tests.house.places import write_skill
 from tests.own_environments import own_python
 from tests.postgres import cluster
-from tests.extensions.meaning.small_encoder import Floats, SmallEncoder, encoders
+
+from skillhouse.discovery import discover
+from skillhouse.extensions.postgres.index import PostgresIndex
+from skillhouse.extensions.postgres.vectors import PostgresVectors
+from skillhouse.retrieval import SearchDatabaseError, SearchIndex
+from skillhouse.skill import SkillIndex
 
 pytestmark = pytest.mark.slow
 

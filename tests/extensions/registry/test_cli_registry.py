@@ -11,13 +11,13 @@ import sys
 from pathlib import Path
 
 import pytest
-
-from skillhouse.registry import pem_of
-from skillhouse.extensions.registry.hosting import open_repository
-from tests.frontends.conftest import Run, place, run
 from tests.extensions.registry.hosting.servers import package, serving
+from tests.frontends.conftest import Run, place, run
 from tests.registry.pki import make_root, make_world
 from tests.registry.publisher_skill import REGISTRY
+
+from skillhouse.extensions.registry.hosting import open_repository
+from skillhouse.registry import pem_of
 
 __all__ = ["place", "run"]
 

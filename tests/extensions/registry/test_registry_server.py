@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from skillhouse.floor import read_tree
-from skillhouse.registry import pack
-from skillhouse.extensions.registry.hosting import open_repository
-from skillhouse.registry.releases import blob_path, decode_skill, index_path
 from tests.extensions.registry.hosting.servers import Server, package, serving, token_for
 from tests.registry.sources import make_skill
+
+from skillhouse.extensions.registry.hosting import open_repository
+from skillhouse.floor import read_tree
+from skillhouse.registry import pack
+from skillhouse.registry.releases import blob_path, decode_skill, index_path
 
 pytestmark = pytest.mark.slow
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from starlette.testclient import TestClient
+from tests.house.places import make_places, write_skill
 
 from skillhouse import __version__
 from skillhouse.extensions.server import http_app
@@ -17,7 +18,6 @@ from skillhouse.extensions.server.status import StatusReader
 from skillhouse.house import Skillhouse, configured
 from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.skill import SkillIndex
-from tests.house.places import make_places, write_skill
 
 pytestmark = pytest.mark.slow
 

@@ -11,7 +11,6 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-
 from tests.extensions.server.test_http_serve import started
 from tests.harness import Need
 from tests.house.places import make_places, write_skill

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
 from tests.extensions.server.test_http_app import BEARER, Page, client_of
 from tests.harness import Need
 from tests.house.coded import best_sandbox, called, coded_house, tool, write_code

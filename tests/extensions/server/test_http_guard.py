@@ -6,10 +6,6 @@ from pathlib import Path
 
 import pytest
 from starlette.testclient import TestClient
-
-from skillhouse.extensions.server import http_app
-from skillhouse.extensions.server.guard import AccessKeys, RequestGuard
-from skillhouse.house import Skillhouse, configured
 from tests.extensions.server.test_http_app import (
     BEARER,
     COOKIE,
@@ -21,6 +17,10 @@ from tests.extensions.server.test_http_app import (
     headers_missing,
 )
 from tests.house.places import make_places
+
+from skillhouse.extensions.server import http_app
+from skillhouse.extensions.server.guard import AccessKeys, RequestGuard
+from skillhouse.house import Skillhouse, configured
 
 
 @pytest.fixture

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
+from tests.extensions.server.test_http_app import BEARER, COOKIE, PORT, SESSION, TOKEN
+from tests.house.desktop import make_desktop
+from tests.house.places import make_places, write_skill
 
 from skillhouse.audit import read_records
 from skillhouse.extensions.server.app import make_app
 from skillhouse.house import Skillhouse, configured
-from tests.extensions.server.test_http_app import BEARER, COOKIE, PORT, SESSION, TOKEN
-from tests.house.desktop import make_desktop
-from tests.house.places import make_places, write_skill
 
 pytestmark = pytest.mark.slow
 

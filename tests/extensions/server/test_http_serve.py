@@ -21,13 +21,13 @@ from typing import Any
 import anyio
 import pytest
 import uvicorn
-
-from skillhouse.floor import MissingExtraError
-from skillhouse.frontends.cli import main
-from skillhouse.extensions.server import http_app, serve, tcp_server
-from skillhouse.house import Skillhouse, configured
 from tests.harness import ran
 from tests.house.places import make_places, write_skill
+
+from skillhouse.extensions.server import http_app, serve, tcp_server
+from skillhouse.floor import MissingExtraError
+from skillhouse.frontends.cli import main
+from skillhouse.house import Skillhouse, configured
 
 pytestmark = pytest.mark.slow
 

@@ -26,9 +26,8 @@ from skillhouse.extensions.cells.environment_store import FILES_MAX
 from skillhouse.extensions.cells.executor import Executor
 from skillhouse.floor import tree_digest
 from skillhouse.floor.threads import in_thread
+from skillhouse.sandbox import Python, SandboxError, SandboxUnavailableError
 from skillhouse.sandbox.code_call import CellSpec, Language, RpcError
-from skillhouse.sandbox.interpreters import Python
-from skillhouse.sandbox.profile import SandboxError, SandboxUnavailableError
 
 COMPILER = Path(__file__).with_name("compile_cell.py")
 SKILL = "skillhouse:compile"

@@ -13,8 +13,9 @@ import anyio
 
 from skillhouse.extensions.cells.rpc import STALE_CAPABILITY
 from skillhouse.floor.call_clock import CallClock, current_clock, using
+from skillhouse.sandbox import Limits
 from skillhouse.sandbox.code_call import UNAVAILABLE, HostCalls, RpcError
-from skillhouse.sandbox.profile import MIB, Limits
+from skillhouse.sandbox.profile import MIB
 
 CELL_OUTPUT_BYTES = 262_144
 """Output of a cell with all its calls, which ends at it."""

@@ -19,15 +19,22 @@ from msgspec import Struct
 
 from skillhouse.floor import TreeError, make_private, structs, tree_digest, unread_paths
 from skillhouse.floor.crash_cleanup import COPY_NAME, is_left, owner_name
+from skillhouse.sandbox import (
+    Limits,
+    Python,
+    SandboxError,
+    SandboxLevel,
+    SandboxStatus,
+    watch_for_crashes,
+)
 from skillhouse.sandbox.bubblewrap import SKILL_PLACE
 from skillhouse.sandbox.code_call import SHARED_MAX, CellSpec
-from skillhouse.sandbox.crash_watch import watch_for_crashes
 from skillhouse.sandbox.guard import OPEN_FILES, CgroupGuard, CgroupPlace, ProcessGuard, RlimitGuard
-from skillhouse.sandbox.interpreters import Python, interpreter, own_python
-from skillhouse.sandbox.profile import MIB, PROGRAM_PATH, Limits, SandboxError
+from skillhouse.sandbox.interpreters import interpreter, own_python
+from skillhouse.sandbox.profile import MIB, PROGRAM_PATH
 from skillhouse.sandbox.seccomp import alone_program
 from skillhouse.sandbox.seccomp import program as filter_program
-from skillhouse.sandbox.status import SandboxLevel, SandboxStatus, capabilities_of, surroundings
+from skillhouse.sandbox.status import capabilities_of, surroundings
 
 PYTHON_CELL = Path(__file__).with_name("cell_python.py")
 NODE_CELL = Path(__file__).with_name("cell_node.cjs")

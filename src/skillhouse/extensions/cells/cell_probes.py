@@ -24,21 +24,20 @@ from skillhouse.extensions.cells.cell_environment import node_program
 from skillhouse.extensions.cells.cell_process import CONFINE
 from skillhouse.extensions.cells.executor import Executor
 from skillhouse.floor import structs, tree_digest
-from skillhouse.sandbox import level_probes
-from skillhouse.sandbox.code_call import CellResult, CellSpec, Language, RpcError
-from skillhouse.sandbox.interpreters import interpreter
-from skillhouse.sandbox.launcher import Launcher, launcher_for
-from skillhouse.sandbox.level_probes import HOLE_HINT, probe_directory, probe_results, running
-from skillhouse.sandbox.profile import SandboxError, SandboxUnavailableError
-from skillhouse.sandbox.status import (
-    CELL_STARTS,
+from skillhouse.sandbox import (
+    Launcher,
     ProbeResult,
+    SandboxError,
     SandboxLevel,
     SandboxStatus,
-    holds,
-    surroundings,
-    unsupported_machine,
+    SandboxUnavailableError,
+    launcher_for,
+    level_probes,
 )
+from skillhouse.sandbox.code_call import CellResult, CellSpec, Language, RpcError
+from skillhouse.sandbox.interpreters import interpreter
+from skillhouse.sandbox.level_probes import HOLE_HINT, probe_directory, probe_results, running
+from skillhouse.sandbox.status import CELL_STARTS, holds, surroundings, unsupported_machine
 
 CALL_SECONDS = 20.0
 GONE_SECONDS = 2.0

@@ -38,13 +38,12 @@ from skillhouse.extensions.cells.cell_environment import (
     places,
     scripts,
 )
-from skillhouse.sandbox import bubblewrap, scratch
+from skillhouse.sandbox import Completed, SandboxError, bubblewrap, default_python, scratch
 from skillhouse.sandbox.bubblewrap import CellView
 from skillhouse.sandbox.code_call import CellSpec
 from skillhouse.sandbox.guard import OPEN_FILES, WATCH_SECONDS, usage
-from skillhouse.sandbox.interpreters import default_python
 from skillhouse.sandbox.process import GRACE_SECONDS, Command, Run
-from skillhouse.sandbox.profile import PROGRAM_PATH, Completed, SandboxError
+from skillhouse.sandbox.profile import PROGRAM_PATH
 
 
 class CellProcess(ABC):

@@ -27,9 +27,9 @@ from skillhouse.extensions.cells.cell_environment import CODE_CACHE
 from skillhouse.extensions.cells.environment_store import FILES_MAX
 from skillhouse.extensions.cells.executor import Executor
 from skillhouse.floor.threads import in_thread
+from skillhouse.sandbox import Python, SandboxError, SandboxUnavailableError
 from skillhouse.sandbox.code_call import CellResult, RpcError
-from skillhouse.sandbox.interpreters import Python
-from skillhouse.sandbox.profile import MIB, SandboxError, SandboxUnavailableError
+from skillhouse.sandbox.profile import MIB
 
 COMPILER = Path(__file__).with_name("compile_cell.cjs")
 SKILL = "skillhouse:code-cache"

@@ -16,9 +16,8 @@ import anyio.to_thread
 
 from skillhouse.extensions.cells.cell_environment import CellEnvironment, CodeSnapshots, places
 from skillhouse.extensions.cells.cell_process import BubblewrapCell
+from skillhouse.sandbox import SandboxError, default_python
 from skillhouse.sandbox.code_call import CellSpec
-from skillhouse.sandbox.interpreters import default_python
-from skillhouse.sandbox.profile import SandboxError
 
 
 class EarlyCell:

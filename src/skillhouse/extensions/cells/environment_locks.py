@@ -18,7 +18,7 @@ from typing import Any
 
 from skillhouse.floor import PathError, read_beneath
 from skillhouse.floor.regex import regex
-from skillhouse.sandbox.profile import SandboxError
+from skillhouse.sandbox import SandboxError
 
 LOCK_MAX = 4_194_304
 """Bytes of a lock file."""

@@ -27,7 +27,7 @@ from msgspec import Struct
 
 from skillhouse.floor import make_private
 from skillhouse.floor.lock import lock, try_lock
-from skillhouse.sandbox.profile import SandboxError
+from skillhouse.sandbox import SandboxError
 
 FILES_MAX = 50_000
 """Files of one environment."""

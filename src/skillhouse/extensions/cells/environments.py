@@ -20,14 +20,18 @@ from msgspec import Struct, field
 
 from skillhouse.extensions import cells
 from skillhouse.extensions.cells.code_cache import MakeCaches, remove_caches
-from skillhouse.extensions.cells.environment_locks import LOCK_MAX, LOCKS, clean_npm, clean_requirements
+from skillhouse.extensions.cells.environment_locks import (
+    LOCK_MAX,
+    LOCKS,
+    clean_npm,
+    clean_requirements,
+)
 from skillhouse.extensions.cells.environment_store import EnvironmentStore
 from skillhouse.extensions.cells.installers import RunTool, run_tool
 from skillhouse.floor import Digest, PathError, canonical_json, digest, read_beneath
 from skillhouse.floor.structs import PartialStruct
 from skillhouse.floor.threads import in_thread
-from skillhouse.sandbox.interpreters import Python, default_python
-from skillhouse.sandbox.profile import SandboxError
+from skillhouse.sandbox import Python, SandboxError, default_python
 from skillhouse.skill import SkillManifest
 
 INSTALL_SECONDS = 300.0

@@ -13,8 +13,19 @@ import anyio
 import anyio.to_thread
 from msgspec import Struct, field
 
-from skillhouse.extensions.cells.cell import CELL_LIMITS, EXECUTE, QUEUE_MAX, CallQueue, Capabilities, NoHost
-from skillhouse.extensions.cells.cell_environment import CellEnvironment, CodeSnapshots, cell_environment_for
+from skillhouse.extensions.cells.cell import (
+    CELL_LIMITS,
+    EXECUTE,
+    QUEUE_MAX,
+    CallQueue,
+    Capabilities,
+    NoHost,
+)
+from skillhouse.extensions.cells.cell_environment import (
+    CellEnvironment,
+    CodeSnapshots,
+    cell_environment_for,
+)
 from skillhouse.extensions.cells.early_cell import EarlyCell, EarlyStart
 from skillhouse.extensions.cells.language_cells import PythonCell
 from skillhouse.extensions.cells.node_cell import NodeCell
@@ -27,6 +38,13 @@ from skillhouse.floor.tracing import (
     SANDBOX_START,
     SANDBOX_START_SPAN,
 )
+from skillhouse.sandbox import (
+    Limits,
+    SandboxError,
+    SandboxLevel,
+    SandboxStatus,
+    SandboxUnavailableError,
+)
 from skillhouse.sandbox.code_call import (
     TOOL_SECONDS,
     UNAVAILABLE,
@@ -35,8 +53,7 @@ from skillhouse.sandbox.code_call import (
     HostCalls,
     RpcError,
 )
-from skillhouse.sandbox.profile import Limits, SandboxError, SandboxUnavailableError
-from skillhouse.sandbox.status import SandboxLevel, SandboxStatus, untested
+from skillhouse.sandbox.status import untested
 
 MAX_CELLS = 32
 """Concurrent cells: an idle one is 15 to 60 MB."""

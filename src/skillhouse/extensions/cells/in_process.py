@@ -32,8 +32,8 @@ from skillhouse.extensions.cells.frames import claims_of, own_frames
 from skillhouse.extensions.cells.rpc import packed
 from skillhouse.floor import tree_digest
 from skillhouse.floor.call_clock import CallClock
+from skillhouse.sandbox import SandboxError
 from skillhouse.sandbox.code_call import TOOL_SECONDS, CellResult, CellSpec, HostCalls
-from skillhouse.sandbox.profile import SandboxError
 
 
 class InProcessAnswer:

@@ -13,7 +13,7 @@ from typing import Protocol
 import anyio
 from msgspec import Struct
 
-from skillhouse.sandbox.profile import SandboxError
+from skillhouse.sandbox import SandboxError
 
 OUTPUT_MAX = 65_536
 """Bytes of an installer's output that are kept, the last ones: they say what went wrong."""

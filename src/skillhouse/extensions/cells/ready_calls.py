@@ -20,8 +20,8 @@ from msgspec import Struct, field
 from skillhouse.extensions.cells.call_channel import CHUNK, CellOutput
 from skillhouse.extensions.cells.rpc import Frames, RpcRequest, framed, message, parse
 from skillhouse.floor.regex import regex
+from skillhouse.sandbox import SandboxError
 from skillhouse.sandbox.code_call import CellSpec, RpcError
-from skillhouse.sandbox.profile import SandboxError
 
 PREPARE, PREPARED = "cell.prepare", "cell.prepared"
 READY_MAX = 4

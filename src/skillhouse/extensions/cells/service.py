@@ -20,6 +20,7 @@ from skillhouse.extensions.cells.served_call import ServedCall, read_context, re
 from skillhouse.floor import Severity, WireNames, as_error, tree_digest
 from skillhouse.floor.call_clock import CallClock, clock_stopped
 from skillhouse.floor.structs import replace
+from skillhouse.sandbox import SandboxError
 from skillhouse.sandbox.code_call import (
     TOOL_SECONDS,
     UNAVAILABLE,
@@ -29,7 +30,6 @@ from skillhouse.sandbox.code_call import (
     wrap_failure,
     wrap_result,
 )
-from skillhouse.sandbox.profile import SandboxError
 from skillhouse.skill import ManifestResult, SkillManifest, find_manifests
 
 

@@ -20,8 +20,7 @@ from packaging.utils import canonicalize_name, parse_wheel_filename
 
 from skillhouse.extensions.cells.environment_locks import PACKAGES_MAX
 from skillhouse.floor.regex import regex
-from skillhouse.sandbox.interpreters import Python
-from skillhouse.sandbox.profile import SandboxError
+from skillhouse.sandbox import Python, SandboxError
 
 FORMAT = 1
 """The version of the format that is read; its revisions add keys only."""

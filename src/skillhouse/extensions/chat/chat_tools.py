@@ -9,9 +9,9 @@ from typing import Any
 from pydantic_ai import RunContext
 from pydantic_ai.toolsets import ToolsetTool
 
+from skillhouse.extensions.chat.screen import Screen
 from skillhouse.frontends.adapters.framework_bridge import FrameworkBridge
 from skillhouse.frontends.adapters.pydantic_ai import SkillhouseToolset
-from skillhouse.extensions.chat.screen import Screen
 from skillhouse.frontends.presentation.text import cut, one_line
 from skillhouse.tools import Progress, ToolResult
 

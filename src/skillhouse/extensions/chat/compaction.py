@@ -27,7 +27,7 @@ from pydantic_ai.models import Model
 
 from skillhouse.extensions.chat.marks import ATTACHED, STARTED, SUMMARY, last_prompt, mark_of
 from skillhouse.frontends.presentation.text import counted
-from skillhouse.house.model_tools import ShownTool
+from skillhouse.house import ShownTool
 from skillhouse.tools import Activation, tokens_of
 
 

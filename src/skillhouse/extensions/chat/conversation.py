@@ -26,8 +26,6 @@ from pydantic_ai.messages import (
 )
 
 from skillhouse.audit import KnownSecrets
-from skillhouse.floor import structs
-from skillhouse.frontends.adapters.framework_bridge import FrameworkBridge
 from skillhouse.extensions.chat.chat_tools import ChatTools
 from skillhouse.extensions.chat.compaction import (
     Spent,
@@ -58,6 +56,8 @@ from skillhouse.extensions.chat.stored_messages import (
     sendable_messages,
 )
 from skillhouse.extensions.chat.transcript import StoredTranscript, Transcript
+from skillhouse.floor import structs
+from skillhouse.frontends.adapters.framework_bridge import FrameworkBridge
 from skillhouse.frontends.presentation.text import counted, cut, one_line
 from skillhouse.house import Skillhouse
 from skillhouse.tools import (

@@ -17,8 +17,8 @@ from pydantic_ai.exceptions import (
 )
 from pydantic_ai.messages import ModelResponse
 
-from skillhouse.floor import SkillhouseError
 from skillhouse.extensions.chat.models import CALLS_MAX, REQUESTS_MAX, TIMEOUT_SECONDS, TooMuchError
+from skillhouse.floor import SkillhouseError
 
 T = TypeVar("T")
 

@@ -12,8 +12,8 @@ from urllib.parse import parse_qsl, urlsplit
 from msgspec import Struct
 
 from skillhouse.audit import is_secret_name
-from skillhouse.floor import ConfigError
 from skillhouse.extensions.chat.transcript import TranscriptHead
+from skillhouse.floor import ConfigError
 from skillhouse.frontends.presentation.text import one_line
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})

@@ -24,6 +24,7 @@ from pydantic_ai.models import Model, infer_model, parse_model_id
 from pydantic_ai.providers import Provider, infer_provider_class
 from pydantic_ai.usage import UsageLimits
 
+from skillhouse.extensions.chat.model_choice import Wanted, check, is_loopback
 from skillhouse.floor import (
     ConfigError,
     MissingExtraError,
@@ -32,7 +33,6 @@ from skillhouse.floor import (
     package_advice,
 )
 from skillhouse.floor.regex import regex
-from skillhouse.extensions.chat.model_choice import Wanted, check, is_loopback
 
 OPENAI_KEY = "OPENAI_API_KEY"
 PROVIDERS = (

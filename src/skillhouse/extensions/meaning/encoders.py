@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from skillhouse.floor import MissingExtraError
 from skillhouse.extensions.meaning.meanings import SkillMeanings
 from skillhouse.extensions.meaning.weights import EXTRA, directory_of
+from skillhouse.floor import MissingExtraError
 
 if TYPE_CHECKING:
     from skillhouse.extensions.meaning.embedder import Embedder, VectorPlace

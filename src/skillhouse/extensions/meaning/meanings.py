@@ -10,11 +10,11 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from skillhouse.floor import SkillhouseError
-from skillhouse.retrieval.evidence import Evidence, order
 from skillhouse.extensions.meaning.fusion import fused
 from skillhouse.extensions.meaning.one_thread import load_numpy
-from skillhouse.retrieval.votes import MeaningState
+from skillhouse.floor import SkillhouseError
+from skillhouse.retrieval import MeaningState
+from skillhouse.retrieval.evidence import Evidence, order
 
 if TYPE_CHECKING:
     from skillhouse.extensions.meaning.embedder import Bytes, Embedder, Floats, Nearest, VectorPlace

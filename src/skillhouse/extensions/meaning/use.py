@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from skillhouse.floor import needs_extra
 from skillhouse.extensions.meaning.embedder import is_in_scripts
 from skillhouse.extensions.meaning.unigram import Unigram
 from skillhouse.extensions.meaning.weights import EXTRA, checked_bytes
+from skillhouse.floor import needs_extra
 
 if TYPE_CHECKING:
     from skillhouse.extensions.meaning.embedder import Floats

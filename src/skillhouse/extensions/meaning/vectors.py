@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
+from skillhouse.extensions.meaning.embedder import EncoderError
 from skillhouse.floor import encode, make_private, write_atomically
 from skillhouse.floor.lock import lock
-from skillhouse.extensions.meaning.embedder import EncoderError
 
 if TYPE_CHECKING:
     from skillhouse.extensions.meaning.embedder import Bytes, Embedder, Floats

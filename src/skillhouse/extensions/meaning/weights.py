@@ -6,8 +6,8 @@ import hashlib
 import importlib.util
 from pathlib import Path
 
-from skillhouse.floor import MissingExtraError
 from skillhouse.extensions.meaning.embedder import EncoderError
+from skillhouse.floor import MissingExtraError
 
 EXTRA = "semantic"
 FILE_MAX = 100_000_000

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from skillhouse.floor import needs_extra
-from skillhouse.retrieval.hits import SearchDatabaseError
+from skillhouse.retrieval import SearchDatabaseError
 
 if TYPE_CHECKING:
     from psycopg import Connection

@@ -13,15 +13,23 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from skillhouse.retrieval.hits import Hit
-from skillhouse.retrieval.index import Document, Progress, SearchIndex
 from skillhouse.extensions.postgres.database import SearchDatabase
 from skillhouse.extensions.postgres.texts import Texts, usable
 from skillhouse.extensions.postgres.vectors import PostgresVectors
+from skillhouse.retrieval import (
+    Document,
+    Hit,
+    MeaningState,
+    Progress,
+    SearchIndex,
+    name_key,
+    query_terms,
+    stems_of,
+)
 from skillhouse.retrieval.query import looked_for
 from skillhouse.retrieval.spelling import is_correctable
-from skillhouse.retrieval.tokens import name_key, name_keys, query_terms, stems_of
-from skillhouse.retrieval.votes import Meanings, MeaningState, encoded
+from skillhouse.retrieval.tokens import name_keys
+from skillhouse.retrieval.votes import Meanings, encoded
 
 if TYPE_CHECKING:
     from skillhouse.extensions.meaning import Encoders

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from skillhouse.floor import SkillError, encode
 from skillhouse.floor.structs import astuple
-from skillhouse.retrieval.index import Progress
+from skillhouse.retrieval import Progress, stems_of
 from skillhouse.retrieval.segment_store import BODY_CHARS_MAX, READING
 from skillhouse.retrieval.spelling import distance, edits_max, is_correctable
-from skillhouse.retrieval.tokens import STOP_WORDS, stems_of, tokens
+from skillhouse.retrieval.tokens import STOP_WORDS, tokens
 from skillhouse.skill import load_body
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from skillhouse.floor import encode as encode_value
 from skillhouse.extensions.postgres.database import SearchDatabase
+from skillhouse.floor import encode as encode_value
 
 if TYPE_CHECKING:
     from skillhouse.extensions.meaning.embedder import Embedder, Floats

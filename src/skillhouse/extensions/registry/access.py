@@ -12,7 +12,12 @@ from collections.abc import Callable
 from msgspec import Struct
 from starlette.requests import Request
 
-from skillhouse.extensions.registry.hosting import HostedRepository, HostingError, TokenAccess, access_of
+from skillhouse.extensions.registry.hosting import (
+    HostedRepository,
+    HostingError,
+    TokenAccess,
+    access_of,
+)
 
 BUCKETS_MAX = 20_000
 """Addresses and tokens whose rate is known; those that asked longest ago are forgotten."""

@@ -15,18 +15,18 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from skillhouse.floor import InternalFaultError, as_error
 from skillhouse.extensions.registry.access import (
     AccessPolicy,
     Gatekeeper,
     RateLimitedError,
     RateLimits,
 )
+from skillhouse.extensions.registry.hosting import HostedRepository, HostingError
 from skillhouse.extensions.registry.open_routes import OpenRoutes
 from skillhouse.extensions.registry.reads import ReadRoutes
 from skillhouse.extensions.registry.replies import problem, refused
 from skillhouse.extensions.registry.writes import WriteRoutes
-from skillhouse.extensions.registry.hosting import HostedRepository, HostingError
+from skillhouse.floor import InternalFaultError, as_error
 
 Endpoint = Callable[[Request], Response]
 REST_MAX = 1 << 20

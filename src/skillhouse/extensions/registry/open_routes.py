@@ -9,10 +9,10 @@ from html import escape
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from skillhouse.floor.regex import regex
-from skillhouse.extensions.registry.replies import document
 from skillhouse.extensions.registry.hosting import HostedRepository, HostingError
-from skillhouse.registry.releases import DEFAULT_NAMESPACE, address_name
+from skillhouse.extensions.registry.replies import document
+from skillhouse.floor.regex import regex
+from skillhouse.registry import DEFAULT_NAMESPACE, address_name
 from skillhouse.skill import validate_name
 
 SCHEMA = "https://schemas.agentskills.io/discovery/0.2.0/schema.json"

@@ -8,16 +8,15 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from skillhouse.floor import structs
+from skillhouse.extensions.registry.hosting import HostedRepository, HostingError, ListQuery
 from skillhouse.extensions.registry.replies import (
     archive_reply,
     document,
     json_reply,
     problem,
 )
-from skillhouse.registry import releases
-from skillhouse.extensions.registry.hosting import HostedRepository, HostingError, ListQuery
-from skillhouse.registry.releases import Release, encode_document
+from skillhouse.floor import structs
+from skillhouse.registry import Release, encode_document, releases
 from skillhouse.retrieval import surely_meant, words_in
 
 CHANGES_MAX = 1_000

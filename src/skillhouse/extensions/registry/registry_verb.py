@@ -10,6 +10,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from skillhouse.extensions.registry.hosting import (
+    DIRECTORY,
+    HostedRepository,
+    HostingError,
+    ReleaseToken,
+    checked_scope,
+    new_token,
+    open_repository,
+    utc_text,
+)
+from skillhouse.extensions.registry.hosting.sqlite_store import DATABASE
+from skillhouse.extensions.registry.mirror_verb import configure_mirror, run_mirror
 from skillhouse.floor.structs import asdict
 from skillhouse.frontends.cli.options import (
     UsageError,
@@ -24,18 +36,6 @@ from skillhouse.frontends.cli.options import (
 from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.publish import CHANGES, add_changes, change
 from skillhouse.frontends.presentation.text import shown
-from skillhouse.extensions.registry.mirror_verb import configure_mirror, run_mirror
-from skillhouse.extensions.registry.hosting import (
-    DIRECTORY,
-    HostedRepository,
-    HostingError,
-    ReleaseToken,
-    checked_scope,
-    new_token,
-    open_repository,
-    utc_text,
-)
-from skillhouse.extensions.registry.hosting.sqlite_store import DATABASE
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal

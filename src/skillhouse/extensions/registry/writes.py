@@ -14,10 +14,7 @@ from anyio import CancelScope, CapacityLimiter, to_thread
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from skillhouse.floor import structs
-from skillhouse.floor.regex import regex
 from skillhouse.extensions.registry.access import Gatekeeper, refuse_scope
-from skillhouse.extensions.registry.replies import json_reply
 from skillhouse.extensions.registry.hosting import (
     Address,
     HostedRepository,
@@ -25,8 +22,11 @@ from skillhouse.extensions.registry.hosting import (
     TokenAccess,
     checked_address,
 )
-from skillhouse.registry.releases import Release, State
-from skillhouse.registry.trust import SIGNATURE_MAX
+from skillhouse.extensions.registry.replies import json_reply
+from skillhouse.floor import structs
+from skillhouse.floor.regex import regex
+from skillhouse.registry import SIGNATURE_MAX, Release
+from skillhouse.registry.releases import State
 from skillhouse.skill import ARCHIVE_MAX
 
 BODY_MAX = 16 * 1024

@@ -16,14 +16,6 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from skillhouse.floor import (
-    AmbiguousSkillError,
-    InternalFaultError,
-    SkillhouseError,
-    UnknownSkillError,
-    UnusableSkillError,
-)
-from skillhouse.floor.threads import in_thread
 from skillhouse.extensions.server.api.api_app import ApiApp
 from skillhouse.extensions.server.api.api_services import ApiServices
 from skillhouse.extensions.server.api.event_watch import EventWatch
@@ -67,10 +59,17 @@ from skillhouse.extensions.server.pages.system_page import SystemPage
 from skillhouse.extensions.server.pages.trust_page import TrustPage
 from skillhouse.extensions.server.rpc_endpoint import RPC_METHODS, RPC_PATH, RpcEndpoint
 from skillhouse.extensions.server.status import StatusReader, error_value
+from skillhouse.floor import (
+    AmbiguousSkillError,
+    InternalFaultError,
+    SkillhouseError,
+    UnknownSkillError,
+    UnusableSkillError,
+)
+from skillhouse.floor.threads import in_thread
 from skillhouse.frontends.mcp.over_http import MCP_METHODS, MCP_PATH, McpOverHttp
-from skillhouse.house import Skillhouse
-from skillhouse.house.access_tokens import AccessScope
-from skillhouse.manage.skill_editor import OwnRoots
+from skillhouse.house import AccessScope, Skillhouse
+from skillhouse.manage import OwnRoots
 
 SECRET_BYTES = 32
 """Random bytes of a token and of a session: too many to guess (RFC 6749, 10.10)."""

@@ -10,7 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from skillhouse.approval.devices import BODY_MAX
+from skillhouse.approval import BODY_MAX
 from skillhouse.frontends.answers.json_form import members
 
 

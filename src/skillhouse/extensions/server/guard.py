@@ -21,13 +21,7 @@ from msgspec import Struct
 from skillhouse.floor import StateError
 from skillhouse.floor.structs import replace
 from skillhouse.frontends.presentation.error_values import hint_value
-from skillhouse.house.access_tokens import (
-    BROWSER_DAYS,
-    NO_ACCESS,
-    Access,
-    AccessScope,
-    AccessTokens,
-)
+from skillhouse.house import BROWSER_DAYS, NO_ACCESS, Access, AccessScope, AccessTokens
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send

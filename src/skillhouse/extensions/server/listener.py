@@ -9,11 +9,10 @@ import secrets
 import sys
 from collections.abc import Callable, Sequence
 
-from skillhouse.floor import SkillError
 from skillhouse.extensions.server.app import SECRET_BYTES, make_app
 from skillhouse.extensions.server.tcp_server import HOST, bound, make_server
-from skillhouse.house import Skillhouse
-from skillhouse.house.management import open_on_desktop
+from skillhouse.floor import SkillError
+from skillhouse.house import Skillhouse, open_on_desktop
 
 logger = logging.getLogger(__name__)
 

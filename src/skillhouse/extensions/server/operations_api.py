@@ -10,9 +10,9 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.routing import Route
 
-from skillhouse.floor import ConfigError
 from skillhouse.extensions.server.forms import body_of, json_response
 from skillhouse.extensions.server.status import error_value
+from skillhouse.floor import ConfigError
 from skillhouse.frontends.presentation.operations import READS, answer, listed
 from skillhouse.skill import SKILL_FILE_MAX
 

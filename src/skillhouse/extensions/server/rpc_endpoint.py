@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from skillhouse.extensions.cells.rpc import FRAME_BYTES, INVALID_PARAMS, REFUSED, Method, full_name, respond
+from skillhouse.extensions.cells.rpc import (
+    FRAME_BYTES,
+    INVALID_PARAMS,
+    REFUSED,
+    Method,
+    full_name,
+    respond,
+)
+from skillhouse.extensions.server.guard import access_of
 from skillhouse.floor.threads import in_thread
 from skillhouse.frontends.answers.service import failures, loaded_names, untried_names
-from skillhouse.extensions.server.guard import access_of
-from skillhouse.house import Caller
-from skillhouse.house.access_tokens import Access, AccessScope
-from skillhouse.manage.code_reload import reload_code
+from skillhouse.house import Access, AccessScope, Caller
+from skillhouse.manage import reload_code
 from skillhouse.sandbox.code_call import METHOD_NOT_FOUND, RpcError, wrap_result
 from skillhouse.tools import SkillCodeTool, UnknownToolError
 

@@ -30,8 +30,14 @@ from skillhouse.frontends.answers.skills import (
 from skillhouse.frontends.presentation.library import catalog_notes
 from skillhouse.frontends.presentation.service_log import AuditNews
 from skillhouse.frontends.presentation.skill_answers import or_unread
-from skillhouse.house import AbsentSkill, AgentView, Explanation, Skillhouse, explain_loading
-from skillhouse.house.remote_skills import check_for_person
+from skillhouse.house import (
+    AbsentSkill,
+    AgentView,
+    Explanation,
+    Skillhouse,
+    check_for_person,
+    explain_loading,
+)
 from skillhouse.manage import (
     CodeFacts,
     changed_skills,

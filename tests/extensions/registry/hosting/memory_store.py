@@ -6,7 +6,6 @@ import re
 import threading
 from collections.abc import Collection
 
-from skillhouse.floor import structs
 from skillhouse.extensions.registry.hosting import ListQuery, ReleaseToken
 from skillhouse.extensions.registry.hosting.near_names import name_key
 from skillhouse.extensions.registry.hosting.release_store import (
@@ -23,6 +22,7 @@ from skillhouse.extensions.registry.hosting.release_store import (
     version_exists,
 )
 from skillhouse.extensions.registry.hosting.version_order import newest_of, version_key
+from skillhouse.floor import structs
 from skillhouse.registry.publish_checks import HostingError
 from skillhouse.registry.releases import Release, SkillReleases, State, address_name
 

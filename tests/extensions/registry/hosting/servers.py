@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from skillhouse.registry import pack
-from skillhouse.extensions.registry.hosting import new_token, open_repository
 from tests.registry.sources import make_skill
+
+from skillhouse.extensions.registry.hosting import new_token, open_repository
+from skillhouse.registry import pack
 
 READY = re.compile(r"registry `([a-z0-9.-]+)` serves at (http://[0-9a-z.:\[\]]+)\n")
 

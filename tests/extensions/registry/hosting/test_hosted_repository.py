@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.registry.pki import INTERMEDIATE, NOW, Party, forged, issued, make_root, make_world
+from tests.registry.publisher_skill import REGISTRY
+from tests.registry.sources import make_skill
 
-from skillhouse.floor import ConfigError
-from skillhouse.registry import Revocation, next_list, pack, pem_of, revoked_certificate, sign_list
 from skillhouse.extensions.registry.hosting import (
     HostedRepository,
     HostingError,
@@ -22,10 +23,9 @@ from skillhouse.extensions.registry.hosting import (
     new_token,
     open_repository,
 )
+from skillhouse.floor import ConfigError
+from skillhouse.registry import Revocation, next_list, pack, pem_of, revoked_certificate, sign_list
 from skillhouse.registry.releases import Release, blob_path, split_name
-from tests.registry.pki import INTERMEDIATE, NOW, Party, forged, issued, make_root, make_world
-from tests.registry.publisher_skill import REGISTRY
-from tests.registry.sources import make_skill
 
 ADMIN = TokenAccess("a", ("admin",))
 ANYONE = TokenAccess("b", ("publish:default/*",))

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.extensions.registry.hosting.memory_store import MemoryReleases
 
-from skillhouse.floor import structs
-from skillhouse.registry import LockedSignature
 from skillhouse.extensions.registry.hosting import (
     HostingError,
     ListQuery,
@@ -20,8 +19,9 @@ from skillhouse.extensions.registry.hosting import (
 )
 from skillhouse.extensions.registry.hosting.near_names import name_key, near_keys
 from skillhouse.extensions.registry.hosting.release_store import NewRelease
+from skillhouse.floor import structs
+from skillhouse.registry import LockedSignature
 from skillhouse.registry.releases import Release
-from tests.extensions.registry.hosting.memory_store import MemoryReleases
 
 ENGINES: dict[str, Callable[[Path], ReleaseStore]] = {
     "sqlite": lambda place: SqliteReleases(place / "registry.sqlite3"),

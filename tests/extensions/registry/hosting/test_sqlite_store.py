@@ -10,10 +10,10 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-
-from skillhouse.floor import StateError
-from skillhouse.extensions.registry.hosting import HostingError, ListQuery, SqliteReleases
 from tests.extensions.registry.hosting.test_release_store_contract import add
+
+from skillhouse.extensions.registry.hosting import HostingError, ListQuery, SqliteReleases
+from skillhouse.floor import StateError
 
 ADD = """
 import sys

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 from starlette.testclient import TestClient
+from tests.extensions.server.api.place import client_of, make_house
 
 from skillhouse.house import Skillhouse
-from tests.extensions.server.api.place import client_of, make_house
 
 
 @pytest.fixture

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from starlette.testclient import TestClient
+from tests.house.places import make_places, write_skill
 
 from skillhouse.extensions.server.app import make_app
 from skillhouse.house import Skillhouse, configured
 from skillhouse.house.access_tokens import AccessScope
-from tests.house.places import make_places, write_skill
 
 PORT = 8600
 TOKEN = "token-of-this-start"

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
+from tests.extensions.server.api.place import API, COOKIE, client_of, make_house, token_of
+from tests.house.coded import tool, write_code
 
 from skillhouse.approval import Answer
 from skillhouse.audit import read_records
@@ -14,8 +16,6 @@ from skillhouse.house import Skillhouse
 from skillhouse.house.call_keys import CallKeyError, CallKeys
 from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.sandbox import SandboxStatus
-from tests.extensions.server.api.place import API, COOKIE, client_of, make_house, token_of
-from tests.house.coded import tool, write_code
 
 pytestmark = pytest.mark.slow
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
+from tests.extensions.server.api.place import API, client_of, make_house, token_of
 
 from skillhouse.audit import read_records
 from skillhouse.frontends.presentation.operations import OPERATIONS
 from skillhouse.house import Skillhouse
-from tests.extensions.server.api.place import API, client_of, make_house, token_of
 
 pytestmark = pytest.mark.slow
 

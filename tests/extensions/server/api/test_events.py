@@ -14,13 +14,13 @@ from pathlib import Path
 
 import anyio
 import pytest
+from tests.extensions.server.api.place import make_house
+from tests.house.places import make_places, write_skill
 
-from skillhouse.frontends.api_client import ApiClient
 from skillhouse.extensions.server.api.event_watch import EventWatch
 from skillhouse.extensions.server.api.events import RING, EventLog
 from skillhouse.extensions.server.status import StatusReader
-from tests.extensions.server.api.place import make_house
-from tests.house.places import make_places, write_skill
+from skillhouse.frontends.api_client import ApiClient
 
 pytestmark = pytest.mark.slow
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 from starlette.testclient import TestClient
+from tests.extensions.server.api.place import API, COOKIE, client_of, token_of
+from tests.house.places import make_places, write_skill
 
 from skillhouse.extensions.server.api.api_services import Proofs
 from skillhouse.house import Skillhouse, configured
 from skillhouse.registry import pack
-from tests.extensions.server.api.place import API, COOKIE, client_of, token_of
-from tests.house.places import make_places, write_skill
 
 pytestmark = pytest.mark.slow
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 from starlette.testclient import TestClient
-
-from skillhouse.house import Skillhouse
 from tests.extensions.server.api.place import API, client_of, make_house, token_of
 from tests.house.places import write_skill
+
+from skillhouse.house import Skillhouse
 
 pytestmark = pytest.mark.slow
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 from jsonschema_rs import Draft202012Validator
+from tests.extensions.server.api.place import API, client_of, make_house
 
 from skillhouse.extensions.server.api.openapi import statuses_of
 from skillhouse.extensions.server.api.route_table import API_PATH, EVENT_STREAM, JSON, Endpoint
 from skillhouse.extensions.server.api.routes import ENDPOINTS, document
-from tests.extensions.server.api.place import API, client_of, make_house
 
 pytestmark = pytest.mark.slow
 

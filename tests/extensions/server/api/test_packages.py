@@ -10,12 +10,6 @@ from typing import Any
 import anyio
 import pytest
 from starlette.testclient import TestClient
-
-from skillhouse.frontends.api_client import AgreedJson, ApiClient, ApiClientError
-from skillhouse.extensions.server.api.events import EventLog
-from skillhouse.extensions.server.api.jobs import WAITING_MAX, Job, Jobs
-from skillhouse.extensions.server.api.problems import ApiProblem
-from skillhouse.house import Skillhouse
 from tests.extensions.server.api.place import API, client_of, make_house, token_of
 from tests.extensions.server.api.test_events import started
 from tests.frontends.test_cli_from_lock import entry_of, written
@@ -24,6 +18,12 @@ from tests.harness import Clock
 from tests.loopback_http import served
 from tests.registry.repositories import StaticRepository, static_server
 from tests.registry.sources import make_repository, make_skill
+
+from skillhouse.extensions.server.api.events import EventLog
+from skillhouse.extensions.server.api.jobs import WAITING_MAX, Job, Jobs
+from skillhouse.extensions.server.api.problems import ApiProblem
+from skillhouse.frontends.api_client import AgreedJson, ApiClient, ApiClientError
+from skillhouse.house import Skillhouse
 
 pytestmark = pytest.mark.slow
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from starlette.testclient import TestClient
-
-from skillhouse.house import Skillhouse
 from tests.extensions.server.api.place import API, COOKIE, client_of, token_of
 from tests.house.places import write_skill
+
+from skillhouse.house import Skillhouse
 
 pytestmark = pytest.mark.slow
 

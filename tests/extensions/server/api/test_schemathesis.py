@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
 from tests.extensions.server.api.test_events import started
 from tests.harness import ran
 from tests.house.places import write_skill

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.house.places import make_places
 
 from skillhouse.house import Skillhouse, configured
-from tests.house.places import make_places
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from scripts.page_pictures import PAGES, SCHEMES, WIDTHS
-
 from tests.extensions.server.pages import test_every_page
 
 pytestmark = [pytest.mark.slow, pytest.mark.heavy]

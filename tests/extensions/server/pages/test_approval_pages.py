@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
+from tests.approval.questions import begun, question
+from tests.extensions.server.pages.served import COOKIE, OURS, PORT, client_of
 
 from skillhouse.approval import Answer, ApprovalState, Pattern, signed_headers
 from skillhouse.approval.webhook import secret_bytes
 from skillhouse.extensions.server import http_app
 from skillhouse.extensions.server.app import make_app
 from skillhouse.house import Skillhouse
-from tests.approval.questions import begun, question
-from tests.extensions.server.pages.served import COOKIE, OURS, PORT, client_of
 
 EVIL = "<script>alert(1)</script>\u202e\x1b[2J"
 

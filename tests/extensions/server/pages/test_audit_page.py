@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 from starlette.testclient import TestClient
+from tests.extensions.server.test_http_app import Page, client_of
+from tests.house.places import make_places, write_skill
 
 from skillhouse.audit import Query, read_records
 from skillhouse.extensions.server.pages.audit_page import PAGE_ENTRIES
 from skillhouse.house import Skillhouse, configured
 from skillhouse.permission import Effect, Layer, Rule
-from tests.extensions.server.test_http_app import Page, client_of
-from tests.house.places import make_places, write_skill
 
 pytestmark = pytest.mark.slow
 

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 from starlette.testclient import TestClient
-
-from skillhouse.extensions.server.pages.clients_page import ROWS_MAX
-from skillhouse.house import Skillhouse, configured
 from tests.extensions.server.pages.served import OURS
 from tests.extensions.server.pages.test_system_page import client_of
 from tests.extensions.server.test_http_app import Page
 from tests.house.places import make_places, write_skill
+
+from skillhouse.extensions.server.pages.clients_page import ROWS_MAX
+from skillhouse.house import Skillhouse, configured
 
 pytestmark = pytest.mark.slow
 

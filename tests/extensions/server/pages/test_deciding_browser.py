@@ -18,16 +18,16 @@ import anyio
 import anyio.to_thread
 import pytest
 from mcp_types import CallToolResult
-
-from skillhouse.approval import Approval, ApprovalBroker, ApprovalState, Asked
 from tests.approval.questions import begun, question
 from tests.extensions.server import test_http_browser
 from tests.extensions.server.pages.test_question_pages import rewritten
-from tests.frontends.mcp_peer import MODERN, Peer, text_of
 from tests.extensions.server.test_http_serve import started
+from tests.frontends.mcp_peer import MODERN, Peer, text_of
 from tests.house.places import make_places
 from tests.signer.places import BOB, ETH, GWEI, PASSWORD
 from tests.tools.test_gate_signing import VARIABLE, house_with_keys
+
+from skillhouse.approval import Approval, ApprovalBroker, ApprovalState, Asked
 
 pytestmark = pytest.mark.slow
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from scripts.page_pictures import PAGES, demo, is_shown
+from tests.extensions.server import test_http_browser
 
 from skillhouse.extensions.server.pages.site import PLACES
-from tests.extensions.server import test_http_browser
 
 pytestmark = [pytest.mark.slow, pytest.mark.heavy]
 

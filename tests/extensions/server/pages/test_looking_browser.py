@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 from scripts.page_pictures import CONFIG, PDF
-
-from skillhouse.floor import Locations
 from tests.extensions.server import test_http_browser
 from tests.extensions.server.test_http_serve import started
 from tests.house.places import make_places, write_skill
+
+from skillhouse.floor import Locations
 
 pytestmark = pytest.mark.slow
 

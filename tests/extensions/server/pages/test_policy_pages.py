@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 from starlette.testclient import TestClient
-
-from skillhouse.house import Skillhouse, configured
 from tests.extensions.server.api.place import client_of
 from tests.extensions.server.pages.served import COOKIE, OURS
 from tests.house.places import make_places
+
+from skillhouse.house import Skillhouse, configured
 
 pytestmark = pytest.mark.slow
 

@@ -11,6 +11,9 @@ from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
+from tests.approval.questions import begun, question, said
+from tests.extensions.server.pages.served import COOKIE, OURS, PORT, client_of
+from tests.extensions.server.pages.test_approval_pages import form_of
 
 from skillhouse.approval import (
     Answer,
@@ -23,9 +26,6 @@ from skillhouse.approval import (
 from skillhouse.extensions.server import http_app
 from skillhouse.house import Skillhouse
 from skillhouse.store import STATE_FILE
-from tests.approval.questions import begun, question, said
-from tests.extensions.server.pages.served import COOKIE, OURS, PORT, client_of
-from tests.extensions.server.pages.test_approval_pages import form_of
 
 RECIPIENT = "0x" + "ab" * 18 + "c0Fe"
 CLAIM = "A harmless test. <b>Approve</b> it."

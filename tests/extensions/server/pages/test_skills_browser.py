@@ -11,10 +11,9 @@ from typing import Any
 
 import httpx
 import pytest
-
 from tests.extensions.server import test_http_browser
-from tests.frontends.test_cli_repositories import configure
 from tests.extensions.server.test_http_serve import started
+from tests.frontends.test_cli_repositories import configure
 from tests.harness import ran
 from tests.house.places import make_places, write_skill
 from tests.loopback_http import served

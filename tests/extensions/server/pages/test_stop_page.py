@@ -6,11 +6,11 @@ import re
 
 import pytest
 from starlette.testclient import TestClient
+from tests.extensions.server.pages.served import OURS, PORT, client_of
 
 from skillhouse.approval import ApprovalState
 from skillhouse.extensions.server.app import make_app
 from skillhouse.house import Skillhouse
-from tests.extensions.server.pages.served import OURS, PORT, client_of
 
 STOP = "/approvals/stop"
 

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 from starlette.testclient import TestClient
+from tests.extensions.server.pages.served import OURS, PORT
+from tests.extensions.server.test_http_app import Page
+from tests.house.places import make_places, write_skill
 
 from skillhouse.extensions.server.app import make_app
 from skillhouse.extensions.server.pages.languages import finding_texts
 from skillhouse.frontends.presentation.sandbox_levels import LEVELS
 from skillhouse.house import Skillhouse, configured
 from skillhouse.house.access_tokens import AccessScope
-from tests.extensions.server.pages.served import OURS, PORT
-from tests.extensions.server.test_http_app import Page
-from tests.house.places import make_places, write_skill
 
 pytestmark = pytest.mark.slow
 

@@ -62,9 +62,9 @@ def _configure_worker(parser: argparse.ArgumentParser) -> None:
 
 def _worker(options: argparse.Namespace, terminal: Terminal) -> int:
     """Serve until Ctrl-C or SIGTERM; 3 when no code can be run here."""
-    from skillhouse.floor.crash_cleanup import COMMON_NAME, owner_name
     from skillhouse.extensions.cells.worker.executor import ExecutorSettings, at_port, line_of
-    from skillhouse.house.container import token_at
+    from skillhouse.floor.crash_cleanup import COMMON_NAME, owner_name
+    from skillhouse.house import token_at
 
     by_name = options.token_env is not None
     place = f"env:{options.token_env}" if by_name else f"file:{options.token_file}"

@@ -10,9 +10,12 @@ from datetime import datetime, timedelta
 
 from msgspec import Struct
 
-from skillhouse.extensions.registry.hosting.release_store import ReleaseStore, ReleaseToken, utc_text
-from skillhouse.registry.publish_checks import HostingError
-from skillhouse.registry.releases import DEFAULT_NAMESPACE
+from skillhouse.extensions.registry.hosting.release_store import (
+    ReleaseStore,
+    ReleaseToken,
+    utc_text,
+)
+from skillhouse.registry import DEFAULT_NAMESPACE, HostingError
 from skillhouse.skill import validate_name
 
 PREFIX = "skr"

@@ -11,7 +11,7 @@ from pathlib import Path
 from skillhouse.floor import descriptor, make_private, sync_directory
 from skillhouse.floor.crash_cleanup import is_left, owner_name
 from skillhouse.floor.digests import file_digest
-from skillhouse.registry.releases import blob_path
+from skillhouse.registry import blob_path
 
 UPLOAD = "upload-"
 """Begins the name of a directory of an upload, before its owner."""

@@ -10,8 +10,6 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from skillhouse.floor import ConfigError, DecodeError, make_private, needs_extra
-from skillhouse.floor import digest as digest_of
 from skillhouse.extensions.registry.hosting.access_tokens import TokenAccess
 from skillhouse.extensions.registry.hosting.blobs import BlobDirectory
 from skillhouse.extensions.registry.hosting.near_names import near_keys
@@ -23,24 +21,25 @@ from skillhouse.extensions.registry.hosting.release_store import (
     version_exists,
 )
 from skillhouse.extensions.registry.hosting.sqlite_store import DATABASE, SqliteReleases
-from skillhouse.registry.publish_checks import (
+from skillhouse.floor import ConfigError, DecodeError, make_private, needs_extra
+from skillhouse.floor import digest as digest_of
+from skillhouse.registry import (
+    TRUSTED_DIRECTORY,
+    VERSIONS_MAX,
     CheckedPackage,
     HostingError,
     PublishChecks,
-    media_type_of,
-)
-from skillhouse.registry.releases import (
-    VERSIONS_MAX,
+    PublisherCheck,
+    PublisherError,
     Release,
     RepositoryDocument,
     SkillReleases,
-    State,
     address_name,
     is_version,
+    media_type_of,
     split_name,
 )
-from skillhouse.registry.signed_directory import PublisherCheck
-from skillhouse.registry.trust import TRUSTED_DIRECTORY, PublisherError
+from skillhouse.registry.releases import State
 from skillhouse.skill import ARCHIVE_MAX
 
 DEFAULT_NAME = "local"
@@ -194,8 +193,10 @@ class HostedRepository:
         """
         with needs_extra("registry"):
             # cryptography is an optional part, and unsigned skills need none of it.
-            from skillhouse.registry import certificates  # noqa: PLC0415
-            from skillhouse.registry.trust_anchors import AnchorStore  # noqa: PLC0415
+            from skillhouse.registry import (
+                AnchorStore,
+                certificates,
+            )
         try:
             (certificate,) = certificates.load_certificates(pem)
             registry = certificates.check_root(certificate).registry
@@ -219,8 +220,10 @@ class HostedRepository:
             MissingExtraError: what reads it is not installed.
         """
         with needs_extra("registry"):
-            from skillhouse.registry.revocations import read_list  # noqa: PLC0415
-            from skillhouse.registry.trust_anchors import AnchorStore  # noqa: PLC0415
+            from skillhouse.registry import (
+                AnchorStore,
+                read_list,
+            )
         anchors = AnchorStore(self._directory / TRUSTED_DIRECTORY)
         known = self.revocations()
         try:

@@ -11,8 +11,8 @@ from typing import Literal, Protocol
 
 from msgspec import Struct
 
-from skillhouse.registry.publish_checks import HostingError
-from skillhouse.registry.releases import Release, SkillReleases, State
+from skillhouse.registry import HostingError, Release, SkillReleases
+from skillhouse.registry.releases import State
 
 ChangeKind = Literal["publish", "yank", "unyank", "revoke", "channel", "revocations"]
 Sort = Literal["relevance", "name", "updated"]

@@ -10,11 +10,15 @@ import sqlite3
 import unicodedata
 from typing import Any
 
-from skillhouse.floor.regex import regex
 from skillhouse.extensions.registry.hosting.near_names import name_key
-from skillhouse.extensions.registry.hosting.release_store import PAGE_MAX, HostedSkill, HostedSkills, ListQuery
-from skillhouse.registry.publish_checks import HostingError
-from skillhouse.registry.releases import address_name
+from skillhouse.extensions.registry.hosting.release_store import (
+    PAGE_MAX,
+    HostedSkill,
+    HostedSkills,
+    ListQuery,
+)
+from skillhouse.floor.regex import regex
+from skillhouse.registry import HostingError, address_name
 from skillhouse.store import Store
 
 TERMS_MAX = 16

@@ -10,8 +10,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from skillhouse.floor import StateError, shaped
-from skillhouse.floor.structs import asdict
 from skillhouse.extensions.registry.hosting.near_names import name_key
 from skillhouse.extensions.registry.hosting.release_store import (
     STATE_CHANGES,
@@ -27,10 +25,16 @@ from skillhouse.extensions.registry.hosting.release_store import (
     version_exists,
 )
 from skillhouse.extensions.registry.hosting.sqlite_schema import REPOSITORY_STORE
-from skillhouse.extensions.registry.hosting.sqlite_search import find_skills, index_missing, index_text
+from skillhouse.extensions.registry.hosting.sqlite_search import (
+    find_skills,
+    index_missing,
+    index_text,
+)
 from skillhouse.extensions.registry.hosting.version_order import newest_of, version_key
-from skillhouse.registry.lock import LockedSignature
-from skillhouse.registry.releases import Release, SkillReleases, State, address_name
+from skillhouse.floor import StateError, shaped
+from skillhouse.floor.structs import asdict
+from skillhouse.registry import LockedSignature, Release, SkillReleases, address_name
+from skillhouse.registry.releases import State
 from skillhouse.store import Store
 
 DATABASE = "registry.sqlite3"

@@ -15,7 +15,6 @@ from anyio import CapacityLimiter, to_thread
 from jsonschema_rs import Draft202012Validator
 
 from skillhouse.extensions.cells.rpc import parse
-from skillhouse.frontends.answers.json_form import members
 from skillhouse.extensions.server.api.problems import ApiProblem, problem_of, problem_value
 from skillhouse.extensions.server.api.route_table import (
     API_PATH,
@@ -28,7 +27,8 @@ from skillhouse.extensions.server.api.route_table import (
     RouteTable,
 )
 from skillhouse.extensions.server.guard import access_of
-from skillhouse.house.access_tokens import Access
+from skillhouse.frontends.answers.json_form import members
+from skillhouse.house import Access
 from skillhouse.sandbox.code_call import RpcError
 
 if TYPE_CHECKING:

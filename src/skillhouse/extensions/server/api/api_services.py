@@ -12,16 +12,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from skillhouse.floor.lock import once
 from skillhouse.extensions.server.api.jobs import Jobs
 from skillhouse.extensions.server.api.problems import ApiProblem
-from skillhouse.house.call_keys import CallKeys
+from skillhouse.floor.lock import once
+from skillhouse.house import CallKeys
 
 if TYPE_CHECKING:
     from skillhouse.extensions.server.api.events import EventLog
     from skillhouse.extensions.server.status import SkillScan, StatusReader
-    from skillhouse.house import Skillhouse
-    from skillhouse.house.access_tokens import AccessTokens
+    from skillhouse.house import AccessTokens, Skillhouse
 
 T = TypeVar("T")
 

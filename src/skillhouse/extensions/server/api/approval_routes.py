@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from skillhouse.approval import OWNER, Answer, Approval, ApprovalError, ApprovedScript, Grant
-from skillhouse.frontends.answers.approvals import ApprovalAnswer, approval_answer
 from skillhouse.extensions.server.api.api_services import ApiServices
 from skillhouse.extensions.server.api.problems import ApiProblem
 from skillhouse.extensions.server.api.route_table import ApiRequest, Body, Endpoint, RouteParameter
 from skillhouse.extensions.server.api.schemas import TEXT, array, listing, record, ref
-from skillhouse.house.access_tokens import Access, AccessScope
+from skillhouse.frontends.answers.approvals import ApprovalAnswer, approval_answer
+from skillhouse.house import Access, AccessScope
 
 CHANNEL = "api"
 LATEST_MAX = 200

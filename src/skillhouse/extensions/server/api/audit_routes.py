@@ -9,6 +9,7 @@ from typing import Any
 
 from skillhouse.approval import OWNER
 from skillhouse.audit import (
+    BUCKETS_MAX,
     AuditEntry,
     Query,
     csv_lines,
@@ -21,18 +22,6 @@ from skillhouse.audit import (
     stats_of,
     troubles,
     write_gate_lines,
-)
-from skillhouse.audit.series import BUCKETS_MAX
-from skillhouse.frontends.answers.audit import (
-    AuditEntryAnswer,
-    SeriesAnswer,
-    StatsAnswer,
-    VerificationAnswer,
-    entry_answer,
-    listed_entry,
-    series_answer,
-    stats_answer,
-    verification_answer,
 )
 from skillhouse.extensions.server.api.api_services import (
     PAGE_DEFAULT,
@@ -57,6 +46,17 @@ from skillhouse.extensions.server.api.schemas import (
     ref,
 )
 from skillhouse.extensions.server.api.skill_routes import CURSOR, LIMIT
+from skillhouse.frontends.answers.audit import (
+    AuditEntryAnswer,
+    SeriesAnswer,
+    StatsAnswer,
+    VerificationAnswer,
+    entry_answer,
+    listed_entry,
+    series_answer,
+    stats_answer,
+    verification_answer,
+)
 
 EXPORT_MAX = 10_000
 """Records of one export; older ones are asked for with `until`."""

@@ -6,11 +6,6 @@ import json
 import secrets
 from typing import Any
 
-from skillhouse.floor import ConfigError, digest
-from skillhouse.floor.threads import in_thread
-from skillhouse.frontends.answers.json_form import members
-from skillhouse.frontends.answers.skills import DefinitionAnswer
-from skillhouse.frontends.answers.tools import CallResultAnswer, result_answer
 from skillhouse.extensions.server.api.api_services import ApiServices
 from skillhouse.extensions.server.api.problems import ApiProblem
 from skillhouse.extensions.server.api.route_table import (
@@ -21,9 +16,13 @@ from skillhouse.extensions.server.api.route_table import (
     RouteResponse,
 )
 from skillhouse.extensions.server.api.schemas import FLAG, TEXT, array, listing, record, ref
+from skillhouse.floor import ConfigError, digest
+from skillhouse.floor.threads import in_thread
+from skillhouse.frontends.answers.json_form import members
+from skillhouse.frontends.answers.skills import DefinitionAnswer
+from skillhouse.frontends.answers.tools import CallResultAnswer, result_answer
 from skillhouse.frontends.presentation.operations import OPERATIONS, READS, answer, listed
-from skillhouse.house import Caller
-from skillhouse.house.access_tokens import Access, AccessScope
+from skillhouse.house import Access, AccessScope, Caller
 from skillhouse.skill import SKILL_FILE_MAX
 from skillhouse.tools import Progress, ToolResult, UnknownToolError
 

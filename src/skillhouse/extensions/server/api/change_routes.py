@@ -4,18 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from skillhouse.floor import SkillError
-from skillhouse.frontends.answers.findings import DiagnosticAnswer, diagnostic_answers
-from skillhouse.frontends.answers.skills import (
-    DefinitionAnswer,
-    DeletedSkillAnswer,
-    DraftAnswer,
-    SourceAnswer,
-    SwitchedAnswer,
-    definition_answer,
-    deleted_skill,
-    draft_answer,
-)
 from skillhouse.extensions.server.api.api_services import ApiServices
 from skillhouse.extensions.server.api.problems import ApiProblem
 from skillhouse.extensions.server.api.route_table import (
@@ -33,13 +21,20 @@ from skillhouse.extensions.server.api.schemas import (
     record,
     ref,
 )
-from skillhouse.house.access_tokens import AccessScope
-from skillhouse.manage.skill_editor import (
-    FrontmatterError,
-    read_draft,
-    skill_source,
-    update_skill,
+from skillhouse.floor import SkillError
+from skillhouse.frontends.answers.findings import DiagnosticAnswer, diagnostic_answers
+from skillhouse.frontends.answers.skills import (
+    DefinitionAnswer,
+    DeletedSkillAnswer,
+    DraftAnswer,
+    SourceAnswer,
+    SwitchedAnswer,
+    definition_answer,
+    deleted_skill,
+    draft_answer,
 )
+from skillhouse.house import AccessScope
+from skillhouse.manage import FrontmatterError, read_draft, skill_source, update_skill
 from skillhouse.skill import SKILL_FILE_MAX
 
 if TYPE_CHECKING:

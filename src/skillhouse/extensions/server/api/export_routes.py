@@ -8,18 +8,18 @@ from typing import Any
 import skillhouse.house
 from skillhouse import registry
 from skillhouse.clients import Exporter, ExportRequest, Form
+from skillhouse.extensions.server.api.api_services import ApiServices
+from skillhouse.extensions.server.api.problems import ApiProblem
+from skillhouse.extensions.server.api.route_table import ApiRequest, Body, Endpoint, RouteResponse
+from skillhouse.extensions.server.api.schemas import FLAG, SHORT, TEXT, array, listing, record, ref
+from skillhouse.extensions.server.forms import attachment
 from skillhouse.frontends.answers.client_changes import (
     ExportAnswer,
     agreed_exports,
     export_answer,
     shown_exports,
 )
-from skillhouse.extensions.server.api.api_services import ApiServices
-from skillhouse.extensions.server.api.problems import ApiProblem
-from skillhouse.extensions.server.api.route_table import ApiRequest, Body, Endpoint, RouteResponse
-from skillhouse.extensions.server.api.schemas import FLAG, SHORT, TEXT, array, listing, record, ref
-from skillhouse.extensions.server.forms import attachment
-from skillhouse.house.access_tokens import AccessScope
+from skillhouse.house import AccessScope
 
 ARCHIVE = "application/octet-stream"
 """So that no browser shows what is in it."""

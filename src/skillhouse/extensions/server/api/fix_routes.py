@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from skillhouse import clients
-from skillhouse.floor import SkillhouseError
-from skillhouse.frontends.answers.client_changes import FixAnswer, discarding, fix_answer, shown_fix
 from skillhouse.extensions.server.api.api_services import ApiServices
 from skillhouse.extensions.server.api.place_routes import CLIENT, lens_of
 from skillhouse.extensions.server.api.route_table import ApiRequest, Body, Endpoint
 from skillhouse.extensions.server.api.schemas import COUNT, SHORT, TEXT, array, listing, record, ref
-from skillhouse.house.access_tokens import AccessScope
+from skillhouse.floor import SkillhouseError
+from skillhouse.frontends.answers.client_changes import FixAnswer, discarding, fix_answer, shown_fix
+from skillhouse.house import AccessScope
 
 
 def _list(api: ApiServices, request: ApiRequest) -> dict[str, Any]:

@@ -9,9 +9,14 @@ from skillhouse.extensions.server.api.api_services import ApiServices
 from skillhouse.extensions.server.api.approval_routes import is_visible
 from skillhouse.extensions.server.api.jobs import Job
 from skillhouse.extensions.server.api.problems import ApiProblem
-from skillhouse.extensions.server.api.route_table import API_PATH, ApiRequest, Endpoint, RouteResponse
+from skillhouse.extensions.server.api.route_table import (
+    API_PATH,
+    ApiRequest,
+    Endpoint,
+    RouteResponse,
+)
 from skillhouse.extensions.server.api.schemas import listing, ref
-from skillhouse.house.access_tokens import AccessScope
+from skillhouse.house import AccessScope
 
 
 def started(

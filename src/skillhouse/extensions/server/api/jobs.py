@@ -8,8 +8,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from skillhouse.floor import SkillhouseError
 from skillhouse.extensions.server.api.problems import ApiProblem, problem_of, problem_value
+from skillhouse.floor import SkillhouseError
 
 if TYPE_CHECKING:
     from skillhouse.extensions.server.api.events import EventLog

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from skillhouse.frontends.answers.skills import LibrarySkillAnswer
 from skillhouse.extensions.server.api.api_services import ApiServices, paged
 from skillhouse.extensions.server.api.place_routes import check_client
 from skillhouse.extensions.server.api.route_table import ApiRequest, Endpoint, RouteParameter
 from skillhouse.extensions.server.api.schemas import page, ref
 from skillhouse.extensions.server.api.skill_routes import CURSOR, LIMIT, SCOPE, WORDS, filter_of
+from skillhouse.frontends.answers.skills import LibrarySkillAnswer
 from skillhouse.frontends.presentation.library import client_roots, library_lines, library_skill
 from skillhouse.manage import STATES
 

@@ -9,15 +9,6 @@ from typing import TYPE_CHECKING, Any
 # A package and not its names: what installs is loaded with the first request that needs it.
 import skillhouse.house
 from skillhouse import install
-from skillhouse.frontends.answers.json_form import members
-from skillhouse.frontends.answers.packages import (
-    InstalledAnswer,
-    InstalledStateAnswer,
-    candidate_answer,
-    installed_answer,
-    installed_state,
-    newest_value,
-)
 from skillhouse.extensions.server.api.api_services import ApiServices
 from skillhouse.extensions.server.api.job_routes import JOB_EXAMPLE, started
 from skillhouse.extensions.server.api.jobs import Job
@@ -39,13 +30,22 @@ from skillhouse.extensions.server.api.schemas import (
     record,
     ref,
 )
+from skillhouse.frontends.answers.json_form import members
+from skillhouse.frontends.answers.packages import (
+    InstalledAnswer,
+    InstalledStateAnswer,
+    candidate_answer,
+    installed_answer,
+    installed_state,
+    newest_value,
+)
 from skillhouse.frontends.presentation.change_values import (
     Agreement,
     applied_values,
     planned_values,
 )
-from skillhouse.house.access_tokens import AccessScope
-from skillhouse.install.change_plan import (
+from skillhouse.house import AccessScope
+from skillhouse.install import (
     CHANGED,
     EDITED,
     OBEYED,

@@ -7,6 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 from skillhouse.approval import OWNER
 from skillhouse.clients import known_clients
+from skillhouse.extensions.server.api.api_services import ApiServices
+from skillhouse.extensions.server.api.problems import ApiProblem
+from skillhouse.extensions.server.api.route_table import ApiRequest, Body, Endpoint, RouteParameter
+from skillhouse.extensions.server.api.schemas import (
+    FLAG,
+    TEXT,
+    array,
+    listing,
+    record,
+    ref,
+)
 from skillhouse.floor import Locations
 from skillhouse.floor.threads import in_thread
 from skillhouse.frontends.answers.json_form import members
@@ -25,17 +36,6 @@ from skillhouse.frontends.answers.service import (
     stop_answer,
 )
 from skillhouse.frontends.answers.tools import SandboxAnswer, interpreters_answer
-from skillhouse.extensions.server.api.api_services import ApiServices
-from skillhouse.extensions.server.api.problems import ApiProblem
-from skillhouse.extensions.server.api.route_table import ApiRequest, Body, Endpoint, RouteParameter
-from skillhouse.extensions.server.api.schemas import (
-    FLAG,
-    TEXT,
-    array,
-    listing,
-    record,
-    ref,
-)
 from skillhouse.frontends.presentation.doctor_values import (
     examine,
     examined_profiles,
@@ -45,9 +45,9 @@ from skillhouse.frontends.presentation.doctor_values import (
     seen_by,
 )
 from skillhouse.frontends.presentation.sandbox_levels import whole_test
-from skillhouse.house.access_tokens import AccessScope
+from skillhouse.house import AccessScope
 from skillhouse.install import InstalledSkills
-from skillhouse.manage.code_reload import reload_code
+from skillhouse.manage import reload_code
 from skillhouse.sandbox import PythonPlaces
 from skillhouse.skill import load_profile, profile_names
 from skillhouse.tiers.tier_values import PAGE

@@ -5,19 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from skillhouse.floor import structs
-from skillhouse.frontends.answers.findings import DiagnosticAnswer, diagnostic_answers
-from skillhouse.frontends.answers.policy import (
-    DecisionAnswer,
-    ExplanationAnswer,
-    LineAnswer,
-    RuleAnswer,
-    RuleFindingAnswer,
-    decision_answer,
-    rule_answers,
-    rule_finding,
-    trial_decisions,
-)
 from skillhouse.extensions.server.api.api_app import etag_of, packed
 from skillhouse.extensions.server.api.api_services import ApiServices
 from skillhouse.extensions.server.api.change_routes import IF_MATCH
@@ -33,11 +20,22 @@ from skillhouse.extensions.server.api.schemas import (
     record,
     ref,
 )
+from skillhouse.floor import structs
+from skillhouse.frontends.answers.findings import DiagnosticAnswer, diagnostic_answers
+from skillhouse.frontends.answers.policy import (
+    DecisionAnswer,
+    ExplanationAnswer,
+    LineAnswer,
+    RuleAnswer,
+    RuleFindingAnswer,
+    decision_answer,
+    rule_answers,
+    rule_finding,
+    trial_decisions,
+)
 from skillhouse.frontends.presentation.rule_changes import addition, removal, user_rules, written
-from skillhouse.house import usable_config
-from skillhouse.house.access_tokens import AccessScope
-from skillhouse.manage import checked_addition, rule_value, write_user_text
-from skillhouse.manage.rule_editor import without_rule
+from skillhouse.house import AccessScope, usable_config
+from skillhouse.manage import checked_addition, rule_value, without_rule, write_user_text
 from skillhouse.permission import ACTIONS, Effect, Rule, lint_rules
 
 if TYPE_CHECKING:

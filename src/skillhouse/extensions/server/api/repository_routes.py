@@ -8,6 +8,9 @@ from typing import Any
 # Packages and not their names: what asks repositories is loaded with the first such request.
 import skillhouse.house
 from skillhouse import install, registry
+from skillhouse.extensions.server.api.api_services import ApiServices
+from skillhouse.extensions.server.api.route_table import ApiRequest, Endpoint, RouteParameter
+from skillhouse.extensions.server.api.schemas import FLAG, SHORT, TEXT, array, listing, record, ref
 from skillhouse.frontends.answers.packages import (
     ConfiguredRepositoryAnswer,
     PackageAnswer,
@@ -17,10 +20,7 @@ from skillhouse.frontends.answers.packages import (
     publishers_answer,
     release_answer,
 )
-from skillhouse.extensions.server.api.api_services import ApiServices
-from skillhouse.extensions.server.api.route_table import ApiRequest, Endpoint, RouteParameter
-from skillhouse.extensions.server.api.schemas import FLAG, SHORT, TEXT, array, listing, record, ref
-from skillhouse.install.repository_search import judged_listing
+from skillhouse.install import judged_listing
 
 BROWSED_MAX = 200
 """Skills of each repository that a search lists."""

@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 from msgspec import Struct, field
 
-from skillhouse.house.access_tokens import Access, AccessScope
+from skillhouse.house import Access, AccessScope
 
 if TYPE_CHECKING:
     from skillhouse.extensions.server.api.api_services import ApiServices

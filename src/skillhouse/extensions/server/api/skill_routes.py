@@ -7,6 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
 
+from skillhouse.extensions.server.api.api_services import PAGE_MAX, ApiServices, paged
+from skillhouse.extensions.server.api.route_table import ApiRequest, Body, Endpoint, RouteParameter
+from skillhouse.extensions.server.api.schemas import (
+    COUNT,
+    FLAG,
+    TEXT,
+    listing,
+    maybe,
+    page,
+    record,
+    ref,
+)
 from skillhouse.frontends.answers.catalogs import (
     PromptCatalogAnswer,
     SkillHitAnswer,
@@ -24,18 +36,6 @@ from skillhouse.frontends.answers.skills import (
     listed_skill,
 )
 from skillhouse.frontends.answers.tools import ToolAnswer, tool_answer
-from skillhouse.extensions.server.api.api_services import PAGE_MAX, ApiServices, paged
-from skillhouse.extensions.server.api.route_table import ApiRequest, Body, Endpoint, RouteParameter
-from skillhouse.extensions.server.api.schemas import (
-    COUNT,
-    FLAG,
-    TEXT,
-    listing,
-    maybe,
-    page,
-    record,
-    ref,
-)
 from skillhouse.frontends.presentation.library import SkillFilter
 from skillhouse.frontends.presentation.short_paths import clients_of
 from skillhouse.frontends.presentation.skill_answers import (

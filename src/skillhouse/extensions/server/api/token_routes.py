@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from skillhouse.frontends.answers.service import NewTokenAnswer, TokenAnswer, token_answer
 from skillhouse.extensions.server.api.api_services import ApiServices
 from skillhouse.extensions.server.api.approval_routes import is_visible
 from skillhouse.extensions.server.api.problems import ApiProblem
 from skillhouse.extensions.server.api.route_table import ApiRequest, Body, Endpoint
 from skillhouse.extensions.server.api.schemas import array, listing, record, ref
-from skillhouse.house.access_tokens import NAME_MAX, TOKEN_DAYS, AccessScope
+from skillhouse.frontends.answers.service import NewTokenAnswer, TokenAnswer, token_answer
+from skillhouse.house import TOKEN_DAYS, AccessScope
+from skillhouse.house.access_tokens import NAME_MAX
 
 
 def _list(api: ApiServices, request: ApiRequest) -> dict[str, Any]:

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from skillhouse.extensions.server.api.api_services import ApiServices
+from skillhouse.extensions.server.api.problems import ApiProblem
+from skillhouse.extensions.server.api.route_table import ApiRequest, Body, Endpoint
+from skillhouse.extensions.server.api.schemas import FLAG, TEXT, array, listing, record, ref
 from skillhouse.floor import SkillError
 from skillhouse.frontends.answers.findings import DiagnosticAnswer, diagnostic_answers
 from skillhouse.frontends.answers.json_form import members
@@ -15,11 +19,7 @@ from skillhouse.frontends.answers.trust import (
     trust_shown,
     trust_view,
 )
-from skillhouse.extensions.server.api.api_services import ApiServices
-from skillhouse.extensions.server.api.problems import ApiProblem
-from skillhouse.extensions.server.api.route_table import ApiRequest, Body, Endpoint
-from skillhouse.extensions.server.api.schemas import FLAG, TEXT, array, listing, record, ref
-from skillhouse.house.access_tokens import AccessScope
+from skillhouse.house import AccessScope
 
 TRUST_PATH = "/trust"
 WORD = "trust"

@@ -26,12 +26,12 @@ from skillhouse.approval import (
     Issuer,
     Tokens,
     allowed_answers,
+    narrowed,
 )
-from skillhouse.approval.grants import narrowed
-from skillhouse.frontends.answers.approvals import approval_answer
 from skillhouse.extensions.server.forms import form_of, is_equal_secret, json_response
 from skillhouse.extensions.server.pages.question_view import view_of
 from skillhouse.extensions.server.pages.site import Render
+from skillhouse.frontends.answers.approvals import approval_answer
 
 INBOX_PATH = "/approvals"
 GIVE_TOKEN = "token"  # noqa: S105 - what a button is called.

@@ -13,12 +13,20 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from skillhouse.audit import AuditEntry, Query, entries_of, troubles
-from skillhouse.audit.series import Series, first_moment, last_moment, series_of
-from skillhouse.floor import SkillhouseError
-from skillhouse.frontends.answers.audit import subject_of
+from skillhouse.audit import (
+    AuditEntry,
+    Query,
+    Series,
+    entries_of,
+    first_moment,
+    last_moment,
+    series_of,
+    troubles,
+)
 from skillhouse.extensions.server.pages import plots
 from skillhouse.extensions.server.pages.site import Site
+from skillhouse.floor import SkillhouseError
+from skillhouse.frontends.answers.audit import subject_of
 
 if TYPE_CHECKING:
     from skillhouse.audit import AuditLog

@@ -11,6 +11,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from skillhouse.audit import AuditEntry, AuditLog, find_record
+from skillhouse.extensions.server.forms import json_response
 from skillhouse.frontends.answers.audit import (
     PARTS,
     code_calls,
@@ -20,7 +21,6 @@ from skillhouse.frontends.answers.audit import (
 )
 from skillhouse.frontends.answers.json_form import members
 from skillhouse.frontends.answers.tools import code_answer
-from skillhouse.extensions.server.forms import json_response
 
 CALLS_SHOWN = 20
 """Calls of skills' code in the list of the JSON, newest first."""

@@ -23,8 +23,8 @@ from skillhouse.clients import (
     problems,
     proposed_fixes,
 )
-from skillhouse.frontends.answers.client_changes import fix_answer, fix_groups
 from skillhouse.extensions.server.pages.site import Site
+from skillhouse.frontends.answers.client_changes import fix_answer, fix_groups
 from skillhouse.frontends.presentation.client_report import WHOLE, letter
 from skillhouse.frontends.presentation.doctor_values import (
     examined_profiles,

@@ -10,8 +10,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from skillhouse.approval import ApprovalBroker, ApprovalError, Devices, SignatureError
-from skillhouse.floor import StateError
 from skillhouse.extensions.server.forms import body_of, json_response
+from skillhouse.floor import StateError
 
 DEVICE_PATH = "/approvals/device"
 """A paired device posts its signed answer here; no approval has this id."""

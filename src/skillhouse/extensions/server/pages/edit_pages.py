@@ -10,13 +10,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from skillhouse.floor import PathError, SkillError
 from skillhouse.extensions.server.api.api_app import PROOF_HEADER
 from skillhouse.extensions.server.forms import body_of, json_response
 from skillhouse.extensions.server.pages.languages import language_of, translations
 from skillhouse.extensions.server.pages.site import Site
 from skillhouse.extensions.server.pages.skill_markdown import IMAGE, MARKDOWN_MAX, rendered
-from skillhouse.manage.skill_editor import EDITABLE, skill_source
+from skillhouse.floor import PathError, SkillError
+from skillhouse.manage import EDITABLE, skill_source
 from skillhouse.skill import SKILL_FILE, SKILL_FILE_MAX
 
 PREVIEW_PATH = "/preview"

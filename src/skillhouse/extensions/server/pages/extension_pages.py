@@ -10,9 +10,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from skillhouse.extension import ExtensionPage
-from skillhouse.floor.faults import isolated
-from skillhouse.floor.regex import regex
 from skillhouse.extensions.server.pages.site import Site
+from skillhouse.floor import isolated
+from skillhouse.floor.regex import regex
 
 EXTENSIONS_PATH = "/extensions"
 TEXT_MAX = 1_000_000

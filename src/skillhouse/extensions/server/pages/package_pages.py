@@ -13,13 +13,13 @@ from starlette.routing import Route
 
 # A package and not its names: what installs is loaded with the first page that needs it.
 from skillhouse import install
-from skillhouse.floor import SkillhouseError
-from skillhouse.frontends.answers.packages import InstalledAnswer, PackageAnswer, installed_answer
 from skillhouse.extensions.server.api.jobs import ENDED
 from skillhouse.extensions.server.api.repository_routes import offered_packages, package_value
 from skillhouse.extensions.server.pages.site import Site
+from skillhouse.floor import SkillhouseError
+from skillhouse.frontends.answers.packages import InstalledAnswer, PackageAnswer, installed_answer
 from skillhouse.install import InstalledSkills
-from skillhouse.manage.skill_states import installed_marks
+from skillhouse.manage import installed_marks
 
 QUERY_MAX = 200
 """Characters of a search in repositories, as the API takes them."""

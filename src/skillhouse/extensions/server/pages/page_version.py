@@ -6,8 +6,7 @@ import hashlib
 import secrets
 from typing import TYPE_CHECKING
 
-from skillhouse.floor import SkillhouseError
-from skillhouse.floor.paths import file_stamp
+from skillhouse.floor import SkillhouseError, file_stamp
 from skillhouse.floor.threads import in_thread
 from skillhouse.store import STATE_FILE, commit_stamp
 

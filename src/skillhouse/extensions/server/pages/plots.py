@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from skillhouse.audit.series import Bucket
+    from skillhouse.audit import Bucket
 
 WIDTH, HEIGHT = 720, 120
 """Units of a plot; its lines of text are outside of it, so that they keep their size."""

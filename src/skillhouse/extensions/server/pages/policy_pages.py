@@ -10,11 +10,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from skillhouse.extensions.server.api.policy_routes import rules_tag
+from skillhouse.extensions.server.pages.site import Site
 from skillhouse.floor import ConfigError, SkillhouseError
 from skillhouse.frontends.answers.json_form import plain
 from skillhouse.frontends.answers.policy import decision_answer
-from skillhouse.extensions.server.api.policy_routes import rules_tag
-from skillhouse.extensions.server.pages.site import Site
 from skillhouse.frontends.presentation.doctor_values import listed_profiles
 from skillhouse.frontends.presentation.rule_changes import RuleChange, addition, removal
 from skillhouse.house import Skillhouse, usable_config

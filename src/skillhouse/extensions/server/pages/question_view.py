@@ -11,10 +11,8 @@ from typing import Any
 from msgspec import Struct
 
 from skillhouse.approval import Approval, ApprovalRequest, content_digest
-from skillhouse.floor import PathError
-from skillhouse.floor.paths import open_beneath
-from skillhouse.tools.call import SKILL_CLAIM, WILL_NOT_WORK
-from skillhouse.tools.files import READ_MAX, change_facts
+from skillhouse.floor import PathError, open_beneath
+from skillhouse.tools import READ_MAX, SKILL_CLAIM, WILL_NOT_WORK, change_facts
 
 DIFFERENCE = "difference"
 """Label of the fact that says what a write changes (`change_facts`)."""

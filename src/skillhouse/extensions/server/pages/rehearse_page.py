@@ -6,9 +6,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from skillhouse.floor import SkillError
 from skillhouse.extensions.server.api.skill_routes import QUERY_TEXT_MAX
 from skillhouse.extensions.server.pages.site import Site
+from skillhouse.floor import SkillError
 from skillhouse.house import rehearse
 from skillhouse.retrieval import Fit, fit_of, is_weak
 

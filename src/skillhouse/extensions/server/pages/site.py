@@ -16,7 +16,6 @@ from starlette.responses import (
 )
 from starlette.routing import Route
 
-from skillhouse.floor import SkillhouseError
 from skillhouse.extensions.server.api.api_services import ApiServices
 from skillhouse.extensions.server.forms import json_response
 from skillhouse.extensions.server.pages.languages import (
@@ -27,6 +26,7 @@ from skillhouse.extensions.server.pages.languages import (
 )
 from skillhouse.extensions.server.pages.page_version import VERSION, PageVersion
 from skillhouse.extensions.server.pages.renderer import Renderer
+from skillhouse.floor import SkillhouseError
 
 
 class NavigationEntry(NamedTuple):

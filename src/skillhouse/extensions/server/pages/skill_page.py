@@ -18,7 +18,6 @@ from starlette.routing import Route
 from skillhouse.approval import Approval
 from skillhouse.audit import AuditEntry, AuditError, Query, entries_of
 from skillhouse.clients import ClientReport
-from skillhouse.floor import PathError, SkillError, SkillhouseError
 from skillhouse.extensions.server.forms import attachment
 from skillhouse.extensions.server.pages.languages import language_of, translations
 from skillhouse.extensions.server.pages.renderer import files_path
@@ -26,12 +25,13 @@ from skillhouse.extensions.server.pages.site import Site
 from skillhouse.extensions.server.pages.skill_markdown import IMAGE, rendered
 from skillhouse.extensions.server.pages.skill_rows import RECORDS_MAX
 from skillhouse.extensions.server.status import SkillDetail, SkillScan
+from skillhouse.floor import PathError, SkillError, SkillhouseError
 from skillhouse.frontends.presentation.client_report import verdict_text
 from skillhouse.frontends.presentation.doctor_values import examined_profiles, seen_by
 from skillhouse.frontends.presentation.skill_answers import facts_rows
 from skillhouse.house import Skillhouse
 from skillhouse.install import InstalledSkills
-from skillhouse.manage.skill_editor import EDITABLE
+from skillhouse.manage import EDITABLE
 from skillhouse.registry import LockEntry, read_facts
 from skillhouse.skill import SKILL_FILE, Skill, find_resources
 from skillhouse.tools import SkillCodeTool

@@ -16,8 +16,7 @@ from skillhouse.frontends.presentation.library import LibraryLine, library_lines
 from skillhouse.frontends.presentation.short_paths import clients_of, short_path
 from skillhouse.house import Skillhouse, loading_effects
 from skillhouse.house.agent_view import LISTED
-from skillhouse.manage import STATES
-from skillhouse.manage.skill_editor import OwnRoots
+from skillhouse.manage import STATES, OwnRoots
 from skillhouse.permission import Effect
 from skillhouse.skill import Skill, tokens_of
 

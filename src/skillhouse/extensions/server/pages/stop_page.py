@@ -10,10 +10,10 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from skillhouse.approval import OWNER
-from skillhouse.floor import StateError
 from skillhouse.extensions.server.forms import form_of, is_equal_secret
 from skillhouse.extensions.server.pages.approval_pages import INBOX_PATH
 from skillhouse.extensions.server.pages.site import Render
+from skillhouse.floor import StateError
 from skillhouse.house import EnforcementServices
 from skillhouse.tiers import StopReport
 

@@ -12,18 +12,17 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from skillhouse.audit import troubles
-from skillhouse.floor import tracing
 from skillhouse.extensions.server.guard import access_of
 from skillhouse.extensions.server.pages.site import Site
 from skillhouse.extensions.server.pages.stop_page import StopPage
+from skillhouse.floor import tracing
 from skillhouse.frontends.presentation.doctor_values import machine
 from skillhouse.frontends.presentation.sandbox_levels import (
     LevelStatuses,
     probe_rows,
     tested_levels,
 )
-from skillhouse.house import file_troubles, usable_config
-from skillhouse.house.access_tokens import TOKEN_DAYS, AccessScope
+from skillhouse.house import TOKEN_DAYS, AccessScope, file_troubles, usable_config
 
 if TYPE_CHECKING:
     from skillhouse.house import Config
