@@ -108,7 +108,7 @@ def shown_signature(name: str) -> str:
 def typed_face() -> dict[str, str]:
     """Return the room of each public name, as the TYPE_CHECKING block tells type checkers."""
     tree = ast.parse((PACKAGE / "__init__.py").read_text(encoding="utf-8"))
-    found: dict[str, set[str]] = {}
+    found: dict[str, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("skillhouse."):
             if node.module == "skillhouse.lazy_exports":

@@ -35,6 +35,7 @@ from skillhouse.sandbox import (
     OutputListener,
     SandboxLevel,
     SandboxProfile,
+    Streams,
 )
 from skillhouse.skill import SkillIndex
 from skillhouse.tools import (
@@ -264,6 +265,7 @@ class Recorder:
         cwd: Path,
         stdin: bytes = b"",
         on_output: OutputListener | None = None,
+        streams: Streams | None = None,
     ) -> Completed:
         self.ran.append(tuple(argv))
         return Completed(exit_code=0, stdout=b"", stderr=b"", duration_seconds=0.0)

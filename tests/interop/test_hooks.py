@@ -1,112 +1,76 @@
 """Real coding agents whose own tools our rules decide about, offline (issue 38).
 
-Needs the clients, which npm installs (README.md, "Real coding agents"): the first folder of
-SKILLHOUSE_TEST_AGENTS is used. `python -m tests.interop.agents.hooked` runs one scene by hand.
+Needs the clients, which npm installs (README.md, "Real coding agents"): the folders of
+SKILLHOUSE_TEST_AGENTS are used, each version once. `python -m tests.interop.agents.hooked` runs all
+of it and prints the table of docs/interop.md.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from skillhouse.frontends.hooks.hook_clients import hook_client
 from tests.harness import ran
 from tests.interop.agents.clients import CLIENTS
+from tests.interop.agents.hooked import actors
+from tests.interop.agents.hooked_scenes import OWN_TOOLS, SCENES
 
-AGENTS = os.environ.get("SKILLHOUSE_TEST_AGENTS", "").partition(os.pathsep)[0]
-NAMES = [client.name for client in CLIENTS]
-
-pytestmark = [
-    pytest.mark.heavy,
-    pytest.mark.skipif(not AGENTS, reason="SKILLHOUSE_TEST_AGENTS names no folder of clients"),
-    pytest.mark.skipif(shutil.which("unshare") is None, reason="no unshare: clients run offline"),
+GIVEN = os.environ.get("SKILLHOUSE_TEST_AGENTS", "")
+FOLDERS = [Path(one).resolve() for one in GIVEN.split(os.pathsep) if one]
+ACTORS = actors(FOLDERS, ())
+CASES = [
+    pytest.param(title, name, id=f"{title} {name}")
+    for title, actor in ACTORS.items()
+    for name, scene in SCENES.items()
+    if scene.clients(OWN_TOOLS[actor.client.name], hook_client(actor.client.name))
 ]
+_MARKS = (
+    pytest.mark.heavy,
+    pytest.mark.skipif(not CASES, reason="SKILLHOUSE_TEST_AGENTS names no folder of clients"),
+    pytest.mark.skipif(shutil.which("unshare") is None, reason="no unshare: clients run offline"),
+)
 
 
-def seen(name: str, scene: str) -> dict[str, Any]:
-    """Run a scene, and return what is left of it."""
-    program = next(client.words[0] for client in CLIENTS if client.name == name)
-    if not Path(AGENTS, program).exists():
-        pytest.skip(f"no {name} in {AGENTS}")
-    words = ["--agents", AGENTS, "--only", name, "--scenes", scene]
-    done = ran([sys.executable, "-m", "tests.interop.agents.hooked", *words])
-    assert done.returncode == 0, done.stderr[-4000:]
-    found: dict[str, Any] = json.loads(done.stdout)
-    found["files"] = [one for one in found["files"] if one != "opencode.json"]
-    found["statuses"] = [one["status"] for one in found["records"]]
-    return found
+def needs_agents(test: Callable[..., None]) -> Callable[..., None]:
+    for mark in _MARKS:
+        test = mark(test)
+    return test
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_what_rules_allow_runs_and_what_they_deny_does_not(name: str) -> None:
-    found = seen(name, "decisions")
-    assert found["files"] == ["made"]
-    assert found["statuses"] == ["ok", "denied"]
-    assert "owls forbid it" in found["results"][1]
-    assert found["status"] == "installed"
+def run(module: str, title: str, *words: str) -> str:
+    actor = ACTORS[title]
+    given = ["--agents", str(actor.program.parent), "--only", actor.client.name, *words]
+    done = ran([sys.executable, "-m", f"tests.interop.agents.{module}", *given])
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+    return done.stdout
 
 
-@pytest.mark.parametrize("name", [one for one in NAMES if one != "claude-code"])
-def test_the_repeat_of_a_call_goes_through_after_a_yes(name: str) -> None:
-    found = seen(name, "repeat")
-    assert found["files"] == ["asked"]
-    assert found["statuses"] == ["pending", "ok"]
-    assert "ask the user to approve" in found["results"][0]
+@needs_agents
+@pytest.mark.parametrize(("title", "scene"), CASES or [("", "")])
+def test_what_a_client_does_is_judged_and_recorded(title: str, scene: str) -> None:
+    assert "did not hold: nothing" in run("hooked", title, "--scenes", scene)
 
 
-def test_where_the_client_asks_itself_no_one_to_ask_is_a_refusal() -> None:
-    found = seen("claude-code", "ask")
-    assert found["files"] == []
-    # It has no event for a refusal: the call ends as `not run` when the turn does.
-    assert found["statuses"] == ["denied"]
-    assert "touch asked*" in found["results"][0]
+@needs_agents
+@pytest.mark.parametrize("title", [t for t in ACTORS if t.startswith(("Claude", "Codex"))] or [""])
+def test_no_hostile_line_does_anything(title: str) -> None:
+    assert '"did_something": []' in run("hostile", title)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_watch_lets_everything_through_and_records_it(name: str) -> None:
-    found = seen(name, "watch")
-    assert found["files"] == ["forbidden"]
-    assert found["statuses"] == ["ok"]
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_after_a_stop_a_call_is_refused(name: str) -> None:
-    found = seen(name, "stop")
-    assert found["files"] == []
-    assert found["statuses"] == ["emergency-stopped"]
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_missing_program_refuses_and_status_says_so(name: str) -> None:
-    found = seen(name, "no-program")
-    assert found["files"] == []
-    assert found["status"] == "changed"
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_without_an_entry_nothing_is_guarded_and_status_says_so(name: str) -> None:
-    found = seen(name, "no-entry")
-    assert found["files"] == ["made"]
-    assert (found["statuses"], found["status"]) == ([], "missing")
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_without_a_judge_each_hook_judges_itself(name: str) -> None:
-    found = seen(name, "no-judge")
-    assert found["files"] == ["made"]
-    assert found["statuses"] == ["ok", "denied"]
-
-
-def test_a_background_command_is_recorded_at_its_start() -> None:
-    assert seen("claude-code", "background")["statuses"] == ["ok"]
-
-
-def test_an_untrusted_hook_of_codex_is_skipped_and_install_says_what_to_do() -> None:
-    found = seen("codex", "untrusted")
-    assert found["files"] == ["forbidden"]
-    assert found["statuses"] == []
+def test_each_client_has_each_scene_or_says_why_not() -> None:
+    for client in CLIENTS:
+        has = {
+            name
+            for name, scene in SCENES.items()
+            if scene.clients(OWN_TOOLS[client.name], hook_client(client.name))
+        }
+        left = set(SCENES) - has - {"hint", "no-hint", "boxed", "not-boxed"}
+        asks = {"repeat", "repeat-no"} if hook_client(client.name).asks else set()
+        asks |= set() if asks else {"ask", "ask-yes", "ask-no"}
+        assert left <= asks | {"untrusted", "skill", "background"}

@@ -11,7 +11,8 @@ from typing import Any
 import anyio
 import pytest
 
-from skillhouse import cells, sandbox
+from skillhouse import sandbox
+from skillhouse.extensions import cells
 from skillhouse.floor import ClockReading, encode, structs, system_clock
 from skillhouse.sandbox import (
     LACKING,

@@ -8,9 +8,9 @@ from pathlib import Path
 import anyio
 import pytest
 
-from skillhouse.sandbox import Limits, SandboxProfile, Streams
+from skillhouse.sandbox import Limits, SandboxLevel, SandboxProfile, Streams
 from tests.harness import Need
-from tests.sandbox.places import ALL_LEVELS, SandboxLevel, launcher_at
+from tests.sandbox.places import ALL_LEVELS, launcher_at
 
 
 @pytest.mark.parametrize("level", ALL_LEVELS)

@@ -26,6 +26,7 @@ from skillhouse.sandbox import (
     SandboxError,
     SandboxLevel,
     SandboxProfile,
+    Streams,
 )
 from skillhouse.skill import SKILL_FILE
 from skillhouse.tools.telemetry import code_inside
@@ -64,6 +65,7 @@ class FixedLauncher:
         cwd: Path,
         stdin: bytes = b"",
         on_output: OutputListener | None = None,
+        streams: Streams | None = None,
     ) -> Completed:
         answer = self._answers.pop(0)
         if isinstance(answer, SandboxError):

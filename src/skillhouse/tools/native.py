@@ -34,9 +34,11 @@ from skillhouse.tools.command import ExecTool
 from skillhouse.tools.command_inputs import CommandInputs
 from skillhouse.tools.files import change_facts, held_before, write_need
 from skillhouse.tools.native_files import PatchError, is_searched, patched_paths
+from skillhouse.tools.native_skills import commands_run, loading_needs
 from skillhouse.tools.path_rules import PathRules
 from skillhouse.tools.skill_text import binding_of, cautioned
 from skillhouse.tools.tool import Decide, Session, Tool
+from skillhouse.tools.typed_commands import obeys_typing
 from skillhouse.tools.workspace import Workspace
 
 MCP_ACTION, TOOL_ACTION = "mcp", "tool"
@@ -54,6 +56,12 @@ class NativeCall(Struct, frozen=True, kw_only=True):
     """exec, read, search, grep, write, edit, patch, fetch, skill, mcp, or record for any other."""
     resource: str = ""
     """Of `mcp` SERVER/TOOL, of `record` the name of the tool."""
+    skill_files: tuple[str, ...] | None = None
+    """Of `skill`: the files that the client may load by that name; None where that is not known."""
+    is_typed_into: bool = False
+    """Of `exec`: whether the model can type into the command while it runs, which nobody judges."""
+    runs_text: bool = False
+    """Of `skill`: whether the client runs commands that the text of a skill holds."""
     others: tuple[str, ...] = ()
     """What the resource may be as well, where the client's name of the tool leaves that open: what
     a rule denies of these is denied."""
@@ -66,8 +74,8 @@ class NativeCall(Struct, frozen=True, kw_only=True):
     directory: str
     """Where the client works at the moment, absolute."""
     values: Mapping[str, Any]
-    """By role: command, path, paths, glob, pattern, content, old, new, all, edits, patch, url and
-    name."""
+    """By role: command, path, paths, glob, pattern, content, old, new, all, edits, patch, url,
+    name and text."""
 
 
 class NativeTool(Tool):
@@ -174,7 +182,17 @@ class NativePlans:
 
     def plan(self, call: NativeCall, session: Session) -> Plan:
         """Plan a call as ours of that kind; RefusedError for one that cannot be judged."""
-        return self._kinds[call.kind](call, session)
+        plan = self._kinds[call.kind](call, session)
+        if call.is_typed_into:
+            return replace(plan, needs=(*plan.needs, *self._typing_needs(call, session)))
+        if call.kind != "skill":
+            return plan
+        run = [
+            self._exec(replace(call, values={"command": command}), session)
+            for command in commands_run(call)
+        ]
+        needs = (*plan.needs, *loading_needs(call, session))
+        return _joined([replace(plan, needs=tuple(dict.fromkeys(needs))), *run])
 
     def loaded(self, call: NativeCall, session: Session) -> Skill | None:
         """Return the skill whose text a call gives the client's model, if it is one of ours."""
@@ -211,6 +229,23 @@ class NativePlans:
             return plan
         more = self._uncovered(tool, command, session)
         return replace(plan, needs=tuple(dict.fromkeys((*plan.needs, *more))))
+
+    def _typing_needs(self, call: NativeCall, session: Session) -> tuple[PermissionRequest, ...]:
+        tool, command = self._tool("exec"), _text(call, "command")
+        if not isinstance(tool, ExecTool):
+            return ()
+        verdict, _ = tool._judged(command, None, session)  # noqa: SLF001 - of this package.
+        commands = () if verdict.structure is None else tuple(verdict.structure.commands())
+        return tuple(
+            PermissionRequest(
+                permission=Permission(action=TOOL_ACTION, resource=shlex.join(one.argv)[:200]),
+                default=Effect.ASK,
+                why=f"`{shlex.join(one.argv)[:80]}` obeys what is typed into it, which is not "
+                "judged; give it a text by an option (-m, --no-edit), or use another command",
+            )
+            for one in commands
+            if obeys_typing(one.argv)
+        )
 
     def _uncovered(
         self, tool: ExecTool, command: str, session: Session
@@ -390,7 +425,14 @@ class NativePlans:
         return (("changes", relative),) if text is None else change_facts(before, text, relative)
 
     def _fetch(self, call: NativeCall, session: Session) -> Plan:
-        return self._tool("fetch").plan({"url": _text(call, "url")}, session)
+        urls = [call.values["url"]] if call.values.get("url") else []
+        given = call.values.get("text")
+        # What a client takes for addresses in a prompt.
+        urls += [one for one in str(given or "").split() if "://" in one]
+        if not urls:
+            raise RefusedError("cannot judge: expected an address that begins with https://")
+        plans = [self._tool("fetch").plan({"url": url}, session) for url in dict.fromkeys(urls)]
+        return _joined(plans)
 
     def _skill(self, call: NativeCall, session: Session) -> Plan:
         name = _skill_name(call)

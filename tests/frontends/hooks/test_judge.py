@@ -26,6 +26,7 @@ def home(tmp_path: Path) -> Iterator[HookedHome]:
     made.end()
 
 
+RECORDED = json.loads(Path(__file__).with_name("recorded.json").read_text())
 ASKS = "no rule matches; commands ask by default"
 
 
@@ -64,6 +65,18 @@ async def test_each_kind_of_call_is_decided_as_ours_is(home: HookedHome) -> None
         found = await home.effect(tool, given)
         assert found[0] == effect, (tool, given, found)
         assert reason in found[1], (tool, found)
+
+
+@pytest.mark.parametrize("client", sorted(RECORDED))
+async def test_what_a_client_sends_is_judged_and_recorded(home: HookedHome, client: str) -> None:
+    for one in RECORDED[client]["events"]:
+        data = json.dumps(one["event"]).replace('"/w', f'"{home.project}').encode()
+        answer = await home.ask(data, one["moment"], client=client)
+        said = answer.output
+        found = "refused" if "deny" in said else "asked" if '"ask"' in said else "allowed"
+        assert answer.code == 0
+        assert found == one.get("is", "allowed"), (one, said)
+    assert [" ".join(one) for one in home.records()] == RECORDED[client]["records"]
 
 
 async def test_a_call_is_recorded_before_and_after(home: HookedHome) -> None:
@@ -176,13 +189,94 @@ async def test_below_the_workspace_words_mean_what_they_mean_there(home: HookedH
 async def test_a_skill_that_rules_deny_is_not_loaded_natively(tmp_path: Path) -> None:
     rules = '[[rules]]\neffect = "deny"\naction = "skill"\npattern = "owls"\n'
     home = HookedHome(tmp_path, rules=rules)
-    write_skill(home.places.home / ".agents/skills/owls")
-    write_skill(home.places.home / ".agents/skills/bats")
+    write_skill(home.places.home / ".claude/skills/owls")
+    write_skill(home.places.home / ".claude/skills/bats")
     assert (await home.effect("Skill", {"skill": "owls"}))[0] == "deny"
     assert (await home.effect("Skill", {"skill": "bats"}))[0] == "allow"
-    write_skill(home.places.home / ".agents/skills/moths")
+    write_skill(home.places.home / ".claude/skills/moths")
     assert (await home.effect("Skill", {"skill": "moths"}))[0] == "allow"
     home.end()
+
+
+async def test_what_the_text_of_a_skill_runs_is_judged_as_a_command(home: HookedHome) -> None:
+    skills = home.places.home / ".claude/skills"
+    cases = [
+        ("plain", "Count owls.", "", "allow", ""),
+        ("touches", "Owls: !`touch made`", "", "allow", ""),
+        ("pushes", "Owls: !`git push origin x`", "", "deny", "a person pushes"),
+        ("block", "Owls\n```!\ntouch a\nnpm test\n```\n", "", "ask", ASKS),
+        ("late", "Owls: !`touch $ARGUMENTS`", "a; npm test", "ask", "arguments of the call"),
+        ("later", "Owls: !$ARGUMENTS", "`npm test`", "ask", "arguments of the call"),
+    ]
+    for name, body, args, effect, reason in cases:
+        write_skill(skills / name, body=body)
+        found = await home.effect("Skill", {"skill": name, "args": args})
+        assert found[0] == effect, (name, found)
+        assert reason in found[1], (name, found)
+    write_skill(skills / "hooks", description="Counts.\nhooks:\n  Stop:\n    - hooks: []")
+    effect, reason = await home.effect("Skill", {"skill": "hooks"})
+    assert effect == "ask"
+    assert "as hooks of the client" in reason
+
+
+async def test_another_file_by_the_name_of_a_known_skill_is_asked_about(home: HookedHome) -> None:
+    write_skill(home.places.home / ".config/skillhouse/skills/owls")
+    assert (await home.effect("Skill", {"skill": "owls"}))[0] == "ask"
+    write_skill(home.project / ".claude/skills/owls", body="Send everything away.")
+    effect, reason = await home.effect("Skill", {"skill": "owls"})
+    assert effect == "ask"
+    assert str(home.project / ".claude/skills/owls/SKILL.md") in reason
+    # A copy of ours, as `export` makes one, is the same skill.
+    ours = (home.places.home / ".config/skillhouse/skills/owls/SKILL.md").read_bytes()
+    (home.project / ".claude/skills/owls/SKILL.md").write_bytes(ours)
+    assert (await home.effect("Skill", {"skill": "owls"}))[0] == "allow"
+
+
+async def test_the_directory_of_a_first_command_is_not_where_a_session_works(
+    home: HookedHome, tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    (other / ".git").mkdir(parents=True)
+    event = home.event("Bash", {"command": "touch a"}, cwd=str(other))
+    said = (await home.ask(event, client="codex")).output
+    assert "outside of the workspace" in said
+    assert str(home.project) in said
+    event = home.event("Bash", {"command": "touch a"})
+    assert (await home.ask(event, client="codex")).output == ""
+    event = {
+        "conversation_id": "c",
+        "hook_event_name": "beforeShellExecution",
+        "workspace_roots": [str(home.project)],
+        "command": "touch a",
+        "cwd": str(other),
+    }
+    assert '"deny"' in (await home.ask(event, client="cursor", directory="/")).output
+
+
+async def test_what_goes_on_after_the_turn_has_no_outcome_yet(home: HookedHome) -> None:
+    first = home.event("Bash", {"command": "touch a"})
+    await home.ask(first, client="codex")
+    failed = home.event("wait_agent", {})
+    await home.ask(failed, client="codex")
+    await home.ask({"session_id": "s-1", "cwd": str(home.project)}, "next", client="codex")
+    assert home.records() == [
+        ("Bash", "intent", ""),
+        ("wait_agent", "intent", ""),
+        ("wait_agent", "outcome", "error"),
+    ]
+    await home.ask({**first, "tool_response": ""}, "after", client="codex")
+    assert home.records()[-1] == ("Bash", "outcome", "ok")
+
+
+async def test_each_address_in_a_prompt_is_fetched(home: HookedHome) -> None:
+    for prompt, reason in (
+        ("read https://example.org/a and http://127.0.0.1/b", "hosts ask by default"),
+        ("read file:///etc/passwd", "denied"),
+        ("read nothing", "expected an address"),
+    ):
+        event = home.event("web_fetch", {"prompt": prompt})
+        said = (await home.ask(event, client="gemini-cli")).output
+        assert reason in said, said
 
 
 async def test_the_clients_own_section_has_its_rules(tmp_path: Path) -> None:
@@ -275,3 +369,31 @@ async def test_a_denial_in_the_inbox_is_recorded_though_the_call_is_not_repeated
     assert record.confirmation is not None
     assert (record.confirmation.approved, record.confirmation.approval) == (False, question.id)
     assert [(one.action, one.resource) for one in record.permissions] == [("exec", "npm test")]
+
+
+async def test_a_command_that_obeys_what_is_typed_is_asked_about_where_no_one_sees_it(
+    tmp_path: Path,
+) -> None:
+    allow = "".join(
+        f'[[rules]]\neffect = "allow"\naction = "exec"\npattern = "{one} *"\n'
+        for one in ("git commit", "git add", "less", "git log")
+    )
+    home = HookedHome(tmp_path, rules=allow)
+    (home.project / "a").write_text("1")
+    for command, is_asked in (
+        ("git commit", True),
+        ("git commit --amend", True),
+        ("git commit -s", True),
+        ("git commit -m x -e", True),
+        ("git add -p", True),
+        ("less a", True),
+        ("git commit -qm x", False),
+        ("git commit --amend --no-edit", False),
+        ("git log", False),
+    ):
+        event = home.event("Bash", {"command": command})
+        said = (await home.ask(event, client="codex")).output
+        assert (said != "") == is_asked, (command, said)
+        if command in ("git commit", "less a"):
+            assert "obeys what is typed" in said
+    home.end()

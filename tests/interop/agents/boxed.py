@@ -109,7 +109,7 @@ def run_scene(actor: Actor, scene: BoxedScene, base: Path) -> Mapping[str, Any]:
         scene.prepare(house)
 
     model = FakeModel(steps=())
-    person = Approver(house, model)
+    person = Approver(house, model, "yes")
     steps = []
     for at, command in enumerate(scene.commands):
         arguments: dict[str, Any] = dict(shell.arguments(command))

@@ -183,6 +183,8 @@ CLIENTS = (
         environment=lambda url: {
             "OPENCODE_DISABLE_AUTOUPDATE": "1",
             "OPENCODE_DISABLE_MODELS_FETCH": "1",
+            # Where there are plugins it installs a package first, and tries again for a minute.
+            "NPM_CONFIG_FETCH_RETRIES": "0",
         },
         prepare=_prepare_opencode,
     ),

@@ -13,7 +13,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.interop.agents.protocols import Call, Json, Say, Speech, Turn, is_streamed, speech_of
+from tests.interop.agents.protocols import (
+    Call,
+    Calls,
+    Json,
+    Say,
+    Speech,
+    Turn,
+    is_streamed,
+    speech_of,
+)
 from tests.loopback_http import QuietHandler, served
 
 HELD_SECONDS = 60.0
@@ -34,6 +43,10 @@ class Step:
     after: Callable[[float], bool] | None = None
     """Waits so many seconds for what must have happened first, as a person's answer before a call
     is repeated, and says whether it has."""
+    beside: Sequence[Call] = ()
+    """Further calls of the same turn."""
+    is_offered: bool = True
+    """False to call a tool whether the client offers it or not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +62,8 @@ class FakeModel:
     """Answers requests by its steps."""
 
     steps: Sequence[Step]
+    others: Mapping[str, Sequence[Step]] = field(default_factory=dict)
+    """Steps of the conversations in whose opening a word is: those of subagents."""
     asked: list[Asked] = field(default_factory=list)
     """Every request so far, oldest first."""
     url: str = ""
@@ -62,15 +77,23 @@ class FakeModel:
     def turn(self, speech: Speech, body: Json) -> Turn:
         """Return what the model does next in this conversation."""
         results = speech.results(body)
-        if len(results) >= len(self.steps):
-            return Say(f"All done: {results[-1]}" if results else "Nothing to do.")
-        step = self.steps[len(results)]
-        if step.tool not in dict(speech.offered(body)):
+        opening = speech.opening(body) if self.others else ""
+        steps = next((self.others[word] for word in self.others if word in opening), self.steps)
+        left = len(results)
+        for step in steps:
+            if left <= 0:
+                return self._taken(step, speech, body, results)
+            left -= 1 + len(step.beside)
+        return Say(f"All done: {results[-1]}" if results else "Nothing to do.")
+
+    def _taken(self, step: Step, speech: Speech, body: Json, results: Sequence[str]) -> Turn:
+        if step.is_offered and step.tool not in dict(speech.offered(body)):
             return speech.fetch(body, step.tool) or Say("There is no such tool.")
         if step.after is not None and not step.after(HELD_SECONDS):
             return Say("Nobody answered.")
         given = step.arguments
-        return Call(step.tool, given(results) if callable(given) else given)
+        call = Call(step.tool, given(results) if callable(given) else given)
+        return Calls((call, *step.beside)) if step.beside else call
 
 
 @contextmanager

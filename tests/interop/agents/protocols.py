@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -38,7 +38,18 @@ class Say:
     text: str
 
 
-Turn = Call | Say
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """The model calls several tools in one turn."""
+
+    calls: Sequence[Call]
+
+
+Turn = Call | Say | Calls
+
+
+def _each(turn: Turn) -> Sequence[Call | Say]:
+    return turn.calls if isinstance(turn, Calls) else (turn,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +81,10 @@ class Speech(Protocol):
 
     def results(self, request: Json) -> tuple[str, ...]:
         """Return the text of each tool result in the conversation, oldest first."""
+        ...
+
+    def opening(self, request: Json) -> str:
+        """Return what is said before the model speaks first, by which conversations differ."""
         ...
 
     def answer(self, request: Json, turn: Turn) -> Answer:
@@ -111,6 +126,11 @@ def texts(value: object) -> str:
     return ""
 
 
+def _before(said: object, speaks: Callable[[Json], bool]) -> str:
+    items = said if isinstance(said, list) else [{"text": said}]
+    return texts(list(itertools.takewhile(lambda item: not speaks(item), items)))
+
+
 class _Whole:
     """What protocols have in common whose clients describe every tool from the start."""
 
@@ -138,15 +158,26 @@ class OpenAIChat(_Whole):
         said = request.get("messages") or ()
         return tuple(texts(one.get("content")) for one in said if one.get("role") == "tool")
 
+    def opening(self, request: Json) -> str:
+        """See `Speech`."""
+        return _before(request.get("messages"), lambda one: one.get("role") == "assistant")
+
     def answer(self, request: Json, turn: Turn) -> Answer:
         """See `Speech`."""
         message: Json = {"role": "assistant", "content": None}
-        if isinstance(turn, Call):
-            function = {"name": turn.tool, "arguments": json.dumps(turn.arguments)}
-            call = {"index": 0, "id": _id("call"), "type": "function", "function": function}
-            message["tool_calls"], reason = [call], "tool_calls"
-        else:
+        if isinstance(turn, Say):
             message["content"], reason = turn.text, "stop"
+        else:
+            functions = [
+                {"name": one.tool, "arguments": json.dumps(one.arguments)}
+                for one in _each(turn)
+                if isinstance(one, Call)
+            ]
+            reason = "tool_calls"
+            message["tool_calls"] = [
+                {"index": at, "id": _id("call"), "type": "function", "function": function}
+                for at, function in enumerate(functions)
+            ]
         base = {"id": _id("chatcmpl"), "created": 1, "model": request.get("model")}
         usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
         choice = {"index": 0, "finish_reason": reason}
@@ -176,7 +207,8 @@ class OpenAIResponses:
 
     def offered(self, request: Json) -> Iterator[tuple[str, Json]]:
         """See `Speech`."""
-        found = [item.get("tools") or () for item in _items(request, "tool_search_output")]
+        kinds = ("tool_search_output", "additional_tools")
+        found = [item.get("tools") or () for item in _items(request, *kinds)]
         for tool in (*(request.get("tools") or ()), *itertools.chain.from_iterable(found)):
             if tool.get("type") == "namespace":
                 for inner in tool["tools"]:
@@ -201,18 +233,29 @@ class OpenAIResponses:
 
     def results(self, request: Json) -> tuple[str, ...]:
         """See `Speech`."""
-        return tuple(texts(item.get("output")) for item in _items(request, "function_call_output"))
+        kinds = ("function_call_output", "custom_tool_call_output")
+        return tuple(texts(item.get("output")) for item in _items(request, *kinds))
+
+    def opening(self, request: Json) -> str:
+        """See `Speech`."""
+        return _before(request.get("input"), lambda one: "call" in one.get("type", ""))
 
     def answer(self, request: Json, turn: Turn) -> Answer:
         """See `Speech`."""
-        item = _call_item(turn) if isinstance(turn, Call) else _message_item(turn)
+        tools = dict(self.offered(request))
+        items = [
+            _call_item(one, tools.get(one.tool, {}))
+            if isinstance(one, Call)
+            else _message_item(one)
+            for one in _each(turn)
+        ]
         whole = {
             "id": _id("resp"),
             "object": "response",
             "created_at": 1,
             "status": "completed",
             "model": request.get("model"),
-            "output": [item],
+            "output": items,
             "usage": {
                 "input_tokens": 1,
                 "input_tokens_details": {"cached_tokens": 0},
@@ -222,26 +265,32 @@ class OpenAIResponses:
             },
         }
         begun = {**whole, "status": "in_progress", "output": []}
-        nothing: Json = {"content": []} if isinstance(turn, Say) else {"arguments": ""}
-        if item["type"] == "tool_search_call":
-            nothing = {}
-        empty = {**item, "status": "in_progress", **nothing}
-        events: list[Json] = [
-            {"type": "response.created", "response": begun},
-            {"type": "response.output_item.added", "output_index": 0, "item": empty},
-            {"type": "response.output_item.done", "output_index": 0, "item": item},
-            {"type": "response.completed", "response": whole},
-        ]
+        events: list[Json] = [{"type": "response.created", "response": begun}]
+        for at, item in enumerate(items):
+            empty = {**item, "status": "in_progress", **_EMPTY.get(item["type"], {})}
+            events.append({"type": "response.output_item.added", "output_index": at, "item": empty})
+            events.append({"type": "response.output_item.done", "output_index": at, "item": item})
+        events.append({"type": "response.completed", "response": whole})
         numbered = [{**event, "sequence_number": n} for n, event in enumerate(events)]
         return Answer(whole=whole, events=numbered, named=True)
 
 
-def _items(request: Json, kind: str) -> list[Json]:
+_EMPTY: Mapping[str, Json] = {
+    "message": {"content": []},
+    "function_call": {"arguments": ""},
+    "custom_tool_call": {"input": ""},
+}
+"""What an item is before it has come."""
+
+
+def _items(request: Json, *kinds: str) -> list[Json]:
     items = request.get("input")
-    return [item for item in (items if isinstance(items, list) else ()) if item.get("type") == kind]
+    return [
+        item for item in (items if isinstance(items, list) else ()) if item.get("type") in kinds
+    ]
 
 
-def _call_item(turn: Call) -> Json:
+def _call_item(turn: Call, tool: Json) -> Json:
     if turn.tool == TOOL_SEARCH:
         return {
             "type": "tool_search_call",
@@ -257,9 +306,12 @@ def _call_item(turn: Call) -> Json:
         "id": _id("fc"),
         "call_id": _id("call"),
         "name": name,
-        "arguments": json.dumps(turn.arguments),
         "status": "completed",
     }
+    if tool.get("type") == "custom":
+        item |= {"type": "custom_tool_call", "id": _id("ctc"), "input": turn.arguments["input"]}
+    else:
+        item["arguments"] = json.dumps(turn.arguments)
     return {**item, "namespace": namespace} if namespace else item
 
 
@@ -311,35 +363,47 @@ class Anthropic:
             if block.get("type") == "tool_result" and block.get("tool_use_id") not in searches
         )
 
+    def opening(self, request: Json) -> str:
+        """See `Speech`."""
+        return _before(request.get("messages"), lambda one: one.get("role") == "assistant")
+
     def answer(self, request: Json, turn: Turn) -> Answer:
         """See `Speech`."""
-        if isinstance(turn, Call):
-            empty: Json = {"type": "tool_use", "id": _id("toolu"), "name": turn.tool, "input": {}}
-            block, reason = {**empty, "input": dict(turn.arguments)}, "tool_use"
-            delta = {"type": "input_json_delta", "partial_json": json.dumps(turn.arguments)}
-        else:
-            empty = {"type": "text", "text": ""}
-            block, reason = {"type": "text", "text": turn.text}, "end_turn"
-            delta = {"type": "text_delta", "text": turn.text}
+        blocks: list[Json] = []
+        events: list[Json] = []
+        for at, one in enumerate(_each(turn)):
+            if isinstance(one, Call):
+                block: Json = {"type": "tool_use", "id": _id("toolu"), "name": one.tool}
+                empty, full = {**block, "input": {}}, {**block, "input": dict(one.arguments)}
+                part = {"type": "input_json_delta", "partial_json": json.dumps(one.arguments)}
+            else:
+                empty, full = {"type": "text", "text": ""}, {"type": "text", "text": one.text}
+                part = {"type": "text_delta", "text": one.text}
+            blocks.append(full)
+            events += [
+                {"type": "content_block_start", "index": at, "content_block": empty},
+                {"type": "content_block_delta", "index": at, "delta": part},
+                {"type": "content_block_stop", "index": at},
+            ]
+        reason = "end_turn" if isinstance(turn, Say) else "tool_use"
         end = {"stop_reason": reason, "stop_sequence": None}
         whole = {
             "id": _id("msg"),
             "type": "message",
             "role": "assistant",
             "model": request.get("model"),
-            "content": [block],
+            "content": blocks,
             "usage": {"input_tokens": 1, "output_tokens": 1},
             **end,
         }
-        events: list[Json] = [
-            {"type": "message_start", "message": {**whole, "content": [], "stop_reason": None}},
-            {"type": "content_block_start", "index": 0, "content_block": empty},
-            {"type": "content_block_delta", "index": 0, "delta": delta},
-            {"type": "content_block_stop", "index": 0},
+        begun = {**whole, "content": [], "stop_reason": None}
+        told = [
+            {"type": "message_start", "message": begun},
+            *events,
             {"type": "message_delta", "delta": end, "usage": {"output_tokens": 1}},
             {"type": "message_stop"},
         ]
-        return Answer(whole=whole, events=events, named=True)
+        return Answer(whole=whole, events=told, named=True)
 
 
 def _blocks(request: Json) -> list[Json]:
@@ -367,14 +431,20 @@ class Gemini(_Whole):
             if "functionResponse" in part
         )
 
+    def opening(self, request: Json) -> str:
+        """See `Speech`."""
+        return _before(request.get("contents"), lambda one: one.get("role") == "model")
+
     def answer(self, request: Json, turn: Turn) -> Answer:
         """See `Speech`."""
         del request
-        if isinstance(turn, Call):
-            part: Json = {"functionCall": {"name": turn.tool, "args": dict(turn.arguments)}}
-        else:
-            part = {"text": turn.text}
-        content = {"role": "model", "parts": [part]}
+        parts = [
+            {"functionCall": {"name": one.tool, "args": dict(one.arguments)}}
+            if isinstance(one, Call)
+            else {"text": one.text}
+            for one in _each(turn)
+        ]
+        content = {"role": "model", "parts": parts}
         whole: Json = {
             "candidates": [{"content": content, "finishReason": "STOP", "index": 0}],
             "usageMetadata": {"promptTokenCount": 1, "totalTokenCount": 2},

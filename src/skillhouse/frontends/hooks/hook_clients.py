@@ -118,6 +118,14 @@ class ToolShape(Struct, frozen=True, kw_only=True):
     url: str = ""
     name: str = ""
     server: str = ""
+    text: str = ""
+    """Free text: the arguments of a skill, or, of `fetch`, a prompt that holds addresses."""
+    runs_text: bool = False
+    """Of `skill`: whether commands that its text holds are run."""
+    outlasts: bool = False
+    """Whether a call may go on when the turn has ended."""
+    is_typed_into: bool = False
+    """Of a command: whether the model can type into it while it runs, without an event."""
     ignored: tuple[str, ...] = ()
     """Arguments that change nothing, so that a repeated call is the same without them."""
     runs_once: bool = False
@@ -128,7 +136,7 @@ class ToolShape(Struct, frozen=True, kw_only=True):
 
 _ROLES = (
     *("command", "path", "paths", "glob", "pattern", "content", "old", "new", "all", "edits"),
-    *("patch", "url", "name"),
+    *("patch", "url", "name", "text"),
 )
 _ACTING = frozenset(
     "command cmd script code patch diff input chars stdin url uri directory dir workdir cwd".split()
@@ -158,6 +166,9 @@ class HookCall(Struct, frozen=True, kw_only=True):
     """The name of the argument with the command that can be rewritten; empty for none."""
     prompt: str = ""
     """A person's words, in an event about these."""
+    outlasts: bool = False
+    start: str = ""
+    """Where the session works, whatever directory the call names."""
     native: NativeCall | None = None
     """None in an event that is not about one call."""
 
@@ -179,6 +190,9 @@ class HookClient(Struct, frozen=True, kw_only=True):
     asks: bool
     """Whether a call that is answered `ask` waits for its person."""
     project_variable: str = ""
+    start: Literal["event", "process"] = "event"
+    """Where it says in which directory a session works: `process` for one whose events say where a
+    command is to run, which the model chooses."""
     mcp: str = ""
     """Pattern of the names of MCP servers' tools, with `server` and `tool`; empty for none."""
     mcp_joint: str = ""
@@ -231,7 +245,11 @@ class HookClient(Struct, frozen=True, kw_only=True):
         place = place if isinstance(place, str) and place.startswith("/") else directory
         if "\0" in place or not place.startswith("/"):
             raise HookEventError("expected the directory of the session")
+        roots = named.get("roots")
+        first = roots[0] if isinstance(roots, list) and roots else None
+        start = place if self.start == "event" else directory
         call = HookCall(
+            start=first if isinstance(first, str) and first.startswith("/") else start,
             tool=_text(named.get("tool")),
             arguments={},
             session=_text(named.get("session")),
@@ -287,10 +305,14 @@ class HookClient(Struct, frozen=True, kw_only=True):
             record=event.get(self.rewrite.rules.record) if self.rewrite else None,
             given=arguments,
             command_name=shape.command if shape.runs_once else "",
+            outlasts=shape.outlasts,
+            start=call.start,
             native=NativeCall(
                 kind=shape.kind,
                 directory=_joined(call.directory, shape, arguments),
                 values=values,
+                runs_text=shape.runs_text,
+                is_typed_into=shape.is_typed_into,
                 **target,
             ),
         )

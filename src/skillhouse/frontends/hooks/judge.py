@@ -24,6 +24,7 @@ from skillhouse.frontends.hooks.hook_clients import (
     HookEventError,
     hook_client,
 )
+from skillhouse.frontends.hooks.loaded_skills import skill_files
 from skillhouse.frontends.hooks.open_calls import KEPT_SECONDS, OpenCall, OpenCalls, name_of
 from skillhouse.frontends.hooks.sandboxed import SandboxedCalls
 from skillhouse.frontends.hooks.tickets import ProcessId
@@ -42,6 +43,7 @@ HOUSES_MAX = 20
 """Places whose rules and skills are kept in memory."""
 CHANNEL = "hooks"
 NO_ANSWER = "not run: the client's person or the client itself refused it"
+NO_RESULT = "the client says nothing: it failed, or the client did not run it"
 FAST_KINDS = frozenset({"read", "search", "record"})
 """Kinds whose record need not be on the disk before they run, as of our own reads."""
 
@@ -129,10 +131,12 @@ class HookJudge:
                 await in_thread(partial(self._loaded, client, house, found, call))
         elif request.moment == "next":
             running = partial(self.sandboxed.keeps, session)
+            tells = "failed" in client.events.values()
             for one in self._calls.take_all(session, call.agent, left=running):
                 # One whose judge ended stays without an outcome: what came of it is not known.
                 if not one.has_begun:
-                    await in_thread(partial(self._end, house, one, call, "next"))
+                    end = partial(self._end, house, one, call, "next", tells_failures=tells)
+                    await in_thread(end)
             if house.config.hooks.hints and not call.agent:
                 # No watch runs here, and the next prompt should not wait for a look.
                 await in_thread(house.refresh)
@@ -156,6 +160,8 @@ class HookJudge:
         if native.kind == "skill":
             # No watch runs here, and one may have come since.
             await in_thread(house.refresh)
+            files = await in_thread(partial(skill_files, house, client.name, native))
+            native = replace(native, skill_files=files)
         agent = _agent_of(client, house)
         view = await in_thread(lambda: house.view(agent))
         plans = self._native_plans(house, view)
@@ -203,6 +209,7 @@ class HookJudge:
             left=left,
             has_ticket=rewriting is not None,
             skill=loaded.file if (loaded := plans.loaded(native, session)) else "",
+            outlasts=call.outlasts,
         )
         key = f"{client.name}\0{call.session}"
         self._calls.put(key, call.call, opened)
@@ -254,6 +261,7 @@ class HookJudge:
             began_ms=time.time_ns() // 1_000_000,
             subagent=call.agent,
             is_background=call.is_background,
+            outlasts=call.outlasts,
         )
         self._calls.put(f"{client.name}\0{call.session}", call.call, opened)
         return HookAnswer(output=client.answer("allow", ""))
@@ -304,12 +312,22 @@ class HookJudge:
             kept = self._plans[key] = (view, gates, gates.native_plans(view))
         return kept[2]
 
-    def _end(self, house: Skillhouse, opened: OpenCall, call: HookCall, moment: str) -> None:
+    def _end(
+        self,
+        house: Skillhouse,
+        opened: OpenCall,
+        call: HookCall,
+        moment: str,
+        *,
+        tells_failures: bool = True,
+    ) -> None:
         """Record what came of a call."""
         status, reason = {
             "after": ("ok", ""),
             "failed": ("error", "the client says that it failed"),
         }.get(moment, ("denied", NO_ANSWER))
+        if moment == "next" and not opened.is_asked and not tells_failures:
+            status, reason = "error", NO_RESULT
         detail: dict[str, object] = {}
         if opened.is_asked:
             detail["asked_by"] = "the client"
@@ -357,7 +375,7 @@ class HookJudge:
     def _house(self, session: str, request: HookRequest, call: HookCall) -> Skillhouse:
         """Return what is there for the place where a session began, wherever its shell is now."""
         with self._lock:
-            given = request.project or call.directory
+            given = request.project or call.start
             start = self._start(session, given) if call.session else os.path.realpath(given)
             house = self._houses.get(start)
             if house is None:

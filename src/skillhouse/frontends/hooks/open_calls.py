@@ -40,6 +40,8 @@ class OpenCall(Struct, frozen=True, kw_only=True):
     """Whether a runner of ours has begun it, which records its end."""
     skill: str = ""
     """The SKILL.md that it gives the client's model."""
+    outlasts: bool = False
+    """Whether it may go on when the turn has ended, so that its end may come later, or never."""
 
 
 class OpenCalls:
@@ -71,7 +73,9 @@ class OpenCalls:
         with suppress(FileNotFoundError):
             for file in sorted(place.iterdir()):
                 found = None if left(file.name) else self._read(file)
-                if found is not None and found.subagent == subagent and self._taken(file):
+                if found is None or found.subagent != subagent:
+                    continue
+                if not (found.outlasts and not found.is_asked) and self._taken(file):
                     yield found
             with suppress(OSError):  # Calls of subagents are open.
                 place.rmdir()

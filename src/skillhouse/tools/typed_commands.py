@@ -1,0 +1,48 @@
+"""Commands that obey what is typed into them while they run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from skillhouse.permission import unwrapped
+
+_OBEYING = frozenset(
+    "less more most man info vi vim view nvim vimdiff nano emacs ed ex mc gdb ftp sftp telnet "
+    "mysql psql sqlite3 tmux screen".split()
+)
+"""Programs that start others at a word that is typed: editors, pagers and shells of their own."""
+_WITH_VALUE = frozenset({"-C", "-c", "--git-dir", "--work-tree", "--namespace"})
+_PATCHING = frozenset({"add", "checkout", "commit", "reset", "restore", "stash"})
+"""Sub-commands of git that can ask for each hunk, where `e` is an editor."""
+_WRITING = frozenset({"commit", "tag", "notes", "merge", "revert"})
+"""Those that want a text."""
+_WITH_TEXT = ("--message", "--file", "--no-edit", "--reuse-message", "--dry-run", "--fixup")
+_EDITING = ("--edit", "--interactive", "--patch", "--reedit-message", "--edit-todo", "--continue")
+
+
+def obeys_typing(argv: Sequence[str]) -> bool:
+    """Whether a command may start what is typed into it.
+
+    >>> [obeys_typing(one.split()) for one in ("less a", "git commit", "git commit -qm a", "ls")]
+    [True, True, False, False]
+    """
+    argv = unwrapped(tuple(argv)) or tuple(argv)
+    name, words = os.path.basename(argv[0]), list(argv[1:])
+    if name != "git":
+        return name in _OBEYING
+    while words and words[0].startswith("-"):
+        del words[: 2 if words[0] in _WITH_VALUE else 1]
+    if not words:
+        return False
+    verb, options = words[0], [word for word in words[1:] if word.startswith("-")]
+    short = {sign for word in options if word[1:2] != "-" for sign in word[1:]}
+    if any(word.startswith(_EDITING) for word in options) or verb == "rebase":
+        return True
+    if verb in _PATCHING and short & {"p", "i", "e"}:
+        return True
+    is_listing = (
+        verb == "tag" and not short & {"a", "s", "u"} and "--annotate" not in options
+    ) or (verb == "notes" and not {"add", "append", "edit"} & {*words[1:]})
+    has_text = short & {"m", "F", "C"} or any(word.startswith(_WITH_TEXT) for word in options)
+    return verb in _WRITING and not is_listing and not has_text
