@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from skillhouse.floor import Diagnostic, Locations
     from skillhouse.house.config.config_values import (
         ExtensionSettings,
+        HookSettings,
         McpServerSettings,
         MemorySettings,
         NetSettings,
@@ -55,6 +56,7 @@ class ConfigFields(TypedDict, total=False):
     protection: ProtectionSettings
     memory: MemorySettings
     search: SearchSettings
+    hooks: HookSettings
     mcp_servers: tuple[McpServerSettings, ...]
     agents: Mapping[str, Layer]
     skill_rules: Mapping[str, tuple[Rule, ...]]
