@@ -465,7 +465,7 @@ def test_the_map_has_each_package_and_names_what_exists() -> None:
 @pytest.mark.parametrize(
     ("old", "name", "new"),
     [
-        ("skillhouse.frontends.http", "http_app", "skillhouse.extensions.server"),
+        ("skillhouse.extensions.server", "http_app", "skillhouse.extensions.server"),
         ("skillhouse.runtime", "Installer", "skillhouse.install"),
     ],
 )

@@ -32,6 +32,7 @@ _QUESTIONS = (
     b"hyphens): ",
     b"use it: ",
     b"n no) ",
+    b"n deny) ",
 )
 """Ends of what is asked at the terminal."""
 

@@ -20,7 +20,7 @@ import pytest
 from skillhouse.approval import Answer, ApprovalRequest, Reply, content_digest
 from skillhouse.frontends.cli.person import TerminalChannel, show_request
 from skillhouse.frontends.cli.terminal import Terminal
-from skillhouse.frontends.presentation.text import FACT_LINES
+from skillhouse.frontends.presentation.question import FACT_LINES
 from tests.approval.questions import question
 from tests.frontends.conftest import Run
 
@@ -276,7 +276,7 @@ def test_a_lasting_word_where_there_is_none_is_taken_as_once(capsys: Any) -> Non
     reply, said = anyio.run(Typed(b"a\n").answer, question(patterns=(), always=()), capsys)
     assert reply is not None
     assert reply.answer is Answer.ONCE
-    assert "Allow? (y once, n no)" in said
+    assert "Allow? (y once, n deny)" in said
 
 
 def test_what_signs_is_not_asked_at_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:

@@ -441,7 +441,9 @@ def request_to_user(request: ApprovalRequest, page: str) -> str:
     asked = f"ask the user to approve {request.id}"
     if page:
         return f"{asked} ({page}/approvals/{request.id})"
-    return f"{asked} on the skillhouse page" if request.out_of_band_only else asked
+    return (
+        f"{asked} on the skillhouse page or a paired device" if request.out_of_band_only else asked
+    )
 
 
 def _need(need: PermissionRequest) -> Mapping[str, object]:

@@ -16,6 +16,7 @@ from skillhouse.floor import InternalFaultError, SkillhouseError
 from skillhouse.floor.paths import sendable
 from skillhouse.floor.structs import replace
 from skillhouse.floor.threads import in_thread
+from skillhouse.frontends.presentation.question import question_of
 from skillhouse.house import Caller, Conversation, Skillhouse
 from skillhouse.house.model_tools import OPENAI_CHARS, ShownTool
 from skillhouse.permission import Effect
@@ -103,7 +104,7 @@ class FrameworkBridge(Struct, frozen=True, kw_only=True):
             result = await self.house.call(
                 name, arguments, caller=caller, approval_id=approval_id, listener=listener
             )
-            return self._for_model(result)
+            return _for_model(result)
         except Exception as error:  # noqa: BLE001 - an edge of the process; it is logged there.
             return _failed(name, error)
 
@@ -115,24 +116,25 @@ class FrameworkBridge(Struct, frozen=True, kw_only=True):
             result = self.house.call_sync(
                 name, arguments, caller=self._caller(), approval_id=approval_id
             )
-            return self._for_model(result)
+            return _for_model(result)
         except Exception as error:  # noqa: BLE001 - an edge of the process; it is logged there.
             return _failed(name, error)
 
     def question(self, result: ToolResult) -> dict[str, Any] | None:
         """Return the question for the framework's user; None if the framework must not ask.
 
-        Calls that sign are decided on the transaction page or a paired device only.
+        What signs, and what a tier policy asks about on the page, is decided there only.
         """
         request = self._request(result)
-        if not self.ask or request is None or request.level == "sign":
+        if not self.ask or request is None or request.out_of_band_only:
             return None
+        question = question_of(request)
         return {
-            "approval_id": result.approval_id,
+            "approval_id": question.id,
             "tool": request.tool,
-            "title": sendable(request.title),
-            "reasons": [sendable(reason) for reason in request.reasons],
-            "facts": [[sendable(label), sendable(fact)] for label, fact in request.facts],
+            "title": sendable(question.title),
+            "reasons": [sendable(reason) for reason in question.reasons],
+            "facts": [[sendable(label), sendable(fact)] for label, fact in question.facts],
         }
 
     async def may_ask(self, name: str, arguments: Mapping[str, Any]) -> bool:
@@ -208,17 +210,6 @@ class FrameworkBridge(Struct, frozen=True, kw_only=True):
         ids = _FRAMEWORK_IDS.get() or {}
         return Caller(agent=self.agent, user=self.user, channel=self.channel, **ids)
 
-    def _for_model(self, result: ToolResult) -> ToolResult:
-        text = sendable(result.content)
-        request = self._request(result)
-        if request is not None and request.level == "sign":
-            text = (
-                f"not approved yet: {'; '.join(request.reasons)}; nothing was done. This call "
-                f"signs: ask the user to approve {request.id} on the skillhouse page or a paired "
-                "device, then repeat the same call"
-            )
-        return replace(result, content=sendable(text))
-
     def _request(self, result: ToolResult) -> ApprovalRequest | None:
         """Return the open question of a call; None when there is none or it cannot be read."""
         if result.status != "pending" or result.approval_id is None:
@@ -247,6 +238,10 @@ class KeptResult(Generic[V]):
 
     def take(self, call_id: str | None) -> V | None:
         return self._values.pop(call_id or "", None)
+
+
+def _for_model(result: ToolResult) -> ToolResult:
+    return replace(result, content=sendable(result.content))
 
 
 def _failed(name: str, error: Exception) -> ToolResult:

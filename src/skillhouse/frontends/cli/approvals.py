@@ -21,7 +21,8 @@ from skillhouse.frontends.answers.approvals import (
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, house_of, positive
 from skillhouse.frontends.cli.person import note_changes, refuse_agents, show_request
 from skillhouse.frontends.cli.question import need_terminal, typed
-from skillhouse.frontends.presentation.text import counted, one_line, question_title, shown
+from skillhouse.frontends.presentation.question import ANSWER_WORDS, question_title
+from skillhouse.frontends.presentation.text import counted, one_line, shown
 
 if TYPE_CHECKING:
     from skillhouse.approval import Approval, ApprovedScript, Grant
@@ -66,12 +67,16 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     approve = verbs.add_parser("approve", help="approve once")
     lasting = approve.add_mutually_exclusive_group()
     for answer, words in (
-        (Answer.SESSION, "also to what is like it, until the client's connection ends"),
-        (Answer.PROJECT, "also later, in this place"),
-        (Answer.ALWAYS, "also later, in every place"),
+        (Answer.SESSION, "also what is like it, until the client's connection ends"),
+        (Answer.PROJECT, "also later"),
+        (Answer.ALWAYS, "also later"),
     ):
         lasting.add_argument(
-            f"--{answer.value}", dest="answer", action="store_const", const=answer, help=words
+            f"--{answer.value}",
+            dest="answer",
+            action="store_const",
+            const=answer,
+            help=f"{ANSWER_WORDS[answer]}: {words}",
         )
     approve.add_argument(
         "--rule",
@@ -155,7 +160,7 @@ def _run(options: argparse.Namespace, terminal: Terminal) -> int:
             device_name=issuer.device_name,
         )
     word = "refused" if answer is Answer.NO else f"approved ({answer.value})"
-    text = f"{answered.id} {word}: {one_line(answered.request.title)}"
+    text = f"{answered.id} {word}: {question_title(answered.request.title)}"
     terminal.answer(approval_answer(answered), text, as_json=options.json)
     return 0
 
@@ -189,7 +194,7 @@ def _list(house: Skillhouse, options: argparse.Namespace, terminal: Terminal) ->
         state = terminal.style(approval.state.value, _COLOURS[approval.state.value])
         by = f"  by {one_line(device_text(approval))}" if approval.device else ""
         # Not cut to the terminal: its end may be the command that matters.
-        title = question_title(approval.request)
+        title = question_title(approval.request.title)
         return f"{approval.id}  {state}  {_left(approval)}  {title}{by}"
 
     return terminal.listing(

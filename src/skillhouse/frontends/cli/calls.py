@@ -104,9 +104,9 @@ _CALL_EXAMPLES = """examples:
 A command in the background goes on in a process of its own: `exec_output` and
 `exec_stop` of any process find it. It ends with 8 hours, `exec_stop` or `skillhouse stop`.
 A VALUE is text where the tool takes text, and JSON elsewhere.
-A call that needs approval asks on the terminal: y once, s for this session, p in this
-project, a always; anything else denies it. Without a terminal the request stays open:
-answer it with `skillhouse approvals` and repeat the call, or wait for it with --wait.
+A call that needs approval asks on the terminal: y once, s this connection,
+p this project, a every project; anything else denies it. Without a terminal the request
+stays open: answer it with `skillhouse approvals` and repeat the call, or wait with --wait.
 What signs is decided on the page of `skillhouse up` or a paired device; --wait waits for
 both questions of a tool that signs, and its code runs once. Ctrl-C withdraws what is open.
 An exception of a skill's code comes with the files and lines of the skill, on stderr.

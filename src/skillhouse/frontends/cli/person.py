@@ -20,7 +20,13 @@ from skillhouse.clients import coding_agents
 from skillhouse.floor import SkillhouseError
 from skillhouse.frontends.cli.question import forget_typed, is_terminal
 from skillhouse.frontends.cli.terminal import Terminal
-from skillhouse.frontends.presentation.text import one_line, question_lines
+from skillhouse.frontends.presentation.question import (
+    ONLY_PLACE,
+    question_lines,
+    question_of,
+    question_title,
+    standing_line,
+)
 
 if TYPE_CHECKING:
     from skillhouse.approval import ApprovalRequest
@@ -129,6 +135,8 @@ _ANSWERS = {
     "always": Answer.ALWAYS,
 }
 """The words that approve (the published design); any other denies."""
+_KEYS = {"once": "y", "session": "s", "project": "p", "always": "a", "no": "n"}
+"""The letter of each answer, as the prompt names it."""
 
 
 class QuestionHost(Protocol):
@@ -178,8 +186,8 @@ class TerminalChannel:
         self, request: ApprovalRequest, file: TextIO, terminal: Terminal
     ) -> Reply | None:
         if request.out_of_band_only:
-            terminal.note(f"\n{one_line(request.title)}")
-            terminal.note("  this is not decided here: decide it on the page of `skillhouse up`")
+            terminal.note(f"\n{question_title(request.title)}")
+            terminal.note(f"  this is not decided here: decide it on {ONLY_PLACE}")
             return None
         with self.host.question() if self.host else nullcontext():
             show_request(request, terminal.note)
@@ -195,8 +203,9 @@ class TerminalChannel:
         """Read one answer; None for a text that was kept: the question is asked again."""
         choices = allowed_answers(request)
         forget_typed(file)
-        words = "y once, s this session, p this project, a always, n no"
-        terminal.prompt(f"Allow? ({words if Answer.ALWAYS in choices else 'y once, n no'}) ")
+        offered = question_of(request).answers
+        words = ", ".join(f"{_KEYS[one]} {words}" for one, words in offered.items())
+        terminal.prompt(f"Allow? ({words}) ")
         # A thread that waits for the line would keep the process alive after Ctrl-C.
         await anyio.wait_readable(file)
         text = _line(file)
@@ -241,12 +250,11 @@ def _is_prose(rules: tuple[str, ...], request: ApprovalRequest) -> bool:
 
 def show_request(request: ApprovalRequest, note: Callable[[str], None]) -> None:
     """Show everything a person should see of a question; nothing in it can act on a terminal."""
-    title, *lines = question_lines(request)
+    question = question_of(request)
+    title, *lines = question_lines(question)
     note(f"\n{title}")
-    for line in lines:
+    for line in (*lines, *filter(None, [standing_line(question)])):
         note(line)
-    if request.always:
-        note(f"  a standing approval would allow: {one_line(', '.join(request.always))}")
 
 
 def note_changes(state_directory: Path, terminal: Terminal) -> None:

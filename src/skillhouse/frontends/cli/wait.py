@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import anyio
 
 from skillhouse.frontends.cli.options import UsageError
-from skillhouse.frontends.presentation.text import counted, one_line
+from skillhouse.frontends.presentation.question import answered_at, question_of, question_title
+from skillhouse.frontends.presentation.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,9 +71,9 @@ class WaitingChannel:
         return None
 
     async def _wait(self, request: ApprovalRequest) -> None:
-        page = f"{self._page}/approvals/{request.id}"
-        place = page if self._page else "the page of `skillhouse up`"
-        self._terminal.note(f"waiting for an answer to {request.id}: {one_line(request.title)}")
+        place = answered_at(question_of(request), self._page)
+        title = question_title(request.title)
+        self._terminal.note(f"waiting for an answer to {request.id}: {title}")
         self._terminal.note(f"  answer it on {place}; Ctrl-C stops waiting and withdraws it")
         began = self._clock()
         pause = TICK_SECONDS if self._terminal.is_watched else LINE_SECONDS

@@ -21,10 +21,17 @@ from pydantic import ValidationError
 
 from skillhouse.approval import Answer, ApprovalBroker, ApprovalRequest
 from skillhouse.floor.paths import sendable
-from skillhouse.frontends.presentation.text import question_lines
+from skillhouse.frontends.presentation.question import (
+    ANSWER_WORDS,
+    ONLY_PLACE,
+    PAGE_PLACE,
+    answered_at,
+    question_lines,
+    question_of,
+)
 
 DECISION = "decision"
-DENY, ALLOW = "deny", "allow once"
+DENY, ALLOW = ANSWER_WORDS[Answer.NO], f"allow {ANSWER_WORDS[Answer.ONCE]}"
 """The values of the form's field. Denial comes first, since a client may preselect the first; there
 is no standing approval here, which needs the answers of the page and the command line."""
 SCHEMA = {
@@ -99,13 +106,15 @@ def elicitation_for(
     A question that only the page may decide is never asked with a form. `page` is the address of
     the page of approvals, without its key; empty if unknown.
     """
-    text = sendable("\n".join(question_lines(request)))
-    if client.form and not request.out_of_band_only:
+    question = question_of(request)
+    text = sendable("\n".join(question_lines(question)))
+    if client.form and not question.is_for_page:
         return types.ElicitRequestFormParams(message=text, requested_schema=SCHEMA)
     if client.url and page:
+        place = ONLY_PLACE if question.is_for_page else PAGE_PLACE
         return types.ElicitRequestURLParams(
-            message=f"{text}\n\nThis is decided on the skillhouse page.",
-            url=f"{page}/approvals/{request.id}",
+            message=f"{text}\n\nThis is decided on {place}.",
+            url=answered_at(question, page),
             # A part of the protocol until 2025-11-25.
             elicitation_id=request.id if client.send is not None else None,
         )

@@ -59,7 +59,7 @@ def test_a_call_is_decided_on_its_page_and_runs_once(
     asked = house.call_sync(*write).approval_id or ""
     assert f"/approvals/{asked}" in client.get("/approvals").text
     page = client.get(f"/approvals/{asked}").text
-    for part in ("write: ", "a.txt", "text", "sha256:", "Deny", "Approve once", "In every project"):
+    for part in ("write: ", "a.txt", "text", "sha256:", "Deny", "Approve once", "Every project…"):
         assert part in page
     form = form_of(client, asked, "once")
     moved = client.post(f"/approvals/{asked}", data=form, headers=OURS)

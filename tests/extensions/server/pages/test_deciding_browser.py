@@ -204,7 +204,7 @@ def test_a_lasting_approval_shows_its_rule_and_asks_once_more(
     page = opened(f"/approvals/{found.id}", java_script_enabled=scripts)
     page.click("#lasting summary")
     page.fill("#rules", "write /w/notes/a.txt")
-    page.click("text=In every project…")
+    page.click("text=Every project…")
     assert page.inner_text("#written") == "write /w/notes/a.txt"
     assert place.broker.get(found.id).state is ApprovalState.OPEN
     page.click("text=Approve, and write this")
@@ -369,10 +369,10 @@ def test_hostile_questions_fit_the_window_and_look_like_no_control(
     page.goto(f"{place.root}/approvals/{found.id}")
     names = page.eval_on_selector_all("button", "all => all.map(one => one.textContent.trim())")
     assert sorted(names) == [
-        "For this connection…",
-        "In every project…",
-        "In this project…",
+        "Every project…",
         "Make a one-time token",
+        "This connection…",
+        "This project…",
         "✓ Approve once",
         "✕ Deny",
     ]

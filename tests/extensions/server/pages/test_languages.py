@@ -23,6 +23,7 @@ from skillhouse.extensions.server.pages.renderer import FACT_LABELS, TEMPLATES, 
 from skillhouse.extensions.server.pages.site import PLACES, local_path
 from skillhouse.extensions.server.pages.skill_markdown import IMAGE
 from skillhouse.extensions.server.pages.system_page import SCOPE_TEXTS
+from skillhouse.frontends.presentation.question import ANSWER_WORDS
 from skillhouse.permission.lint import UNKNOWN_ACTION
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -41,7 +42,12 @@ def shown_texts() -> set[str]:
     environment = Environment(extensions=["jinja2.ext.i18n"])
     environment.policies["ext.i18n.trimmed"] = True
     found = (
-        {place.name for place in PLACES} | WORDS | {IMAGE} | set(SCOPE_TEXTS.values()) | FACT_LABELS
+        {place.name for place in PLACES}
+        | WORDS
+        | {IMAGE}
+        | set(SCOPE_TEXTS.values())
+        | FACT_LABELS
+        | set(ANSWER_WORDS.values())
     )
     for file in TEMPLATES.glob("*.html"):
         for _, function, text in extracted(environment, file):

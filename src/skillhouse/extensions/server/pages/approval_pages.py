@@ -194,7 +194,7 @@ class ApprovalPages:
             "approval_lasting.html",
             approval=approval,
             request=approval.request,
-            answer=answer.value,
+            answer=answer,
             patterns=[pattern.text for pattern in patterns],
             rules="\n".join(rules),
             days=self._approvals.settings.grant_days,
@@ -233,7 +233,7 @@ class ApprovalPages:
         view, pending = view_of(approval), self._approvals.pending()
         return self._show(
             request,
-            "transaction.html" if view.is_transaction else "approval.html",
+            "transaction.html" if view.question.is_transaction else "approval.html",
             status,
             approval=approval,
             request=approval.request,
@@ -243,10 +243,9 @@ class ApprovalPages:
             error=error,
             minutes=self._minutes(approval),
             csrf_token=self._proof(approval),
-            answers=[answer.value for answer in allowed_answers(approval.request)],
-            rules=editable(approval.request.always),
+            rules=editable(view.question.standing),
             token=token,
-            has_token=not approval.request.out_of_band_only,
+            has_token=not view.question.is_for_page,
             newer=_newer(approval, pending),
             **_neighbours(approval, pending),
         )

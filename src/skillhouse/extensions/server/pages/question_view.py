@@ -12,10 +12,9 @@ from msgspec import Struct
 
 from skillhouse.approval import Approval, ApprovalRequest, content_digest
 from skillhouse.floor import PathError, open_beneath
-from skillhouse.tools import READ_MAX, SKILL_CLAIM, WILL_NOT_WORK, change_facts
+from skillhouse.frontends.presentation.question import DIFFERENCE, Question, question_of
+from skillhouse.tools import READ_MAX, change_facts
 
-DIFFERENCE = "difference"
-"""Label of the fact that says what a write changes (`change_facts`)."""
 CODE_CHARACTERS = 6
 """Of the digest, which a person types where no amount and recipient are known."""
 SHORT_CHARACTERS = 120
@@ -48,20 +47,14 @@ class ConfirmationPhrase(Struct, frozen=True, kw_only=True):
 
 
 class QuestionView(Struct, frozen=True, kw_only=True):
-    """One question, taken apart for its page; every text in it is untrusted."""
+    """One question with what its page alone shows; every text in it is untrusted."""
 
+    question: Question
     commands: tuple[WantedPermission, ...]
     """Each command of a line on its own."""
     others: tuple[WantedPermission, ...]
-    facts: tuple[tuple[str, str], ...]
-    """Labels and values; of what signs only what skillhouse decoded itself."""
-    differences: tuple[tuple[str, str], ...]
-    """Those of the facts that skillhouse made by comparing; no argument passes for one."""
-    consequence: str
-    """What will not work, in a sentence of ours; empty where nothing is known to fail."""
     content: str
     """The whole call as JSON."""
-    is_transaction: bool
     typed: ConfirmationPhrase | None
     """None where pressing the button is enough."""
     is_intact: bool
@@ -71,11 +64,13 @@ class QuestionView(Struct, frozen=True, kw_only=True):
 
     @property
     def short(self) -> tuple[tuple[str, str], ...]:
-        return tuple(one for one in self.facts if is_short(one[1]) and one not in self.differences)
+        known = self.question.differences
+        return tuple(one for one in self.question.facts if is_short(one[1]) and one not in known)
 
     @property
     def long(self) -> tuple[tuple[str, str], ...]:
-        return tuple(one for one in self.facts if one not in (*self.short, *self.differences))
+        elsewhere = (*self.short, *self.question.differences)
+        return tuple(one for one in self.question.facts if one not in elsewhere)
 
 
 def is_short(text: str) -> bool:
@@ -87,15 +82,12 @@ def view_of(approval: Approval) -> QuestionView:
     request = approval.request
     content: dict[str, Any] = json.loads(request.content)
     wanted = _wanted(request, content)
-    is_transaction = _is_transaction(request, content)
+    question = question_of(request)
     return QuestionView(
+        question=question,
         commands=tuple(one for one in wanted if one.action == "exec"),
         others=tuple(one for one in wanted if one.action != "exec"),
-        facts=_facts(request, content),
-        differences=tuple(one for one in _shown(content) if _is_difference(*one)),
-        consequence=dict(_shown(content)).get(WILL_NOT_WORK, ""),
         content=json.dumps(content, indent=2),
-        is_transaction=is_transaction,
         typed=phrase_of(request),
         is_intact=is_intact(request),
         difference_now=_difference_now(request, content),
@@ -111,15 +103,7 @@ def phrase_of(request: ApprovalRequest) -> ConfirmationPhrase | None:
     """Return what a person types; None where pressing the button is enough."""
     if request.level != "sign":
         return None
-    return typed_of(_facts(request, json.loads(request.content)), request)
-
-
-def _is_transaction(request: ApprovalRequest, content: Mapping[str, Any]) -> bool:
-    return request.level == "sign" and "binding" in content
-
-
-def _facts(request: ApprovalRequest, content: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    return _decoded(content) if _is_transaction(request, content) else request.facts
+    return typed_of(question_of(request).facts, request)
 
 
 def _wanted(request: ApprovalRequest, content: Mapping[str, Any]) -> tuple[WantedPermission, ...]:
@@ -132,19 +116,6 @@ def _wanted(request: ApprovalRequest, content: Mapping[str, Any]) -> tuple[Wante
         WantedPermission(action=action, resource=resource, is_asked=(action, resource) in asked)
         for action, resource in dict.fromkeys(found)
     )
-
-
-def _decoded(content: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    """Return the facts that the signer's decoder gave, without the claim of the skill."""
-    return tuple(one for one in _shown(content) if one[0] != SKILL_CLAIM)
-
-
-def _shown(content: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    return tuple((str(label), str(value)) for label, value in content.get("shown", ()))
-
-
-def _is_difference(label: str, value: str) -> bool:
-    return label == DIFFERENCE and value.startswith("--- ")
 
 
 def typed_of(facts: Sequence[tuple[str, str]], request: ApprovalRequest) -> ConfirmationPhrase:

@@ -24,6 +24,7 @@ from skillhouse.extensions.server.pages.languages import (
     translations,
 )
 from skillhouse.frontends.presentation.library import why
+from skillhouse.frontends.presentation.question import ANSWER_WORDS
 from skillhouse.frontends.presentation.text import cut, one_line, shown
 from skillhouse.skill import is_demanded
 
@@ -104,6 +105,7 @@ def _environment(language: str) -> Environment:
     made.install_gettext_callables(gettext, ngettext, newstyle=True)  # type: ignore[attr-defined]
     made.filters.update(
         fact_label=lambda label: gettext(label) if label in FACT_LABELS else label,
+        answer_words=lambda answer: gettext(ANSWER_WORDS[answer]),
         finding_text=lambda code: finding_texts(language).get(code, ""),
         problem_text=lambda code: problem_texts(language).get(code, ""),
         line=partial(start, columns=LINE_COLUMNS),
