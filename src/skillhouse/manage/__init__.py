@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from skillhouse.manage.code_facts import project_code as project_code
     from skillhouse.manage.code_reload import reload_code as reload_code
     from skillhouse.manage.rule_editor import checked_addition as checked_addition
+    from skillhouse.manage.rule_editor import only_editor as only_editor
     from skillhouse.manage.rule_editor import rule_text as rule_text
     from skillhouse.manage.rule_editor import rule_value as rule_value
     from skillhouse.manage.rule_editor import without_rule as without_rule

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +16,14 @@ from skillhouse.floor import (
     ConfigError,
     DecodeError,
     Locations,
+    descriptor,
     file_problem,
     read_regular,
     shaped,
     write_atomically,
 )
 from skillhouse.floor.documents import DocumentError, toml_table
+from skillhouse.floor.lock import lock
 from skillhouse.floor.regex import regex
 from skillhouse.floor.structs import replace
 from skillhouse.house.config import Settings, load_config
@@ -111,10 +115,34 @@ def user_text(places: Locations) -> str:
     return text
 
 
+@contextmanager
+def only_editor(places: Locations) -> Iterator[None]:
+    """Keep other processes of ours from changing the user's file until the block ends.
+
+    A change is made from the text that is there: two at once would leave that of one, and both
+    would say that they were made.
+
+    Raises:
+        ConfigError: another one is changing it, for `floor.lock.LOCK_SECONDS` now.
+    """
+    folder = Path(os.path.realpath(places.user_file)).parent
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if sys.platform == "win32":  # pragma: no cover - Windows has no descriptors of directories
+        yield
+        return
+    with descriptor(os.open(folder, os.O_RDONLY | os.O_DIRECTORY)) as handle:
+        try:
+            lock(handle)
+        except TimeoutError as error:
+            message = "another process is changing the configuration; try again"
+            raise ConfigError(message, path=places.user_file) from error
+        yield
+
+
 def write_user_text(
     audit: AuditLog, places: Locations, text: str, action: str, changed: Mapping[str, object]
 ) -> Path:
-    """Replace the user's configuration file; return its path.
+    """Replace the user's configuration file, within `only_editor`; return its path.
 
     Args:
         audit: Gets `changed` and the file before it is written; AuditError if it cannot.

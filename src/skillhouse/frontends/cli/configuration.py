@@ -23,7 +23,7 @@ from skillhouse.frontends.presentation.rule_changes import with_example, written
 from skillhouse.frontends.presentation.rule_findings import finding_lines
 from skillhouse.frontends.presentation.text import counted, shown
 from skillhouse.house import Skillhouse, configured, project_of, usable_config
-from skillhouse.manage import checked_addition, rule_value, write_user_text
+from skillhouse.manage import checked_addition, only_editor, rule_value, write_user_text
 from skillhouse.permission import (
     ACTIONS,
     UNKNOWN_ACTION,
@@ -211,8 +211,9 @@ def add_rule(house: Skillhouse, rule: Rule) -> Path:
     """Add a rule to the user's file and return its path; errors of `checked_addition`."""
     places = house.config.places
     # What the file says now: the person had time to change it.
-    whole = checked_addition(places, text_of(rule))
-    return write_user_text(house.audit_log, places, whole, "rule-add", rule_value(rule))
+    with only_editor(places):
+        whole = checked_addition(places, text_of(rule))
+        return write_user_text(house.audit_log, places, whole, "rule-add", rule_value(rule))
 
 
 VERBS = {"config": Verb(_CONFIG_EXAMPLES, _configure, _config, without="path")}

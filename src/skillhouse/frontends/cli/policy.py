@@ -49,7 +49,7 @@ from skillhouse.house import (
     starting_rules,
     usable_config,
 )
-from skillhouse.manage import write_user_text
+from skillhouse.manage import only_editor, write_user_text
 from skillhouse.manage.rule_editor import user_text, with_policy, without_copies
 from skillhouse.permission import ACTIONS, Effect, beyond, command_resource, lint_rules
 from skillhouse.permission.grammar import grammar_of
@@ -145,7 +145,7 @@ def _init(options: argparse.Namespace, terminal: Terminal) -> int:
         changed: dict[str, object] = {"policy": name}
         if options.drop_copies and copies:
             changed["dropped copies"] = copies
-        with Skillhouse(configured(places)) as house:
+        with Skillhouse(configured(places)) as house, only_editor(places):
             # What the file says now: the person had time to change it.
             text, copies = _planned(options, places)
             write_user_text(house.audit_log, places, text, "policy", changed)

@@ -38,7 +38,13 @@ from skillhouse.frontends.answers.policy import (
 )
 from skillhouse.frontends.presentation.rule_changes import addition, removal, user_rules, written
 from skillhouse.house import AccessScope, usable_config
-from skillhouse.manage import checked_addition, rule_value, without_rule, write_user_text
+from skillhouse.manage import (
+    checked_addition,
+    only_editor,
+    rule_value,
+    without_rule,
+    write_user_text,
+)
 from skillhouse.permission import ACTIONS, Effect, Rule, lint_rules
 
 if TYPE_CHECKING:
@@ -133,11 +139,13 @@ def _add(api: ApiServices, request: ApiRequest) -> RuleChangeAnswer:
         not_match=tuple(asked.get("not_match", ())),
     )
     text = written(rule)
-    with api.fresh() as house:
-        _check_tag(house, request)
-        places = house.config.places
-        if request.query.get("preview"):
+    places = api.house.config.places
+    if request.query.get("preview"):
+        with api.fresh() as house:
+            _check_tag(house, request)
             return addition(house, rule).answer(places.user_file)
+    with only_editor(places), api.fresh() as house:
+        _check_tag(house, request)
         whole = checked_addition(places, text)
         write_user_text(house.audit_log, places, whole, "rule-add", rule_value(rule))
     api.reader.expire()
@@ -148,11 +156,13 @@ def _remove(api: ApiServices, request: ApiRequest) -> RuleChangeAnswer | RulesFi
     index = request.path["index"]
     if not (index.isascii() and index.isdigit() and len(index) < 7):
         raise ApiProblem(404, "unknown-rule", "expected the place of a rule, from 0")
-    with api.fresh() as house:
-        _check_tag(house, request)
-        places = house.config.places
-        if request.query.get("preview"):
+    places = api.house.config.places
+    if request.query.get("preview"):
+        with api.fresh() as house:
+            _check_tag(house, request)
             return removal(house, int(index)).answer(places.user_file)
+    with only_editor(places), api.fresh() as house:
+        _check_tag(house, request)
         whole = without_rule(places, int(index))
         gone = rule_value(user_rules(house.config)[int(index)])
         write_user_text(house.audit_log, places, whole, "rule-remove", gone)
