@@ -48,8 +48,8 @@ def test_who_waits_too_long_for_the_file_is_told(
     places = make_places(tmp_path)
     monkeypatch.setattr("skillhouse.floor.lock.LOCK_SECONDS", 0.0)
     with (
-        only_editor(places),
+        only_editor(places, tmp_path / "state"),
         pytest.raises(ConfigError, match="another process is changing the configuration"),
-        only_editor(places),
+        only_editor(places, tmp_path / "state"),
     ):
         raise AssertionError

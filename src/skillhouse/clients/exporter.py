@@ -24,7 +24,7 @@ from skillhouse.clients.export_state import (
 from skillhouse.clients.folders import FolderHandle, client_profile, resolved
 from skillhouse.clients.trees import found_digest, remove_empty, source_digest
 from skillhouse.floor import SkillhouseError, as_error, isolated, make_private
-from skillhouse.floor.lock import lock
+from skillhouse.floor.lock import locked_file
 from skillhouse.floor.structs import replace
 from skillhouse.skill import SKILL_FILE
 
@@ -215,15 +215,12 @@ class Exporter:
             yield
             return
         make_private(self._state)
-        handle = os.open(self._state / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            lock(handle)
-            yield
+            with locked_file(self._state / LOCK_FILE):
+                yield
         except TimeoutError as error:
             message = "another process is exporting; try again"
             raise ExportError("locked", self._state / LOCK_FILE, message) from error
-        finally:
-            os.close(handle)
 
 
 def _reason(error: Exception) -> str:

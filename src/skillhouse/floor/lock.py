@@ -5,15 +5,17 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Generic, TypeVar, overload
 
 if sys.platform == "win32":  # pragma: no cover - Windows
     import msvcrt
-    import os
 else:
     import fcntl
 
@@ -36,6 +38,18 @@ def lock(handle: int, *, shared: bool = False) -> None:
             if time.monotonic() >= end:
                 raise TimeoutError("another process holds the lock") from None
         time.sleep(LOCK_PAUSE_SECONDS)
+
+
+@contextmanager
+def locked_file(path: Path) -> Iterator[None]:
+    """Hold the lock of a file, which is made where there is none and is no link, as `lock` does."""
+    safe = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | safe, 0o600)
+    try:
+        lock(handle)
+        yield
+    finally:
+        os.close(handle)
 
 
 def try_lock(handle: int, *, shared: bool = False) -> bool:

@@ -27,7 +27,7 @@ from skillhouse.floor import (
     tree_digest,
     wire_name,
 )
-from skillhouse.floor.lock import lock
+from skillhouse.floor.lock import locked_file
 from skillhouse.floor.paths import sendable
 from skillhouse.floor.structs import replace
 from skillhouse.house.trusted_text import PROJECT
@@ -122,12 +122,8 @@ class Reloads:
     @contextmanager
     def _locked(self) -> Iterator[_SharedReloads]:
         make_private(self._directory)
-        handle = os.open(self._directory / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            lock(handle)
+        with locked_file(self._directory / LOCK_FILE):
             yield self._read()
-        finally:
-            os.close(handle)
 
     def _read(self) -> _SharedReloads:
         try:

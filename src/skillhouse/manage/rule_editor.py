@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,14 +15,14 @@ from skillhouse.floor import (
     ConfigError,
     DecodeError,
     Locations,
-    descriptor,
     file_problem,
+    make_private,
     read_regular,
     shaped,
     write_atomically,
 )
 from skillhouse.floor.documents import DocumentError, toml_table
-from skillhouse.floor.lock import lock
+from skillhouse.floor.lock import locked_file
 from skillhouse.floor.regex import regex
 from skillhouse.floor.structs import replace
 from skillhouse.house.config import Settings, load_config
@@ -36,6 +35,8 @@ from skillhouse.house.config.rule_tables import (
 )
 from skillhouse.permission import Effect, Rule
 
+LOCK_FILE = "user-file.lock"
+"""In the state directory: held while the file is read, changed and written."""
 _HEADER = "[[rules]]"
 _POLICY = regex(r"\s*policy\s*=")
 
@@ -116,7 +117,7 @@ def user_text(places: Locations) -> str:
 
 
 @contextmanager
-def only_editor(places: Locations) -> Iterator[None]:
+def only_editor(places: Locations, state_directory: Path) -> Iterator[None]:
     """Keep other processes of ours from changing the user's file until the block ends.
 
     A change is made from the text that is there: two at once would leave that of one, and both
@@ -125,18 +126,13 @@ def only_editor(places: Locations) -> Iterator[None]:
     Raises:
         ConfigError: another one is changing it, for `floor.lock.LOCK_SECONDS` now.
     """
-    folder = Path(os.path.realpath(places.user_file)).parent
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if sys.platform == "win32":  # pragma: no cover - Windows has no descriptors of directories
-        yield
-        return
-    with descriptor(os.open(folder, os.O_RDONLY | os.O_DIRECTORY)) as handle:
-        try:
-            lock(handle)
-        except TimeoutError as error:
-            message = "another process is changing the configuration; try again"
-            raise ConfigError(message, path=places.user_file) from error
-        yield
+    make_private(state_directory)
+    try:
+        with locked_file(state_directory / LOCK_FILE):
+            yield
+    except TimeoutError as error:
+        message = "another process is changing the configuration; try again"
+        raise ConfigError(message, path=places.user_file) from error
 
 
 def write_user_text(

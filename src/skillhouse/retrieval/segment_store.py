@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from skillhouse.floor import encode, make_private, write_atomically
-from skillhouse.floor.lock import lock
+from skillhouse.floor.lock import locked_file
 from skillhouse.retrieval.segment import (
     HEAD_GAP,
     TIE_BYTES,
@@ -178,15 +178,11 @@ class WordFiles:
         OSError: it cannot be written; the old files stay valid.
         """
         make_private(self._directory)
-        handle = os.open(self._lock, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
-        try:
-            lock(handle)
+        with locked_file(self._lock):
             try:
                 self._write_missing(wanted, read, self.read())
             except DamagedError:
                 self._write_missing(wanted, read, [])
-        finally:
-            os.close(handle)
 
     def _write_missing(
         self, wanted: Sequence[bytes], read: Read, segments: Sequence[Segment]

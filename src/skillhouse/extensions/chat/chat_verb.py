@@ -180,7 +180,7 @@ def _one_answer(
     conversation = commands.conversation
     loop = stack.enter_context(Loop())
     stack.callback(lambda: loop.run(begun.house.release_loop))
-    answered = _once(loop, conversation, commands, options, prompt)
+    answered = _once(loop, conversation, commands, prompt)
     begun.screen.idle()
     if answered is None:
         return 0
@@ -199,9 +199,7 @@ def _one_answer(
     return 1 if answered.pending or answered.status != "ok" else 0
 
 
-def _once(
-    loop: Any, conversation: Any, commands: Any, options: argparse.Namespace, prompt: Prompt
-) -> Answered | None:
+def _once(loop: Any, conversation: Any, commands: Any, prompt: Prompt) -> Answered | None:
     """Answer one prompt; only text of the command line can be a command."""
     from skillhouse.extensions.chat.repl import StoppedError
 

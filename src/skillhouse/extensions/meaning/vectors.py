@@ -7,7 +7,6 @@ damaged is made again.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 import stat
@@ -20,7 +19,7 @@ import numpy as np
 
 from skillhouse.extensions.meaning.embedder import EncoderError
 from skillhouse.floor import encode, make_private, write_atomically
-from skillhouse.floor.lock import lock
+from skillhouse.floor.lock import locked_file
 
 if TYPE_CHECKING:
     from skillhouse.extensions.meaning.embedder import Bytes, Embedder, Floats
@@ -124,7 +123,7 @@ class VectorFile:
             at, records = self._take(file, 0, missing, vectors)
             while missing:
                 done(len(rows) - len(missing))
-                with _locked(self._directory / f"{self._own.hex()}.lock"):
+                with locked_file(self._directory / f"{self._own.hex()}.lock"):
                     # Another process may have made some meanwhile.
                     at, _ = self._take(file, at, missing, vectors)
                     batch = list(missing)[:BATCH]
@@ -180,18 +179,8 @@ class VectorFile:
     def _rewrite(self, vectors: Bytes, rows: Rows) -> None:
         found = vectors[[of_key[0] for of_key in rows.values()]]
         with (
-            _locked(self._directory / f"{self._own.hex()}.lock"),
+            locked_file(self._directory / f"{self._own.hex()}.lock"),
             write_atomically(self._path) as file,
         ):
             file.write(self._header)
             file.writelines(self._records(list(rows), found))
-
-
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | _OPEN, 0o600)
-    try:
-        lock(handle)
-        yield
-    finally:
-        os.close(handle)

@@ -211,7 +211,7 @@ def add_rule(house: Skillhouse, rule: Rule) -> Path:
     """Add a rule to the user's file and return its path; errors of `checked_addition`."""
     places = house.config.places
     # What the file says now: the person had time to change it.
-    with only_editor(places):
+    with only_editor(places, house.config.state_directory):
         whole = checked_addition(places, text_of(rule))
         return write_user_text(house.audit_log, places, whole, "rule-add", rule_value(rule))
 

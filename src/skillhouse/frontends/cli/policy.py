@@ -145,7 +145,8 @@ def _init(options: argparse.Namespace, terminal: Terminal) -> int:
         changed: dict[str, object] = {"policy": name}
         if options.drop_copies and copies:
             changed["dropped copies"] = copies
-        with Skillhouse(configured(places)) as house, only_editor(places):
+        config = configured(places)
+        with Skillhouse(config) as house, only_editor(places, config.state_directory):
             # What the file says now: the person had time to change it.
             text, copies = _planned(options, places)
             write_user_text(house.audit_log, places, text, "policy", changed)

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from skillhouse.frontends.cli.terminal import Terminal
     from skillhouse.house import Skillhouse
-    from skillhouse.install import Installer
 
 _EXAMPLES = """examples:
   skillhouse self remove --dry-run   what is in clients, in their folders and in folders of ours
@@ -87,7 +86,7 @@ def _self(options: argparse.Namespace, terminal: Terminal) -> int:
         stay = [name for _, name, _ in installer.installed.entries()]
         remains = (*_entries(house), *_hooks(house), *_exports(house))
         _settle(remains, done, options, terminal)
-        folders = list(_folders(house, installer))
+        folders = list(_folders(house))
     # The folders go last, when nothing of this program is open in them any more.
     _settle(folders, done, options, terminal)
     if options.json:
@@ -205,7 +204,7 @@ def _exports(house: Skillhouse) -> Iterator[_Remains]:
         )
 
 
-def _folders(house: Skillhouse, installer: Installer) -> Iterator[_Remains]:
+def _folders(house: Skillhouse) -> Iterator[_Remains]:
     config = house.config
     trashed = len(house.management.trash.deleted())
     audit = "the audit log, answers and keys"

@@ -144,7 +144,7 @@ def _add(api: ApiServices, request: ApiRequest) -> RuleChangeAnswer:
         with api.fresh() as house:
             _check_tag(house, request)
             return addition(house, rule).answer(places.user_file)
-    with only_editor(places), api.fresh() as house:
+    with only_editor(places, api.house.config.state_directory), api.fresh() as house:
         _check_tag(house, request)
         whole = checked_addition(places, text)
         write_user_text(house.audit_log, places, whole, "rule-add", rule_value(rule))
@@ -161,7 +161,7 @@ def _remove(api: ApiServices, request: ApiRequest) -> RuleChangeAnswer | RulesFi
         with api.fresh() as house:
             _check_tag(house, request)
             return removal(house, int(index)).answer(places.user_file)
-    with only_editor(places), api.fresh() as house:
+    with only_editor(places, api.house.config.state_directory), api.fresh() as house:
         _check_tag(house, request)
         whole = without_rule(places, int(index))
         gone = rule_value(user_rules(house.config)[int(index)])
