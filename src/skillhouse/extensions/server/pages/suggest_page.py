@@ -17,7 +17,7 @@ from skillhouse.extensions.server.pages.site import Site
 from skillhouse.floor import SkillhouseError
 from skillhouse.frontends.presentation.rule_changes import addition, with_example, written
 from skillhouse.house import RuleSuggestions, Skillhouse, Suggestion, suggest_rules, usable_config
-from skillhouse.manage import checked_addition, rule_value, write_user_text
+from skillhouse.manage import checked_addition, only_editor, rule_value, write_user_text
 
 PATH = "/policy/suggest"
 ADD_PATH = f"{INBOX_PATH}/suggested"
@@ -82,8 +82,9 @@ class SuggestPage:
 
     def _write(self, request: Request, days: int, tag: str) -> str:
         """Add the rule; return why that was not done."""
-        with self._services.fresh() as house:
-            places = house.config.places
+        config = self._services.house.config
+        places = config.places
+        with only_editor(places, config.state_directory), self._services.fresh() as house:
             if tag != rules_tag(usable_config(places)):
                 return "changed"
             try:
