@@ -79,9 +79,9 @@ if TYPE_CHECKING:
     from skillhouse.tools.memory import MemoryWriteTool as MemoryWriteTool
     from skillhouse.tools.messages import list_room as list_room
     from skillhouse.tools.messages import render as render
-    from skillhouse.tools.native import NativeCall as NativeCall
     from skillhouse.tools.native import NativePlans as NativePlans
-    from skillhouse.tools.native import NativeTool as NativeTool
+    from skillhouse.tools.native_call import NativeCall as NativeCall
+    from skillhouse.tools.native_call import NativeTool as NativeTool
     from skillhouse.tools.recorder import Recorder as Recorder
     from skillhouse.tools.remote_skills import SkillResourceTool as SkillResourceTool
     from skillhouse.tools.remote_skills import acts as acts

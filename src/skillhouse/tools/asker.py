@@ -121,7 +121,7 @@ class Asker:
         workspace_root: str,
         redeemed: RedeemedApprovals | None = None,
     ) -> None:
-        """`approvals` gives what asks: most calls ask nobody, and it is made for the first."""
+        """`approvals` gives what asks: most calls ask no one, and it is made for the first."""
         self._made_approvals = approvals
         self.redeemed = redeemed or RedeemedApprovals()
         """Passes an approval that was consumed to the plan that it authorises."""

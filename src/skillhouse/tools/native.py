@@ -12,9 +12,6 @@ import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
-
-from msgspec import Struct
 
 from skillhouse.floor import AmbiguousSkillError, UnknownSkillError
 from skillhouse.floor.regex import regex
@@ -22,17 +19,13 @@ from skillhouse.floor.structs import replace
 from skillhouse.permission import Effect, Layer, Permission, unwrapped
 from skillhouse.skill import SKILL_FILE, Skill, SkillIndex
 from skillhouse.tools.call import (
-    ANY_OBJECT,
-    WILL_NOT_WORK,
-    AttachedRun,
-    Output,
     PermissionRequest,
     Plan,
     RefusedError,
 )
 from skillhouse.tools.command import ExecTool
-from skillhouse.tools.command_inputs import CommandInputs
 from skillhouse.tools.files import change_facts, held_before, write_need
+from skillhouse.tools.native_call import NativeCall, hand_over
 from skillhouse.tools.native_files import PatchError, is_searched, patched_paths
 from skillhouse.tools.native_skills import commands_run, loading_needs
 from skillhouse.tools.path_rules import PathRules
@@ -47,101 +40,6 @@ MCP_ACTION, TOOL_ACTION = "mcp", "tool"
 SHOWN_MAX = 8
 """Hidden files that are asked about one by one."""
 _READERS_OF_TREES = regex(r"\b(?:[ef]?grep|diff|cp)\b")
-
-
-class NativeCall(Struct, frozen=True, kw_only=True):
-    """What a client's data file makes of one call: which kind it is, and where its values are."""
-
-    kind: str
-    """exec, read, search, grep, write, edit, patch, fetch, skill, mcp, or record for any other."""
-    resource: str = ""
-    """Of `mcp` SERVER/TOOL, of `record` the name of the tool."""
-    skill_files: tuple[str, ...] | None = None
-    """Of `skill`: the files that the client may load by that name; None where that is not known."""
-    is_typed_into: bool = False
-    """Of `exec`: whether the model can type into the command while it runs, which nobody judges."""
-    runs_text: bool = False
-    """Of `skill`: whether the client runs commands that the text of a skill holds."""
-    others: tuple[str, ...] = ()
-    """What the resource may be as well, where the client's name of the tool leaves that open: what
-    a rule denies of these is denied."""
-    may_act: bool = False
-    """Of `record`: whether its arguments may hold what is run, reached or changed."""
-    is_ours: bool = False
-    """Whether our own server gets it, which asks by itself."""
-    elsewhere: str = ""
-    """Of `skill`: the file that the client may load by this name, where it is not that of ours."""
-    directory: str
-    """Where the client works at the moment, absolute."""
-    values: Mapping[str, Any]
-    """By role: command, path, paths, glob, pattern, content, old, new, all, edits, patch, url,
-    name and text."""
-
-
-class NativeTool(Tool):
-    """One tool of a client: it is handed over, and what came of it is recorded later."""
-
-    description = "A tool of a coding agent."
-    schema = ANY_OBJECT
-
-    def __init__(
-        self,
-        name: str,
-        plan: Callable[[Session], Plan],
-        *,
-        asks_itself: bool = False,
-        keep: Callable[[AttachedRun, CommandInputs | None], None] | None = None,
-    ) -> None:
-        """`asks_itself` says that the client asks its person where the answer is `ask`. `keep` gets
-        what runs an allowed command in our sandbox, with what was approved of its files."""
-        self.name = name
-        self.asks_itself = asks_itself
-        self._plan = plan
-        self._keep = keep
-
-    def plan(self, arguments: Mapping[str, Any], session: Session) -> Plan:
-        del arguments
-        plan = self._plan(session)
-        if self._keep is not None and plan.attached is not None:
-            return self._kept(plan, plan.attached, self._keep)
-        # INVARIANT: nothing of ours runs, and what only our sandbox could not do is no fact here.
-        return replace(
-            plan,
-            run=_hand_over,
-            run_with_progress=None,
-            run_sealed=None,
-            prepare=None,
-            check_feasible=None,
-            changes_workspace=False,
-            runs_alone=False,
-            facts=tuple(fact for fact in plan.facts if fact[0] != WILL_NOT_WORK),
-        )
-
-    def _kept(
-        self,
-        plan: Plan,
-        attached: AttachedRun,
-        keep: Callable[[AttachedRun, CommandInputs | None], None],
-    ) -> Plan:
-        """Return a plan that keeps the run for the client's process, which is to ask for it."""
-
-        async def run(approved: CommandInputs | None = None, _: object = None) -> Output:
-            keep(attached, approved)
-            return await _hand_over()
-
-        return replace(
-            plan,
-            run=run,
-            run_with_progress=None,
-            run_sealed=run if plan.run_sealed else None,
-            prepare=None,
-            changes_workspace=False,
-            runs_alone=False,
-        )
-
-
-async def _hand_over() -> Output:
-    return Output(text="", is_handed_over=True)
 
 
 class NativePlans:
@@ -351,7 +249,7 @@ class NativePlans:
                 needs += _hidden_needs(found, root, "the search looks into")
         if not is_inside:
             self._refuse_strict(real, path, session)
-        return Plan(needs=tuple(dict.fromkeys(needs)), run=_hand_over)
+        return Plan(needs=tuple(dict.fromkeys(needs)), run=hand_over)
 
     def _refuse_strict(self, real: str, path: str, session: Session) -> None:
         """Refuse a search outside of the workspace that holds what a rule keeps from reading.
@@ -412,7 +310,7 @@ class NativePlans:
             needs += (write_need(self._workspace, relative),)
             if name == os.path.realpath(name):
                 facts = self._difference(relative, after)
-        return Plan(needs=tuple(dict.fromkeys(needs)), run=_hand_over, facts=facts)
+        return Plan(needs=tuple(dict.fromkeys(needs)), run=hand_over, facts=facts)
 
     def _difference(
         self, relative: str, after: Callable[[str], str | None]
@@ -445,7 +343,7 @@ class NativePlans:
             default=Effect.ASK,
             why="skillhouse does not see this skill, so nothing is known of it",
         )
-        return Plan(needs=(need,), run=_hand_over)
+        return Plan(needs=(need,), run=hand_over)
 
     def _loading(self, reference: str, session: Session) -> Plan:
         tool = self._tool(self._skill_tool)
@@ -463,7 +361,7 @@ class NativePlans:
         )
         text = Path(file).read_text("utf-8", "replace")
         needs, facts = cautioned(session, (need,), skill=Path(file).parent, file=file, text=text)
-        return Plan(needs=needs, run=_hand_over, facts=(("file", said), *facts))
+        return Plan(needs=needs, run=hand_over, facts=(("file", said), *facts))
 
     def _mcp(self, call: NativeCall, session: Session) -> Plan:
         del session
@@ -482,7 +380,7 @@ class NativePlans:
             )
             for other in call.others
         )
-        return Plan(needs=(need, *others), run=_hand_over)
+        return Plan(needs=(need, *others), run=hand_over)
 
     def _record(self, call: NativeCall, session: Session) -> Plan:
         del session
@@ -494,7 +392,7 @@ class NativePlans:
             else "no rule is about this tool, and it is only recorded",
             level="read",
         )
-        return Plan(needs=(need,), run=_hand_over)
+        return Plan(needs=(need,), run=hand_over)
 
     def _absolute(self, given: str, call: NativeCall) -> str:
         if not given or "\0" in given or given != given.strip():

@@ -14,7 +14,7 @@ from skillhouse.permission import Effect, Permission
 from skillhouse.tools.call import PermissionRequest, RefusedError
 
 if TYPE_CHECKING:
-    from skillhouse.tools.native import NativeCall
+    from skillhouse.tools.native_call import NativeCall
     from skillhouse.tools.tool import Session
 
 TEXT_MAX = 1_000_000

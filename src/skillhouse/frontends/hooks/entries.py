@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import enum
-import json
 import os
 import shlex
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from msgspec import Struct, field
 
 from skillhouse.audit import AuditError, AuditLog
 from skillhouse.audit.log import recorded
-from skillhouse.clients import jsonc
 from skillhouse.clients.config_file import ConfigFile, ConfigFileError, difference, replaced_part
-from skillhouse.clients.jsonc import NotEditableError, with_element, without_elements
+from skillhouse.clients.jsonc import NotEditableError, without_elements
 from skillhouse.clients.program import own_program
 from skillhouse.clients.trees import remove_empty
 from skillhouse.floor import (
@@ -32,13 +29,26 @@ from skillhouse.floor import (
     make_private,
 )
 from skillhouse.floor.structs import replace
+from skillhouse.frontends.hooks.entry_text import (
+    CANNOT,
+    SCRIPT,
+    drop_value,
+    is_ours,
+    is_same,
+    mode_of,
+    own_lines,
+    parsed,
+    switched_off,
+    wanted_entries,
+    with_lines,
+)
 from skillhouse.frontends.hooks.exceptions import (
     has_exception,
     with_exception,
     without_exception,
 )
 from skillhouse.frontends.hooks.hook_client import PROGRAM, VARIABLES
-from skillhouse.frontends.hooks.hook_clients import DATA, HookClient, hook_client, hook_clients
+from skillhouse.frontends.hooks.hook_clients import HookClient, hook_client, hook_clients
 from skillhouse.frontends.hooks.runner_line import runner_words
 from skillhouse.frontends.hooks.unknown_tools import UnknownTools
 from skillhouse.house.config.config_files import safe_path
@@ -46,8 +56,6 @@ from skillhouse.house.config.config_files import safe_path
 MODES = ("watch", "enforce", "sandbox")
 DIRECTORY = "hooks"
 """Directory of the state for the judge and what it keeps."""
-CANNOT = "skillhouse cannot judge"
-_SCRIPT = Path(__file__).with_name("hook_client.py")
 _RECORDS = "installed"
 _KEPT_VARIABLES = tuple("HOME XDG_CONFIG_HOME XDG_STATE_HOME XDG_CACHE_HOME LANG LC_ALL TZ".split())
 """Variables that say where files are and how texts are read: those of the installation hold, and
@@ -183,22 +191,22 @@ class HookEntries:
         record = self._record(change.file)
         try:
             text = self._file(client, where).text
-            found = list(_lines(client, text))
+            found = list(own_lines(client, text))
         except (ConfigFileError, NotEditableError) as error:
             mode = record.mode if record is not None else ""
             standing = HookStanding.UNREADABLE
             return replace(change, standing=standing, reason=str(error), mode=mode)
         if not found and record is None:
             return change
-        mode = record.mode if record is not None else _mode_of(found)
+        mode = record.mode if record is not None else mode_of(found)
         change = replace(change, mode=mode, to_do=client.to_do)
         if mode == "sandbox":
             change = replace(change, sandboxed=client.sandboxed)
         try:
-            wanted = _entries(client, self._lines(client, mode))
+            wanted = wanted_entries(client, self._lines(client, mode))
         except ConfigError as error:
             return replace(change, standing=HookStanding.CHANGED, reason=str(error))
-        off = _switched_off(client, text) or self._unexcepted(client, text, mode)
+        off = switched_off(client, text) or self._unexcepted(client, text, mode)
         if sorted(found) == sorted(wanted) and not off:
             return replace(change, standing=HookStanding.INSTALLED)
         gone = len(wanted) - len({*found} & {*wanted})
@@ -223,7 +231,7 @@ class HookEntries:
             file = self._file(client, where)
             before = file.text
             bare, known = self._bare(client, before, change.file)
-            after = _with_lines(client, bare, lines)
+            after = with_lines(client, bare, lines)
             if mode == "sandbox":
                 after = with_exception(client, after, runner_words(self._directory))
             beside = self._beside(client, where, mode)
@@ -275,23 +283,23 @@ class HookEntries:
         """Return a text without our entries: as it was before, where nothing else changed there."""
         record = self._record(path)
         if client.configuration.kind == "file":
-            return ("", record) if _lines(client, text) else (text, record)
+            return ("", record) if own_lines(client, text) else (text, record)
         wanted = text
         for event in client.events:
-            wanted = without_elements(wanted, "hooks", event, _is_ours)
+            wanted = without_elements(wanted, "hooks", event, is_ours)
         wanted = without_exception(client, wanted)
         if record is not None and record.became and text.count(record.became) == 1:
             back = text.replace(record.became, record.was)
             with suppress(NotEditableError):
-                ours = {} if not back.strip() else _parsed(client, back)
-                theirs = _parsed(client, wanted)
+                ours = {} if not back.strip() else parsed(client, back)
+                theirs = parsed(client, wanted)
                 if client.rewrite and (one := client.rewrite.exception) and one.kind == "list":
                     for each in (ours, theirs):
                         if not each.get(one.table):
                             each.pop(one.table, None)
                 for value in client.configuration.values:
-                    _drop(theirs, value.table, value.name, ours)
-                if _same(ours, theirs):
+                    drop_value(theirs, value.table, value.name, ours)
+                if is_same(ours, theirs):
                     return back, record
         return wanted, record
 
@@ -384,7 +392,7 @@ class HookEntries:
         for name, text in ((PROGRAM, "\0".join(words)), (VARIABLES, variables)):
             _put(self._directory / os.fsdecode(name), os.fsencode(text))
 
-    def _lines(self, client: HookClient, mode: str) -> Mapping[str, str]:
+    def own_lines(self, client: HookClient, mode: str) -> Mapping[str, str]:
         """Return the line of the shell for each event."""
         program = own_program(self._project)[0]
         # The event is read to its end, or the client could take a broken pipe for an answer.
@@ -392,7 +400,7 @@ class HookEntries:
         otherwise = "exit 0" if mode == "watch" else refuse
         lines = {}
         for event, moment in client.events.items():
-            words = [program, "-I", "-S", str(_SCRIPT), client.name, mode, moment]
+            words = [program, "-I", "-S", str(SCRIPT), client.name, mode, moment]
             words += [str(self._directory), client.project_variable]
             line = shlex.join(filter(None, words))
             # What is after a call cannot refuse it.
@@ -473,131 +481,7 @@ def _put(path: Path, data: bytes) -> None:
     os.replace(made, path)
 
 
-def _is_ours(element: Any) -> bool:
-    return any(_SCRIPT.name in text and "skillhouse" in text for text in _texts(element))
-
-
-def _texts(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict | list):
-        for one in value.values() if isinstance(value, dict) else value:
-            yield from _texts(one)
-
-
-def _lines(client: HookClient, text: str) -> list[str]:
-    """Return our entries in a client's file, each with its event."""
-    if client.configuration.kind == "file":
-        return [text] if _SCRIPT.name in text else []
-    found = _parsed(client, text).get("hooks")
-    lists = found.items() if isinstance(found, dict) else ()
-    return [
-        f"{event} {json.dumps(one, sort_keys=True)}"
-        for event, each in lists
-        if isinstance(each, list)
-        for one in each
-        if _is_ours(one)
-    ]
-
-
-def _entries(client: HookClient, lines: Mapping[str, str]) -> list[str]:
-    """Return our entries as they should be, as `_lines` has them."""
-    if client.configuration.kind == "file":
-        return [_with_lines(client, "", lines)]
-    return [
-        f"{event} {json.dumps(_entry(client, line), sort_keys=True)}"
-        for event, line in lines.items()
-    ]
-
-
-def _entry(client: HookClient, line: str) -> Any:
-    return json.loads(client.configuration.entry.replace('"{line}"', json.dumps(line)))
-
-
-def _switched_off(client: HookClient, text: str) -> str:
-    """Return which value keeps the client from running its hooks, or nothing."""
-    if client.configuration.kind == "file":
-        return ""
-    found = _parsed(client, text)
-    for value, is_wanted in (
-        *((one, True) for one in client.configuration.values),
-        *((one, False) for one in client.configuration.off),
-    ):
-        table = found.get(value.table) if value.table else found
-        is_so = isinstance(table, dict) and table.get(value.name) == value.value
-        if is_so != is_wanted:
-            where = f"{value.table}.{value.name}" if value.table else value.name
-            word = "is not" if is_wanted else "is"
-            return f"`{where}` {word} {json.dumps(value.value)}: no hook runs"
-    return ""
-
-
-def _mode_of(lines: Sequence[str]) -> str:
-    if any(" sandbox " in line for line in lines):
-        return "sandbox"
-    return "watch" if lines and all(CANNOT not in line for line in lines) else "enforce"
-
-
-def _parsed(client: HookClient, text: str) -> dict[str, Any]:
-    document = jsonc.parse(text)
-    if document.comments and not client.configuration.comments:
-        raise NotEditableError(f"{client.title} is not known to read comments, and it has some")
-    value: dict[str, Any] = document.value
-    return value
-
-
-def _with_lines(client: HookClient, text: str, lines: Mapping[str, str]) -> str:
-    shape = client.configuration
-    if shape.kind == "file":
-        moments = {client.events[event]: line for event, line in lines.items()}
-        template = (DATA / shape.template).read_text()
-        return template.replace("{lines}", json.dumps(moments))
-    _parsed(client, text)
-    for event, line in lines.items():
-        text = with_element(text, "hooks", event, _entry(client, line))
-    for value in shape.values:
-        text = _with_value(text, value.table, value.name, value.value)
-    return text if text.endswith("\n") else f"{text}\n"
-
-
-def _with_value(text: str, table: str, name: str, value: Any) -> str:
-    found = jsonc.parse(text).value
-    inner = found.get(table, {}) if table else found
-    if isinstance(inner, dict) and inner.get(name) == value:
-        return text
-    if name in inner:
-        where = f"{table}.{name}" if table else name
-        raise NotEditableError(f"`{where}` is set to another value; set it to {json.dumps(value)}")
-    if table:
-        return jsonc.with_entry(text, table, name, value)
-    return jsonc.with_member(text, name, value)
-
-
-def _drop(found: dict[str, Any], table: str, name: str, before: Mapping[str, Any]) -> None:
-    """Take out a value that was not there before, and its table where that gets empty."""
-    if not table:
-        if name not in before:
-            found.pop(name, None)
-        return
-    inner = found.get(table)
-    if isinstance(inner, dict) and name not in (before.get(table) or {}):
-        inner.pop(name, None)
-        if not inner and table not in before:
-            del found[table]
-
-
 def _difference_of(beside: _Beside | None) -> tuple[str, ...]:
     if beside is None:
         return ()
     return difference(beside.file.text, beside.text, str(beside.file.path))
-
-
-def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether two files say the same but for empty lists of hooks."""
-    return _bared(one) == _bared(other)
-
-
-def _bared(found: Mapping[str, Any]) -> dict[str, Any]:
-    hooks = found.get("hooks")
-    left = {k: v for k, v in hooks.items() if v} if isinstance(hooks, dict) else hooks
-    return {**{k: v for k, v in found.items() if k != "hooks"}, **({"hooks": left} if left else {})}

@@ -131,11 +131,11 @@ class HookJudge:
                 await in_thread(partial(self._loaded, client, house, found, call))
         elif request.moment == "next":
             running = partial(self.sandboxed.keeps, session)
-            tells = "failed" in client.events.values()
+            has_failures = "failed" in client.events.values()
             for one in self._calls.take_all(session, call.agent, left=running):
                 # One whose judge ended stays without an outcome: what came of it is not known.
                 if not one.has_begun:
-                    end = partial(self._end, house, one, call, "next", tells_failures=tells)
+                    end = partial(self._end, house, one, call, "next", has_failures=has_failures)
                     await in_thread(end)
             if house.config.hooks.hints and not call.agent:
                 # No watch runs here, and the next prompt should not wait for a look.
@@ -319,14 +319,14 @@ class HookJudge:
         call: HookCall,
         moment: str,
         *,
-        tells_failures: bool = True,
+        has_failures: bool = True,
     ) -> None:
         """Record what came of a call."""
         status, reason = {
             "after": ("ok", ""),
             "failed": ("error", "the client says that it failed"),
         }.get(moment, ("denied", NO_ANSWER))
-        if moment == "next" and not opened.is_asked and not tells_failures:
+        if moment == "next" and not opened.is_asked and not has_failures:
             status, reason = "error", NO_RESULT
         detail: dict[str, object] = {}
         if opened.is_asked:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def skill_files(house: Skillhouse, client: str, call: NativeCall) -> tuple[str, ...] | None:
     """Return the real paths of the files; none for a skill that the client does not list, and None
-    where nobody knows what it lists."""
+    where it is not known what it lists."""
     # Only loads of skills need it, and a hook may be a process of its own.
     from skillhouse import clients
     from skillhouse.clients.verdicts import LISTED

@@ -29,7 +29,7 @@ ONLY_PLACE = f"{PAGE_PLACE} or on a paired device"
 FACT_LINES = 30
 """Lines of one fact that are shown; more is said to be there."""
 LINE_COLUMNS = 400
-"""Columns of one line that are shown (reference/security.md section 6, item 68)."""
+"""Columns of one line that are shown."""
 
 Facts = tuple[tuple[str, str], ...]
 
