@@ -392,7 +392,7 @@ class HookEntries:
         for name, text in ((PROGRAM, "\0".join(words)), (VARIABLES, variables)):
             _put(self._directory / os.fsdecode(name), os.fsencode(text))
 
-    def own_lines(self, client: HookClient, mode: str) -> Mapping[str, str]:
+    def _lines(self, client: HookClient, mode: str) -> Mapping[str, str]:
         """Return the line of the shell for each event."""
         program = own_program(self._project)[0]
         # The event is read to its end, or the client could take a broken pipe for an answer.
