@@ -12,6 +12,7 @@ from typing import Any
 
 import anyio
 import pytest
+from msgspec.structs import force_setattr
 
 from skillhouse.approval import Answer
 from skillhouse.audit import read_records
@@ -220,7 +221,7 @@ def test_a_rule_that_denies_beats_the_yes_of_the_conversation(tmp_path: Path, ac
     with house_in(tmp_path, rule("ask", "kestrel"), person=person) as house:
         data_of(house, "kestrel")
         rules = (rule("ask", "kestrel"), rule("deny", "kestrel", action))
-        object.__setattr__(house.config, "layers", (Layer(name="user", rules=rules),))
+        force_setattr(house.config, "layers", (Layer(name="user", rules=rules),))
         lost = again(house)
         assert "Hover." not in lost.text
         assert [one.name for one in lost.left_out] == ["kestrel"]

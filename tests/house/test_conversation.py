@@ -9,6 +9,7 @@ from typing import Any
 
 import anyio
 import pytest
+from msgspec.structs import force_setattr
 
 from skillhouse.approval import Answer
 from skillhouse.audit import read_records
@@ -163,7 +164,7 @@ def test_what_may_not_be_loaded_any_more_is_named_and_out_of_use(tmp_path: Path,
             house.management.set_enabled("kestrel", enabled=False)
         else:
             denied = Layer(name="user", rules=(rule("deny", "kestrel"),))
-            object.__setattr__(house.config, "layers", (denied,))
+            force_setattr(house.config, "layers", (denied,))
         house.refresh()
         lost = again(house)
         assert shown(lost) == (False, False)

@@ -78,6 +78,7 @@ def whole(schema: Mapping[str, Any], answers: Mapping[str, Schema]) -> Schema:
 def ref(answer: type) -> Schema:
     """Return a reference to the schema of an answer, which is in the document from then on.
 
+    >>> from skillhouse.frontends.answers.json_form import HintAnswer
     >>> ref(HintAnswer)
     {'$ref': '#/components/schemas/Hint'}
     """
