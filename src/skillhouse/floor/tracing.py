@@ -60,7 +60,7 @@ APPROVAL_CHANNEL = "skillhouse.approval.channel"
 SANDBOX_KIND = "skillhouse.sandbox.kind"
 SANDBOX_LEVEL = "skillhouse.sandbox.level"
 SANDBOX_LIMIT = "skillhouse.sandbox.limit"
-SANDBOX_OUTCOME = "skillhouse.extensions.cells.outcome"
+SANDBOX_OUTCOME = "skillhouse.cells.outcome"
 
 POLICY_SPAN = "skillhouse.policy"
 APPROVAL_SPAN = "skillhouse.approval.wait"
