@@ -6,4 +6,6 @@ from skillhouse.extension import own_module
 
 
 def __getattr__(name: str) -> Any:
+    if name.startswith("__"):
+        raise AttributeError(f"module `{__name__}` has no attribute `{name}`")
     return getattr(own_module("server"), name)

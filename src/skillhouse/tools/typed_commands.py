@@ -41,8 +41,12 @@ def obeys_typing(argv: Sequence[str]) -> bool:
         return True
     if verb in _PATCHING and short & {"p", "i", "e"}:
         return True
-    is_listing = (
-        verb == "tag" and not short & {"a", "s", "u"} and "--annotate" not in options
-    ) or (verb == "notes" and not {"add", "append", "edit"} & {*words[1:]})
     has_text = short & {"m", "F", "C"} or any(word.startswith(_WITH_TEXT) for word in options)
-    return verb in _WRITING and not is_listing and not has_text
+    return verb in _WRITING and not _only_lists(verb, words[1:], short) and not has_text
+
+
+def _only_lists(verb: str, words: Sequence[str], short: set[str]) -> bool:
+    """Whether a verb of git that may write a text only shows or names something."""
+    if verb == "tag":
+        return not short & {"a", "s", "u"} and "--annotate" not in words
+    return verb == "notes" and not {"add", "append", "edit"} & {*words}

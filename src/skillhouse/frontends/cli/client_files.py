@@ -160,16 +160,9 @@ def configured(options: argparse.Namespace, house: Skillhouse, terminal: Termina
         audit=house.audit_log,
     )
     hooked: list[str] = []
-    if options.hooks is not None and (options.action != "install" or options.json):
-        raise UsageError("expected --hooks and --no-hooks with `mcp install`, and without --json")
+    _check_usage(options)
     if options.action == "status":
-        if options.clients:
-            raise UsageError("expected `mcp status` alone: it is about every client")
         found = configs.status(name=options.name, fix=options.fix, dry_run=options.dry_run)
-    elif not options.clients:
-        raise UsageError(f"expected a client, as in `skillhouse mcp {options.action} codex`")
-    elif options.fix:
-        raise UsageError("expected `mcp status --fix`: `mcp install` fixes its client's entry too")
     else:
         # Each is asked about before the first is written.
         chosen = _Tools(options, configs, terminal).chosen()
@@ -187,11 +180,27 @@ def configured(options: argparse.Namespace, house: Skillhouse, terminal: Termina
             _print_change(change, terminal)
     if hooked and not _hooked(options, house, hooked, terminal):
         return 1
+    return 0 if _is_well(options.action, found) else 1
+
+
+def _check_usage(options: argparse.Namespace) -> None:
+    if options.hooks is not None and (options.action != "install" or options.json):
+        raise UsageError("expected --hooks and --no-hooks with `mcp install`, and without --json")
     if options.action == "status":
-        return 1 if any(change.fault and not change.done for change in found) else 0
-    well = {Standing.INSTALLED, Standing.BY_HAND} if options.action == "install" else set()
-    is_well = [bool(c.action) or (c.standing in well and not c.fault) for c in found]
-    return 0 if all(is_well) else 1
+        if options.clients:
+            raise UsageError("expected `mcp status` alone: it is about every client")
+    elif not options.clients:
+        raise UsageError(f"expected a client, as in `skillhouse mcp {options.action} codex`")
+    elif options.fix:
+        raise UsageError("expected `mcp status --fix`: `mcp install` fixes its client's entry too")
+
+
+def _is_well(action: str, found: Sequence[Change]) -> bool:
+    """Whether each client has the server as it should after an action."""
+    if action == "status":
+        return not any(change.fault and not change.done for change in found)
+    well = {Standing.INSTALLED, Standing.BY_HAND} if action == "install" else set()
+    return all(bool(c.action) or (c.standing in well and not c.fault) for c in found)
 
 
 def _hooked(
