@@ -120,10 +120,11 @@ def _told(home: SandboxedHome, data: bytes, handles: list[int], *, length: int =
         peer.connect(address)
         head = (len(data) if length < 0 else length).to_bytes(4, "big")
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", handles))]
-        peer.sendmsg([head], rights if handles else [])
-        peer.sendall(data)
-        peer.shutdown(socket.SHUT_WR)
         peer.settimeout(20)
+        peer.sendmsg([head], rights if handles else [])
+        with suppress(BrokenPipeError, ConnectionResetError):  # It has answered already.
+            peer.sendall(data)
+            peer.shutdown(socket.SHUT_WR)
         answer = b""
         try:
             while part := peer.recv(65536):
@@ -229,15 +230,16 @@ def test_another_user_is_not_heard(home: SandboxedHome, tmp_path: Path) -> None:
         told = {f"{words[-2]}".encode()!r} + b"\\0" + {words[-1].encode()!r}
         null = os.open("/dev/null", os.O_RDWR)
         here = os.open("/", os.O_RDONLY)
-        socket.send_fds(peer, [len(told).to_bytes(4, "big")], [null, null, null, here])
         try:
+            # It may be sent away before it has said anything.
+            socket.send_fds(peer, [len(told).to_bytes(4, "big")], [null, null, null, here])
             peer.sendall(told)
             print(peer.recv(100))
         except OSError:
             print(b"")
         """
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
     assert done.stdout == b"b''\n", done.stderr
     home.directory.chmod(0o700)
     assert home.shell(shlex.join(words)).returncode == 0
