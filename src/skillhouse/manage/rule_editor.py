@@ -15,6 +15,7 @@ from skillhouse.floor import (
     ConfigError,
     DecodeError,
     Locations,
+    StateError,
     file_problem,
     make_private,
     read_regular,
@@ -23,6 +24,7 @@ from skillhouse.floor import (
 )
 from skillhouse.floor.documents import DocumentError, toml_table
 from skillhouse.floor.lock import locked_file
+from skillhouse.floor.machine import state_advice
 from skillhouse.floor.regex import regex
 from skillhouse.floor.structs import replace
 from skillhouse.house.config import Settings, load_config
@@ -125,8 +127,13 @@ def only_editor(places: Locations, state_directory: Path) -> Iterator[None]:
 
     Raises:
         ConfigError: another one is changing it, for `floor.lock.LOCK_SECONDS` now.
+        StateError: the state, where the lock is, cannot be written.
     """
-    make_private(state_directory)
+    try:
+        make_private(state_directory)
+    except OSError as error:
+        text = f"the state cannot be written ({error.strerror or error})"
+        raise StateError(text, state_directory, advice=state_advice(error)) from error
     try:
         with locked_file(state_directory / LOCK_FILE):
             yield
