@@ -264,7 +264,7 @@ def test_an_install_over_an_older_one_shows_and_adds_what_is_new(
         home.entries().install("claude-code", where="user", mode="enforce")
     change = home.entries().install("claude-code", where="user", mode="enforce", dry_run=True)
     assert change.standing is HookStanding.CHANGED
-    assert change.reason.startswith("2 of 7 entries are changed or gone")
+    assert change.reason.startswith("2 of 8 entries are changed or gone")
     added = [line for line in change.difference if line.startswith("+")]
     assert any('"UserPromptSubmit"' in line for line in added)
     assert not any('"PreToolUse"' in line for line in change.difference if line[:1] in "+-")

@@ -221,6 +221,10 @@ async def test_a_skill_that_was_changed_since_it_was_installed_is_refused(
     assert done[0] == 0
     home = HookedHome(place)
     file = home.places.home / ".agents/skills/notes/SKILL.md"
+    # The client lists it by a link.
+    seen = home.places.home / ".claude/skills"
+    seen.mkdir(parents=True)
+    (seen / "notes").symlink_to("../../.agents/skills/notes")
     calls = (("Skill", {"skill": "notes"}), ("Read", {"file_path": str(file)}))
     for tool, given in calls:
         assert (await home.effect(tool, given))[0] == "allow"
@@ -234,6 +238,9 @@ async def test_a_project_s_skill_that_changed_since_it_was_trusted_is_asked_abou
     home: HookedHome,
 ) -> None:
     own = write_skill(home.project / ".agents/skills/owls", "About owls.")
+    seen = home.project / ".claude/skills"
+    seen.mkdir(parents=True)
+    (seen / "owls").symlink_to("../../.agents/skills/owls")
     with Skillhouse(configured(home.places)) as house:
         house.project_trust.trust()
     calls = (("Skill", {"skill": "owls"}), ("Read", {"file_path": str(own / "SKILL.md")}))
