@@ -170,7 +170,7 @@ class Scene:
         for path in (self.base / "home/.local/state/skillhouse").glob("*/*"):
             if path.name.startswith(("placeholders-", "running-")):
                 yield f"state {path.name}"
-        for path in (self.base / "home/.local/state/skillhouse/extensions/cells/cells").glob("*"):
+        for path in (self.base / "home/.local/state/skillhouse/cells/cells").glob("*"):
             yield f"copy {path.name}"
 
 

@@ -116,7 +116,7 @@ def test_a_long_reload_says_how_far_it_is_and_ends_with_ctrl_c(enabled: Path, ne
     os.close(terminal)
     try:
         assert re.fullmatch(rb"loaded [12] of 3 skills\r\n", os.read(ours, 1_000))
-        copies = enabled / "home/.local/state/skillhouse/extensions/cells/cells"
+        copies = enabled / "home/.local/state/skillhouse/cells/cells"
         assert {path.name.split("-")[1].split(".")[0] for path in copies.iterdir()} == {
             f"{process.pid:x}"
         }
