@@ -21,8 +21,7 @@ from skillhouse.registry import (
 from skillhouse.registry.certificate_issue import issue
 from skillhouse.registry.certificates import check_root
 from skillhouse.registry.publisher_keys import PublisherKey
-from skillhouse_signer import make_token_key, open_token_key
-from skillhouse_signer.token_keys import token_parts
+from skillhouse_signer.token_keys import make_token_key, open_token_key, token_parts
 from tests.registry.pki import NOW
 from tests.registry.publisher_skill import REGISTRY
 

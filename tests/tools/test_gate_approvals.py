@@ -95,7 +95,7 @@ def test_the_log_says_which_approval_who_answered_and_where(tmp_path: Path) -> N
         answer(house, house.call_sync(*WRITE).approval_id, Answer.NO, message="not there")
         refused = house.call_sync(*WRITE)
         assert "refused: not there" in refused.content
-        (pending, run, _, no) = details(house)
+        (pending, run, _, given, no) = details(house)
         assert pending[:2] == ("refusal", "pending")
         assert pending[2]["approval"] == asked.approval_id
         assert run == (
@@ -108,7 +108,8 @@ def test_the_log_says_which_approval_who_answered_and_where(tmp_path: Path) -> N
                 "answered_on": "cli",
             },
         )
-        assert no[:2] == ("refusal", "denied")
+        # The denial itself, and the call that was made again.
+        assert given[:2] == no[:2] == ("refusal", "denied")
         assert (no[2]["answer"], no[2]["answered_on"]) == ("no", "cli")
 
 

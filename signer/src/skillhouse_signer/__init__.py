@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from skillhouse_signer.request import new_request as new_request
     from skillhouse_signer.request import with_approval as with_approval
     from skillhouse_signer.sign_tool import SignTool as SignTool
-    from skillhouse_signer.token_keys import make_token_key as make_token_key
-    from skillhouse_signer.token_keys import open_token_key as open_token_key
     from skillhouse_signer.transaction import Transaction as Transaction
     from skillhouse_signer.transaction import build_transaction as build_transaction
     from skillhouse_signer.transaction import decode_transaction as decode_transaction

@@ -20,7 +20,9 @@ def open_private(
     """Return the private key of a publisher; what does not open is refused."""
     password = password_for(key, source)
     if key.lock == "pkcs11":
-        opened: EllipticCurvePrivateKey = own_module("signer").open_token_key(key, password)
+        opened: EllipticCurvePrivateKey = own_module("signer", "token_keys").open_token_key(
+            key, password
+        )
         return opened
     return keys.open(key, password)
 

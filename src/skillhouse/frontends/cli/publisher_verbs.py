@@ -141,7 +141,7 @@ def _new(house: Skillhouse, options: argparse.Namespace) -> tuple[KeyChangeAnswe
         registry.checked_days(registry.Role.ROOT, options.days)
     password = password_for(key, options.password, is_new=True)
     if options.token:
-        private = own_module("signer").make_token_key(key, password)
+        private = own_module("signer", "token_keys").make_token_key(key, password)
         keys.add_token(key)
     else:
         private = keys.add(key, password)
