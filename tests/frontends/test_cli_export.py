@@ -227,7 +227,7 @@ def test_an_entry_names_the_tools_that_were_chosen_and_keeps_them(run: Run, plac
 def test_at_a_terminal_install_asks_which_tools(
     typing: Typing, place: Path, typed: str, written: str
 ) -> None:
-    code, _, err = typing(typed, "mcp", "install", "codex")
+    code, _, err = typing(typed, "mcp", "install", "codex", "--no-hooks")
     assert code == 0
     assert "which tools should the client get?" in err
     assert written in (place / "home/.codex/config.toml").read_text(encoding="utf-8")

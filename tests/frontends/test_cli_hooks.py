@@ -55,11 +55,11 @@ def test_it_asks_before_it_writes(home: Path, capsys: pytest.CaptureFixture[str]
     assert not (home / ".claude").exists()
 
 
-def test_what_is_not_built_and_what_is_not_run_is_said(
+def test_what_cannot_be_and_what_is_not_run_is_said(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["hooks", "install", "claude-code", "--mode", "sandbox", "--yes"]) == 2
-    assert "is not built yet" in capsys.readouterr().err
+    assert main(["hooks", "install", "cursor", "--mode", "sandbox", "--yes"]) == 2
+    assert "cannot be rewritten: use `--mode enforce`" in capsys.readouterr().err
     assert main(["hooks", "install", "cursor", "--yes"]) == 0
     assert "Cursor was not run with this" in capsys.readouterr().err
     assert main(["hooks", "install", "codex", "--yes"]) == 0
@@ -81,7 +81,7 @@ def test_doctor_names_an_entry_that_was_changed(
     file.write_text(file.read_text().replace("exit 2", "exit 0"))
     assert main(["doctor"]) == 1
     said = " ".join(capsys.readouterr().out.split())
-    assert "hooks of claude-code (user): changed: 1 of 7 entries are changed or gone" in said
+    assert "hooks of claude-code (user): changed: 1 of 8 entries are changed or gone" in said
     assert main(["doctor", "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["hooks"][0]["standing"] == "changed"
 

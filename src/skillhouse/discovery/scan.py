@@ -166,6 +166,10 @@ class CachedScan(NamedTuple):
     patch_crc: int
 
 
+TIME_BITS = 2**63 - 1
+"""What is kept of a time: some file systems have years beyond those of 64 bits of nanoseconds."""
+
+
 def parts_of(seen: Seen) -> list[bytes]:
     """Return what was seen in the form in which it is compared."""
     length = PART_FILES * FIELDS
@@ -338,7 +342,7 @@ def _current(walk: RootWalk, snapshot: Snapshot, profile: Profile, fresh: int) -
         info = os.lstat(end or path)
         if not stat.S_ISREG(info.st_mode):
             raise not_regular(path)
-        extend((path, info.st_mtime_ns, info.st_ctime_ns, info.st_size, info.st_ino))
+        extend((path, info.st_mtime_ns & TIME_BITS, info.st_ctime_ns, info.st_size, info.st_ino))
         return nested or (path in refused and refused[path] == _signature(info, path))
 
     walk.run(look)
@@ -460,7 +464,7 @@ def _signature(info: os.stat_result, path: str) -> Signature:
     """Return the values that change with a file; raises OSError if it is not regular."""
     if not stat.S_ISREG(info.st_mode):
         raise not_regular(path)
-    return (info.st_mtime_ns, info.st_ctime_ns, info.st_size, info.st_ino)
+    return (info.st_mtime_ns & TIME_BITS, info.st_ctime_ns, info.st_size, info.st_ino)
 
 
 def _key(
