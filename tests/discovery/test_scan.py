@@ -5,17 +5,19 @@ from __future__ import annotations
 import base64
 import json
 import os
+import stat
 import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillhouse.discovery import Root, discover
+from skillhouse.discovery import Root, discover, scan
 from skillhouse.discovery.scan import READING
 from skillhouse.floor import digest, encode
 from skillhouse.skill import ParsePolicy, Profile, SkillIndex, read_metadata
@@ -264,3 +266,15 @@ def test_whoever_changes_what_is_read_raises_the_number_of_the_index(tmp_path: P
         read.append((found, [(finding.code, finding.fatal) for finding in findings]))
     # Indexes on people's disks hold what was read before: after a change they must not be used.
     assert digest(encode(read)) == READ_AS.get(READING), "raise READING, and note it in READ_AS"
+
+
+def test_a_time_of_a_far_year_is_kept():
+    """Memory file systems have times beyond 64 bits of nanoseconds; ext4 has not."""
+    info = SimpleNamespace(
+        st_mode=stat.S_IFREG | 0o644,
+        st_mtime_ns=2**40 * 10**9,
+        st_ctime_ns=1,
+        st_size=1,
+        st_ino=1,
+    )
+    assert encode(scan._signature(info, "a"))  # noqa: SLF001 - the system under us has no such time.
