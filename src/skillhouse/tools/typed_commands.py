@@ -31,8 +31,7 @@ def obeys_typing(argv: Sequence[str]) -> bool:
     name, words = os.path.basename(argv[0]), list(argv[1:])
     if name != "git":
         return name in _OBEYING
-    while words and words[0].startswith("-"):
-        del words[: 2 if words[0] in _WITH_VALUE else 1]
+    words = _without_options(words)
     if not words:
         return False
     verb, options = words[0], [word for word in words[1:] if word.startswith("-")]
@@ -43,6 +42,13 @@ def obeys_typing(argv: Sequence[str]) -> bool:
         return True
     has_text = short & {"m", "F", "C"} or any(word.startswith(_WITH_TEXT) for word in options)
     return verb in _WRITING and not _only_lists(verb, words[1:], short) and not has_text
+
+
+def _without_options(words: list[str]) -> list[str]:
+    """Return what follows the options of git itself."""
+    while words and words[0].startswith("-"):
+        words = words[2 if words[0] in _WITH_VALUE else 1 :]
+    return words
 
 
 def _only_lists(verb: str, words: Sequence[str], short: set[str]) -> bool:
