@@ -119,7 +119,7 @@ def test_signals_are_passed_on(home: SandboxedHome, number: signal.Signals, code
 
 
 def test_a_background_command_is_recorded_when_it_ends(home: SandboxedHome) -> None:
-    given = {"command": "sleep 1", "run_in_background": True}
+    given = {"command": "touch here; sleep 1", "run_in_background": True}
     event = home.event("Bash", given, permission_mode="default")
     done = home.run(home.line(mode="sandbox"), event)
     line = json.loads(done.stdout)["hookSpecificOutput"]["updatedInput"]
@@ -127,6 +127,7 @@ def test_a_background_command_is_recorded_when_it_ends(home: SandboxedHome) -> N
     home.run(home.line("after", mode="sandbox"), event)
     assert outcomes(home) == [("intent", "")]
     with subprocess.Popen(["/bin/bash", "-c", line["command"]], cwd=home.project) as process:
+        assert until((home.project / "here").exists)
         home.run(home.line("next", mode="sandbox"), {**event, "hook_event_name": "Stop"})
         process.wait(20)
     assert outcomes(home) == [("intent", ""), ("outcome", "ok")]
