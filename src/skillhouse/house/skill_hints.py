@@ -214,7 +214,7 @@ def client_skills(house: Skillhouse, client: str) -> list[tuple[str, str]]:
     places = house.config.places
     profile = clients.profile_to_compare(client, places)
     try:
-        lens = clients.compare(
+        report = clients.compare(
             start=places.start,
             home=places.home,
             environment=places.environment,
@@ -226,19 +226,10 @@ def client_skills(house: Skillhouse, client: str) -> list[tuple[str, str]]:
         return []
     return [
         (verdict.name or skill.name, skill.file)
-        for skill in lens.skills
+        for skill in report.skills
         for verdict in skill.verdicts[:1]
         if verdict.state in _SEEN
     ]
-
-
-def other_skill(house: Skillhouse, client: str, name: str, skill: Skill) -> str:
-    """Return the file that a client may load by the name of a skill and that is neither that skill
-    nor a copy of it; empty where there is none."""
-    files = (file for known, file in client_skills(house, client) if known == name)
-    return next(
-        (file for file in files if file != _real(skill) and not is_copy(skill.file, file)), ""
-    )
 
 
 def _real(skill: Skill) -> str:

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from skillhouse.approval import session_key
 from skillhouse.audit import AuditDraft
-from skillhouse.floor import ConfigError, Locations, SkillhouseError, make_private
+from skillhouse.floor import Locations, SkillhouseError, make_private
 from skillhouse.floor.structs import replace
 from skillhouse.floor.threads import in_thread
 from skillhouse.frontends.hooks.hook_clients import (
@@ -24,7 +24,7 @@ from skillhouse.frontends.hooks.hook_clients import (
     HookEventError,
     hook_client,
 )
-from skillhouse.frontends.hooks.loaded_skills import skill_files
+from skillhouse.frontends.hooks.loaded_skills import other_skill, skill_files
 from skillhouse.frontends.hooks.open_calls import KEPT_SECONDS, OpenCall, OpenCalls, name_of
 from skillhouse.frontends.hooks.sandboxed import SandboxedCalls
 from skillhouse.frontends.hooks.tickets import ProcessId
@@ -36,8 +36,6 @@ from skillhouse.tools.recorder import decided_permissions
 
 if TYPE_CHECKING:
     from skillhouse.house import AgentView
-    from skillhouse.skill import Skill
-    from skillhouse.tools import NativeCall
 
 HOUSES_MAX = 20
 """Places whose rules and skills are kept in memory."""
@@ -181,7 +179,7 @@ class HookJudge:
         session = house.services.sessions.of(made, view.visible)
         ours = plans.loaded(native, session) if native.kind == "skill" else None
         if ours is not None:
-            found = await in_thread(partial(_elsewhere, house, client, native, ours))
+            found = await in_thread(partial(other_skill, native.skill_files or (), ours))
             native = replace(native, elsewhere=found)
         tool = NativeTool(
             call.tool,
@@ -426,18 +424,6 @@ class HookJudge:
     def close(self) -> None:
         for house in self._houses.values():
             house.close()
-
-
-def _elsewhere(house: Skillhouse, client: HookClient, native: NativeCall, ours: Skill) -> str:
-    """Return the file of another skill that the client may load by the name of one of ours."""
-    # A process that judges one call mostly needs none of it.
-    from skillhouse.house.skill_hints import other_skill
-
-    try:
-        return other_skill(house, client.name, str(native.values.get("name")).strip(), ours)
-    except ConfigError:
-        # It has no profile, so that nothing is known of what it lists.
-        return ""
 
 
 def _agent_of(client: HookClient, house: Skillhouse) -> str:

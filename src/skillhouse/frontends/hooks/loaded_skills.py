@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from skillhouse.floor import SkillhouseError
 
 if TYPE_CHECKING:
     from skillhouse.house import Skillhouse
+    from skillhouse.skill import Skill
     from skillhouse.tools import NativeCall
 
 
@@ -36,3 +38,13 @@ def skill_files(house: Skillhouse, client: str, call: NativeCall) -> tuple[str, 
         for verdict in skill.verdicts[:1]
         if verdict.state in LISTED and (verdict.name or skill.name) == name
     )
+
+
+def other_skill(files: Sequence[str], skill: Skill) -> str:
+    """Return the first of the files, as of `skill_files`, that is neither that of a skill nor a
+    copy of it; empty where there is none."""
+    # Only loads of skills need it.
+    from skillhouse.house.skill_hints import is_copy
+
+    real = os.path.realpath(skill.file)
+    return next((file for file in files if file != real and not is_copy(skill.file, file)), "")
