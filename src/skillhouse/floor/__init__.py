@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from skillhouse.floor.paths import descriptor as descriptor
     from skillhouse.floor.paths import file_stamp as file_stamp
     from skillhouse.floor.paths import git_root as git_root
+    from skillhouse.floor.paths import is_below as is_below
     from skillhouse.floor.paths import is_utf8 as is_utf8
     from skillhouse.floor.paths import open_beneath as open_beneath
     from skillhouse.floor.paths import open_directory_beneath as open_directory_beneath

@@ -40,6 +40,18 @@ def sync_directory(directory: Path) -> None:
             os.fsync(handle)
 
 
+def is_below(path: str | Path, base: str | Path) -> bool:
+    """Whether a normal path is a directory or below it, by its text.
+
+    `Path.is_relative_to` goes through all directories above on Python 3.12: the square of a path's
+    length, which who gives the path chooses.
+
+    >>> is_below("/a/b", "/a"), is_below("/ab", "/a"), is_below("/a", "/")
+    (True, False, True)
+    """
+    return f"{path}/".startswith(f"{base}/".replace("//", "/"))
+
+
 def checked_parts(relative: str, base: Path, *, mode: str = "any") -> tuple[str, ...]:
     """Return the segments of `relative`, refused (`PathError`) as vectors/README.md orders it."""
     code = _text_finding(relative)
@@ -84,7 +96,7 @@ def confine(base: Path, relative: str, *, mode: str = "any") -> Path:
                 # realpath does not fail on a missing target, so a link that leaves differs from
                 # one that dangles inside.
                 target = os.path.realpath(current)
-                if not Path(target).is_relative_to(root):
+                if not is_below(target, root):
                     raise PathError("path-escape", relative, base)
                 os.stat(current)
                 current = target

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
-from skillhouse.floor import SECRET_NAMES, PersistentPaths, is_secret, is_secret_file
+from skillhouse.floor import SECRET_NAMES, PersistentPaths, is_below, is_secret, is_secret_file
 from skillhouse.floor.regex import regex
 from skillhouse.floor.rules import Effect
 from skillhouse.permission.hazards import DEVICES
@@ -229,7 +229,7 @@ class PathPolicy:
         resolved = self.resolved(path)
         if self._cwd is None:
             return resolved in (".", "..") or resolved.endswith("/..")
-        return Path(self._cwd).is_relative_to(resolved)
+        return is_below(self._cwd, resolved)
 
     def kind_of(self, path: str) -> str:
         """Return "file", "directory" or "code" for a path of the current tree, or "" for no such.
@@ -268,7 +268,7 @@ class PathPolicy:
         if not os.path.isabs(resolved):
             return here and resolved != ".." and not resolved.startswith("../")
         trees = (*places, self._cwd) if here and self._cwd is not None else places
-        return any(Path(resolved).is_relative_to(tree) for tree in trees)
+        return any(is_below(resolved, tree) for tree in trees)
 
 
 _STARTED = (b"#!", b"\x7fELF", b"MZ", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe")

@@ -103,11 +103,15 @@ def repository_around(
         known: Those that were found before, by directory; added to.
     """
     known = {} if known is None else known
-    if directory not in known:
+    passed = list[str]()
+    while directory not in known:
+        passed.append(directory)
         found = repository_at(directory)
-        if found is None and directory != os.path.dirname(directory):
-            found = repository_around(os.path.dirname(directory), known)
-        known[directory] = found
+        if found is not None or directory == os.path.dirname(directory):
+            known[directory] = found
+        else:
+            directory = os.path.dirname(directory)
+    known.update(dict.fromkeys(passed, known[directory]))
     return known[directory]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from skillhouse.floor import DEPENDENCIES
+from skillhouse.floor import DEPENDENCIES, is_below
 from skillhouse.floor.crash_cleanup import is_placeholder
 from skillhouse.floor.structs import replace
 from skillhouse.permission import CommandPlan, Effect, Permission, read_command, unwrapped
@@ -109,7 +109,7 @@ def check_writes(plan: CommandPlan | None, form: BackgroundForm, root: str) -> N
         is_known = meaning.is_quiet and not meaning.directory
         for target in (*command.redirected, *(meaning.written if is_known else ())):
             real = os.path.realpath(os.path.join(base, target))
-            is_free = any(Path(real).is_relative_to(place) for place in form.writable)
+            is_free = any(is_below(real, place) for place in form.writable)
             if real.startswith(f"{root}/") and not is_free:
                 shown = os.path.relpath(real, root)
                 raise RefusedError(

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 
-from skillhouse.floor import PROTECTED_NAMES, is_secret, is_secret_file
+from skillhouse.floor import PROTECTED_NAMES, is_below, is_secret, is_secret_file
 from skillhouse.permission import Effect, Layer, Permission, covers, matches, matches_in
 from skillhouse.sandbox import CoveredPaths, OpenedProtection, covered_paths
 from skillhouse.skill import Skill
@@ -238,8 +238,10 @@ class PathRules:
         self, needs: tuple[PermissionRequest, ...], path: str, session: Session, skill: Skill | None
     ) -> tuple[PermissionRequest, ...]:
         base = self._workspace.base_of(path, session)
-        home = None if base is None else skill_directory_of(Path(path), base)
-        if home is None or not os.path.isfile(path):
+        if base is None or not os.path.isfile(path):
+            return needs
+        home = skill_directory_of(Path(path), base)
+        if home is None:
             return needs
         place = self._workspace.file(path, session)
         first = needs or (need_of("read", path),)
@@ -251,9 +253,10 @@ class PathRules:
     def is_of_skill(self, path: str) -> bool:
         """Whether a real path is in a loaded skill that may still be loaded, whose own approval is
         about all its files; no command writes to them."""
-        places = (path, *map(str, Path(path).parents))
         around = (
-            skill for skill, home in _with_homes(self._session.visible.skills) if home in places
+            skill
+            for skill, home in _with_homes(self._session.visible.skills)
+            if is_below(path, home)
         )
         skill = max(around, key=lambda skill: len(skill.file), default=None)
         return (
@@ -264,11 +267,10 @@ class PathRules:
 
     def _skill_of(self, path: str) -> Skill | None:
         """Return the innermost visible skill of a path that is not loaded."""
-        places = (path, *map(str, Path(path).parents))
         around = (
             skill
             for skill, home in _with_homes(self._session.visible.skills)
-            if home in places and skill.file not in self._session.loaded
+            if is_below(path, home) and skill.file not in self._session.loaded
         )
         return max(around, key=lambda skill: len(skill.file), default=None)
 

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Protocol
 
-from skillhouse.floor import PathClass, PathStateCache, PersistentPaths, spelled, trail
+from skillhouse.floor import PathClass, PathStateCache, PersistentPaths, is_below, spelled, trail
 from skillhouse.tools.call import RefusedError
 
 SKILL_FILE = "skill.md"
@@ -152,7 +152,7 @@ class Guarded:
         return any(
             _identity(str(place)) in known
             for place in (here, *here.parents)
-            if known and place.is_relative_to(self._root)
+            if known and is_below(place, self._root)
         )
 
 

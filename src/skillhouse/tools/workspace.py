@@ -14,6 +14,7 @@ from skillhouse.floor import (
     PathStateCache,
     PersistentPaths,
     confine,
+    is_below,
     is_leftover_name,
     is_secret_file,
     open_beneath,
@@ -164,18 +165,17 @@ class Workspace:
         if not withheld:
             return False
         for path in {absolute, os.path.realpath(absolute)}:
-            places = (path, *map(str, Path(path).parents))
-            kept = next((place for place in places if place in withheld), None)
+            kept = max((one for one in withheld if is_below(path, one)), key=len, default=None)
             inner = (os.path.dirname(skill.file) for skill in session.visible.skills)
             if kept is not None and not any(
-                len(seen) > len(kept) and seen in places for seen in inner
+                len(seen) > len(kept) and is_below(path, seen) for seen in inner
             ):
                 return True
         return False
 
     def is_private(self, real: str) -> bool:
         """Whether a real path is in what no command reads."""
-        return any(Path(real).is_relative_to(place) for place in self._private)
+        return any(is_below(real, place) for place in self._private)
 
     def check_withheld(self, absolute: str, path: str, session: Session) -> None:
         """Raise RefusedError for a withheld skill; no answer of a person changes that."""
@@ -197,7 +197,7 @@ class Workspace:
 
     def base_of(self, absolute: str, session: Session) -> Path | None:
         for base in (self.root, *session.loaded.values()):
-            if Path(absolute).is_relative_to(base):
+            if is_below(absolute, base):
                 return base
         return None
 
@@ -229,7 +229,7 @@ class Workspace:
             absolute, base = linked, Path(linked).parent
         try:
             target = confine(base, os.path.relpath(absolute, base))
-            if any(target.is_relative_to(place) for place in self._private):
+            if any(is_below(target, place) for place in self._private):
                 raise RefusedError(f"denied: `{path}` belongs to skillhouse itself", denied=True)
             info = os.stat(target)
         except PathError as error:
@@ -283,7 +283,7 @@ class Workspace:
     def _is_loaded(self, absolute: str, session: Session) -> bool:
         skills = (os.path.dirname(skill.file) for skill in session.visible.skills)
         directories = (*skills, *map(str, session.loaded.values()))
-        return any(Path(absolute).is_relative_to(place) for place in directories)
+        return any(is_below(absolute, place) for place in directories)
 
 
 def _protected_place(root: Path, paths: PersistentPaths) -> str:

@@ -19,6 +19,11 @@ from skillhouse.tools import NativeCall
 
 DATA = Path(__file__).parent / "client_data"
 TEXT_MAX = 200
+PLACE_BYTES = 4_096
+"""More than a path can have that a system opens; to go through all directories above a
+longer one takes seconds."""
+NAMES_MAX = 1_000
+"""Characters of SERVER/TOOL, of which each other way to split it is made."""
 """Characters of an id or a name that a client gives."""
 
 HookMoment = Literal["before", "after", "failed", "next", "seen", "prompt", "start"]
@@ -243,10 +248,12 @@ class HookClient(Struct, frozen=True, kw_only=True):
         named = {role: event.get(name) for role, name in self.fields.items()}
         place = named.get("directory")
         place = place if isinstance(place, str) and place.startswith("/") else directory
-        if "\0" in place or not place.startswith("/"):
+        if not place.startswith("/"):
             raise HookEventError("expected the directory of the session")
+        _check_place(place)
         roots = named.get("roots")
         first = roots[0] if isinstance(roots, list) and roots else None
+        _check_place(first)
         start = place if self.start == "event" else directory
         call = HookCall(
             start=first if isinstance(first, str) and first.startswith("/") else start,
@@ -348,6 +355,8 @@ def _others(resource: str, joint: str) -> tuple[str, ...]:
     ('a_b/c',)
     """
     parts = resource.replace("/", joint, 1).split(joint) if joint else []
+    if len(resource) > NAMES_MAX:
+        raise HookEventError(f"expected a name of at most {NAMES_MAX} characters")
     names = (f"{joint.join(parts[:end])}/{joint.join(parts[end:])}" for end in range(1, len(parts)))
     return tuple(name for name in names if name != resource)
 
@@ -375,9 +384,16 @@ def _joined(directory: str, shape: ToolShape, arguments: Mapping[str, Any]) -> s
     places = {place for name in shape.place if (place := arguments.get(name))}
     if not places:
         return directory
-    if len(places) > 1 or not all(isinstance(one, str) and "\0" not in one for one in places):
+    if len(places) > 1 or not all(isinstance(one, str) for one in places):
         raise HookEventError("expected one directory in which the command is to run")
-    return str(Path(directory, *places))
+    found = str(Path(directory, *places))
+    _check_place(found)
+    return found
+
+
+def _check_place(place: object) -> None:
+    if isinstance(place, str) and ("\0" in place or len(place) > PLACE_BYTES):
+        raise HookEventError(f"expected a directory of at most {PLACE_BYTES} characters")
 
 
 def _text(value: object) -> str:
