@@ -56,5 +56,12 @@ def test_no_service_is_started_and_nothing_is_left_running() -> None:
     assert [line for line in lines if re.search(starts, line)] == []
 
 
+def test_lint_runs_beside_the_tests_and_its_result_counts() -> None:
+    begun, tests, ended = (RUN.index(text) for text in ("./x lint", "./x test all", "wait "))
+    assert begun < tests < ended
+    assert 'wait "$linting" || lint=$?' in RUN
+    assert "exit $((lint ? lint : tests))" in RUN
+
+
 def test_it_is_bash_that_can_be_read() -> None:
     subprocess.run(["bash", "-n", str(ROOT / ".ci/run")], check=True)
