@@ -21,7 +21,7 @@ AGREED = ("--yes", "--allow-unsigned")
 
 @pytest.mark.heavy
 @pytest.mark.parametrize(
-    ("seed", "kills"), [(19, 100), pytest.param(20, 200, marks=pytest.mark.nightly)]
+    ("seed", "kills"), [(19, 60), pytest.param(20, 240, marks=pytest.mark.nightly)]
 )
 def test_killed_again_and_again_there_is_always_one_whole_version(
     tmp_path: Path, seed: int, kills: int

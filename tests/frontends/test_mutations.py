@@ -193,12 +193,14 @@ def test_five_hundred_mutated_documents_end_nothing(
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize("half", [0, pytest.param(1, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize(
+    "part", [0, *(pytest.param(n, marks=pytest.mark.nightly) for n in (1, 2, 3))]
+)
 def test_mutated_files_of_others_end_nothing(
-    lone: Path, real_skills: Callable[[], Sequence[SeedSkill]], half: int
+    lone: Path, real_skills: Callable[[], Sequence[SeedSkill]], part: int
 ) -> None:
-    seed = SEED + 4_000_000 + half * BATCH
-    directories = fill(lone / "home/.agents/skills", seed, BATCH // 2, real_skills())
+    seed = SEED + 4_000_000 + part * BATCH
+    directories = fill(lone / "home/.agents/skills", seed, BATCH // 4, real_skills())
     faults = drive_skills(lone, seed, directories, 15)
     assert not faults, "\n\n".join(faults)
 
