@@ -118,6 +118,15 @@ def entries_of(path: Path, query: Query, *, key: bytes | None = None) -> Iterato
     return (entry for entry in _entries(path, key, since=query.since) if query.fits(entry))
 
 
+def last_uses(path: Path, *, key: bytes | None = None) -> Mapping[str, str]:
+    """Return the UTC time of the newest record about each skill, by its name; `AuditError`."""
+    times: dict[str, str] = {}
+    for entry in _entries(path, key):
+        if entry.record.skill:
+            times.setdefault(entry.record.skill, entry.record.ts)
+    return times
+
+
 def find_record(path: Path, id_prefix: str, *, key: bytes | None = None) -> AuditEntry | None:
     """Return the one entry whose record, or whose outcome, has an id that begins so, or None."""
     prefix = id_prefix.upper()
