@@ -319,7 +319,8 @@ COLUMNS = (
     "duration_ms arguments detail amount_usd tx_hash chain_id block_number gas_used gas_price "
     "session_key signer_tier confirmation_required confirmation_channel confirmation_requested_at "
     "confirmation_responded_at confirmation_approved confirmation_latency_ms approval "
-    "argument_digest outcome_id finalized_at gate_verdict hash client workspace rules_digest call"
+    "argument_digest outcome_id finalized_at gate_verdict hash client workspace rules_digest call "
+    "profile"
 ).split()
 
 _OF_RECORD = ("id", "seq", "ts", "kind", "hash", "argument_digest")
