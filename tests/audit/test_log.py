@@ -462,6 +462,7 @@ ALL_FIELDS = AuditDraft(
     skill_digest="sha256:" + "0" * 64,
     gate_verdict="approved",
     rules_digest="0123456789abcdef",
+    profile="opencode",
     confirmation=Confirmation(
         channel="inline",
         requested_at="2026-01-01T00:00:00.000Z",

@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 
+from skillhouse.floor.structs import replace
 from skillhouse.frontends.cli.verbs import ALIASES, SHOWN, VERBS
+from tests.audit.logs import intent, log_at
 from tests.frontends.conftest import Run
 from tests.harness import ran
 from tests.house.places import readers_of, write_skill
@@ -95,6 +97,31 @@ def test_list_sorted_by_change_has_the_latest_first_with_days(run: Run, place: P
     ]
     _, out, _ = run("list", "--sort", "changed", "--scope", "user", "--json")
     assert [skill["name"] for skill in json.loads(out)["skills"]] == ["latest", "middle", "older"]
+
+
+def test_list_sorted_by_use_has_the_latest_first_with_days(run: Run, place: Path) -> None:
+    for name in ("never", "older", "unused", "latest"):
+        write_skill(place / f"home/.agents/skills/{name}")
+    code, out, err = run("list", "--sort", "used", "--scope", "user", "--limit", "1")
+    assert (code, out.split()[:3]) == (0, ["latest", "user", "never"])
+    log = log_at(place / "home/.local/state/skillhouse/audit.jsonl")
+    for name in ("older", "latest"):
+        log.append(replace(intent("skill"), skill=name), durable=True)
+    log.close()
+    code, out, err = run("list", "--sort", "used", "--scope", "user")
+    rows = [line.split()[:3] for line in out.splitlines() if line.startswith("  ")]
+    assert (code, err) == (0, "")
+    assert rows == [
+        ["latest", "user", "2026-01-01"],
+        ["older", "user", "2026-01-01"],
+        ["never", "user", "never"],
+        ["unused", "user", "never"],
+    ]
+    _, out, _ = run("list", "--sort", "used", "--scope", "user", "--json")
+    assert [skill["name"] for skill in json.loads(out)["skills"]] == [row[0] for row in rows]
+    assert run("call", "skill", "name=unused")[0] == 0
+    _, out, _ = run("list", "--sort", "used", "--scope", "user", "--limit", "1")
+    assert out.split()[0] == "unused"
 
 
 def test_list_since_has_what_changed_since_that_time(run: Run, place: Path) -> None:

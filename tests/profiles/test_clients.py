@@ -27,6 +27,7 @@ LISTED_BY_SOURCE = {
     "crush": {"good", "inner"},
     "deepagents": {"good", "Other"},
     "goose": {"good", "Other", "inner", "bare"},
+    "kilo": {"good", "Other", "inner"},
     "mistral-vibe": {"good"},
     "openhands": {"good", "nameless", "bare"},
     "qwen-code": {"good", "Other"},

@@ -111,6 +111,17 @@ def test_records_before_and_after_a_change_of_the_rules_are_told_apart(tmp_path:
     assert other != same
 
 
+def test_a_record_says_under_which_profile_the_call_was_judged(tmp_path: Path) -> None:
+    with house_at(tmp_path, ALLOW) as house:
+        assert house.call_sync(*WRITE).status == "ok"
+        assert house.call_sync("exec", {"command": "rm -r x"}).status == "denied"
+        found = entries(house)
+    assert [entry.record.kind for entry in found] == ["intent", "refusal"]
+    assert {entry.record.profile for entry in found} == {"owliabot"}
+    assert found[0].outcome is not None
+    assert found[0].outcome.profile == ""
+
+
 def test_a_failure_is_told_as_an_error(tmp_path: Path) -> None:
     with house_at(tmp_path) as house:
         (tmp_path / "project/b.bin").write_bytes(b"\xff\xfe")

@@ -118,6 +118,15 @@ def entries_of(path: Path, query: Query, *, key: bytes | None = None) -> Iterato
     return (entry for entry in _entries(path, key, since=query.since) if query.fits(entry))
 
 
+def last_uses(path: Path, *, key: bytes | None = None) -> Mapping[str, str]:
+    """Return the UTC time of the newest record about each skill, by its name; `AuditError`."""
+    times: dict[str, str] = {}
+    for entry in _entries(path, key):
+        if entry.record.skill:
+            times.setdefault(entry.record.skill, entry.record.ts)
+    return times
+
+
 def find_record(path: Path, id_prefix: str, *, key: bytes | None = None) -> AuditEntry | None:
     """Return the one entry whose record, or whose outcome, has an id that begins so, or None."""
     prefix = id_prefix.upper()
@@ -310,7 +319,8 @@ COLUMNS = (
     "duration_ms arguments detail amount_usd tx_hash chain_id block_number gas_used gas_price "
     "session_key signer_tier confirmation_required confirmation_channel confirmation_requested_at "
     "confirmation_responded_at confirmation_approved confirmation_latency_ms approval "
-    "argument_digest outcome_id finalized_at gate_verdict hash client workspace rules_digest call"
+    "argument_digest outcome_id finalized_at gate_verdict hash client workspace rules_digest call "
+    "profile"
 ).split()
 
 _OF_RECORD = ("id", "seq", "ts", "kind", "hash", "argument_digest")

@@ -53,7 +53,8 @@ _PLACE = 1_024
 """Bytes for id, time, place in the chain and hashes."""
 _SHORT = tuple(
     "tier effective_tier security_level client device session trace request call amount_usd "
-    "session_key signer_tier skill skill_version skill_digest gate_verdict rules_digest".split()
+    "session_key signer_tier skill skill_version skill_digest gate_verdict rules_digest "
+    "profile".split()
 )
 _short_values = attrgetter(*_SHORT)
 _NOTHING = ("",) * len(_SHORT)

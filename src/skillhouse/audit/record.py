@@ -172,6 +172,8 @@ class AuditRecord(Struct, frozen=True, kw_only=True):
     """The write gate's, in its published word; empty for a call that it did not judge."""
     confirmation: Confirmation | None = None
     transaction: TransactionEntry | None = None
+    profile: str = ""
+    """Name of the profile under which the call was judged; empty for an outcome and an event."""
 
 
 AuditDraft = AuditRecord

@@ -80,7 +80,7 @@ PATH_GROUPS: tuple[PathGroup, ...] = (
         "kiro.dev/docs/hooks, qwenlm.github.io/qwen-code-docs settings, docs.continue.dev config, "
         "aider.chat/docs/config, docs.windsurf.com cascade, docs.openclaw.ai, and the clients of "
         "reference/standard.md section 5",
-        ".cursor-plugin, .windsurf, .codeium, .kilocode, .kiro, .continue, .continuerc.json, "
+        ".cursor-plugin, .windsurf, .codeium, .kiro, .continue, .continuerc.json, "
         ".aider.conf.yml, .amazonq, .augment, .junie, .trae, .factory, .openhands, .hermes, "
         ".openclaw, .letta, .kimi, .kimi-code, .pi, .qoder, .codebuddy, .github/hooks, "
         ".vs/mcp.json, mcp.json, mcp_config.json, .tabnine, .rovodev, .iflow, .grok, .agent, "

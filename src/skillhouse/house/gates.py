@@ -86,7 +86,9 @@ class GateFactory:
         self._sandbox = services.sandbox
         self._results = services.results
         self._judge = toolbox.PermissionJudge(self._decide, policy.place, policy.config.write_gate)
-        self._recorder = toolbox.Recorder(self._audit, policy.place, policy.rules_digest)
+        self._recorder = toolbox.Recorder(
+            self._audit, policy.place, policy.rules_digest, profile=policy.profile.name
+        )
         self._asker = toolbox.Asker(
             lambda: enforcement.approvals, self._recorder, policy.place, enforcement.redeemed
         )

@@ -18,12 +18,18 @@ class Recorder:
     """Writes the records of calls."""
 
     def __init__(
-        self, audit: AuditLog, workspace: str, rules: Callable[[], str] = lambda: ""
+        self,
+        audit: AuditLog,
+        workspace: str,
+        rules: Callable[[], str] = lambda: "",
+        *,
+        profile: str = "",
     ) -> None:
         """`rules` returns the digest of the rules that decide."""
         self._audit = audit
         self._workspace = workspace
         self._rules = rules
+        self._profile = profile
 
     def refuse(
         self, context: CallContext, reason: str, status: Status, *, audited: str = ""
@@ -109,6 +115,7 @@ class Recorder:
             arguments=dict(call.arguments),
             permissions=decided_permissions(context.evaluated) if decided else (),
             rules_digest=self._rules() if decided else "",
+            profile=self._profile if decided else "",
             session=call.session_id or session_key(call.agent, call.user, call.channel),
             trace=call.trace,
             request=call.message_id,

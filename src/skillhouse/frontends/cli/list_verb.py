@@ -58,6 +58,7 @@ _EXAMPLES = """examples:
   skillhouse list --sort name         one list by name, not by place
   skillhouse list --sort size         the largest SKILL.md first, with its size
   skillhouse list --sort changed      the one changed last first, with the day
+  skillhouse list --sort used         the one used last first, with the day
   skillhouse list --sort source       by what they were installed from
   skillhouse list --sort size --reverse    the smallest SKILL.md first
   skillhouse list --since 7d          those changed in the last seven days
@@ -77,11 +78,11 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("words", nargs="*", metavar="TEXT", help="only skills with these words")
     parser.add_argument(
         "--sort",
-        choices=("scope", "name", "size", "changed", "source"),
+        choices=("scope", "name", "size", "changed", "used", "source"),
         default="scope",
         help="group by scope, strongest first (default), or sort all by name, by size with the "
-        "largest SKILL.md first, by the time of SKILL.md with the latest first, or by the address "
-        "that they were installed or synced from",
+        "largest SKILL.md first, by the time of SKILL.md or of the last use with the latest first, "
+        "or by the address that they were installed or synced from",
     )
     parser.add_argument("--reverse", action="store_true", help="the last one first")
     parser.add_argument("--scope", metavar="NAME", help="only skills of this scope")
@@ -136,8 +137,8 @@ def _list(options: argparse.Namespace, terminal: Terminal) -> int:
         return 0
     choice = _filter_of(house, options)
     chosen = choice.skills(house.view().visible.skills)
-    addresses = _addresses(house, chosen) if options.sort == "source" else {}
-    skills = _sorted(chosen, options.sort, addresses)
+    known = _known(house, chosen, options.sort)
+    skills = _sorted(chosen, options.sort, known)
     if options.reverse:
         skills.reverse()
     page, pages = _page(skills, options)
@@ -153,9 +154,9 @@ def _list(options: argparse.Namespace, terminal: Terminal) -> int:
     view = house.view()
     marks |= {skill.file: mark for skill in page for mark in unlisted(view.mark(skill))}
     if options.sort == "source":
-        _print_sources(page, addresses, marks, terminal)
+        _print_sources(page, known, marks, terminal)
     else:
-        _print_skills(house, page, options.sort, marks, terminal)
+        _print_skills(house, page, options.sort, known, marks, terminal)
     if pages > 1:
         terminal.note(f"page {min(options.page, pages)} of {pages}, {len(skills)} skills")
     shown_code = [one for one in code if _takes_code(choice, one)]
@@ -163,13 +164,12 @@ def _list(options: argparse.Namespace, terminal: Terminal) -> int:
         terminal.heading("with tools of their own")
         terminal.rows([(shown(facts.name), one_line(facts.summary())) for facts in shown_code])
         terminal.line()
-    _print_absent(house, absent, terminal)
+    here = [one for one in absent if one.state != "untrusted"]
+    _print_absent(house, here, terminal, ROWS_MAX)
     terminal.line(_summary(house, skills, choice))
     if choice.is_whole:
-        for note in list_notes(house.view()):
+        for note in filter(None, (*list_notes(house.view()), unread_line(house))):
             terminal.line(note)
-    if choice.is_whole and (unread := unread_line(house)):
-        terminal.line(unread)
     _print_notes(house, code, terminal)
     return 0
 
@@ -193,15 +193,27 @@ def _page(skills: list[Skill], options: argparse.Namespace) -> tuple[list[Skill]
     return skills[start : start + options.limit], pages
 
 
-def _sorted(skills: list[Skill], order: str, addresses: Mapping[str, str]) -> list[Skill]:
+def _known(house: Skillhouse, skills: Sequence[Skill], order: str) -> Mapping[str, str]:
+    """Return what an order needs to know: the address of each skill, or when it was used last."""
+    if order == "used":
+        from skillhouse.audit.entries import last_uses
+
+        return last_uses(house.audit_log.path, key=house.audit_log.key)
+    return _addresses(house, skills) if order == "source" else {}
+
+
+def _sorted(skills: list[Skill], order: str, known: Mapping[str, str]) -> list[Skill]:
     if order == "name":
         return sorted(skills, key=lambda skill: (skill.name, skill.id))
     if order == "size":
         return sorted(skills, key=lambda one: (-_size_and_time(one.file)[0], one.name, one.id))
     if order == "changed":
         return sorted(skills, key=lambda one: (-_size_and_time(one.file)[1], one.name, one.id))
+    if order == "used":
+        by_name = sorted(skills, key=lambda one: (one.name, one.id))
+        return sorted(by_name, key=lambda one: known.get(one.name, ""), reverse=True)
     if order == "source":
-        return sorted(skills, key=lambda one: (*_where_from(one, addresses), one.name, one.id))
+        return sorted(skills, key=lambda one: (*_where_from(one, known), one.name, one.id))
     return skills
 
 
@@ -229,11 +241,12 @@ def _print_skills(
     house: Skillhouse,
     skills: Sequence[Skill],
     order: str,
+    used: Mapping[str, str],
     marks: Mapping[str, str],
     terminal: Terminal,
 ) -> None:
     if order != "scope":
-        labels = [(f"{skill.name}  {skill.scope}{_said(skill, order)}", skill) for skill in skills]
+        labels = [(f"{one.name}  {one.scope}{_said(one, order, used)}", one) for one in skills]
         _print_rows(labels, marks, terminal)
         return
     urls = _urls(house)
@@ -242,10 +255,12 @@ def _print_skills(
         _print_rows([(skill.name, skill) for skill in group], marks, terminal)
 
 
-def _said(skill: Skill, order: str) -> str:
+def _said(skill: Skill, order: str, used: Mapping[str, str]) -> str:
     """Return what a list in this order says of a skill beside its name and scope."""
     if order == "name":
         return ""
+    if order == "used":
+        return "  " + (used.get(skill.name, "")[:10] or "never")
     size, changed = _size_and_time(skill.file)
     if order == "changed":
         return "  " + (moment(changed)[:10] if changed else "gone")
@@ -313,17 +328,18 @@ def _print_rows(
     terminal.line()
 
 
-def _print_absent(house: Skillhouse, absent: Sequence[AbsentSkill], terminal: Terminal) -> None:
-    """Print what is not used below the skills that are, by state; of many the first ones."""
+def _print_absent(
+    house: Skillhouse, absent: Sequence[AbsentSkill], terminal: Terminal, most: int
+) -> None:
+    """Print what is not used, by state; of many the first ones."""
     for state, title in manage.STATES.items():
         found = [one for one in absent if one.state == state]
-        if not found or state == "untrusted":
+        if not found:
             continue
         terminal.heading(f"{title}: {len(found)}")
-        for one in found[:ROWS_MAX]:
+        for one in found[:most]:
             _print_one(house, one, terminal)
-        if len(found) > ROWS_MAX:
-            more = len(found) - ROWS_MAX
+        if (more := len(found) - most) > 0:
             terminal.line(f"  and {more} more: `skillhouse list --problem {state}`")
         terminal.line()
 
@@ -353,13 +369,7 @@ def _print_problems(
         # Nothing is wrong with an exported copy, or with a skill that its author meant for people.
         wrong = [one for one in absent if one.state not in _MEANT or kind == one.state]
         chosen = [one for one in wrong if kind in (ANY, one.state)]
-        for state, title in manage.STATES.items():
-            found = [one for one in chosen if one.state == state]
-            if found:
-                terminal.heading(f"{title}: {len(found)}")
-                for one in found:
-                    _print_one(house, one, terminal)
-                terminal.line()
+        _print_absent(house, chosen, terminal, len(chosen))
         terminal.note(counted(len(chosen), "problem"))
         return 1 if chosen else 0
     findings = [diagnostic for diagnostic in _findings(house) if diagnostic.code == kind]

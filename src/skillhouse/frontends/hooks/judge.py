@@ -171,9 +171,8 @@ class HookJudge:
         rewriting, left = None, ""
         if request.mode == "sandbox" and native.kind == "exec":
             home = house.config.places.home
-            boxed = await in_thread(
-                lambda: self.sandboxed.rewriting(client, call, request.above, home)
-            )
+            box = partial(self.sandboxed.rewriting, client, call, request.above, home)
+            boxed = await in_thread(box)
             rewriting, left = (None, boxed) if isinstance(boxed, str) else (boxed, "")
         made = _tool_call(client, call, agent)
         session = house.services.sessions.of(made, view.visible)
@@ -227,8 +226,7 @@ class HookJudge:
         call: HookCall,
     ) -> HookAnswer:
         """Record a call with what would have been decided, and let it go; a stop holds here too."""
-        stopped = house.services.enforcement.tier_gate.stopped()
-        if stopped is not None:
+        if (stopped := house.services.enforcement.tier_gate.stopped()) is not None:
             return HookAnswer(output=client.answer("deny", f"skillhouse: {stopped.message}"))
         forecast = house.services.gates.for_client(tool).forecast(made, session)
         draft = AuditDraft(
@@ -242,6 +240,7 @@ class HookJudge:
             arguments=dict(made.arguments),
             permissions=decided_permissions(forecast.judged),
             rules_digest=house.policy.rules_digest(),
+            profile=house.policy.profile.name,
             session=made.session_id or session_key(made.agent, made.user, made.channel),
             trace=made.trace,
             request=made.message_id,
