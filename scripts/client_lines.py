@@ -57,7 +57,7 @@ def protected_page() -> str:
     page = (ROOT / PAGE).read_text(encoding="utf-8")
     for group in PATH_GROUPS:
         patterns = group.patterns
-        if not set(CLIENT_PATHS).isdisjoint(patterns):
+        if set(CLIENT_PATHS).issubset(patterns):
             # Those that are loaded may be older than the profiles.
             patterns = (*(one for one in patterns if one not in CLIENT_PATHS), *_protected())
         names = ", ".join(f"`{name}`" for name in patterns)
