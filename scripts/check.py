@@ -58,7 +58,7 @@ def steps() -> list[Step]:
 
 def run(found: Sequence[Step]) -> int:
     """Run some steps, and print what to do about those that failed."""
-    failed, waiting = [], []
+    failed, waiting = list[Step](), list[Step]()
     for step in found:
         if failed and step.is_long:
             waiting.append(step)
