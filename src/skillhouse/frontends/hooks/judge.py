@@ -125,7 +125,7 @@ class HookJudge:
             found = None if is_kept else self._calls.take(session, call.call)
             if found is not None:
                 await in_thread(partial(self._end, house, found, call, request.moment))
-            if found is not None and found.skill and request.moment == "after":
+            if found is not None and found.skills and request.moment == "after":
                 await in_thread(partial(self._loaded, client, house, found, call))
         elif request.moment == "next":
             running = partial(self.sandboxed.keeps, session)
@@ -177,8 +177,7 @@ class HookJudge:
             rewriting, left = (None, boxed) if isinstance(boxed, str) else (boxed, "")
         made = _tool_call(client, call, agent)
         session = house.services.sessions.of(made, view.visible)
-        ours = plans.loaded(native, session) if native.kind == "skill" else None
-        if ours is not None:
+        for ours in plans.loaded(native, session) if native.kind == "skill" else ():
             found = await in_thread(partial(other_skill, native.skill_files or (), ours))
             native = replace(native, elsewhere=found)
         tool = NativeTool(
@@ -206,13 +205,15 @@ class HookJudge:
             is_background=call.is_background,
             left=left,
             has_ticket=rewriting is not None,
-            skill=loaded.file if (loaded := plans.loaded(native, session)) else "",
+            skills=tuple(one.file for one in plans.loaded(native, session)),
             outlasts=call.outlasts,
         )
         key = f"{client.name}\0{call.session}"
         self._calls.put(key, call.call, opened)
         if rewriting is not None:
-            return HookAnswer(output=rewriting.answer(house, self._calls, opened, key))
+            loaded = partial(self._loaded, client, house, opened, call)
+            line = rewriting.answer(house, self._calls, opened, key, loaded)
+            return HookAnswer(output=line)
         if not result.is_asked:
             return HookAnswer(output=client.answer("allow", ""))
         return HookAnswer(output=client.answer("ask", f"skillhouse: {result.content}"))
@@ -296,10 +297,8 @@ class HookJudge:
         self, client: HookClient, house: Skillhouse, opened: OpenCall, call: HookCall
     ) -> None:
         view = house.view(opened.agent)
-        skill = next((one for one in view.visible.skills if one.file == opened.skill), None)
-        if skill is not None:
-            made = _tool_call(client, call, opened.agent)
-            session = house.services.sessions.of(made, view.visible)
+        session = house.services.sessions.of(_tool_call(client, call, opened.agent), view.visible)
+        for skill in (one for one in view.visible.skills if one.file in opened.skills):
             self._texts.loaded(view, session, f"{client.name}\0{call.session}", skill)
 
     def _native_plans(self, house: Skillhouse, view: AgentView) -> NativePlans:

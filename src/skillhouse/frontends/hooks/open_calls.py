@@ -38,8 +38,8 @@ class OpenCall(Struct, frozen=True, kw_only=True):
     has_ticket: bool = False
     has_begun: bool = False
     """Whether a runner of ours has begun it, which records its end."""
-    skill: str = ""
-    """The SKILL.md that it gives the client's model."""
+    skills: tuple[str, ...] = ()
+    """The SKILL.md files that it gives the client's model."""
     outlasts: bool = False
     """Whether it may go on when the turn has ended, so that its end may come later, or never."""
 

@@ -8,7 +8,7 @@ import re
 import secrets
 import shlex
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -75,8 +75,16 @@ class Rewriting:
         """Take what runs it; the gate has allowed it, and its intent is in the log."""
         self._kept = (attached, approved)
 
-    def answer(self, house: Skillhouse, calls: OpenCalls, opened: OpenCall, session: str) -> str:
-        """Return the answer with the rewritten command, which runs once.
+    def answer(
+        self,
+        house: Skillhouse,
+        calls: OpenCalls,
+        opened: OpenCall,
+        session: str,
+        loaded: Callable[[], None],
+    ) -> str:
+        """Return the answer with the rewritten command, which runs once; `loaded` notes the skills
+        that it has given the client's model.
 
         Raises:
             TicketError: too many wait already.
@@ -116,6 +124,8 @@ class Rewriting:
         def ended(end: RunEnd) -> None:
             if calls.take(session, call.call) is not None:
                 house.audit_log.write_read(_outcome(house, opened, call, end))
+                if opened.skills and end.code == 0:
+                    loaded()
 
         moves = rewrite.keeps_directory and not attached.directory and _MOVES.search(command)
         place = secrets.token_urlsafe(32) if moves else ""
