@@ -12,12 +12,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from skillhouse.audit import AuditDraft
 from skillhouse.floor import SkillhouseError
 from skillhouse.floor.structs import replace
 from skillhouse.frontends.hooks.client_rules import (
+    RUNNER,
     OwnRules,
     UnreadRulesError,
+    runner_words,
     spellings,
     variable_of,
     words_of,
@@ -29,8 +30,7 @@ from skillhouse.frontends.hooks.hook_clients import (
     HookRewrite,
 )
 from skillhouse.frontends.hooks.hook_runner import FAILED
-from skillhouse.frontends.hooks.open_calls import OpenCall, OpenCalls, name_of
-from skillhouse.frontends.hooks.runner_line import RUNNER, runner_words
+from skillhouse.frontends.hooks.open_calls import OpenCall, OpenCalls, end_of_run, name_of
 from skillhouse.frontends.hooks.tickets import (
     LIFE_SECONDS,
     ProcessId,
@@ -123,7 +123,7 @@ class Rewriting:
 
         def ended(end: RunEnd) -> None:
             if calls.take(session, call.call) is not None:
-                house.audit_log.write_read(_outcome(house, opened, call, end))
+                end_of_run(house, opened, call, end)
                 if opened.skills and end.code == 0:
                     loaded()
 
@@ -272,23 +272,3 @@ def _joined_texts(given: Mapping[str, Any]) -> str:
 
 def _filled(answer: str, given: Mapping[str, Any]) -> str:
     return answer.replace('"{reason}"', json.dumps(REASON)).replace('"{input}"', json.dumps(given))
-
-
-def _outcome(house: Skillhouse, opened: OpenCall, call: HookCall, end: RunEnd) -> AuditDraft:
-    return AuditDraft(
-        kind="outcome",
-        tool=opened.tool,
-        agent=opened.agent,
-        user="local",
-        channel="hooks",
-        client=opened.client,
-        workspace=house.policy.place,
-        status="ok" if end.code == 0 else "error",
-        reason=end.reason,
-        error=end.reason or (f"exit code {end.code}" if end.code else ""),
-        intent=opened.intent,
-        duration_ms=max(0, time.time_ns() // 1_000_000 - opened.began_ms),
-        session=call.session,
-        trace=opened.subagent,
-        detail={**end.detail, "exit_code": end.code},
-    )
