@@ -229,12 +229,9 @@ class SandboxedCalls:
         return ""
 
     def keeps(self, session: str, name: str) -> bool:
-        """Whether the file of that name is of a command that runs; one that has not begun by now
+        """Whether the file of that name is of a command that runs, or may begin yet; any other
         never will."""
-        if self.tickets is None or self.tickets.is_running(session, name):
-            return self.tickets is not None
-        self.tickets.drop(session, name)
-        return False
+        return self.tickets is not None and not self.tickets.withdraw(session, name)
 
     def goes_on(self, session: str, call: str, moment: str) -> bool:
         """Whether the runner of a call will bring its end, and not this event."""
@@ -247,9 +244,9 @@ class SandboxedCalls:
             return False
         if found.is_background and moment == "after":
             # What the client says of it is that it was started.
+            self.tickets.note_started(session, name_of(call))
             return True
-        self.tickets.drop(session, name_of(call))
-        return False
+        return not self.tickets.withdraw(session, name_of(call))
 
 
 def _only_moves(command: str) -> bool:
