@@ -20,8 +20,8 @@ from pathlib import Path
 
 from _measure import ROOT, markdown_table
 from hooks import Bench, at
+from skillhouse.frontends.hooks.client_rules import runner_words
 from skillhouse.frontends.hooks.hook_clients import hook_client
-from skillhouse.frontends.hooks.runner_line import runner_words
 
 MORE_MAX_MS = 10.0
 """What a run may cost more than bubblewrap and one bare Python (issue 38, item 3)."""

@@ -20,7 +20,7 @@ import pytest
 
 from skillhouse.floor import PersistentPaths
 from skillhouse.floor.paths import unix_address
-from skillhouse.frontends.hooks.runner_line import RUNNER
+from skillhouse.frontends.hooks.client_rules import RUNNER
 from tests.attacks.test_hook_attacks import _judges
 from tests.frontends.hooks.sandboxed_home import SandboxedHome
 from tests.harness import until

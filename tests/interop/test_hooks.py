@@ -63,6 +63,12 @@ def test_no_hostile_line_does_anything(title: str) -> None:
     assert '"did_something": []' in run("hostile", title)
 
 
+@needs_agents
+@pytest.mark.parametrize("title", [t for t in ACTORS if t.startswith(("Claude", "Codex"))] or [""])
+def test_the_days_work_has_the_one_question_of_the_guide(title: str) -> None:
+    assert run("hooked_day", title).count("\nquestion: ") == 1
+
+
 def test_each_client_has_each_scene_or_says_why_not() -> None:
     for client in CLIENTS:
         has = {

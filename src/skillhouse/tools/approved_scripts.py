@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from msgspec import Struct, field
 
-from skillhouse.approval import Approval, ApprovedScript, ScriptStore
+from skillhouse.approval import ApprovedScript, ScriptStore
 from skillhouse.floor.structs import replace
 from skillhouse.permission import (
     Breadth,
@@ -32,7 +32,7 @@ from skillhouse.permission import (
     standing_bond,
     standing_rule,
 )
-from skillhouse.tools.call import SCRIPT, PermissionRequest, RefusedError
+from skillhouse.tools.call import SCRIPT, PermissionRequest, Plan, RefusedError
 from skillhouse.tools.command_inputs import SEALED_BYTES_MAX, files_that_run
 from skillhouse.tools.script_dependencies import (
     NOT_BOUND,
@@ -216,11 +216,9 @@ def script_copies(before: ScriptRuns, now: ScriptRuns, root: str) -> Mapping[str
     return copies
 
 
-def keeping(
-    store: ScriptStore, runs: ScriptRuns, root: str, session: Session
-) -> Callable[[Approval], None] | None:
-    """Return what keeps the scripts of an approved call, or None where none is new."""
-    new = tuple(
+def kept_scripts(runs: ScriptRuns, root: str, session: Session) -> tuple[ApprovedScript, ...]:
+    """Return what an approval of a call keeps of its scripts."""
+    return tuple(
         ApprovedScript(
             workspace=root,
             path=runs.kept_as.get(path, path),
@@ -231,12 +229,21 @@ def keeping(
         for path in runs.new
     )
 
-    def keep(approval: Approval) -> None:
-        store.add(
-            [replace(one, device=approval.device, approved_ms=approval.closed_ms) for one in new]
-        )
 
-    return keep if new else None
+def approved_in(store: ScriptStore, root: str, session: Session) -> Mapping[str, frozenset[str]]:
+    """Return the approved digests of each path of a workspace, with those of this session alone."""
+    found = store.of(root, session.user, session.agent)
+    for one in session.approved:
+        if (one.workspace, one.user, one.agent) == (root, session.user, session.agent):
+            found[one.path] = found.get(one.path, frozenset()) | {one.digest}
+    return found
+
+
+def asked_scripts(plan: Plan) -> tuple[ApprovedScript, ...]:
+    """Return of what an approval of a plan keeps that which its question names."""
+    named = {need.permission.resource for need in plan.needs if need.default is Effect.ASK}
+    kept = ((os.path.join(one.workspace, one.path), one) for one in plan.approved)
+    return tuple(one for path, one in kept if path in named)
 
 
 class _Found(Struct, frozen=True, kw_only=True):

@@ -241,8 +241,10 @@ class Asker:
         call = state.context.call
         try:
             self._approvals.store_rules(used, call.client, call.connection)
-            if state.plan.approved is not None:
-                state.plan.approved(used)
+            device, at = used.device, used.closed_ms
+            kept = [replace(s, device=device, approved_ms=at) for s in state.plan.approved]
+            if kept:
+                self._approvals.scripts.add(kept)
         except (StateError, OSError) as error:
             text = f"nothing was done: what was approved cannot be stored: {error}"
             state.output = Output(text=text, failed=True)

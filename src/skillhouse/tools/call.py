@@ -15,7 +15,7 @@ from skillhouse.floor.machine import state_advice
 from skillhouse.floor.structs import PartialStruct
 
 if TYPE_CHECKING:
-    from skillhouse.approval import Approval, Level
+    from skillhouse.approval import ApprovedScript, Level
     from skillhouse.permission import Decision, Effect, Permission
     from skillhouse.sandbox import Streams
     from skillhouse.tools.activation import Activation
@@ -293,8 +293,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     """Digest of the exact content that is approved, where the arguments are not all of it."""
     spends: tuple[tuple[str, Decimal], ...] | None = ()
     """What it spends, as currency and amount, decoded here; None when it cannot be known."""
-    approved: Callable[[Approval], None] | None = None
-    """Called with the approval that was used, once the call has begun: keeps what outlasts it."""
+    approved: tuple[ApprovedScript, ...] = ()
+    """What outlasts the call where a person approves it, once it has begun."""
     runs_alone: bool = False
     """Whether no other call may change the workspace meanwhile, also where no one is asked."""
     session_key: str = ""

@@ -39,7 +39,8 @@ from skillhouse.sandbox import (
 from skillhouse.tools.approved_scripts import (
     ScriptPlaces,
     ScriptRuns,
-    keeping,
+    approved_in,
+    kept_scripts,
     script_copies,
     script_runs,
 )
@@ -52,7 +53,7 @@ from skillhouse.tools.background_command import (
 )
 from skillhouse.tools.background_runs import BackgroundRuns
 from skillhouse.tools.call import AttachedRun, Output, Plan, RefusedError, ReportProgress
-from skillhouse.tools.command_git import NO_HOOKS, GitConsents, git_now, git_use, keeping_git
+from skillhouse.tools.command_git import NO_HOOKS, GitConsents, git_now, git_use
 from skillhouse.tools.command_inputs import CommandInputs, InputChangedError, sealed_copies
 from skillhouse.tools.command_network import CommandNetwork, WayOut, network_of
 from skillhouse.tools.command_protection import kept_files, may_change, only_looks, writes_of
@@ -317,9 +318,7 @@ class ExecTool(Tool):
             else None,
             changes_workspace=form is None and may_change(verdict.structure),
             runs_alone=form is None and is_alone,
-            approved=keeping_git(
-                self._scripts, git, keeping(self._scripts, work.scripts, root, session)
-            ),
+            approved=(*kept_scripts(work.scripts, root, session), *git.new),
             facts=facts,
             remarks=work.remarks,
             title=title,
@@ -416,7 +415,7 @@ class ExecTool(Tool):
         root, session = str(self._workspace.root), context.session
         places = ScriptPlaces(
             root=root,
-            approved=lambda: self._scripts.of(root, session.user, session.agent),
+            approved=lambda: approved_in(self._scripts, root, session),
             is_of_skill=context.paths.is_of_skill,
             is_tool=context.tools.shows,
             which=lambda name: context.tools.own_program(name, root),

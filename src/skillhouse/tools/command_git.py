@@ -15,7 +15,7 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
-from skillhouse.approval import Approval, ApprovedScript, ScriptStore
+from skillhouse.approval import ApprovedScript, ScriptStore
 from skillhouse.floor.regex import regex
 from skillhouse.floor.structs import replace
 from skillhouse.permission import (
@@ -40,6 +40,7 @@ from skillhouse.sandbox import (
     tracks_a_remote,
     with_submodules,
 )
+from skillhouse.tools.approved_scripts import approved_in
 from skillhouse.tools.call import PERSISTENCE, PermissionRequest, RefusedError
 from skillhouse.tools.tool import Session
 from skillhouse.tools.workspace import Workspace
@@ -214,26 +215,6 @@ def _check_remotes(commands: Sequence[_GitCommand], places: GitPlaces, words: st
         added |= added_remote(command.word, command.rest)
 
 
-def keeping_git(
-    store: ScriptStore, use: GitUse, others: Callable[[Approval], None] | None
-) -> Callable[[Approval], None] | None:
-    """Return what keeps the answers about git's directories as well as `others`."""
-    if not use.new:
-        return others
-
-    def keep(approval: Approval) -> None:
-        store.add(
-            [
-                replace(one, device=approval.device, approved_ms=approval.closed_ms)
-                for one in use.new
-            ]
-        )
-        if others is not None:
-            others(approval)
-
-    return keep
-
-
 def git_now(
     use: GitUse,
     below: CoveredPaths,
@@ -279,7 +260,7 @@ def _consented(
     if not asked:
         return places, (), ()
     session = consents.session
-    known = consents.store.of(places.workspace, session.user, session.agent)
+    known = approved_in(consents.store, places.workspace, session)
     needs, new, refused = [], [], set()
     for kind, path, need in asked:
         mark = hashlib.sha256(f"git {kind}\0{path}".encode("utf-8", "surrogateescape")).hexdigest()

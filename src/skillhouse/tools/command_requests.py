@@ -241,6 +241,19 @@ def path_needs(
             yield from _below(rules, (p for p in writes if os.path.isdir(p)))
 
 
+def paths_read(plan: CommandPlan, rules: PathRules, root: str) -> tuple[str, ...]:
+    """Return the real paths that are read by those commands of a plan whose programs do nothing
+    else with what they name."""
+    directory = os.path.join(root, plan.directory)
+    quiet = (
+        command
+        for command in plan.commands()
+        if read_command(unwrapped(command.argv) or command.argv).is_quiet
+    )
+    found = (path for command in quiet for path in _paths(command, directory, rules)[0])
+    return tuple(dict.fromkeys(found))
+
+
 def _history_needs(
     command: SimpleCommand, directory: str, rules: PathRules, session: Session, named: set[str]
 ) -> Iterator[PermissionRequest]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from skillhouse.floor import AmbiguousSkillError, UnknownSkillError
 from skillhouse.floor.regex import regex
 from skillhouse.floor.structs import replace
-from skillhouse.permission import Effect, Layer, Permission, unwrapped
+from skillhouse.permission import Effect, Layer, Permission
 from skillhouse.skill import SKILL_FILE, Skill, SkillIndex
 from skillhouse.tools.call import (
     PermissionRequest,
@@ -26,8 +26,8 @@ from skillhouse.tools.call import (
 from skillhouse.tools.command import ExecTool
 from skillhouse.tools.files import change_facts, held_before, write_need
 from skillhouse.tools.native_call import NativeCall, hand_over
-from skillhouse.tools.native_files import PatchError, is_searched, patched_paths
-from skillhouse.tools.native_skills import commands_run, loading_needs
+from skillhouse.tools.native_files import PatchError, is_searched, patched_paths, trees
+from skillhouse.tools.native_skills import commands_run, loading_needs, skills_read
 from skillhouse.tools.path_rules import PathRules
 from skillhouse.tools.skill_text import binding_of, cautioned
 from skillhouse.tools.tool import Decide, Session, Tool
@@ -92,20 +92,22 @@ class NativePlans:
         needs = (*plan.needs, *loading_needs(call, session))
         return _joined([replace(plan, needs=tuple(dict.fromkeys(needs))), *run])
 
-    def loaded(self, call: NativeCall, session: Session) -> Skill | None:
-        """Return the skill whose text a call gives the client's model, if it is one of ours."""
+    def loaded(self, call: NativeCall, session: Session) -> tuple[Skill, ...]:
+        """Return the skills whose text a call gives the client's model, of those that are ours."""
         if call.elsewhere:
-            return None
+            return ()
         if call.kind == "skill":
             try:
-                return session.visible.get(_skill_name(call))
+                return (session.visible.get(_skill_name(call)),)
             except (UnknownSkillError, AmbiguousSkillError):
-                return None
+                return ()
+        if call.kind == "exec":
+            return self._read_by(self._command(call), session)
         given = call.values.get("path") if call.kind == "read" else None
         if not isinstance(given, str) or not _is_skill_file(given):
-            return None
-        real = os.path.realpath(self._absolute(given, call))
-        return self._files(session).get(real)
+            return ()
+        skill = self._files(session).get(os.path.realpath(self._absolute(given, call)))
+        return () if skill is None else (skill,)
 
     def _files(self, session: Session) -> Mapping[str, Skill]:
         """Return the visible skills by the real paths of their files, links followed."""
@@ -115,18 +117,33 @@ class NativePlans:
         return self._real_files[1]
 
     def _exec(self, call: NativeCall, session: Session) -> Plan:
-        command = _text(call, "command")
-        root = str(self._workspace.root)
-        directory = os.path.realpath(call.directory)
-        if directory != root:
-            # The client's shell is elsewhere, and the words mean what they mean there.
-            command = f"cd {shlex.quote(directory)} && {command}"
-        tool = self._tool("exec")
-        plan = tool.plan({"command": command}, session)
+        command, tool = self._command(call), self._tool("exec")
+        # As by the client's own skill tool: what it reads is loaded, and asked about as a load is.
+        skills = self._read_by(command, session)
+        loads = [self._loading(skill.file, session) for skill in skills]
+        for skill in skills:
+            session = session.with_loaded(skill)
+        plan = _joined([tool.plan({"command": command}, session), *loads])
         if not isinstance(tool, ExecTool) or not _READERS_OF_TREES.search(command):
             return plan
         more = self._uncovered(tool, command, session)
         return replace(plan, needs=tuple(dict.fromkeys((*plan.needs, *more))))
+
+    def _command(self, call: NativeCall) -> str:
+        command = _text(call, "command")
+        directory = os.path.realpath(call.directory)
+        if directory == str(self._workspace.root):
+            return command
+        # The client's shell is elsewhere, and the words mean what they mean there.
+        return f"cd {shlex.quote(directory)} && {command}"
+
+    def _read_by(self, command: str, session: Session) -> tuple[Skill, ...]:
+        """Return the skills of which a command reads the SKILL.md and does nothing else with it."""
+        tool = self._tool("exec")
+        if not self._skill_tool or not isinstance(tool, ExecTool):
+            return ()
+        root = str(self._workspace.root)
+        return skills_read(command, tool, session, root=root, files=lambda: self._files(session))
 
     def _typing_needs(self, call: NativeCall, session: Session) -> tuple[PermissionRequest, ...]:
         tool, command = self._tool("exec"), _text(call, "command")
@@ -156,7 +173,7 @@ class NativePlans:
         if structure is None:
             return ()
         start = os.path.join(root, structure.directory)
-        places = [p for one in structure.commands() for p in _trees(one.argv, start)]
+        places = [p for one in structure.commands() for p in trees(one.argv, start)]
         hidden = [
             os.path.join(root, place, name)
             for place, name, is_hidden in (context.paths.coverage().paths if places else ())
@@ -403,23 +420,6 @@ class NativePlans:
         path = os.path.join(call.directory, given)
         # With `..` a path means what its links lead to.
         return os.path.realpath(path) if ".." in Path(path).parts else os.path.normpath(path)
-
-
-def _trees(argv: tuple[str, ...], directory: str) -> list[str]:
-    """Return the real paths of the directories of which a command gives everything."""
-    argv = unwrapped(argv) or argv
-    name, words = os.path.basename(argv[0]), argv[1:]
-    real = (os.path.realpath(os.path.join(directory, word)) for word in words)
-    places = [path for path in real if os.path.isdir(path)]
-    if name in ("diff", "cp"):
-        return places
-    is_recursive = any(
-        word.startswith(("--rec", "--deref", "--dir"))
-        or (word[:1] == "-" and word[1:2] != "-" and not {*"rRd"}.isdisjoint(word))
-        for word in words
-    )
-    is_grep = name in ("grep", "egrep", "fgrep")
-    return (places or [os.path.realpath(directory)]) if is_grep and is_recursive else []
 
 
 def _hidden_needs(found: Sequence[str], root: str, what: str) -> tuple[PermissionRequest, ...]:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from skillhouse.floor.structs import replace
+from skillhouse.tools.approved_scripts import asked_scripts
 from skillhouse.tools.call import ANY_OBJECT, WILL_NOT_WORK, AttachedRun, Output, Plan
 from skillhouse.tools.command_inputs import CommandInputs
 from skillhouse.tools.tool import Session, Tool
+
+if TYPE_CHECKING:
+    from skillhouse.approval import ApprovedScript
 
 
 class NativeCall(Struct, frozen=True, kw_only=True):
@@ -60,12 +64,15 @@ class NativeTool(Tool):
         what runs an allowed command in our sandbox, with what was approved of its files."""
         self.name = name
         self.asks_itself = asks_itself
+        self.asked: tuple[ApprovedScript, ...] = ()
+        """What the question about the latest plan is about, and an approval of it would keep."""
         self._plan = plan
         self._keep = keep
 
     def plan(self, arguments: Mapping[str, Any], session: Session) -> Plan:
         del arguments
         plan = self._plan(session)
+        self.asked = asked_scripts(plan)
         if self._keep is not None and plan.attached is not None:
             return self._kept(plan, plan.attached, self._keep)
         # INVARIANT: nothing of ours runs, and what only our sandbox could not do is no fact here.

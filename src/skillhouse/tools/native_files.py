@@ -6,6 +6,8 @@ import os
 from fnmatch import fnmatch
 from pathlib import Path
 
+from skillhouse.permission import unwrapped
+
 PATHS_MAX = 200
 """Files of one patch; a person cannot look at more."""
 _HEADS = ("*** Add File: ", "*** Update File: ", "*** Delete File: ", "*** Move to: ")
@@ -62,3 +64,20 @@ def patched_paths(text: str) -> tuple[str, ...]:
     if not found or len(found) > PATHS_MAX:
         raise PatchError(f"expected a patch of 1 to {PATHS_MAX} files, got {len(found)}")
     return tuple(found)
+
+
+def trees(argv: tuple[str, ...], directory: str) -> list[str]:
+    """Return the real paths of the directories of which a command gives everything."""
+    argv = unwrapped(argv) or argv
+    name, words = os.path.basename(argv[0]), argv[1:]
+    real = (os.path.realpath(os.path.join(directory, word)) for word in words)
+    places = [path for path in real if os.path.isdir(path)]
+    if name in ("diff", "cp"):
+        return places
+    is_recursive = any(
+        word.startswith(("--rec", "--deref", "--dir"))
+        or (word[:1] == "-" and word[1:2] != "-" and not {*"rRd"}.isdisjoint(word))
+        for word in words
+    )
+    is_grep = name in ("grep", "egrep", "fgrep")
+    return (places or [os.path.realpath(directory)]) if is_grep and is_recursive else []

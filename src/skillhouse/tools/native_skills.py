@@ -6,14 +6,19 @@ from __future__ import annotations
 import filecmp
 import os
 import re
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from skillhouse.floor import AmbiguousSkillError, UnknownSkillError
 from skillhouse.floor.regex import regex
 from skillhouse.permission import Effect, Permission
+from skillhouse.skill import SKILL_FILE
 from skillhouse.tools.call import PermissionRequest, RefusedError
+from skillhouse.tools.command_requests import paths_read
 
 if TYPE_CHECKING:
+    from skillhouse.skill import Skill
+    from skillhouse.tools.command import ExecTool
     from skillhouse.tools.native_call import NativeCall
     from skillhouse.tools.tool import Session
 
@@ -56,6 +61,28 @@ def loading_needs(call: NativeCall, session: Session) -> tuple[PermissionRequest
             for file in _others(name, call, session)
         ),
     )
+
+
+def skills_read(
+    command: str,
+    tool: ExecTool,
+    session: Session,
+    *,
+    root: str,
+    files: Callable[[], Mapping[str, Skill]],
+) -> tuple[Skill, ...]:
+    """Return the skills of which a command line reads the SKILL.md, by programs that do nothing but
+    read what they name. `root` is that of the workspace; `files` gives the visible skills by the
+    real paths of their files."""
+    if SKILL_FILE.casefold() not in command.casefold():
+        # Most commands, which are not judged a second time for it.
+        return ()
+    verdict, context = tool._judged(command, None, session)  # noqa: SLF001 - of this package.
+    if verdict.structure is None:
+        return ()
+    known = files()
+    read = paths_read(verdict.structure, context.paths, root)
+    return tuple(known[path] for path in read if path in known)
 
 
 def _others(name: str, call: NativeCall, session: Session) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from msgspec import Struct, field
 
@@ -19,6 +19,9 @@ from skillhouse.skill import SKILL_FILE, HiddenText, Skill, SkillIndex, linked_f
 from skillhouse.tools.activation import Activation, Activations
 from skillhouse.tools.call import PermissionRequest, Plan, ToolCall, ToolResult
 from skillhouse.tools.seen_skills import SeenSkills, ServerListing
+
+if TYPE_CHECKING:
+    from skillhouse.approval import ApprovedScript
 
 T = TypeVar("T")
 
@@ -149,6 +152,9 @@ class Session(Struct, kw_only=True):
     searches: Searches = field(default_factory=Searches)
     hiding: dict[str, HiddenText] = field(default_factory=dict)
     """What texts of other servers hide, by their paths: it is known once they are fetched."""
+    approved: list[ApprovedScript] = field(default_factory=list)
+    """Scripts that the client's own person let run in this conversation, which holds for it alone;
+    those of approvals of ours are in the store."""
     origin_digest: str = ""
     """Digest of the skill that asks by itself, by code or commands; empty is the agent. A standing
     approval of it holds for these bytes alone (decision 7)."""

@@ -19,6 +19,7 @@ from skillhouse.frontends.hooks.entries import HookEntries
 from skillhouse.frontends.hooks.hook_client import PROGRAM, VARIABLES
 from skillhouse.frontends.hooks.hook_clients import hook_client
 from skillhouse.frontends.hooks.judge import HookAnswer, HookJudge, HookRequest
+from skillhouse.frontends.hooks.tickets import ProcessId
 from tests.house.places import make_places
 
 SCRIPT = Path(__file__).parents[3] / "src/skillhouse/frontends/hooks/hook_client.py"
@@ -98,6 +99,7 @@ class HookedHome:
         mode: str = "enforce",
         directory: str = "",
         project: str = "",
+        above: tuple[ProcessId, ...] = (),
     ) -> HookAnswer:
         data = event if isinstance(event, bytes) else json.dumps(event).encode()
         return await self.judge.answer(
@@ -108,6 +110,7 @@ class HookedHome:
                 directory=directory or str(self.project),
                 project=project,
                 event=data,
+                above=above,
             )
         )
 

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from skillhouse.frontends.hooks.client_rules import runner_words
 from skillhouse.frontends.hooks.hook_clients import hook_client
-from skillhouse.frontends.hooks.runner_line import runner_words
 from tests.frontends.hooks.hooked_home import HookedHome
 
 ALLOWS = """

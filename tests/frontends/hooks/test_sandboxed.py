@@ -133,6 +133,30 @@ def test_a_background_command_is_recorded_when_it_ends(home: SandboxedHome) -> N
     assert outcomes(home) == [("intent", ""), ("outcome", "ok")]
 
 
+def test_a_background_command_may_begin_when_the_turn_has_ended(home: SandboxedHome) -> None:
+    """The client starts it, and the model has nothing more to say."""
+    given = {"command": "touch here", "run_in_background": True}
+    event = home.event("Bash", given, permission_mode="default")
+    done = home.run(home.line(mode="sandbox"), event)
+    line = json.loads(done.stdout)["hookSpecificOutput"]["updatedInput"]["command"]
+    home.run(home.line("after", mode="sandbox"), event)
+    home.run(home.line("next", mode="sandbox"), {**event, "hook_event_name": "Stop"})
+    assert outcomes(home) == [("intent", "")]
+    assert home.shell(line).returncode == 0
+    assert (home.project / "here").exists()
+    assert outcomes(home) == [("intent", ""), ("outcome", "ok")]
+
+
+def test_what_was_not_started_when_the_turn_ended_never_runs(home: SandboxedHome) -> None:
+    event = home.event("Bash", {"command": "touch here"}, permission_mode="default")
+    done = home.run(home.line(mode="sandbox"), event)
+    line = json.loads(done.stdout)["hookSpecificOutput"]["updatedInput"]["command"]
+    home.run(home.line("next", mode="sandbox"), {**event, "hook_event_name": "Stop"})
+    assert home.shell(line).returncode == 125
+    assert not (home.project / "here").exists()
+    assert outcomes(home) == [("intent", ""), ("outcome", "denied")]
+
+
 def _junk(home: SandboxedHome) -> None:
     (home.project / ".claude").mkdir()
     (home.project / ".claude/settings.local.json").write_text("{")

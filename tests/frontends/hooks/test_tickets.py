@@ -70,9 +70,28 @@ def test_a_ticket_of_a_call_that_is_over_is_forgotten(tmp_path: Path) -> None:
     tickets, above = Tickets(lambda: 0.0), _mine()
     place = place_of(str(tmp_path))
     secret = tickets.issue(_ticket(tmp_path, above))
-    tickets.drop("s", "c")
+    assert tickets.withdraw("s", "c")
     with pytest.raises(TicketError, match="not known"):
         tickets.take(secret, command="touch made", directory=place, above=above)
+
+
+def test_a_command_that_runs_or_was_started_keeps_its_call(tmp_path: Path) -> None:
+    now = [0.0]
+    tickets, above = Tickets(lambda: now[0]), _mine()
+    place = place_of(str(tmp_path))
+    tickets.note_started("s", "c")
+    assert tickets.withdraw("s", "c")
+    secret = tickets.issue(_ticket(tmp_path, above))
+    tickets.note_started("s", "c")
+    assert not tickets.withdraw("s", "c")
+    ticket = tickets.take(secret, command="touch made", directory=place, above=above)
+    assert not tickets.withdraw("s", "c")
+    tickets.over(ticket)
+    assert tickets.withdraw("s", "c")
+    tickets.issue(_ticket(tmp_path, above))
+    tickets.note_started("s", "c")
+    now[0] = LIFE_SECONDS
+    assert tickets.withdraw("s", "c")
 
 
 def test_only_so_many_wait(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import ast
 import json
 import os
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -25,6 +26,7 @@ from skillhouse.floor.documents import DocumentError, toml_table
 BYTES_MAX = 1024 * 1024
 TAIL_BYTES = 4 * 1024 * 1024
 """How much of the end of a session's record is read."""
+RUNNER = Path(__file__).with_name("hook_runner.py")
 _RULE = re.compile(r"([A-Za-z_*][\w*-]*)(?:\((.*)\))?", re.DOTALL)
 _STRICT = ("forbidden", "prompt")
 
@@ -82,6 +84,12 @@ class RuleException(Struct, frozen=True, kw_only=True):
     def filled(self, words: Sequence[str]) -> str:
         line = " ".join(words)
         return self.text.replace("{line}", line).replace("{words}", json.dumps(list(words)))
+
+
+def runner_words(directory: Path) -> tuple[str, ...]:
+    """Return what is before the ticket in a line of our runner, as clients have it in their
+    exceptions; `directory` is that of the judge."""
+    return (sys.executable, "-I", "-S", str(RUNNER), str(directory))
 
 
 class OwnRules:

@@ -29,6 +29,7 @@ from skillhouse.floor import (
     make_private,
 )
 from skillhouse.floor.structs import replace
+from skillhouse.frontends.hooks.client_rules import runner_words
 from skillhouse.frontends.hooks.entry_text import (
     CANNOT,
     SCRIPT,
@@ -49,7 +50,6 @@ from skillhouse.frontends.hooks.exceptions import (
 )
 from skillhouse.frontends.hooks.hook_client import PROGRAM, VARIABLES
 from skillhouse.frontends.hooks.hook_clients import HookClient, hook_client, hook_clients
-from skillhouse.frontends.hooks.runner_line import runner_words
 from skillhouse.frontends.hooks.unknown_tools import UnknownTools
 from skillhouse.house.config.config_files import safe_path
 

@@ -7,9 +7,8 @@ from typing import Any
 
 from skillhouse.clients import jsonc
 from skillhouse.clients.jsonc import with_element, without_elements
-from skillhouse.frontends.hooks.client_rules import RuleException
+from skillhouse.frontends.hooks.client_rules import RUNNER, RuleException
 from skillhouse.frontends.hooks.hook_clients import HookClient
-from skillhouse.frontends.hooks.runner_line import RUNNER
 
 
 def with_exception(client: HookClient, text: str, words: Sequence[str]) -> str:

@@ -194,6 +194,9 @@ class HookClient(Struct, frozen=True, kw_only=True):
     sources: tuple[str, ...]
     asks: bool
     """Whether a call that is answered `ask` waits for its person."""
+    answered_modes: tuple[str, ...] = ()
+    """Values of the event's `permission_mode` in which its person alone answers that; a call that
+    ran then was approved. None where that is not known."""
     project_variable: str = ""
     start: Literal["event", "process"] = "event"
     """Where it says in which directory a session works: `process` for one whose events say where a

@@ -6,7 +6,7 @@ import os
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +18,7 @@ from skillhouse.audit import AuditDraft
 from skillhouse.floor import Locations, SkillhouseError, make_private
 from skillhouse.floor.structs import replace
 from skillhouse.floor.threads import in_thread
+from skillhouse.frontends.hooks.asked_calls import AskedCalls
 from skillhouse.frontends.hooks.hook_clients import (
     HookCall,
     HookClient,
@@ -25,7 +26,14 @@ from skillhouse.frontends.hooks.hook_clients import (
     hook_client,
 )
 from skillhouse.frontends.hooks.loaded_skills import other_skill, skill_files
-from skillhouse.frontends.hooks.open_calls import KEPT_SECONDS, OpenCall, OpenCalls, name_of
+from skillhouse.frontends.hooks.open_calls import (
+    CHANNEL,
+    KEPT_SECONDS,
+    OpenCall,
+    OpenCalls,
+    end,
+    name_of,
+)
 from skillhouse.frontends.hooks.sandboxed import SandboxedCalls
 from skillhouse.frontends.hooks.tickets import ProcessId
 from skillhouse.frontends.hooks.turn_texts import TurnTexts
@@ -35,13 +43,11 @@ from skillhouse.tools import NativePlans, NativeTool, Session, ToolCall
 from skillhouse.tools.recorder import decided_permissions
 
 if TYPE_CHECKING:
+    from skillhouse.approval import ApprovedScript
     from skillhouse.house import AgentView
 
 HOUSES_MAX = 20
 """Places whose rules and skills are kept in memory."""
-CHANNEL = "hooks"
-NO_ANSWER = "not run: the client's person or the client itself refused it"
-NO_RESULT = "the client says nothing: it failed, or the client did not run it"
 FAST_KINDS = frozenset({"read", "search", "record"})
 """Kinds whose record need not be on the disk before they run, as of our own reads."""
 
@@ -88,6 +94,7 @@ class HookJudge:
         """What runs in our sandbox for the clients."""
         self._sessions = directory / "sessions"
         self._texts = TurnTexts(directory / "named")
+        self._asked = AskedCalls()
         self._unknown = UnknownTools(directory)
         self._starts: dict[str, str] = {}
         self._houses: OrderedDict[str, Skillhouse] = OrderedDict()
@@ -118,23 +125,25 @@ class HookJudge:
         )
         session = f"{client.name}\0{call.session}"
         house = await in_thread(lambda: self._house(session, request, call))
+        self._asked.seen(session, request.above)
         if request.moment == "before":
             return await self._before(client, house, request, call)
         if request.moment in ("after", "failed"):
             is_kept = self.sandboxed.goes_on(session, call.call, request.moment)
             found = None if is_kept else self._calls.take(session, call.call)
+            yes = self._asked.ended(client, session, call, request.moment, request.above)
             if found is not None:
-                await in_thread(partial(self._end, house, found, call, request.moment))
-            if found is not None and found.skill and request.moment == "after":
-                await in_thread(partial(self._loaded, client, house, found, call))
+                await in_thread(partial(end, house, found, call, request.moment, approved=yes))
+            if found is not None and request.moment == "after":
+                await in_thread(partial(self._ran, client, house, found, call, yes))
         elif request.moment == "next":
             running = partial(self.sandboxed.keeps, session)
             has_failures = "failed" in client.events.values()
             for one in self._calls.take_all(session, call.agent, left=running):
                 # One whose judge ended stays without an outcome: what came of it is not known.
                 if not one.has_begun:
-                    end = partial(self._end, house, one, call, "next", has_failures=has_failures)
-                    await in_thread(end)
+                    how = partial(end, house, one, call, "next", has_failures=has_failures)
+                    await in_thread(how)
             if house.config.hooks.hints and not call.agent:
                 # No watch runs here, and the next prompt should not wait for a look.
                 await in_thread(house.refresh)
@@ -176,8 +185,7 @@ class HookJudge:
             rewriting, left = (None, boxed) if isinstance(boxed, str) else (boxed, "")
         made = _tool_call(client, call, agent)
         session = house.services.sessions.of(made, view.visible)
-        ours = plans.loaded(native, session) if native.kind == "skill" else None
-        if ours is not None:
+        for ours in plans.loaded(native, session) if native.kind == "skill" else ():
             found = await in_thread(partial(other_skill, native.skill_files or (), ours))
             native = replace(native, elsewhere=found)
         tool = NativeTool(
@@ -205,13 +213,16 @@ class HookJudge:
             is_background=call.is_background,
             left=left,
             has_ticket=rewriting is not None,
-            skill=loaded.file if (loaded := plans.loaded(native, session)) else "",
+            skills=tuple(one.file for one in plans.loaded(native, session)),
             outlasts=call.outlasts,
         )
         key = f"{client.name}\0{call.session}"
         self._calls.put(key, call.call, opened)
+        self._asked.put(key, call, opened, tool.asked, request.above)
         if rewriting is not None:
-            return HookAnswer(output=rewriting.answer(house, self._calls, opened, key))
+            loaded = partial(self._ran, client, house, opened, call)
+            line = rewriting.answer(house, self._calls, opened, key, loaded)
+            return HookAnswer(output=line)
         if not result.is_asked:
             return HookAnswer(output=client.answer("allow", ""))
         return HookAnswer(output=client.answer("ask", f"skillhouse: {result.content}"))
@@ -291,14 +302,21 @@ class HookJudge:
         )
         return list(entry_faults(entries.status()))
 
-    def _loaded(
-        self, client: HookClient, house: Skillhouse, opened: OpenCall, call: HookCall
+    def _ran(
+        self,
+        client: HookClient,
+        house: Skillhouse,
+        opened: OpenCall,
+        call: HookCall,
+        approved: Sequence[ApprovedScript] = (),
     ) -> None:
+        """Note what a call that ran has loaded and what was approved with it, for its session."""
+        if not (opened.skills or approved):
+            return
         view = house.view(opened.agent)
-        skill = next((one for one in view.visible.skills if one.file == opened.skill), None)
-        if skill is not None:
-            made = _tool_call(client, call, opened.agent)
-            session = house.services.sessions.of(made, view.visible)
+        session = house.services.sessions.of(_tool_call(client, call, opened.agent), view.visible)
+        session.approved.extend(one for one in approved if one not in session.approved)
+        for skill in (one for one in view.visible.skills if one.file in opened.skills):
             self._texts.loaded(view, session, f"{client.name}\0{call.session}", skill)
 
     def _native_plans(self, house: Skillhouse, view: AgentView) -> NativePlans:
@@ -308,51 +326,6 @@ class HookJudge:
         if kept is None or kept[0] is not view or kept[1] is not gates:
             kept = self._plans[key] = (view, gates, gates.native_plans(view))
         return kept[2]
-
-    def _end(
-        self,
-        house: Skillhouse,
-        opened: OpenCall,
-        call: HookCall,
-        moment: str,
-        *,
-        has_failures: bool = True,
-    ) -> None:
-        """Record what came of a call."""
-        status, reason = {
-            "after": ("ok", ""),
-            "failed": ("error", "the client says that it failed"),
-        }.get(moment, ("denied", NO_ANSWER))
-        if moment == "next" and not opened.is_asked and not has_failures:
-            status, reason = "error", NO_RESULT
-        detail: dict[str, object] = {}
-        if opened.is_asked:
-            detail["asked_by"] = "the client"
-        if opened.is_background and moment == "after":
-            detail["background"] = "it began; its end is not seen"
-        if opened.left:
-            detail["not_sandboxed"] = opened.left[:500]
-        if opened.has_ticket and not opened.has_begun and moment != "next":
-            status, reason = "error", "not run: its runner did not come with a valid ticket"
-        house.audit_log.write_read(
-            AuditDraft(
-                kind="outcome",
-                tool=opened.tool,
-                agent=opened.agent,
-                user="local",
-                channel=CHANNEL,
-                client=opened.client,
-                workspace=house.policy.place,
-                status=status,
-                reason=reason,
-                error=reason if status == "error" else "",
-                intent=opened.intent,
-                duration_ms=max(0, time.time_ns() // 1_000_000 - opened.began_ms),
-                session=call.session,
-                trace=opened.subagent,
-                detail=detail,
-            )
-        )
 
     def _seen(self, house: Skillhouse, client: HookClient, call: HookCall) -> None:
         """Record what a client reports of its own accord."""

@@ -8,16 +8,17 @@ import re
 import secrets
 import shlex
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from skillhouse.audit import AuditDraft
 from skillhouse.floor import SkillhouseError
 from skillhouse.floor.structs import replace
 from skillhouse.frontends.hooks.client_rules import (
+    RUNNER,
     OwnRules,
     UnreadRulesError,
+    runner_words,
     spellings,
     variable_of,
     words_of,
@@ -29,8 +30,7 @@ from skillhouse.frontends.hooks.hook_clients import (
     HookRewrite,
 )
 from skillhouse.frontends.hooks.hook_runner import FAILED
-from skillhouse.frontends.hooks.open_calls import OpenCall, OpenCalls, name_of
-from skillhouse.frontends.hooks.runner_line import RUNNER, runner_words
+from skillhouse.frontends.hooks.open_calls import OpenCall, OpenCalls, end_of_run, name_of
 from skillhouse.frontends.hooks.tickets import (
     LIFE_SECONDS,
     ProcessId,
@@ -75,8 +75,16 @@ class Rewriting:
         """Take what runs it; the gate has allowed it, and its intent is in the log."""
         self._kept = (attached, approved)
 
-    def answer(self, house: Skillhouse, calls: OpenCalls, opened: OpenCall, session: str) -> str:
-        """Return the answer with the rewritten command, which runs once.
+    def answer(
+        self,
+        house: Skillhouse,
+        calls: OpenCalls,
+        opened: OpenCall,
+        session: str,
+        loaded: Callable[[], None],
+    ) -> str:
+        """Return the answer with the rewritten command, which runs once; `loaded` notes the skills
+        that it has given the client's model.
 
         Raises:
             TicketError: too many wait already.
@@ -115,7 +123,9 @@ class Rewriting:
 
         def ended(end: RunEnd) -> None:
             if calls.take(session, call.call) is not None:
-                house.audit_log.write_read(_outcome(house, opened, call, end))
+                end_of_run(house, opened, call, end)
+                if opened.skills and end.code == 0:
+                    loaded()
 
         moves = rewrite.keeps_directory and not attached.directory and _MOVES.search(command)
         place = secrets.token_urlsafe(32) if moves else ""
@@ -219,12 +229,9 @@ class SandboxedCalls:
         return ""
 
     def keeps(self, session: str, name: str) -> bool:
-        """Whether the file of that name is of a command that runs; one that has not begun by now
+        """Whether the file of that name is of a command that runs, or may begin yet; any other
         never will."""
-        if self.tickets is None or self.tickets.is_running(session, name):
-            return self.tickets is not None
-        self.tickets.drop(session, name)
-        return False
+        return self.tickets is not None and not self.tickets.withdraw(session, name)
 
     def goes_on(self, session: str, call: str, moment: str) -> bool:
         """Whether the runner of a call will bring its end, and not this event."""
@@ -237,9 +244,9 @@ class SandboxedCalls:
             return False
         if found.is_background and moment == "after":
             # What the client says of it is that it was started.
+            self.tickets.note_started(session, name_of(call))
             return True
-        self.tickets.drop(session, name_of(call))
-        return False
+        return not self.tickets.withdraw(session, name_of(call))
 
 
 def _only_moves(command: str) -> bool:
@@ -262,23 +269,3 @@ def _joined_texts(given: Mapping[str, Any]) -> str:
 
 def _filled(answer: str, given: Mapping[str, Any]) -> str:
     return answer.replace('"{reason}"', json.dumps(REASON)).replace('"{input}"', json.dumps(given))
-
-
-def _outcome(house: Skillhouse, opened: OpenCall, call: HookCall, end: RunEnd) -> AuditDraft:
-    return AuditDraft(
-        kind="outcome",
-        tool=opened.tool,
-        agent=opened.agent,
-        user="local",
-        channel="hooks",
-        client=opened.client,
-        workspace=house.policy.place,
-        status="ok" if end.code == 0 else "error",
-        reason=end.reason,
-        error=end.reason or (f"exit code {end.code}" if end.code else ""),
-        intent=opened.intent,
-        duration_ms=max(0, time.time_ns() // 1_000_000 - opened.began_ms),
-        session=call.session,
-        trace=opened.subagent,
-        detail={**end.detail, "exit_code": end.code},
-    )

@@ -101,7 +101,7 @@ class JudgeServer:
                     request = request_of(data)
                     answer = HookAnswer(code=2, error="skillhouse: no request of a hook\n")
                     if request is not None:
-                        if request.mode == "sandbox":
+                        if request.mode != "watch":
                             pid, *_ = _peer_of(writer.get_extra_info("socket"))
                             request = replace(request, above=ancestors(pid))
                         answer = await self._judge.answer(request)

@@ -79,6 +79,7 @@ class Tickets:
         self._lock = threading.Lock()
         self._waiting: dict[bytes, Ticket] = {}
         self._running: set[tuple[str, str]] = set()
+        self._started: set[tuple[str, str]] = set()
         self._ends: dict[bytes, tuple[str, float]] = {}
 
     def issue(self, ticket: Ticket) -> str:
@@ -94,6 +95,7 @@ class Tickets:
             if len(self._waiting) >= WAITING_MAX:
                 raise TicketError("too many commands wait to be run; repeat the call later")
             self._waiting[_key(secret)] = ticket
+            self._started &= {(one.session, one.call) for one in self._waiting.values()}
         return secret
 
     def take(
@@ -112,6 +114,8 @@ class Tickets:
         with self._lock:
             # By its digest, so that how long this takes says nothing of the secrets.
             ticket = self._waiting.pop(_key(secret), None)
+            if ticket is not None:
+                self._started.discard((ticket.session, ticket.call))
             if ticket is None or ticket.expires <= self._clock():
                 raise TicketError("the ticket is not known, was used or is too old")
             if ticket.command != command:
@@ -143,15 +147,28 @@ class Tickets:
         with self._lock:
             return (session, call) in self._running
 
-    def drop(self, session: str, call: str) -> None:
-        """Forget a ticket that no runner came with."""
+    def note_started(self, session: str, call: str) -> None:
+        """Note that the client has started a command in the background, whose runner may come
+        later than the end of the turn."""
         with self._lock:
-            kept = {
-                key: one
-                for key, one in self._waiting.items()
-                if (one.session, one.call) != (session, call)
-            }
+            if any((one.session, one.call) == (session, call) for one in self._waiting.values()):
+                self._started.add((session, call))
+
+    def withdraw(self, session: str, call: str) -> bool:
+        """Forget a ticket that no runner came with, and return whether none will: its command does
+        not run, or will not. One that was started in the background is kept while it holds."""
+        key = (session, call)
+        with self._lock:
+            if key in self._running:
+                return False
+            now = self._clock()
+            kept = {k: v for k, v in self._waiting.items() if (v.session, v.call) != key}
+            waits = any(v.expires > now for k, v in self._waiting.items() if k not in kept)
+            if waits and key in self._started:
+                return False
             self._waiting = kept
+            self._started.discard(key)
+            return True
 
 
 def _key(secret: str) -> bytes:
