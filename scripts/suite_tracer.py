@@ -7,7 +7,7 @@ nothing. A process that was killed leaves no lines.
 
 The choice: `./x test` has all that is not marked slow; of the slow tests those that reach most new
 lines for their cost, until `--lines` of what everything reaches are reached; and then the cheapest,
-up to `--seconds` of CPU.
+up to `--seconds`, in which a quarter of the time that a test waits counts too.
 """
 
 from __future__ import annotations
@@ -194,7 +194,7 @@ def later(
         spent += waiting.pop(name).seconds
     slow = (u.lines for n, u in found.items() if u.mark == "slow" and n not in waiting)
     reached = count(union([have, *slow])) / everything
-    print(f"./x test: {spent:.0f} s of CPU in tests, {reached:.1%} of {everything} lines")
+    print(f"./x test: {spent:.0f} s in tests, {reached:.1%} of {everything} lines")
     return sorted(waiting)
 
 
@@ -242,7 +242,7 @@ def unrecorded_heavy(found: Mapping[str, Unit]) -> dict[str, float]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """What the parts may cost, in seconds of CPU, and the share of all lines that they reach."""
+    """What the parts may cost, in seconds of tests, and the share of all lines that they reach."""
 
     seconds: float
     fast_seconds: float
@@ -318,8 +318,8 @@ def main() -> None:
     only = parser.add_mutually_exclusive_group()
     only.add_argument("--again", action="store_true", help="choose from the last recording")
     only.add_argument("--new", action="store_true", help="record only files that have no record")
-    parser.add_argument("--seconds", type=float, default=430, help="of CPU, for ./x test")
-    parser.add_argument("--fast-seconds", type=float, default=40, help="of CPU, for the fast part")
+    parser.add_argument("--seconds", type=float, default=760, help="in tests, for ./x test")
+    parser.add_argument("--fast-seconds", type=float, default=120, help="in tests, for the fast part")
     parser.add_argument("--lines", type=float, default=0.955, help="share of all that are reached")
     options = parser.parse_args()
     if not options.again and not hasattr(sys, "monitoring"):
