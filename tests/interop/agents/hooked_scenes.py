@@ -535,7 +535,7 @@ SCENES: Mapping[str, HookScene] = {
         steps=_commands("touch asked", "touch asked"),
         clients=_waits_with_us,
         answer="no",
-        holds=_refused("use the owls", statuses=["pending", "denied"]),
+        holds=_refused("use the owls", statuses=["pending", "denied", "denied"]),
     ),
     "skill": HookScene(
         title="a native skill is refused, another loaded",
