@@ -319,7 +319,7 @@ def main() -> None:
     only.add_argument("--again", action="store_true", help="choose from the last recording")
     only.add_argument("--new", action="store_true", help="record only files that have no record")
     parser.add_argument("--seconds", type=float, default=760, help="for ./x test")
-    parser.add_argument("--fast-seconds", type=float, default=120, help="for the fast part")
+    parser.add_argument("--fast-seconds", type=float, default=50, help="for the fast part")
     parser.add_argument("--lines", type=float, default=0.955, help="share of all that are reached")
     options = parser.parse_args()
     if not options.again and not hasattr(sys, "monitoring"):
