@@ -216,7 +216,7 @@ def _say(portions: Iterable[Portion], running: Sequence[Portion]) -> None:
     print(f"{line}, {counts['failed']} failed", file=sys.stderr, flush=True)
 
 
-def finish(portions: Sequence[Portion], seconds: float, cpu: float, part: str) -> int:
+def finish(portions: Sequence[Portion], seconds: float, used: float, part: str) -> int:
     """Print what failed and the counts; return the exit code."""
     code, failed = 0, list[str]()
     for portion in portions:
@@ -242,7 +242,7 @@ def finish(portions: Sequence[Portion], seconds: float, cpu: float, part: str) -
             print(f"suite: {cpu:.0f} s CPU, {wall:.0f} s wall: {node[:110]}")
     counts = Counter(outcome for portion in portions for outcome in portion.outcomes.values())
     print(*(f"FAILED {node}" for node in failed), sep="\n", end="\n" if failed else "")
-    print(f"suite: {seconds:.0f} s wall, {cpu:.0f} s CPU")
+    print(f"suite: {seconds:.0f} s wall, {used:.0f} s CPU")
     counted = f"{counts['passed']} passed, {counts['failed']} failed, {counts['skipped']} skipped"
     print(counted)
     return code if counts or code else 5
