@@ -28,6 +28,7 @@ import pytest
 from skillhouse.extensions.cells import Capabilities, CellResult, Executor, RpcError
 from skillhouse.extensions.cells.call_channel import MESSAGES
 from skillhouse.extensions.cells.cell import CELL_LIMITS
+from skillhouse.extensions.cells.language_cells import END_SECONDS
 from skillhouse.floor.structs import replace
 from skillhouse.sandbox import SandboxLevel, SandboxStatus, SandboxUnavailableError
 from skillhouse.sandbox.guard import OPEN_FILES
@@ -231,7 +232,8 @@ def test_38_a_child_that_outlives_its_call(lab: Lab):
     async def scene(executor: Executor) -> list[int]:
         spec = make(lab.place, body(ESCAPES).replace("MARK", mark))
         assert (await lab.ask(executor, spec)).kind == "ok"
-        with anyio.move_on_after(5):
+        # Where the call's process does not end, the whole cell is ended after `END_SECONDS`.
+        with anyio.move_on_after(3 * END_SECONDS):
             await until(lambda: not running(f"sleep\x00{mark}"))
         return running(f"sleep\x00{mark}")
 
