@@ -16,9 +16,13 @@ from typing import Any
 
 import pytest
 
-from skillhouse.frontends.hooks.tickets import ProcessId, ancestors
+from skillhouse.frontends.hooks import asked_calls
+from skillhouse.frontends.hooks.judge import HookJudge
+from skillhouse.frontends.hooks.tickets import ProcessId, ancestors, is_alive
+from skillhouse.tools.native import NativePlans
 from tests.frontends.hooks.hooked_home import HookedHome, effect_of
 from tests.harness import until
+from tests.house.places import write_skill
 
 pytestmark = pytest.mark.skipif(not os.path.exists("/proc"), reason="processes are not seen")
 HARMLESS, EVIL = "python3 tools/harmless.py", "python3 tools/evil.py"
@@ -120,3 +124,91 @@ async def test_a_judge_that_sees_no_processes_keeps_nothing(home: HookedHome) ->
     await home.ask(shown)
     await home.ask({**shown, "tool_response": ""}, "after")
     assert await effect(home, HARMLESS, ()) == "ask"
+
+
+async def forged(home: HookedHome, above: tuple[ProcessId, ...]) -> None:
+    """Ask about a script of one's own and say that it ran, as any process can."""
+    event = bash(home, EVIL)
+    await home.ask(event, above=above)
+    await home.ask({**event, "tool_response": ""}, "after", above=above)
+
+
+async def begin(home: HookedHome, above: tuple[ProcessId, ...], session: str = "s-1") -> None:
+    await home.ask({"session_id": session, "cwd": str(home.project)}, "start", above=above)
+
+
+async def test_a_session_that_is_older_than_the_judge_has_no_client(
+    home: HookedHome, client: tuple[ProcessId, ...]
+) -> None:
+    """It ends after some idle minutes, and the first event that the next one sees is anyone's."""
+    await begin(home, client)
+    home.judge.close()
+    home.judge = HookJudge(home.directory, lambda start: home.places)
+    await forged(home, ancestors(os.getpid()))
+    assert await effect(home, EVIL, client) == "ask"
+
+
+async def test_sessions_without_end_push_no_client_out(
+    home: HookedHome, client: tuple[ProcessId, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asked_calls, "ASKED_MAX", 3)
+    forger = ancestors(os.getpid())
+    await begin(home, client)
+    for number in range(6):
+        await begin(home, forger, f"made-up-{number}")
+    await forged(home, forger)
+    assert await effect(home, EVIL, client) == "ask"
+
+
+@pytest.fixture
+def sleeping() -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen(["sleep", "600"]) as process:
+        yield process
+        process.kill()
+
+
+async def test_what_started_a_client_that_has_ended_is_no_client(
+    home: HookedHome, sleeping: subprocess.Popen[bytes]
+) -> None:
+    """Both were started in one terminal, and the judge has outlived the first."""
+    shell, mine = ProcessId(2**22 + 1, "0"), ancestors(sleeping.pid)
+    child = ancestors_of(sleeping.pid)[0]
+    await begin(home, (shell, child, *mine))
+    sleeping.kill()
+    sleeping.wait()
+    assert not is_alive(child)
+    assert is_alive(mine[0])
+    await forged(home, mine)
+    assert await effect(home, EVIL, mine) == "ask"
+
+
+def ancestors_of(pid: int) -> tuple[ProcessId, ...]:
+    """Return a process and those above it."""
+    start = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+    return (ProcessId(pid, start), *ancestors(pid))
+
+
+async def test_a_link_that_changes_after_the_judgement_loads_no_other_skill(
+    home: HookedHome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    skill = write_skill(home.places.home / ".claude/skills/secret", "Is asked about.")
+    (skill / "notes.md").write_text("Notes.")
+    ask = '[[rules]]\neffect = "ask"\naction = "skill"\npattern = "secret"\n'
+    home.places.user_file.write_text('policy = "developer"\n' + ask)
+    link = home.project / "n.md"
+    (home.project / "plain.md").write_text("Plain.")
+    link.symlink_to("plain.md")
+    judged = NativePlans.plan
+
+    def plan(*given: Any) -> Any:
+        made = judged(*given)
+        link.unlink(missing_ok=True)
+        link.symlink_to(skill / "SKILL.md")
+        return made
+
+    monkeypatch.setattr(NativePlans, "plan", plan)
+    event = bash(home, "cat n.md && echo SKILL.md")
+    assert effect_of(await home.ask(event))[0] == "allow"
+    await home.ask({**event, "tool_response": ""}, "after")
+    monkeypatch.undo()
+    assert effect_of(await home.ask(bash(home, f"cat {skill}/notes.md")))[0] == "ask"

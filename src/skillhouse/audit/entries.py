@@ -119,10 +119,11 @@ def entries_of(path: Path, query: Query, *, key: bytes | None = None) -> Iterato
 
 
 def last_uses(path: Path, *, key: bytes | None = None) -> Mapping[str, str]:
-    """Return the UTC time of the newest record about each skill, by its name; `AuditError`."""
+    """Return the UTC time of the newest call of each skill that was done, by its name, whatever the
+    workspace; `AuditError`."""
     times: dict[str, str] = {}
     for entry in _entries(path, key):
-        if entry.record.skill:
+        if entry.record.skill and entry.status in ("ok", "unknown"):
             times.setdefault(entry.record.skill, entry.record.ts)
     return times
 

@@ -49,7 +49,8 @@ def is_below(path: str | Path, base: str | Path) -> bool:
     >>> is_below("/a/b", "/a"), is_below("/ab", "/a"), is_below("/a", "/")
     (True, False, True)
     """
-    return f"{path}/".startswith(f"{base}/".replace("//", "/"))
+    whole, above = os.path.normcase(path), os.path.normcase(base)
+    return bool(above) and f"{whole}{os.sep}".startswith(above.rstrip(os.sep) + os.sep)
 
 
 def checked_parts(relative: str, base: Path, *, mode: str = "any") -> tuple[str, ...]:

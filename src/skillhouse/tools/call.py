@@ -295,6 +295,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     """What it spends, as currency and amount, decoded here; None when it cannot be known."""
     approved: tuple[ApprovedScript, ...] = ()
     """What outlasts the call where a person approves it, once it has begun."""
+    loads: tuple[str, ...] = ()
+    """The files of the skills whose texts it gives to the client's model, as they were judged."""
     runs_alone: bool = False
     """Whether no other call may change the workspace meanwhile, also where no one is asked."""
     session_key: str = ""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import glob
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -241,14 +241,17 @@ def path_needs(
             yield from _below(rules, (p for p in writes if os.path.isdir(p)))
 
 
-def paths_read(plan: CommandPlan, rules: PathRules, root: str) -> tuple[str, ...]:
-    """Return the real paths that are read by those commands of a plan whose programs do nothing
-    else with what they name."""
+def paths_read(
+    plan: CommandPlan, rules: PathRules, root: str, *, programs: Container[str]
+) -> tuple[str, ...]:
+    """Return the real paths that are read by those commands of a plan which are of some programs
+    and do nothing else with what they name."""
     directory = os.path.join(root, plan.directory)
+    argvs = ((command, unwrapped(command.argv) or command.argv) for command in plan.commands())
     quiet = (
         command
-        for command in plan.commands()
-        if read_command(unwrapped(command.argv) or command.argv).is_quiet
+        for command, argv in argvs
+        if os.path.basename(argv[0]) in programs and read_command(argv).is_quiet
     )
     found = (path for command in quiet for path in _paths(command, directory, rules)[0])
     return tuple(dict.fromkeys(found))

@@ -92,22 +92,14 @@ class NativePlans:
         needs = (*plan.needs, *loading_needs(call, session))
         return _joined([replace(plan, needs=tuple(dict.fromkeys(needs))), *run])
 
-    def loaded(self, call: NativeCall, session: Session) -> tuple[Skill, ...]:
-        """Return the skills whose text a call gives the client's model, of those that are ours."""
-        if call.elsewhere:
+    def named(self, call: NativeCall, session: Session) -> tuple[Skill, ...]:
+        """Return the skill that a call loads by its name, if it is one of ours."""
+        if call.kind != "skill" or call.elsewhere:
             return ()
-        if call.kind == "skill":
-            try:
-                return (session.visible.get(_skill_name(call)),)
-            except (UnknownSkillError, AmbiguousSkillError):
-                return ()
-        if call.kind == "exec":
-            return self._read_by(self._command(call), session)
-        given = call.values.get("path") if call.kind == "read" else None
-        if not isinstance(given, str) or not _is_skill_file(given):
+        try:
+            return (session.visible.get(_skill_name(call)),)
+        except (UnknownSkillError, AmbiguousSkillError):
             return ()
-        skill = self._files(session).get(os.path.realpath(self._absolute(given, call)))
-        return () if skill is None else (skill,)
 
     def _files(self, session: Session) -> Mapping[str, Skill]:
         """Return the visible skills by the real paths of their files, links followed."""
@@ -365,7 +357,9 @@ class NativePlans:
     def _loading(self, reference: str, session: Session) -> Plan:
         tool = self._tool(self._skill_tool)
         (parameter,) = tool.schema["properties"]
-        return tool.plan(tool.canonical({parameter: reference}), session)
+        plan = tool.plan(tool.canonical({parameter: reference}), session)
+        # INVARIANT: what is loaded is what was judged: a link to it may lead elsewhere meanwhile.
+        return replace(plan, loads=(session.visible.get(reference).file,))
 
     def _loading_elsewhere(self, name: str, file: str, session: Session) -> Plan:
         """Plan a load of a file that only has the name of a skill of ours, and not its trust."""
@@ -481,4 +475,5 @@ def _joined(plans: Sequence[Plan]) -> Plan:
     """Return one plan of several, whose needs are all needed."""
     needs = dict.fromkeys(need for plan in plans for need in plan.needs)
     facts = tuple(fact for plan in plans for fact in plan.facts)
-    return replace(plans[0], needs=tuple(needs), facts=facts)
+    loads = dict.fromkeys(file for plan in plans for file in plan.loads)
+    return replace(plans[0], needs=tuple(needs), facts=facts, loads=tuple(loads))

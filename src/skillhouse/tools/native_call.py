@@ -66,13 +66,15 @@ class NativeTool(Tool):
         self.asks_itself = asks_itself
         self.asked: tuple[ApprovedScript, ...] = ()
         """What the question about the latest plan is about, and an approval of it would keep."""
+        self.loads: tuple[str, ...] = ()
+        """The files of the skills that the latest plan loads."""
         self._plan = plan
         self._keep = keep
 
     def plan(self, arguments: Mapping[str, Any], session: Session) -> Plan:
         del arguments
         plan = self._plan(session)
-        self.asked = asked_scripts(plan)
+        self.asked, self.loads = asked_scripts(plan), plan.loads
         if self._keep is not None and plan.attached is not None:
             return self._kept(plan, plan.attached, self._keep)
         # INVARIANT: nothing of ours runs, and what only our sandbox could not do is no fact here.

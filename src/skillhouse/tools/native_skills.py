@@ -63,6 +63,12 @@ def loading_needs(call: NativeCall, session: Session) -> tuple[PermissionRequest
     )
 
 
+PRINTERS = frozenset("bat batcat cat head less more nl sed tac tail".split())
+"""Programs that print what they read. Others read a SKILL.md and give the model none of it."""
+LOADS_MAX = 8
+"""Skills that one command line loads; what prints more of them is a look at all, no load."""
+
+
 def skills_read(
     command: str,
     tool: ExecTool,
@@ -71,9 +77,9 @@ def skills_read(
     root: str,
     files: Callable[[], Mapping[str, Skill]],
 ) -> tuple[Skill, ...]:
-    """Return the skills of which a command line reads the SKILL.md, by programs that do nothing but
-    read what they name. `root` is that of the workspace; `files` gives the visible skills by the
-    real paths of their files."""
+    """Return the skills of which a command line reads the SKILL.md, by programs that print what
+    they read and do nothing else. `root` is that of the workspace; `files` gives the visible skills
+    by the real paths of their files."""
     if SKILL_FILE.casefold() not in command.casefold():
         # Most commands, which are not judged a second time for it.
         return ()
@@ -81,8 +87,9 @@ def skills_read(
     if verdict.structure is None:
         return ()
     known = files()
-    read = paths_read(verdict.structure, context.paths, root)
-    return tuple(known[path] for path in read if path in known)
+    read = paths_read(verdict.structure, context.paths, root, programs=PRINTERS)
+    found = tuple(known[path] for path in read if path in known)
+    return found if len(found) <= LOADS_MAX else ()
 
 
 def _others(name: str, call: NativeCall, session: Session) -> tuple[str, ...]:

@@ -78,6 +78,8 @@ async def test_a_native_load_asks_nothing_and_begins_the_skill(
     [
         "python3 -c 'print(1)' SKILL/SKILL.md",
         "tee SKILL/SKILL.md",
+        "wc -l SKILL/SKILL.md",
+        "test -f SKILL/SKILL.md",
         "cat SKILL/../report/scripts/count.py",
         "cat SKILL.md",
         "cat SKILL/SKILL.md /etc/hostname",
@@ -88,6 +90,16 @@ async def test_what_is_no_load_begins_nothing(home: HookedHome, command: str) ->
     skill = str(with_script(home.places.home / FOLDERS["codex"] / "report"))
     await decided(home, "codex", "Bash", {"command": command.replace("SKILL/", f"{skill}/")})
     script = {"command": f"python3 {skill}/scripts/count.py src"}
+    assert await decided(home, "codex", "Bash", script) == "deny"
+
+
+async def test_a_look_at_every_skill_loads_none(home: HookedHome) -> None:
+    folder = home.places.home / FOLDERS["codex"]
+    for number in range(9):
+        with_script(folder / f"s{number}")
+    words = " ".join(f"{folder}/s{number}/SKILL.md" for number in range(9))
+    await decided(home, "codex", "Bash", {"command": f"cat {words}"})
+    script = {"command": f"python3 {folder}/s1/scripts/count.py src"}
     assert await decided(home, "codex", "Bash", script) == "deny"
 
 

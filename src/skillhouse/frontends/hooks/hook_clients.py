@@ -19,12 +19,12 @@ from skillhouse.tools import NativeCall
 
 DATA = Path(__file__).parent / "client_data"
 TEXT_MAX = 200
-PLACE_BYTES = 4_096
-"""More than a path can have that a system opens; to go through all directories above a
-longer one takes seconds."""
+"""Characters of an id or a name that a client gives."""
+PLACE_MAX = 4_096
+"""Characters, more than a path can have that a system opens; to go through all directories above
+a longer one takes seconds."""
 NAMES_MAX = 1_000
 """Characters of SERVER/TOOL, of which each other way to split it is made."""
-"""Characters of an id or a name that a client gives."""
 
 HookMoment = Literal["before", "after", "failed", "next", "seen", "prompt", "start"]
 """Before a call, after one that ended or failed, when the calls before have ended, only seen, at a
@@ -395,8 +395,8 @@ def _joined(directory: str, shape: ToolShape, arguments: Mapping[str, Any]) -> s
 
 
 def _check_place(place: object) -> None:
-    if isinstance(place, str) and ("\0" in place or len(place) > PLACE_BYTES):
-        raise HookEventError(f"expected a directory of at most {PLACE_BYTES} characters")
+    if isinstance(place, str) and ("\0" in place or len(place) > PLACE_MAX):
+        raise HookEventError(f"expected a directory of at most {PLACE_MAX} characters")
 
 
 def _text(value: object) -> str:

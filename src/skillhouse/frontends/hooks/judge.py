@@ -124,8 +124,9 @@ class HookJudge:
             own_servers=lambda: self._own_servers(client),
         )
         session = f"{client.name}\0{call.session}"
+        is_first = not (self._sessions / name_of(session)).exists()
         house = await in_thread(lambda: self._house(session, request, call))
-        self._asked.seen(session, request.above)
+        self._asked.seen(session, request.above, is_first=is_first)
         if request.moment == "before":
             return await self._before(client, house, request, call)
         if request.moment in ("after", "failed"):
@@ -137,6 +138,8 @@ class HookJudge:
             if found is not None and request.moment == "after":
                 await in_thread(partial(self._ran, client, house, found, call, yes))
         elif request.moment == "next":
+            if not call.agent:
+                self._asked.forget(session)
             running = partial(self.sandboxed.keeps, session)
             has_failures = "failed" in client.events.values()
             for one in self._calls.take_all(session, call.agent, left=running):
@@ -185,7 +188,7 @@ class HookJudge:
             rewriting, left = (None, boxed) if isinstance(boxed, str) else (boxed, "")
         made = _tool_call(client, call, agent)
         session = house.services.sessions.of(made, view.visible)
-        for ours in plans.loaded(native, session) if native.kind == "skill" else ():
+        for ours in plans.named(native, session):
             found = await in_thread(partial(other_skill, native.skill_files or (), ours))
             native = replace(native, elsewhere=found)
         tool = NativeTool(
@@ -213,7 +216,7 @@ class HookJudge:
             is_background=call.is_background,
             left=left,
             has_ticket=rewriting is not None,
-            skills=tuple(one.file for one in plans.loaded(native, session)),
+            skills=tool.loads,
             outlasts=call.outlasts,
         )
         key = f"{client.name}\0{call.session}"

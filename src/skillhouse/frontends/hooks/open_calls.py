@@ -84,8 +84,9 @@ class OpenCalls:
         place = self._place(session)
         with suppress(FileNotFoundError):
             for file in sorted(place.iterdir()):
-                found = None if left(file.name) else self._read(file)
-                if found is None or found.subagent != subagent:
+                found = self._read(file)
+                # Of this agent first: `left` takes the tickets of those that it leaves not.
+                if found is None or found.subagent != subagent or left(file.name):
                     continue
                 if not (found.outlasts and not found.is_asked) and self._taken(file):
                     yield found
