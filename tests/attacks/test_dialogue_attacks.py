@@ -171,9 +171,8 @@ async def test_what_started_a_client_that_has_ended_is_no_client(
     home: HookedHome, sleeping: subprocess.Popen[bytes]
 ) -> None:
     """Both were started in one terminal, and the judge has outlived the first."""
-    shell, mine = ProcessId(2**22 + 1, "0"), ancestors(sleeping.pid)
-    child = ancestors_of(sleeping.pid)[0]
-    await begin(home, (shell, child, *mine))
+    mine, child = ancestors(sleeping.pid), ancestors_of(sleeping.pid)[0]
+    await begin(home, (child, *mine))
     sleeping.kill()
     sleeping.wait()
     assert not is_alive(child)

@@ -34,6 +34,7 @@ def _once(place: str, *words: str) -> int:
 
     from skillhouse.frontends.hooks.hook_client import EVENT_MAX
     from skillhouse.frontends.hooks.judge import HookAnswer, HookRequest
+    from skillhouse.frontends.hooks.tickets import ancestors
 
     client, mode, moment, directory, project = words
     with os.fdopen(0, "rb") as stream:
@@ -45,6 +46,7 @@ def _once(place: str, *words: str) -> int:
         directory=directory,
         project=project,
         event=event,
+        above_here=ancestors(os.getpid()),
     )
     answer = HookAnswer(code=2, error="skillhouse: the event is too large to be judged\n")
     if len(event) <= EVENT_MAX:

@@ -11,11 +11,14 @@ import hashlib
 import json
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from skillhouse.frontends.hooks.entry_text import SCRIPT
 from skillhouse.frontends.hooks.hook_clients import HookCall, HookClient
 from skillhouse.frontends.hooks.open_calls import OpenCall
 from skillhouse.frontends.hooks.tickets import ProcessId, is_alive
@@ -24,7 +27,7 @@ if TYPE_CHECKING:
     from skillhouse.approval import ApprovedScript
 
 ASKED_MAX = 500
-"""Calls without an answer that are kept, and sessions whose client is known."""
+"""Calls without an answer that are kept."""
 
 
 class _AskedCall(Struct, frozen=True, kw_only=True):
@@ -44,27 +47,6 @@ class AskedCalls:
         # INVARIANT: held to read or change; events come on several threads.
         self._lock = threading.Lock()
         self._calls: OrderedDict[tuple[str, str], _AskedCall | None] = OrderedDict()
-        self._clients: dict[str, tuple[ProcessId, ...]] = {}
-
-    def seen(self, session: str, above: tuple[ProcessId, ...], *, is_first: bool) -> None:
-        """Note which processes the first event of a session came from: the client is above it, and
-        none of its commands has run yet. Of a session that is not new, or one too many, nothing is
-        known, and no yes counts."""
-        with self._lock:
-            known = self._clients.get(session)
-            if known is not None:
-                if len(known) > 1 and known[0] in above:
-                    self._clients[session] = known[:1]
-                elif len(known) > 1 and not is_alive(known[0]):
-                    self._clients[session] = known[1:]
-            elif above and is_first:
-                if len(self._clients) >= ASKED_MAX:
-                    alive = {k: v for k, v in self._clients.items() if any(map(is_alive, v))}
-                    self._clients = alive
-                if len(self._clients) < ASKED_MAX:
-                    # The hook's shell, if it has one, and the client. What is above them is above
-                    # other programs too.
-                    self._clients[session] = above[:2]
 
     def put(
         self,
@@ -103,20 +85,32 @@ class AskedCalls:
         call: HookCall,
         moment: str,
         above: tuple[ProcessId, ...],
+        process_of: Callable[[str], ProcessId | None],
     ) -> tuple[ApprovedScript, ...]:
-        """Forget a call, and return what a person approved with it."""
+        """Forget a call, and return what a person approved with it. `process_of` gives the process
+        of a session's client, if it is known."""
         with self._lock:
             asked = self._calls.pop((session, call.call), None)
-            first = self._clients.get(session, ())
         if asked is None or moment != "after":
             return ()
         is_same = (asked.tool, asked.arguments) == (call.tool, _digest(call))
         modes = {asked.permission_mode, call.permission_mode}
         if not is_same or not modes <= {*client.answered_modes}:
             return ()
-        process = next(filter(is_alive, first), None)
-        is_below = process is not None and process in asked.above and process in above
-        return asked.scripts if is_below and process and process.pid != 1 else ()
+        process = process_of(session)
+        if process is None or process.pid == 1 or not is_alive(process):
+            return ()
+        return asked.scripts if process in asked.above and process in above else ()
+
+
+def client_above(above: Sequence[ProcessId]) -> ProcessId | None:
+    """Return the client of what is above a hook: the nearest process that is no shell of the hook's
+    own line; None where that is not to be seen."""
+    with suppress(OSError):
+        for one in above:
+            if SCRIPT.name.encode() not in Path(f"/proc/{one.pid}/cmdline").read_bytes():
+                return one
+    return None
 
 
 def _digest(call: HookCall) -> str:

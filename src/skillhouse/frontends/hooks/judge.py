@@ -18,7 +18,7 @@ from skillhouse.audit import AuditDraft
 from skillhouse.floor import Locations, SkillhouseError, make_private
 from skillhouse.floor.structs import replace
 from skillhouse.floor.threads import in_thread
-from skillhouse.frontends.hooks.asked_calls import AskedCalls
+from skillhouse.frontends.hooks.asked_calls import AskedCalls, client_above
 from skillhouse.frontends.hooks.hook_clients import (
     HookCall,
     HookClient,
@@ -66,6 +66,8 @@ class HookRequest(Struct, frozen=True, kw_only=True):
     event: bytes
     above: tuple[ProcessId, ...] = ()
     """The processes above the hook's; none where they are not known."""
+    above_here: tuple[ProcessId, ...] = ()
+    """The same where the hook judges in its own process, which keeps no ticket."""
 
 
 class HookAnswer(Struct, frozen=True, kw_only=True):
@@ -124,15 +126,15 @@ class HookJudge:
             own_servers=lambda: self._own_servers(client),
         )
         session = f"{client.name}\0{call.session}"
-        is_first = not (self._sessions / name_of(session)).exists()
         house = await in_thread(lambda: self._house(session, request, call))
-        self._asked.seen(session, request.above, is_first=is_first)
         if request.moment == "before":
             return await self._before(client, house, request, call)
         if request.moment in ("after", "failed"):
             is_kept = self.sandboxed.goes_on(session, call.call, request.moment)
             found = None if is_kept else self._calls.take(session, call.call)
-            yes = self._asked.ended(client, session, call, request.moment, request.above)
+            yes = self._asked.ended(
+                client, session, call, request.moment, request.above, self._process_of
+            )
             if found is not None:
                 await in_thread(partial(end, house, found, call, request.moment, approved=yes))
             if found is not None and request.moment == "after":
@@ -349,7 +351,8 @@ class HookJudge:
         """Return what is there for the place where a session began, wherever its shell is now."""
         with self._lock:
             given = request.project or call.start
-            start = self._start(session, given) if call.session else os.path.realpath(given)
+            start = os.path.realpath(given)
+            start = self._start(session, start, request) if call.session else start
             house = self._houses.get(start)
             if house is None:
                 house = self._houses[start] = Skillhouse(configured(self._places(Path(start))))
@@ -358,25 +361,37 @@ class HookJudge:
             self._houses.move_to_end(start)
             return house
 
-    def _start(self, session: str, given: str) -> str:
+    def _start(self, session: str, given: str, request: HookRequest) -> str:
         known = self._starts.get(session)
         if known is None:
             # INVARIANT: the first event of a session says where it works. An agent that goes
             # elsewhere takes no other rules from there.
-            known = self._kept_start(session, os.path.realpath(given))
+            known = self._kept_start(session, given, request.above or request.above_here)
             self._starts[session] = known
         return known
 
-    def _kept_start(self, session: str, given: str) -> str:
+    def _kept_start(self, session: str, given: str, above: tuple[ProcessId, ...]) -> str:
         file = self._sessions / name_of(session)
         make_private(self._sessions)
         try:
             handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
         except FileExistsError:
-            return file.read_text(errors="surrogateescape") or given
+            return file.read_text(errors="surrogateescape").partition("\0")[0] or given
+        # INVARIANT: of the first event too, before a command of the session has run. What is above
+        # the client is above other programs as well.
+        client = client_above(above)
         with os.fdopen(handle, "w", errors="surrogateescape") as made:
-            made.write(given)
+            made.write(f"{given}\0{client.pid} {client.start}" if client else given)
         return given
+
+    def _process_of(self, session: str) -> ProcessId | None:
+        """Return the process of the client of a session, as its first event was of it."""
+        try:
+            text = (self._sessions / name_of(session)).read_text(errors="surrogateescape")
+            pid, start = text.partition("\0")[2].split(" ")
+            return ProcessId(int(pid), start)
+        except (OSError, ValueError):
+            return None
 
     def _own_servers(self, client: HookClient, house: Skillhouse | None = None) -> frozenset[str]:
         """Return the names by which a client has our server; with `house` only in its files for
