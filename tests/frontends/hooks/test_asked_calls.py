@@ -45,7 +45,7 @@ async def test_a_yes_holds_for_these_bytes_in_this_session(home: HookedHome) -> 
     effect, event = await begun(home)
     assert effect == "ask"
     await ran(home, event)
-    # Another line that runs the same script, as after a yes of ours.
+    # Another line that runs the same script, as after an approval of ours.
     assert (await begun(home, {"command": "python3 tools/recalc.py | tail -1"}))[0] == "allow"
     assert (await begun(home))[0] == "allow"
     assert (await begun(home, session_id="s-2"))[0] == "ask"
