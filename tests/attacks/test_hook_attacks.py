@@ -73,11 +73,13 @@ def test_nothing_of_the_projects_folder_runs_when_a_call_is_judged(
 
 @posix_only
 def test_the_client_loads_builtin_modules_alone(home: HookedHome) -> None:
+    files = [str(SCRIPT), str(SCRIPT.with_name("judge_client.py"))]
     code = (
-        f"import sys; sys.argv = ['x']; exec(open({str(SCRIPT)!r}).read().split('if __name__')[0])"
+        f"import sys; sys.argv = ['x']; names = {files!r}\n"
+        "for name in names: exec(open(name).read().split('if __name__')[0])"
     )
     done = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", f"{code}; print(sorted(sys.modules))"],
+        [sys.executable, "-I", "-S", "-c", f"{code}\nprint(sorted(sys.modules))"],
         capture_output=True,
         text=True,
         check=True,

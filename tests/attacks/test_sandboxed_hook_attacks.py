@@ -381,11 +381,13 @@ def test_an_agent_writes_no_exception_of_its_own(home: SandboxedHome, relative: 
 
 
 def test_the_runner_loads_builtin_modules_alone() -> None:
+    files = [str(RUNNER), str(RUNNER.with_name("run_client.py"))]
     code = (
-        f"import sys; sys.argv = ['x']; exec(open({str(RUNNER)!r}).read().split('if __name__')[0])"
+        f"import sys; sys.argv = ['x']; names = {files!r}\n"
+        "for name in names: exec(open(name).read().split('if __name__')[0])"
     )
     done = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", f"{code}; print(sorted(sys.modules))"],
+        [sys.executable, "-I", "-S", "-c", f"{code}\nprint(sorted(sys.modules))"],
         capture_output=True,
         text=True,
         check=True,

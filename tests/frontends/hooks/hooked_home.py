@@ -16,9 +16,9 @@ from skillhouse.audit import AuditLog
 from skillhouse.floor import Locations, make_private
 from skillhouse.floor.structs import replace
 from skillhouse.frontends.hooks.entries import HookEntries
-from skillhouse.frontends.hooks.hook_client import PROGRAM, VARIABLES
 from skillhouse.frontends.hooks.hook_clients import hook_client
 from skillhouse.frontends.hooks.judge import HookAnswer, HookJudge, HookRequest
+from skillhouse.frontends.hooks.judge_client import PROGRAM, VARIABLES
 from skillhouse.frontends.hooks.tickets import ProcessId
 from tests.house.places import make_places
 

@@ -32,8 +32,8 @@ def _judge(place: str) -> HookJudge:
 def _once(place: str, *words: str) -> int:
     import asyncio
 
-    from skillhouse.frontends.hooks.hook_client import EVENT_MAX
     from skillhouse.frontends.hooks.judge import HookAnswer, HookRequest
+    from skillhouse.frontends.hooks.judge_client import EVENT_MAX
     from skillhouse.frontends.hooks.tickets import ancestors
 
     client, mode, moment, directory, project = words

@@ -48,8 +48,8 @@ from skillhouse.frontends.hooks.exceptions import (
     with_exception,
     without_exception,
 )
-from skillhouse.frontends.hooks.hook_client import PROGRAM, VARIABLES
 from skillhouse.frontends.hooks.hook_clients import HookClient, hook_client, hook_clients
+from skillhouse.frontends.hooks.judge_client import PROGRAM, VARIABLES
 from skillhouse.frontends.hooks.unknown_tools import UnknownTools
 from skillhouse.house.config.config_files import safe_path
 

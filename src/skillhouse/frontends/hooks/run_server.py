@@ -17,7 +17,7 @@ import anyio
 
 from skillhouse.floor.paths import unix_address
 from skillhouse.floor.threads import in_thread
-from skillhouse.frontends.hooks.hook_runner import FAILED, SIGNALS, SOCKET
+from skillhouse.frontends.hooks.run_client import FAILED, SIGNALS, SOCKET
 from skillhouse.frontends.hooks.tickets import (
     RunEnd,
     Ticket,

@@ -29,8 +29,8 @@ from skillhouse.frontends.hooks.hook_clients import (
     HookEventError,
     HookRewrite,
 )
-from skillhouse.frontends.hooks.hook_runner import FAILED
 from skillhouse.frontends.hooks.open_calls import OpenCall, OpenCalls, end_of_run, name_of
+from skillhouse.frontends.hooks.run_client import FAILED
 from skillhouse.frontends.hooks.tickets import (
     LIFE_SECONDS,
     ProcessId,

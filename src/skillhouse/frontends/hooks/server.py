@@ -13,8 +13,8 @@ from pathlib import Path
 
 from skillhouse.floor.paths import unix_address
 from skillhouse.floor.structs import replace
-from skillhouse.frontends.hooks.hook_client import EVENT_MAX, SOCKET
 from skillhouse.frontends.hooks.judge import HookAnswer, HookJudge, HookRequest
+from skillhouse.frontends.hooks.judge_client import EVENT_MAX, SOCKET
 from skillhouse.frontends.hooks.run_server import RunServer
 from skillhouse.frontends.hooks.tickets import Tickets, ancestors
 
