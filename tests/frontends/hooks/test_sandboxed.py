@@ -133,6 +133,17 @@ def test_a_background_command_is_recorded_when_it_ends(home: SandboxedHome) -> N
     assert outcomes(home) == [("intent", ""), ("outcome", "ok")]
 
 
+def test_the_end_of_one_agents_turn_leaves_the_tickets_of_another(home: SandboxedHome) -> None:
+    mine = home.rewritten("touch mine", agent_id="sub-1")
+    other = home.rewritten("touch other", agent_id="sub-2")
+    ended = {"session_id": "s-1", "cwd": str(home.project), "agent_id": "sub-1"}
+    home.run(home.line("next", mode="sandbox"), {**ended, "hook_event_name": "SubagentStop"})
+    assert home.shell(other).returncode == 0
+    assert home.shell(mine).returncode == 125
+    assert not (home.project / "mine").exists()
+    assert (home.project / "other").exists()
+
+
 def test_a_background_command_may_begin_when_the_turn_has_ended(home: SandboxedHome) -> None:
     """The client starts it, and the model has nothing more to say."""
     given = {"command": "touch here", "run_in_background": True}
