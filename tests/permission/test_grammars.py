@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import shlex
+import threading
+import time
 import tomllib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from skillhouse.permission import Effect, Layer, LayerRules, PathPolicy, Rule, judge_line
+from skillhouse.permission import Effect, Layer, LayerRules, PathPolicy, Rule, grammar, judge_line
 from skillhouse.permission.command_reader import program_of, read_command
 from skillhouse.permission.grammar import (
     COMMAND_KEYS,
@@ -108,3 +112,26 @@ def test_a_name_has_the_table_that_all_files_together_give_it() -> None:
 def test_a_program_has_its_name_without_its_grammar_being_read() -> None:
     names = [*_names(), "/usr/bin/git", "python3.11", "gsed", "x86_64-linux-gnu-gcc-12", "./a"]
     assert [n for n in names if program_of(n) != read_command((n,)).program] == []
+
+
+def test_a_table_is_read_once_however_many_threads_need_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Twenty calls at once would else each read it, and none would be answered in time."""
+    stems = []
+    begin = threading.Barrier(8)
+
+    def counted(name: str, table: dict[str, Any]) -> grammar.Grammar:
+        stems.append(name)
+        time.sleep(0.05)
+        return grammar.Grammar(name=name, source="", program=grammar.CommandTable())
+
+    def load(_: int) -> grammar.Grammar | None:
+        begin.wait()
+        return grammar_of("git")
+
+    monkeypatch.setattr(grammar, "read_grammar", counted)
+    monkeypatch.setattr(grammar, "_read", functools.cache(vars(grammar)["_read"].__wrapped__))
+    with ThreadPoolExecutor(8) as pool:
+        assert len(set(map(id, pool.map(load, range(8))))) == 1
+    assert stems == ["git"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import re
+import threading
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -254,8 +255,17 @@ def _rows(text: str) -> Iterator[tuple[str, str]]:
     yield from zip(parts[1::2], parts[2::2], strict=True)
 
 
-@functools.cache
+_READING = threading.Lock()
+"""Held while a table is read: twenty calls at once would each read it."""
+
+
 def _loaded(stem: str) -> Grammar:
+    with _READING:
+        return _read(stem)
+
+
+@functools.cache
+def _read(stem: str) -> Grammar:
     file, _, row = stem.partition("/")
     text = _text(file)
     if not row:

@@ -84,3 +84,27 @@ def test_twenty_sessions_at_once_have_one_judge_that_stays_small(home: HookedHom
     peak = int(status.partition("VmHWM:")[2].split()[0])
     print(f"{SESSIONS} sessions, {SESSIONS * CALLS} calls, judge at most {peak // 1024} MB")
     assert peak <= MEMORY_MAX_KB
+
+
+@pytest.mark.heavy
+def test_twenty_hooks_at_once_get_the_answers_of_the_one_judge(home: HookedHome) -> None:
+    line = home.line()
+    home.run(line, home.event("Bash", {"command": "touch first"}))
+    assert until((home.directory / "judge.sock").exists, 30)
+    # What would judge instead of the one, or start another, fails: the hook would refuse all.
+    (home.directory / "program").write_text("/bin/false")
+
+    def work(number: int) -> tuple[int, str, bytes]:
+        command = f"touch {number}" if number % 2 else "git push origin"
+        event = {
+            **home.event("Bash", {"command": command}),
+            "session_id": f"session-{number}",
+            "tool_use_id": f"call-{number}",
+        }
+        done = home.run(line, event)
+        effect = "deny" if b'"deny"' in done.stdout else "allow"
+        return done.returncode, effect, done.stderr
+
+    with ThreadPoolExecutor(SESSIONS) as pool:
+        found = list(pool.map(work, range(SESSIONS)))
+    assert found == [(0, "deny", b""), (0, "allow", b"")] * (SESSIONS // 2)

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 
 from skillhouse.floor.paths import unix_address
 from skillhouse.frontends.hooks import server as server_module
-from skillhouse.frontends.hooks.judge import HookAnswer
+from skillhouse.frontends.hooks.judge import HookAnswer, HookRequest
 from skillhouse.frontends.hooks.server import JudgeServer, request_of
 from tests.frontends.hooks.hooked_home import HookedHome, effect_of
 from tests.harness import until
@@ -69,6 +70,34 @@ async def test_it_answers_and_ends_when_no_hook_comes(home: HookedHome) -> None:
     assert (await _asked(home, b"junk")).startswith(b"2\0\0")
     await asyncio.wait_for(task, 10)
     assert not (home.directory / "judge.sock").exists()
+
+
+async def test_a_hook_waits_for_a_judge_that_is_slow_and_works(
+    home: HookedHome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a machine that is busy twenty hooks at once would else each judge by themselves, and none
+    of them in time."""
+    answer = home.judge.answer
+
+    def work() -> None:
+        end = time.monotonic() + 4
+        while time.monotonic() < end:
+            pass
+
+    async def slow(request: HookRequest) -> HookAnswer:
+        await asyncio.to_thread(work)
+        return await answer(request)
+
+    monkeypatch.setattr(home.judge, "answer", slow)
+    task = await _served(home, idle=0.3)
+    line = home.line()
+    # No hook can judge by itself, nor start another judge.
+    (home.directory / "program").write_text("/bin/false")
+    event = home.event("Bash", {"command": "git push"})
+    done = await asyncio.to_thread(home.run, line, event)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert effect_of(HookAnswer(output=done.stdout.decode()))[0] == "deny"
+    await asyncio.wait_for(task, 10)
 
 
 async def test_it_ends_when_its_socket_is_gone(

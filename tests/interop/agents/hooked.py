@@ -29,7 +29,7 @@ from tests.harness import until
 from tests.interop.agents.clients import CLIENTS, OWN_SHELLS, OwnShell
 from tests.interop.agents.fake_model import FakeModel, Step
 from tests.interop.agents.hooked_scenes import OWN_TOOLS, SCENES, HookScene, Stage, judges
-from tests.interop.agents.scenes import Actor, House, act
+from tests.interop.agents.scenes import Actor, House, SceneError, act
 
 SCRIPT = str(Path(hook_script.__file__))
 TEE = """
@@ -99,6 +99,8 @@ def run_scene(actor: Actor, scene: HookScene, base: Path) -> Mapping[str, Any]:
     # The last events of a client may come when it has ended.
     until(lambda: sum(one["kind"] != "intent" for one in stage.calls()) >= scene.ended, 15)
     status = house.say("hooks", "status", client.name, "--json")
+    if not status.stdout:
+        raise SceneError(f"hooks status: {status.returncode} {status.stderr}")
     offered = {name for one in model.asked for name, _ in one.speech.offered(one.body)}
     return {
         "shell": hook_shell(client.name),
@@ -244,9 +246,15 @@ def main() -> int:
                 if not scene.clients(OWN_TOOLS[actor.client.name], hook_client(actor.client.name)):
                     row[name] = "–"
                     continue
-                found = run_scene(
-                    actor, scene, base / f"{actor.client.name}-{actor.version}-{name}"
-                )
+                place = base / f"{actor.client.name}-{actor.version}-{name}"
+                try:
+                    found = run_scene(actor, scene, place)
+                except SceneError as error:
+                    # One that cannot be run holds up none of the others.
+                    row[name] = "no"
+                    failed = {"client": title, "scene": name, "holds": "no", "failed": str(error)}
+                    print(json.dumps(failed), flush=True)
+                    continue
                 row[name] = "yes" if scene.holds(found, actor.client) else "no"
                 shown = {**found, "asked": len(found["asked"])}
                 about = {"client": title, "scene": name, "holds": row[name], **shown}

@@ -4,6 +4,9 @@
 for each start. Nothing of the current directory is imported. Where no judge answers in time, this
 process becomes one. Its line in the client refuses where this ends with anything but 0.
 
+A judge that works is waited for longer, as on a machine that is busy: if every hook became a judge
+there, none would end in time.
+
     hook_client.py CLIENT MODE MOMENT DIRECTORY [VARIABLE]
 
 DIRECTORY is that of the judge, VARIABLE the client's with the directory of the project.
@@ -15,12 +18,16 @@ import posix
 import sys
 import time
 
-ANSWER_SECONDS = 2.0
-"""How long the judge may take."""
+HUNG_SECONDS = 2.0
+"""How long the judge may take without working: half of it is the time between two looks."""
+ANSWER_SECONDS = 18.0
+"""How long it may take while it works."""
 OWN_SECONDS = 15
-"""How long this process may take as the judge: clients give up, and go on, after 30."""
+"""How long this process may take as the judge."""
+ALL_SECONDS = 24.0
+"""How long it may take in all: clients give up, and go on, after 30."""
 FIRST_SECONDS = 8.0
-"""How long one may take that was just started."""
+"""As `HUNG_SECONDS`, for one that was just started."""
 START_LOOKS = 150
 """How often a judge that was just started is looked for: some four seconds."""
 EVENT_MAX = 16 * 1024 * 1024
@@ -36,7 +43,12 @@ class NoJudgeError(Exception):
     """No judge of ours answers here."""
 
 
+class LateJudgeError(NoJudgeError):
+    """A process has the socket, and did not answer in time."""
+
+
 def main(arguments: list[str]) -> int:
+    begun = time.monotonic()
     client, mode, moment, place, *more = arguments
     event = _read(0, EVENT_MAX)
     variable = posix.environ.get(more[0].encode(), b"") if more else b""
@@ -50,14 +62,20 @@ def main(arguments: list[str]) -> int:
     try:
         handle = _opened(place)
         answer = _asked(handle, head + b"\0" + event)
-    except (OSError, NoJudgeError):
+    except (OSError, NoJudgeError) as error:
         _signal.setitimer(_signal.ITIMER_REAL, 0)
         answer = b""
-        if mode == "sandbox" and moment == "before":
+        if mode == "sandbox" and moment == "before" and handle >= 0:
             # Only a judge that stays can run the command.
-            answer = _waited(handle, place, head + b"\0" + event)
+            if not isinstance(error, LateJudgeError):
+                # One that is late keeps the lock that another would need.
+                _start(*_program(handle), place)
+            answer = _waited(handle, head + b"\0" + event)
     if not answer:
-        _become(handle, place, words, directory, variable, event)
+        left = ALL_SECONDS - (time.monotonic() - begun)
+        _signal.signal(_signal.SIGALRM, _signal.SIG_DFL)
+        _signal.setitimer(_signal.ITIMER_REAL, max(min(left, OWN_SECONDS), 0.1))
+        _become(handle, place, [*words, directory, variable], event)
         return 2
     code, out, said = answer.split(b"\0", 2)
     _write(1, out)
@@ -75,12 +93,18 @@ def _opened(place: str) -> int:
     return handle
 
 
-def _asked(handle: int, data: bytes, seconds: float = ANSWER_SECONDS) -> bytes:
-    def late(number: int, frame: object) -> None:
-        raise NoJudgeError
+def _asked(handle: int, data: bytes, seconds: float = HUNG_SECONDS) -> bytes:
+    end = time.monotonic() + ANSWER_SECONDS
+    judge, seen = 0, [b""]
 
-    _signal.signal(_signal.SIGALRM, late)
-    _signal.setitimer(_signal.ITIMER_REAL, seconds)
+    def look(number: int, frame: object) -> None:
+        nonlocal seen
+        worked, seen = seen, _processor_time(judge)
+        if seen == worked or time.monotonic() > end:
+            raise LateJudgeError
+
+    _signal.signal(_signal.SIGALRM, look)
+    _signal.setitimer(_signal.ITIMER_REAL, seconds / 2, seconds / 2)
     # Relative to the directory that was looked at, however long its path is.
     posix.fchdir(handle)
     peer = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
@@ -89,6 +113,7 @@ def _asked(handle: int, data: bytes, seconds: float = ANSWER_SECONDS) -> bytes:
         found = peer.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, 12)
         if int.from_bytes(found[4:8], sys.byteorder) != posix.geteuid():
             raise NoJudgeError
+        judge = int.from_bytes(found[:4], sys.byteorder)
     peer.sendall(data)
     peer.shutdown(_socket.SHUT_WR)
     parts = []
@@ -101,12 +126,21 @@ def _asked(handle: int, data: bytes, seconds: float = ANSWER_SECONDS) -> bytes:
     return answer
 
 
-def _waited(handle: int, place: str, data: bytes) -> bytes:
-    """Start a judge that stays, and return its answer; b"" where none comes."""
-    if handle < 0:
-        return b""
+def _processor_time(process: int) -> list[bytes]:
+    """Return what a process has used so far; nothing where the system does not say."""
     try:
-        _start(*_program(handle), place)
+        file = posix.open(f"/proc/{process}/stat", posix.O_RDONLY | posix.O_CLOEXEC)
+        try:
+            return posix.read(file, 4096).rpartition(b")")[2].split()[11:13]
+        finally:
+            posix.close(file)
+    except OSError:
+        return []
+
+
+def _waited(handle: int, data: bytes) -> bytes:
+    """Return the answer of a judge that was just started, or is late; b"" where none comes."""
+    try:
         for _ in range(START_LOOKS):
             time.sleep(0.02)
             try:
@@ -118,9 +152,7 @@ def _waited(handle: int, place: str, data: bytes) -> bytes:
     return b""
 
 
-def _become(
-    handle: int, place: str, words: list[bytes], directory: bytes, variable: bytes, event: bytes
-) -> None:
+def _become(handle: int, place: str, words: list[bytes], event: bytes) -> None:
     """Judge this event in this process, and start a judge that stays; returns if neither can be."""
     if handle < 0:
         _write(2, b"skillhouse: the directory of its judge is not ours alone\n")
@@ -143,13 +175,9 @@ def _become(
     for one in (given, made, ended):
         posix.close(one)
     posix.set_inheritable(lives, True)  # noqa: FBT003 - its signature.
-    # What is not caught ends the process, and so refuses; exec keeps the alarm.
-    _signal.signal(_signal.SIGALRM, _signal.SIG_DFL)
-    _signal.alarm(OWN_SECONDS)
     posix.chdir("/")
-    posix.execve(
-        program[0], [*program, b"once", place.encode(), *words, directory, variable], variables
-    )
+    # What is not caught ends the process, and so refuses; exec keeps the timer.
+    posix.execve(program[0], [*program, b"once", place.encode(), *words], variables)
 
 
 def _program(handle: int) -> tuple[list[bytes], dict[bytes, bytes]]:
