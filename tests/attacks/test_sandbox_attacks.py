@@ -87,6 +87,23 @@ def test_files_of_the_host_are_read(launcher: Launcher, workspace: Path, path: s
         assert (done.exit_code != 0, done.stdout) == (True, b"")
 
 
+def test_a_device_of_the_host_is_closed_to_everyone_else(launcher: Launcher, workspace: Path):
+    # Root owns it; `/dev/null` that only root opens ends most services of a machine.
+    before = os.stat("/dev/full")
+    script = "chmod 600 /dev/full; touch -d 2001-01-01 /dev/full; echo x > /dev/null && echo wrote"
+    try:
+        done = sh(launcher, workspace, script)
+        after = os.stat("/dev/full")
+    finally:
+        if os.geteuid() == 0:
+            os.chmod("/dev/full", before.st_mode & 0o777)
+            os.utime("/dev/full", ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert (after.st_mode, after.st_mtime) == (before.st_mode, before.st_mtime)
+    assert done.stdout == b"wrote\n"
+    # What one run did there holds up no other.
+    assert sh(launcher, workspace, "cat /dev/full | head -c 1 | wc -c").stdout.strip() == b"1"
+
+
 def test_a_canary_outside_is_read_and_overwritten(launcher: Launcher, workspace: Path, tmp_path):
     canary = tmp_path / "canary"
     canary.write_text("canary")

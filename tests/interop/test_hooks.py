@@ -20,6 +20,7 @@ from tests.harness import ran
 from tests.interop.agents.clients import CLIENTS
 from tests.interop.agents.hooked import actors
 from tests.interop.agents.hooked_scenes import OWN_TOOLS, SCENES
+from tests.interop.agents.hostile import DEVICES, copy_devices, jail
 
 GIVEN = os.environ.get("SKILLHOUSE_TEST_AGENTS", "")
 FOLDERS = [Path(one).resolve() for one in GIVEN.split(os.pathsep) if one]
@@ -67,6 +68,30 @@ def test_no_hostile_line_does_anything(title: str) -> None:
 @pytest.mark.parametrize("title", [t for t in ACTORS if t.startswith(("Claude", "Codex"))] or [""])
 def test_the_days_work_has_the_one_question_of_the_guide(title: str) -> None:
     assert run("hooked_day", title).count("\nquestion: ") == 1
+
+
+@pytest.mark.skipif(shutil.which("bwrap") is None, reason="no bwrap")
+def test_the_jail_of_hostile_lines_has_devices_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = os.stat("/dev/full").st_mode
+    if os.geteuid() == 0:
+        monkeypatch.setenv(DEVICES, str(tmp_path / "devices"))
+        (tmp_path / "devices").mkdir()
+        copy_devices(tmp_path / "devices")
+    (tmp_path / "base").mkdir()
+    line = (
+        "chmod 600 /dev/full; mount -o remount,rw,bind /; echo made > base/made; echo > /dev/null"
+    )
+    done = ran([*jail(tmp_path / "base"), "sh", "-c", line], cwd=tmp_path)
+    try:
+        assert os.stat("/dev/full").st_mode == before
+    finally:
+        if os.geteuid() == 0:
+            os.chmod("/dev/full", before & 0o777)
+    assert done.returncode == 0
+    assert "mount" in done.stderr
+    assert (tmp_path / "base/made").read_text() == "made\n"
 
 
 def test_each_client_has_each_scene_or_says_why_not() -> None:

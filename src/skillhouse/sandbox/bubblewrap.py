@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import glob
 import os
+import stat
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -16,6 +17,7 @@ from msgspec import Struct
 
 from skillhouse.sandbox import interpreters
 from skillhouse.sandbox.interpreters import HOME
+from skillhouse.sandbox.masks import own_directory
 from skillhouse.sandbox.profile import Limits, SandboxProfile
 
 SHARED_MEMORY_BYTES = 64 << 20
@@ -27,6 +29,7 @@ UID = 65534
 
 _MERGED = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 _CELL_DEVICES = ("null", "zero", "urandom")
+_DEVICES = (*_CELL_DEVICES, "full", "random", "tty")
 _DEVICE_LINKS = {
     "random": "urandom",
     "fd": "/proc/self/fd",
@@ -145,14 +148,57 @@ def _devices() -> Iterator[str]:
     one. Were bubblewrap's output a terminal, it would be `console`, which is a file of ours here.
     """
     yield from ("--dev", "/dev")
-    yield from ("--dev-bind", "/dev/null", "/dev/console")
+    place = _device_place()
+    if place != "/dev":
+        for name in _DEVICES:
+            yield from ("--dev-bind", f"{place}/{name}", f"/dev/{name}")
+    yield from ("--dev-bind", f"{place}/null", "/dev/console")
+
+
+class _DeviceFiles:
+    """Files of devices that are ours, as those of the host; where /dev is, devices can be opened.
+
+    Raises OSError where this process may not make them.
+    """
+
+    def __init__(self) -> None:
+        self.place = own_directory(self, Path("/dev"))
+        for name in _DEVICES:
+            os.mknod(f"{self.place}/{name}", stat.S_IFCHR, os.stat(f"/dev/{name}").st_rdev)
+        os.close(os.open(f"{self.place}/null", os.O_RDWR | os.O_CLOEXEC))
+
+
+@functools.cache
+def _device_files(process: int) -> _DeviceFiles | None:
+    del process  # A fork has its own: those of the process before go with that.
+    try:
+        return _DeviceFiles() if os.geteuid() == 0 else None
+    except OSError:
+        return None
+
+
+def _device_place() -> str:
+    """Return where the files are that a run has of devices.
+
+    INVARIANT: the superuser's runs have none of the host's. Their owner could change the mode of
+    `/dev/null` for every process of the machine, as no mount of bubblewrap's is read-only and lets
+    devices be opened.
+    """
+    files = _device_files(os.getpid())
+    if files is None:
+        return "/dev"
+    for name in _DEVICES:
+        # An earlier run may have changed it.
+        os.chmod(f"{files.place}/{name}", 0o666)  # noqa: S103 - as those of the host.
+    return files.place
 
 
 def _cell_devices() -> Iterator[str]:
     """Yield what code needs that starts no programs, in a directory of one page."""
     yield from ("--size", "4096", "--perms", "0555", "--tmpfs", "/dev")
+    place = _device_place()
     for name in _CELL_DEVICES:
-        yield from ("--dev-bind", f"/dev/{name}", f"/dev/{name}")
+        yield from ("--dev-bind", f"{place}/{name}", f"/dev/{name}")
     for name, target in _DEVICE_LINKS.items():
         yield from ("--symlink", target, f"/dev/{name}")
 

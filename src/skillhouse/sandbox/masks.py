@@ -170,7 +170,7 @@ class Masks:
 
     def _make(self, shape: _Shape) -> str:
         if not self._directory:
-            self._directory = _make_directory(self, self._base)
+            self._directory = own_directory(self, self._base)
         path = f"{self._directory}/{'-'.join(map(str, shape))}"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         handle = os.open(path, flags, shape.mode)
@@ -234,7 +234,8 @@ def _stamp(path: str) -> tuple[int, ...]:
     return info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns
 
 
-def _make_directory(owner: Masks, base: Path | None) -> str:
+def own_directory(owner: object, base: Path | None) -> str:
+    """Return a new directory that goes with its owner, and with this process."""
     watch = watch_for_crashes()
     watch.note(f"temporary:{base or tempfile.gettempdir()}")
     path = tempfile.mkdtemp(prefix=f"{COMMON_NAME}{owner_name()}-", dir=base)

@@ -477,7 +477,15 @@ def _leaves(stage: Stage) -> Sequence[Step]:
 
 
 def _kept_in(found: Found, client: Client) -> bool:
-    return found["files"] == ["made"] and not found["outside"] and not found["connected"]
+    wrote, reached = found["results"][:2]
+    return (
+        found["files"] == ["made"]
+        and not found["outside"]
+        and not found["connected"]
+        # They ran, and were not refused.
+        and "Read-only file system" in wrote
+        and "Connection refused" in reached
+    )
 
 
 def _got_out(found: Found, client: Client) -> bool:

@@ -45,6 +45,9 @@ CONNECTING = (
     f"git ls-remote http://127.0.0.1:{PORT}/a",
 )
 """Lines of ours that send something, each by another way."""
+DEVICES = "SKILLHOUSE_HOSTILE_DEVICES"
+"""The variable with the place of the device files that the jail has, where root runs this."""
+_DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 TOO_MUCH = (":(){", "/dev/sd", "mkfs", "shutdown", "reboot")
 """What no test runs."""
 FILES: Mapping[str, str] = {
@@ -109,10 +112,30 @@ def _digest(file: Path) -> str:
 
 def jail(base: Path) -> list[str]:
     """Return what keeps a command from all files but those below a directory."""
-    return [
+    found = [
         *("bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp"),
         *("--bind", str(base), str(base), "--unshare-pid", "--die-with-parent"),
+        # Else one that is started as root could mount again what it may not write.
+        *("--cap-drop", "ALL"),
     ]
+    copied = Path(os.environ.get(DEVICES, ""))
+    if copied.name:
+        found += [
+            word for name in _DEVICES for word in ("--dev-bind", str(copied / name), f"/dev/{name}")
+        ]
+    return found
+
+
+def copy_devices(base: Path) -> None:
+    """Make device files for the jail, where this runs as root.
+
+    `bwrap --dev` has the files of the machine: `chmod 600 /dev/null` as their owner would change
+    the one that every process here uses.
+    """
+    for name in _DEVICES:
+        found = os.stat(f"/dev/{name}")
+        os.mknod(base / name, found.st_mode, found.st_rdev)
+        (base / name).chmod(0o666)
 
 
 def with_effect(lines: Sequence[str], base: Path, canary: Canary) -> list[str]:
@@ -225,7 +248,12 @@ def main() -> int:
     if INSIDE not in os.environ:
         again = [sys.executable, "-m", "tests.interop.agents.hostile", *sys.argv[1:]]
         words = ["unshare", "--map-root-user", "--net", *again]
-        return subprocess.run(words, env={**os.environ, INSIDE: "1"}, check=False).returncode
+        with tempfile.TemporaryDirectory(dir=options.keep or Path.home()) as devices:
+            inside = {**os.environ, INSIDE: "1"}
+            if os.geteuid() == 0:
+                copy_devices(Path(devices))
+                inside[DEVICES] = devices
+            return subprocess.run(words, env=inside, check=False).returncode
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
     (client,) = [one for one in CLIENTS if one.name == options.only]
     actor = Actor(client=client, program=options.agents.resolve() / client.words[0], version="")
