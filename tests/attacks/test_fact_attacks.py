@@ -26,7 +26,7 @@ from skillhouse.store import STATE_FILE
 from skillhouse.tools import ToolResult
 from tests.approval.questions import question
 from tests.extensions.server.pages.served import COOKIE, PORT, client_of
-from tests.frontends.conftest import Run
+from tests.frontends.conftest import Run, place, run
 from tests.frontends.test_cli_approvals import Typed
 from tests.harness import Need
 from tests.house.coded import best_sandbox, coded_house, played, tool, write_code
