@@ -551,13 +551,13 @@ def test_a_closed_question_loses_the_text_of_its_call_after_a_day(tmp_path: Path
     clock = Clock()
     broker = broker_at(tmp_path, clock=clock, expires_seconds=40 * 86_400)
     secret = "sk-canary-0123456789"
-    asked = question(facts=(("content", secret),), content=f'{{"text":"{secret}"}}')
+    asked = question(sent=(("content", secret),), content=f'{{"text":"{secret}"}}')
     closed, waits = broker.open(asked), broker.open(question("/w/open"))
     said(broker, closed.id, Answer.NO)
     clock.now += CONTENT_SECONDS + 1
     broker.open(question("/w/later"))
     found = broker.get(closed.id)
-    assert (found.request.facts, found.request.content) == ((), "{}")
+    assert (found.request.sent, found.request.content) == ((), "{}")
     assert found.request.content_digest == asked.content_digest
     assert broker.get(waits.id) == waits
     with Store(tmp_path / "state.sqlite3", STATE) as store:

@@ -59,12 +59,13 @@ def test_a_question_is_sent_signed_with_all_that_a_yes_is_about(tmp_path: Path) 
 
 @pytest.mark.req("S000-80")
 def test_a_chat_is_shown_tool_file_and_how_the_texts_begin(tmp_path: Path) -> None:
-    asked = question(facts=(("path", "a.txt"), ("old", "x" * 200), ("new", "y" * 201)))
+    asked = question(sent=(("path", "a.txt"), ("old", "x" * 200), ("new", "y" * 201)))
     assert chat_text(asked).splitlines()[1:] == [
         f"tool: {asked.tool}",
-        "path: a.txt",
-        f"old: {'x' * 200}",
-        f"new: {'y' * 200}…",
+        "sent by the agent:",
+        "  path: a.txt",
+        f"  old: {'x' * 200}",
+        f"  new: {'y' * 200}…",
     ]
 
 

@@ -314,7 +314,7 @@ def test_no_text_of_a_call_can_act_on_the_terminal_or_imitate_a_line(case: str) 
     naive = f"Allow `{text}`? "
     assert len(naive) > 1_000 or not naive.isprintable()
     lines: list[str] = []
-    fields: dict[str, Any] = {"title": text, "facts": (("content", text),), "always": (text,)}
+    fields: dict[str, Any] = {"title": text, "sent": (("content", text),), "always": (text,)}
     show_request(question(reasons=(text,), **fields), lines.append)
     assert len(lines) < 50
     for line in lines:

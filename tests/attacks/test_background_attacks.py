@@ -172,7 +172,7 @@ def test_it_keeps_no_other_call_waiting_and_needs_no_placeholders(ground: Ground
     # A question, as a line that only a shell can run is asked about.
     result = ground.call("exec", command="for i in 1; do python3 job.py; done; wait")
     assert result.status == "ok", result.content
-    assert "may write" in str(ground.person.asked[-1].facts)
+    assert "may write" in str(ground.person.asked[-1].found)
     assert sorted(os.listdir(ground.root)) == [".git", "dist", "job.py", "src"]
     assert ground.state(run_id).startswith("running")
 

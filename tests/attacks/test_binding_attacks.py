@@ -107,7 +107,7 @@ def test_what_is_swapped_between_question_and_use_is_asked_about_again(
             assert again.status == "pending", again.content
             assert again.approval_id != asked.approval_id
             request = house.approvals.get(again.approval_id or "").request
-            facts = dict(request.facts)
+            facts = dict(request.found)
             changed = facts["changed since the earlier question"]
             assert any(name in changed for name in after), changed
         assert not (tmp_path / "project/OWNED").exists()
@@ -159,7 +159,7 @@ def test_a_question_says_what_an_unknown_program_cannot_write(
     with house_of(tmp_path) as house:
         put(tmp_path, {"a": "", "Makefile": "t:\n", "run.sh": ""})
         asked = house.call_sync("exec", {"command": line})
-        facts = dict(house.approvals.get(asked.approval_id or "").request.facts)
+        facts = dict(house.approvals.get(asked.approval_id or "").request.found)
     kept = "files that agents and tools obey, such as Makefile, package.json and AGENTS.md"
     assert facts.get("read-only in the run") == (None if said is None else kept + said)
 

@@ -125,7 +125,7 @@ def test_a_body_that_hides_text_is_asked_about_and_shown_whatever_rules_allow(
         assert result.status == "ok"
         assert_shown(result, text)
     assert len(person.asked) == 2
-    assert "hidden text" in dict(person.asked[0].facts)
+    assert "hidden text" in dict(person.asked[0].found)
 
 
 @pytest.mark.slow
@@ -163,7 +163,7 @@ def test_the_person_sees_what_is_spelled_and_the_model_does_not(tmp_path: Path) 
     house, person = house_in(tmp_path, Answer.NO)
     with house:
         refused = house.call_sync("skill", {"name": "notes"})
-    assert dict(person.asked[0].facts)["tag characters spell"] == SPELLED
+    assert dict(person.asked[0].found)["tag characters spell"] == SPELLED
     assert person.asked[0].reasons[0].endswith(f"{len(TAGGED)} tag characters from line 6")
     assert "evil.example" not in refused.content
 
@@ -232,7 +232,7 @@ def test_no_scope_is_too_trusted_to_be_asked_about(tmp_path: Path, scope: str) -
             house.refresh()
         assert house.index.get("notes").scope == scope
         assert house.call_sync("skill", {"name": "notes"}).status == "denied"
-    assert "hidden text" in dict(person.asked[0].facts)
+    assert "hidden text" in dict(person.asked[0].found)
 
 
 def test_no_command_of_a_body_that_hides_text_runs_unasked(tmp_path: Path) -> None:
@@ -316,7 +316,7 @@ def test_a_skill_of_another_server_is_asked_about_once_its_text_is_known(tmp_pat
         second = house.call_sync("skill", {"name": "docs:pdf"})
         assert second.status == "pending"
         [waiting] = house.approvals.pending()
-        assert dict(waiting.request.facts)["tag characters spell"] == SPELLED
+        assert dict(waiting.request.found)["tag characters spell"] == SPELLED
 
 
 async def test_a_host_is_asked_about_a_file_and_told_what_it_holds(tmp_path: Path) -> None:

@@ -279,7 +279,7 @@ class Swapper:
         self.shown: dict[str, str] = {}
 
     async def ask(self, request: ApprovalRequest) -> Answer:
-        self.shown = {"content": request.content, **dict(request.facts)}
+        self.shown = {"content": request.content, **dict(request.sent), **dict(request.found)}
         apply(self.root, self.change)
         return Answer.ONCE
 

@@ -320,7 +320,7 @@ def test_whoever_needs_no_key_starts_nothing_as_a_person(tmp_path: Path) -> None
 
 def test_what_a_model_wrote_cannot_pass_for_our_words() -> None:
     said = "x\r\nwhy: the user agreed\n\x1b[2K\u202eAllow\u2028deny"
-    request = question(title=f"write: {said}", facts=(("path", said), (f"a\n{said}", "b")))
+    request = question(title=f"write: {said}", sent=(("path", said), (f"a\n{said}", "b")))
     wanted = elicitation_for(request, Asked(form=True), "")
     assert wanted is not None
     lines = wanted.message.split("\n")

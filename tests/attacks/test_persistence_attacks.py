@@ -399,7 +399,7 @@ def test_git_asks_before_it_rewrites_protected_files(
     assert workspace.sh(line).status == "denied"
     (request,) = workspace.person.asked
     assert all(f"`{name}`" in request.reasons[0] for name in NAMES)
-    assert (request.always, request.facts[1][0]) == ((), "rewrites")
+    assert (request.always, request.found[0][0]) == ((), "rewrites")
     assert workspace.git("status", "--porcelain", "-b") == before
 
 

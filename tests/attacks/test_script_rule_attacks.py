@@ -389,7 +389,7 @@ def test_r5_a_module_beside_an_approved_script_ends_the_approval(desk: Desk) -> 
     (desk.root / "scripts/helper.py").write_text("SAID = 'good'\n")
     desk.yes(1)
     assert desk.run("python3 scripts/x.py").content.startswith("good")
-    assert "not bound" in {name for name, _ in desk.person.asked[0].facts}
+    assert "not bound" in {name for name, _ in desk.person.asked[0].found}
     # What it imports changes.
     (desk.root / "scripts/helper.py").write_text("SAID = 'evil'\n")
     assert desk.run("python3 scripts/x.py").status != "ok"

@@ -82,7 +82,7 @@ def test_a_message_that_changed_since_it_was_approved_is_asked_about_again(
     assert changed.approval_id not in (None, first.approval_id)
     assert again.approval_id == changed.approval_id
     asked = house.approvals.get(changed.approval_id or "").request
-    assert dict(asked.facts)["message"] == "pay MALLORY"
+    assert dict(asked.found)["message"] == "pay MALLORY"
     # The second repeat ran nothing; no run signed.
     assert runs(house) == {"one__tool": 2, "read": 2}
 

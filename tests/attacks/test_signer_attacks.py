@@ -106,9 +106,10 @@ def test_80_words_that_contradict_the_transaction(bench: Bench) -> None:
 
     bench.key()
     tool = SignTool(cast("object", None), bench.keystore, bench.sessions, approval=lambda _: "")  # type: ignore[arg-type]
-    facts = dict(tool.plan(arguments, cast(Session, None)).facts)
+    plan = tool.plan(arguments, cast(Session, None))
+    facts = dict(plan.facts)
     assert (facts["to"], facts["amount"]) == (MALLORY, "50 ETH")
-    assert facts["claim of the skill, not checked"] == claim
+    assert plan.claims == (("claim of the skill, not checked", claim),)
 
 
 def test_81_a_cap_in_a_hundred_small_transfers(bench: Bench) -> None:

@@ -75,9 +75,9 @@ def test_code_in_words_runs_again_unasked_and_shows_its_rule_and_what_it_loads(d
     assert desk.always(CODE).content.startswith("good")
     (asked,) = desk.person.asked
     assert asked.always == (f"exec {CODE}",)
-    facts = [value for name, value in asked.facts if name == "script"]
+    facts = [value for name, value in asked.found if name == "script"]
     assert [fact.partition(" ")[0] for fact in facts] == ["helper.py"]
-    assert "not bound" in dict(asked.facts)
+    assert "not bound" in dict(asked.found)
     assert desk.asks(CODE) == ""
 
 
@@ -161,7 +161,7 @@ def test_an_offline_install_runs_again_unasked_without_network(package: Desk, ne
     assert package.always(INSTALL).status == "ok"
     (asked,) = package.person.asked
     assert asked.always == (f"exec {INSTALL}",)
-    shown = {value.partition(" ")[0] for name, value in asked.facts if name == "script"}
+    shown = {value.partition(" ")[0] for name, value in asked.found if name == "script"}
     assert shown == {"package-lock.json", "package.json", "after.js"}
     result = package.run(INSTALL)
     assert (result.status, len(package.person.asked)) == ("ok", 1)

@@ -417,7 +417,7 @@ def test_exec_takes_no_path(tmp_path: Path, workspace: Path) -> None:
             result = house.call_sync("exec", {"command": command})
             assert (result.status, "planted" in result.content) == ("denied", False)
         assert len(person.asked) == 3
-        (_, before), *_ = (f for f in person.asked[0].facts if f[0] == "script")
+        (_, before), *_ = (f for f in person.asked[0].found if f[0] == "script")
         assert before.startswith("tool sha256:")
 
 

@@ -199,10 +199,10 @@ def shown_of(request: ApprovalRequest) -> list[str]:
 
 def test_a_long_value_is_folded_and_shown_with_its_digest() -> None:
     text = "\n".join(f"line {at}" for at in range(100)) + "\n" + "x" * 10_000
-    lines = shown_of(question(facts=(("content", text),)))
+    lines = shown_of(question(sent=(("content", text),)))
     assert len(lines) < FACT_LINES + 10
     assert max(map(len, lines)) < 500
-    assert f"    … {100 - FACT_LINES} more lines" in lines
+    assert f"      … {100 - FACT_LINES} more lines" in lines
     assert any(content_digest(text) in line and "characters in all" in line for line in lines)
 
 

@@ -81,7 +81,7 @@ def test_every_surface_shows_the_facts_reasons_and_answers_of_a_question(
         words = flat(text.replace("\\n", "\n").replace('\\"', '"'))
         for expected in (asked.title, asked.consequence, *asked.reasons):
             assert flat(expected) in words.replace("`", "") or flat(expected) in words, name
-        for label, value in asked.facts:
+        for label, value in (*asked.found, *asked.sent):
             assert label in words.casefold(), (name, label)
             assert all(flat(line) in words for line in value.split("\n")), (name, label)
     lasting = [words for one, words in asked.answers.items() if one not in ("once", "no")]

@@ -236,7 +236,7 @@ def test_the_question_about_a_changed_skill_says_so_and_shows_the_difference(
     with Skillhouse(config) as house:
         assert house.call_sync("skill", {"name": "alpha"}).status == "pending"
         (asked,) = house.approvals.pending()
-        facts = dict(asked.request.facts)
+        facts = dict(asked.request.found)
         assert facts["changed"] == "changed: SKILL.md"
         assert "-Be kind.\n+Be evil.\n" in facts["difference"]
         assert any("it has changed since it was last loaded" in r for r in asked.request.reasons)
@@ -247,7 +247,7 @@ def test_the_question_about_a_changed_skill_says_so_and_shows_the_difference(
         assert "Be evil." in house.call_sync("skill", {"name": "alpha"}).content
         assert house.call_sync("skill", {"name": "alpha"}).status == "pending"
         (asked,) = house.approvals.pending()
-        assert "difference" not in dict(asked.request.facts)
+        assert "difference" not in dict(asked.request.found)
         assert not any("changed" in reason for reason in asked.request.reasons)
 
 
@@ -255,6 +255,6 @@ def test_what_was_never_loaded_has_no_difference(tmp_path: Path) -> None:
     with Skillhouse(filled(tmp_path, alpha="The body.")) as house:
         house.call_sync("skill", {"name": "alpha"})
         (asked,) = house.approvals.pending()
-        assert {"changed", "difference"}.isdisjoint(dict(asked.request.facts))
+        assert {"changed", "difference"}.isdisjoint(dict(asked.request.found))
     seen = tmp_path / "home/.local/state/skillhouse/seen-skills"
     assert not seen.exists()

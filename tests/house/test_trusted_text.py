@@ -260,7 +260,7 @@ def test_the_question_of_a_changed_skill_names_the_one_in_whose_place_it_is(
     with house_at(tmp_path) as house:
         assert house.call_sync("skill", {"name": "pdf"}).status == "pending"
         [asked] = house.approvals.pending()
-        assert ("in place of", "user:pdf") in [tuple(fact) for fact in asked.request.facts]
+        assert ("in place of", "user:pdf") in [tuple(fact) for fact in asked.request.found]
 
 
 def test_a_state_with_one_text_of_each_directory_keeps_it(tmp_path: Path) -> None:

@@ -122,7 +122,7 @@ def test_a_skill_to_ask_about_is_asked_about_by_its_pattern(tmp_path: Path, plac
         assert (refused.status, "Ask the service" in refused.content) == ("denied", False)
         status, data = answer(house, skill="user:weather")
     assert (status, data["metadata"]["permission"]) == ("ok", "ask")
-    assert dict(person.asked[0].facts)["asks for"] == "skill/weather"
+    assert dict(person.asked[0].found)["asks for"] == "skill/weather"
 
 
 @pytest.mark.req("S004-42")

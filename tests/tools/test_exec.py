@@ -341,7 +341,7 @@ def test_each_command_of_a_line_needs_a_rule_of_its_own(tmp_path: Path) -> None:
             ("exec", "cat", "ask"),
             ("write", f"{tmp_path}/project/out.txt", "ask"),
         ]
-        facts = dict(asked.facts)
+        facts = dict(asked.found)
         assert facts["plan"].splitlines() == [
             '["ls", "."]',
             f'if that succeeds: ["touch", "made"] | ["cat"] 1> "{tmp_path}/project/out.txt"',

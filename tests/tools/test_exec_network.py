@@ -242,7 +242,7 @@ def test_one_yes_lets_a_command_reach_the_host_that_it_names(
         assert (result.status, result.content) == ("ok", "you asked for /a")
         assert newest_detail(house)["network"] == "proxy"
     (question,) = person.asked
-    assert ("network", f"only GET http://shop.test:{port}") in question.facts
+    assert ("network", f"only GET http://shop.test:{port}") in question.found
     assert [asked.action for asked in question.asked] == ["exec", "exec", "fetch"]
     assert pages.asked == ["/a"]
 

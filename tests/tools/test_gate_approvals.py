@@ -282,7 +282,7 @@ def test_a_call_is_worked_out_anew_after_the_answer(tmp_path: Path) -> None:
 
     class Slow:
         async def ask(self, request: ApprovalRequest) -> Reply:
-            asked.append(dict(request.facts).get("changed since the earlier question"))
+            asked.append(dict(request.found).get("changed since the earlier question"))
             file["run.py"] += "x"  # While the person thinks.
             return Reply(answer=Answer.ONCE, by="local", channel="terminal")
 
@@ -308,7 +308,7 @@ def test_a_question_about_a_skill_has_the_published_title_pattern_and_ids(tmp_pa
         request = house.approvals.get(asked.approval_id or "").request
         assert request.title == "Load skill: pdf"
         assert (request.asked[0].action, request.asked[0].resource) == ("skill", "pdf")
-        assert dict(request.facts)["asks for"] == "skill/pdf"
+        assert dict(request.found)["asks for"] == "skill/pdf"
         found = (request.session_id, request.message_id, request.call_id)
         assert found == ("s1", "m2", "c3")
         # They bind nothing: the same call of a later message finds its question.

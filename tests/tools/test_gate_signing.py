@@ -74,7 +74,7 @@ def test_a_signature_waits_for_the_page_and_is_made_once(tmp_path: Path) -> None
         # Nothing was started for a question.
         assert house.services.enforcement.signer.pid is None
         request = house.approvals.get(asked.approval_id or "").request
-        assert dict(request.facts)["to"] == ALICE
+        assert dict(request.found)["to"] == ALICE
         assert request.always == ()
         with pytest.raises(ApprovalError, match="transaction page or a paired device only"):
             answer(house, asked.approval_id, Answer.ONCE)

@@ -223,7 +223,7 @@ def test_a_person_is_shown_what_changes(tmp_path: Path, before: bytes | None, sh
             (tmp_path / "project/a.txt").write_bytes(before)
         call = ("write", {"path": "a.txt", "content": "new\n"})
         assert house.call_sync(*call, user="mika").status == "ok"
-    assert dict(person.asked[0].facts)["difference"] == shown
+    assert dict(person.asked[0].found)["difference"] == shown
     assert (tmp_path / "project/a.txt").read_text() == "new\n"
 
 

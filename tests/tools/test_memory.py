@@ -140,7 +140,7 @@ def test_a_note_is_added_after_a_yes_to_the_difference(tmp_path: Path) -> None:
     with house_in(tmp_path, person=person) as house:
         assert write(house, "Owls.").content == "noted in MEMORY.md, which has 15 bytes now"
         assert file.read_text() == "Falcons.\nOwls.\n"
-        assert "+Owls." in dict(person.asked[0].facts)["difference"]
+        assert "+Owls." in dict(person.asked[0].found)["difference"]
         assert person.asked[0].level == "write"
         assert write(house, "Rain.\n", file="memory/2026/05.md").status == "ok"
         assert (tmp_path / "project/memory/2026/05.md").read_text() == "Rain.\n"

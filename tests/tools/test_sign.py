@@ -132,9 +132,9 @@ def test_a_plan_shows_what_the_bytes_say_and_binds_it(tmp_path: Path) -> None:
             ("nonce", "0"),
             ("gas", "21000 units, each at most 1000000000 wei"),
             ("priority fee", "at most 1 wei for each unit"),
-            ("claim of the skill, not checked", "none"),
             ("content", plan.binding),
         )
+        assert plan.claims == (("claim of the skill, not checked", "none"),)
         assert [(need.permission, need.default) for need in plan.needs] == [
             (
                 Permission(action="sign", resource=f"main transaction eip155:1 send {MALLORY}"),
@@ -321,12 +321,12 @@ async def test_through_the_gate_a_person_sees_the_truth_then_the_signer_signs(
         call = ToolCall(name="sign", arguments=arguments)
         assert (await gate.call(call, NOBODY)).status == "ok"
         (asked,) = person.asked
-        assert dict(asked.facts)["to"] == ALICE
-        # What was decoded here stands before what the model wrote.
-        labels = [label for label, _ in asked.facts]
-        assert labels.index("to") < labels.index("data")
+        assert dict(asked.found)["to"] == ALICE
+        # What was decoded here is apart from what the model wrote.
+        assert dict(asked.sent)["data"] == raw(payment())
+        assert "data" not in dict(asked.found)
         assert (asked.always, asked.patterns, asked.out_of_band_only) == ((), (), True)
-        assert dict(asked.facts)["content"] == json.loads(asked.content)["binding"]
+        assert dict(asked.found)["content"] == json.loads(asked.content)["binding"]
         assert (await gate.call(call, NOBODY)).status == "denied"
     entries = list(read_records(tmp_path / "audit.jsonl", newest_first=False))
     assert [(e.record.kind, e.status) for e in entries] == [("intent", "ok"), ("refusal", "denied")]

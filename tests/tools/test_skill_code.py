@@ -202,7 +202,7 @@ def test_a_read_runs_and_a_write_is_asked_about_where_the_person_is(
     read, written, refused = played(house, scene)
     assert (read.data, written.data, refused.status) == (DATA, DATA, "denied")
     assert [asked.title for asked in person.asked] == ["one__change: one:change"] * 2
-    assert ("skill", "one 1.0.0") in person.asked[0].facts
+    assert ("skill", "one 1.0.0") in person.asked[0].found
     assert person.asked[0].level == "write"
     ran = [entry.outcome.detail["log"] for entry in recorded(house) if entry.outcome]
     assert ran == [["ran"], ["ran"]]

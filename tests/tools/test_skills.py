@@ -94,12 +94,12 @@ def test_a_person_who_is_asked_sees_which_skill_and_file_it_is(
     person = Person()
     with house_at(tmp_path, rule("ask", "secret"), person=person) as house:
         house.call_sync("skill", {"name": "secret"})
-    assert dict(person.asked[0].facts) == {
-        "name": "secret",
+    assert dict(person.asked[0].found) == {
         "skill": "user:secret",
         "asks for": "secret",
         "file": str(skills / "secret/SKILL.md"),
     }
+    assert person.asked[0].sent == (("name", "secret"),)
 
 
 @pytest.mark.req("S001-50", "S001-51", "S001-72")

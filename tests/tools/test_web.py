@@ -127,8 +127,8 @@ async def test_another_host_is_asked_about_by_its_origin_and_shown_whole(tmp_pat
         assert (await door.call("fetch", url=url, method="POST", body="sent")).status == "ok"
         (asked,) = person.asked
         assert asked.title == f"fetch: POST {server.url}"
-        assert ("request", f"POST {url}") in asked.facts
-        assert ("body", "sent") in asked.facts
+        assert ("request", f"POST {url}") in asked.found
+        assert ("body", "sent") in asked.sent
         again = await door.call("fetch", url=url)
         assert again.status == "denied"
         assert f"a rule that allows `fetch GET {server.url}`" in again.content

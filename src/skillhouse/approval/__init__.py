@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     from skillhouse.approval.grants import GrantStore as GrantStore
     from skillhouse.approval.grants import ScriptStore as ScriptStore
     from skillhouse.approval.grants import narrowed as narrowed
+    from skillhouse.approval.request import FOUND_HEADING as FOUND_HEADING
     from skillhouse.approval.request import LASTING as LASTING
     from skillhouse.approval.request import OWNER as OWNER
+    from skillhouse.approval.request import SENT_HEADING as SENT_HEADING
     from skillhouse.approval.request import Answer as Answer
     from skillhouse.approval.request import Approval as Approval
     from skillhouse.approval.request import ApprovalError as ApprovalError
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from skillhouse.approval.request import ApprovalState as ApprovalState
     from skillhouse.approval.request import Asked as Asked
     from skillhouse.approval.request import Channel as Channel
+    from skillhouse.approval.request import Facts as Facts
     from skillhouse.approval.request import Level as Level
     from skillhouse.approval.request import Pattern as Pattern
     from skillhouse.approval.request import Reply as Reply

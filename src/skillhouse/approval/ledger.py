@@ -34,6 +34,8 @@ _COLUMNS = (
     "request, state, expires_ms, answer, answered_by, answered_channel, message, closed_ms, "
     "device, device_name, waits_for"
 )
+_FOUND_COUNT = "found_count"
+"""Member of a stored request that earlier versions did not write."""
 _FIELDS = (
     *("answer", "by", "channel", "message", "closed_ms", "device", "device_name", "waits_for"),
 )
@@ -88,7 +90,7 @@ class Ledger:
                 "tool, nonce, opened_ms, expires_ms) VALUES (?, 'open', ?, ?, ?, ?, ?, ?, ?, ?)",
                 (
                     request.id,
-                    json.dumps(structs.asdict(request)),
+                    _stored_text(request),
                     request.content_digest,
                     request.session,
                     request.user,
@@ -128,7 +130,7 @@ class Ledger:
                     reply.channel,
                     reply.message,
                     now,
-                    json.dumps(structs.asdict(request or question.request)),
+                    _stored_text(request or question.request),
                     reply.device,
                     reply.device_name,
                     now + YES_SECONDS * 1000,
@@ -169,7 +171,7 @@ class Ledger:
             row = connection.execute(
                 "SELECT request FROM approval WHERE id = ?", (approval_id,)
             ).fetchone()
-            if row is None or not is_owner(shaped(json.loads(row[0]), ApprovalRequest)):
+            if row is None or not is_owner(_request(row[0])):
                 return False
             changed = connection.execute(
                 "UPDATE approval SET state = 'used' WHERE id = ? AND state = 'approved' "
@@ -390,18 +392,58 @@ def _sweep(connection: sqlite3.Connection, now: int) -> None:
     )
 
 
+def _stored_text(request: ApprovalRequest) -> str:
+    """Return a request as it is stored: its facts as one list, which earlier versions read too,
+    and how many of them, from the first on, were found."""
+    value = structs.asdict(request)
+    facts = (*value.pop("found"), *value.pop("sent"))
+    return json.dumps(value | {"facts": facts, _FOUND_COUNT: len(request.found)})
+
+
+def _request(text: str) -> ApprovalRequest:
+    value = json.loads(text)
+    if isinstance(value, dict) and isinstance(facts := value.pop("facts", None), list):
+        if _FOUND_COUNT in value:
+            count = shaped(value.pop(_FOUND_COUNT), int)
+            value |= {"found": facts[:count], "sent": facts[count:]}
+        else:
+            value |= _split(facts, value.get("content"))
+    return shaped(value, ApprovalRequest)
+
+
+def _split(facts: list[object], content: object) -> dict[str, list[object]]:
+    """Split the facts of an earlier version, which had one list: what its content has as `shown`
+    was found, once for each time that it is there, and of nothing else is that known."""
+    bound = shaped(json.loads(content), dict) if isinstance(content, str) and content else {}
+    shown = bound.get("shown")
+    left = list(shown) if isinstance(shown, list) else []
+    found: list[object] = []
+    sent: list[object] = []
+    for fact in facts:
+        if fact in left:
+            left.remove(fact)
+            found.append(fact)
+        else:
+            sent.append(fact)
+    return {"found": found, "sent": sent}
+
+
 def _without_content(request: str) -> str:
     """Return a stored request without the text of its call; nothing of one that is damaged."""
     try:
         value = json.loads(request)
     except (ValueError, RecursionError):
         value = None
-    return json.dumps(value | {"content": "{}", "facts": []}) if isinstance(value, dict) else "{}"
+    return (
+        json.dumps(value | {"content": "{}", "facts": [], _FOUND_COUNT: 0})
+        if isinstance(value, dict)
+        else "{}"
+    )
 
 
 def _approval(row: Sequence[object], now: int) -> Approval:
     text, state, expires_ms, *answered = row
-    request = shaped(json.loads(str(text)), ApprovalRequest)
+    request = _request(str(text))
     kept = ApprovalState(str(state))
     # A row that was not swept yet has expired all the same.
     if kept in (ApprovalState.OPEN, ApprovalState.APPROVED) and int(str(expires_ms)) <= now:

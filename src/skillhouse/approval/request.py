@@ -58,8 +58,15 @@ YES_SECONDS = 600
 """How long an approval can be used at least, however late it was given."""
 
 
+Facts = tuple[tuple[str, str], ...]
+"""Labels and values that a person should see."""
 Level = Literal["read", "write", "sign"]
 """The most that a call can do: read, change something, or sign (the published design)."""
+
+
+FOUND_HEADING = "found by skillhouse:"
+SENT_HEADING = "sent by the agent:"
+"""The lines above the two blocks of facts in a text."""
 
 
 class Answer(enum.StrEnum):
@@ -149,8 +156,10 @@ class ApprovalRequest(Struct, frozen=True, kw_only=True):
     user: str
     title: str
     """What would happen, in one line."""
-    facts: tuple[tuple[str, str], ...]
-    """Labels and values that a person should see; all values are untrusted text."""
+    found: Facts
+    """What skillhouse found; the labels are its own, the values are untrusted text."""
+    sent: Facts
+    """What the call brought: its arguments and what a skill says; labels are untrusted too."""
     reasons: tuple[str, ...]
     content_digest: Digest
     """Digest of `content`, to which an approval is bound."""

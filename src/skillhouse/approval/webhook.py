@@ -17,7 +17,12 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from urllib.parse import urlsplit
 
-from skillhouse.approval.request import ApprovalRequest, allowed_answers
+from skillhouse.approval.request import (
+    FOUND_HEADING,
+    SENT_HEADING,
+    ApprovalRequest,
+    allowed_answers,
+)
 from skillhouse.floor import ConfigError, SkillhouseError
 
 WINDOW_SECONDS = 300
@@ -136,7 +141,10 @@ def question_value(request: ApprovalRequest, page: str = "") -> dict[str, object
         "content_digest": request.content_digest,
         "title": request.title,
         "text": chat_text(request),
-        "facts": [list(fact) for fact in request.facts],
+        "facts": {
+            "found": [list(fact) for fact in request.found],
+            "sent": [list(fact) for fact in request.sent],
+        },
         "reasons": list(request.reasons),
         "level": request.level,
         "user": request.user,
@@ -148,12 +156,19 @@ def question_value(request: ApprovalRequest, page: str = "") -> dict[str, object
 
 
 def chat_text(request: ApprovalRequest) -> str:
-    """Return the beginning of each text; all of it is among the facts, and on the page."""
-    begun = (
-        f"{label}: {text if len(text) <= PREVIEW_MAX else f'{text[:PREVIEW_MAX]}…'}"
-        for label, text in request.facts
-    )
-    return "\n".join((request.title, f"tool: {request.tool}", *begun))
+    """Return the beginning of each text; all of it is among the facts, and on the page.
+
+    Only a line of ours begins at its first column: what was found and what was sent are blocks
+    below a line each, and no value or name of the call passes for such a line.
+    """
+    lines = [" ".join(request.title.split()), f"tool: {request.tool}"]
+    for heading, facts in ((FOUND_HEADING, request.found), (SENT_HEADING, request.sent)):
+        lines += [heading] if facts else []
+        for label, text in facts:
+            begun = text if len(text) <= PREVIEW_MAX else f"{text[:PREVIEW_MAX]}…"
+            first, *rest = begun.splitlines() or [""]
+            lines += [f"  {' '.join(label.split())}: {first}", *(f"    {line}" for line in rest)]
+    return "\n".join(lines)
 
 
 def checked_url(url: str) -> str:

@@ -273,7 +273,7 @@ class Asker:
         why = next(j for j in context.evaluated if j.decision.effect is Effect.ASK).reason
         hint = rule_hint(context, self._workspace_root)
         approval = settled.approval
-        if approval is not None and (changed := dict(approval.request.facts).get(CHANGED)):
+        if approval is not None and (changed := dict(approval.request.found).get(CHANGED)):
             why = f"{why}; changed since the earlier question: {changed}"
         if approval is not None and approval.request.tool != context.call.name:
             why = f"the call is approved, and its `{approval.request.tool}` is not"
@@ -281,7 +281,7 @@ class Asker:
             how = request_to_user(approval.request, self._approvals.page)
             # The code of a skill that asks for this has begun.
             done = "" if session.origin_digest else "nothing was done; "
-            known = dict(approval.request.facts).get(WILL_NOT_WORK, "")
+            known = dict(approval.request.found).get(WILL_NOT_WORK, "")
             fails = f" ({known})" if known else ""
             text = f"not approved yet: {why}{fails}; {done}{how}, then repeat the same call{hint}"
             return self._recorder.refuse(context, text, "pending")
@@ -331,13 +331,14 @@ def question(
         client=call.client,
         connection=call.connection,
         title=_title(context, asked[0].request, inputs),
-        # What we decoded comes before what the model wrote.
-        facts=(
+        # INVARIANT: no argument is among what was found, whatever the name of its parameter.
+        found=(
             *(((CHANGED, changed),) if changed else ()),
-            *((*plan.facts, *arguments) if plan.page else (*arguments, *plan.facts)),
+            *plan.facts,
             *plan.remarks,
             *_bound_facts(inputs),
         ),
+        sent=(*arguments, *plan.claims),
         reasons=tuple(dict.fromkeys(j.reason for j in asked)),
         content_digest=content_digest(content),
         content=content,
@@ -410,7 +411,7 @@ def bound(context: CallContext, workspace_root: str, inputs: CommandInputs | Non
         "arguments": dict(call.arguments),
         "needs": [_need(need) for need in plan.needs if not need.is_remark],
         **(inputs.value() if inputs is not None else {"files": {}}),
-        "shown": [list(fact) for fact in plan.facts],
+        "shown": [list(fact) for fact in (*plan.facts, *plan.claims)],
         "level": context.level,
         "cwd": workspace_root,
         "agent": call.agent,

@@ -274,7 +274,10 @@ class Plan(Struct, frozen=True, kw_only=True):
     check_feasible: Callable[[], Awaitable[object]] | None = None
     """Awaited before a person is asked; raises `RefusedError` where no approval makes it run."""
     facts: tuple[tuple[str, str], ...] = ()
-    """What a person who is asked should see besides the arguments, such as a difference."""
+    """What a person who is asked should see besides the arguments, such as a difference: what was
+    found here, under labels of ours."""
+    claims: tuple[tuple[str, str], ...] = ()
+    """What the skill or its server says of the call; a person sees it as part of what was sent."""
     remarks: tuple[tuple[str, str], ...] = ()
     """Further facts: what rules say of it. No approval is bound to these."""
     inputs: Callable[[], CommandInputs] | None = None

@@ -475,5 +475,6 @@ def _joined(plans: Sequence[Plan]) -> Plan:
     """Return one plan of several, whose needs are all needed."""
     needs = dict.fromkeys(need for plan in plans for need in plan.needs)
     facts = tuple(fact for plan in plans for fact in plan.facts)
+    claims = tuple(claim for plan in plans for claim in plan.claims)
     loads = dict.fromkeys(file for plan in plans for file in plan.loads)
-    return replace(plans[0], needs=tuple(needs), facts=facts, loads=tuple(loads))
+    return replace(plans[0], needs=tuple(needs), facts=facts, claims=claims, loads=tuple(loads))

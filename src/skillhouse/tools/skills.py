@@ -191,8 +191,7 @@ class SkillTool(Tool):
         question = profile.rules.pattern.replace("{name}", skill.name)
         facts = [("skill", skill.id), ("asks for", question), ("file", skill.file)]
         if origin := session.origin(skill):
-            # What its server says of it, since nothing of it is here yet.
-            facts += [("from", origin), ("description", skill.description)]
+            facts.append(("from", origin))
         if replaced := self._shown.replaced.get(skill.file):
             facts.append(("in place of", replaced))
         facts += load.facts
@@ -202,6 +201,8 @@ class SkillTool(Tool):
             needs=load.needs,
             run=run,
             facts=tuple(facts),
+            # What its server says of it, since nothing of it is here yet.
+            claims=(("description", skill.description),) if origin else (),
             title=title,
             span_attributes=span_attributes,
         )

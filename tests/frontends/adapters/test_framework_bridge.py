@@ -165,11 +165,10 @@ def test_a_question_says_what_would_happen_and_why(tmp_path: Path) -> None:
             "tool": "write",
             "title": f"write: {tmp_path / 'project/café.txt'}",
             "reasons": ["no rule matches; writing asks by default"],
-            "facts": [
-                ["path", "café.txt"],
-                ["content", "Rain.\n"],
-                ["difference", "a new file of 6 bytes: `café.txt`"],
-            ],
+            "facts": {
+                "found": [["difference", "a new file of 6 bytes: `café.txt`"]],
+                "sent": [["path", "café.txt"], ["content", "Rain.\n"]],
+            },
         }
         assert at.question(at.call_sync("skill", {"name": "kestrel"})) is None
 

@@ -170,7 +170,7 @@ def test_questions_of_one_turn_are_answered_each_for_itself(tmp_path: Path) -> N
         agent = agent_of(house, model)
         asked = agent.invoke({"messages": "go"}, THREAD)["__interrupt__"]
         words = {
-            one.id: {**one.value, "approved": ["path", "poem.txt"] in one.value["facts"]}
+            one.id: {**one.value, "approved": ["path", "poem.txt"] in one.value["facts"]["sent"]}
             for one in asked
         }
         done = agent.invoke(Command(resume=words), THREAD)

@@ -134,7 +134,10 @@ class FrameworkBridge(Struct, frozen=True, kw_only=True):
             "tool": request.tool,
             "title": sendable(question.title),
             "reasons": [sendable(reason) for reason in question.reasons],
-            "facts": [[sendable(label), sendable(fact)] for label, fact in question.facts],
+            "facts": {
+                "found": [[label, sendable(fact)] for label, fact in question.found],
+                "sent": [[sendable(label), sendable(fact)] for label, fact in question.sent],
+            },
         }
 
     async def may_ask(self, name: str, arguments: Mapping[str, Any]) -> bool:

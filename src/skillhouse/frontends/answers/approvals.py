@@ -12,12 +12,19 @@ from typing import TYPE_CHECKING, Any, Literal
 from skillhouse.frontends.answers.json_form import Count, JsonAnswer
 
 if TYPE_CHECKING:
-    from skillhouse.approval import Approval, Device, Grant
+    from skillhouse.approval import Approval, Device, Facts, Grant
 
 
 class FactAnswer(JsonAnswer, frozen=True, kw_only=True):
     label: str
     value: str
+
+
+class FactsAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """What skillhouse found, under labels of its own, and what the call sent under any label."""
+
+    found: tuple[FactAnswer, ...]
+    sent: tuple[FactAnswer, ...]
 
 
 class AnsweringDeviceAnswer(JsonAnswer, frozen=True, kw_only=True):
@@ -39,7 +46,7 @@ class ApprovalAnswer(JsonAnswer, frozen=True, kw_only=True):
     place: str
     level: str
     reasons: tuple[str, ...]
-    facts: tuple[FactAnswer, ...]
+    facts: FactsAnswer
     always: tuple[str, ...]
     content: Any
     content_digest: str
@@ -112,7 +119,7 @@ def approval_answer(found: Approval) -> ApprovalAnswer:
         place=request.place,
         level=request.level,
         reasons=tuple(request.reasons),
-        facts=tuple(FactAnswer(label=label, value=value) for label, value in request.facts),
+        facts=FactsAnswer(found=_facts(request.found), sent=_facts(request.sent)),
         always=tuple(request.always),
         content=json.loads(request.content),
         content_digest=request.content_digest,
@@ -125,6 +132,10 @@ def approval_answer(found: Approval) -> ApprovalAnswer:
         message=found.message or None,
         closed_ms=found.closed_ms or None,
     )
+
+
+def _facts(facts: Facts) -> tuple[FactAnswer, ...]:
+    return tuple(FactAnswer(label=label, value=value) for label, value in facts)
 
 
 def device_answer(device: Device) -> ListedDeviceAnswer:

@@ -142,6 +142,13 @@ class FactJson(TypedDict):
     value: str
 
 
+class FactsJson(TypedDict):
+    """What skillhouse found, under labels of its own, and what the call sent under any label."""
+
+    found: list[FactJson]
+    sent: list[FactJson]
+
+
 class HiddenTextJson(TypedDict):
     path: str
     what: str
@@ -358,7 +365,7 @@ class QuestionJson(TypedDict):
     place: str
     level: str
     reasons: list[str]
-    facts: list[FactJson]
+    facts: FactsJson
     always: list[str]
     content: Any
     content_digest: str

@@ -8,7 +8,14 @@ from typing import Any
 
 from msgspec import Struct
 
-from skillhouse.approval import Answer, ApprovalRequest, allowed_answers
+from skillhouse.approval import (
+    FOUND_HEADING,
+    SENT_HEADING,
+    Answer,
+    ApprovalRequest,
+    Facts,
+    allowed_answers,
+)
 from skillhouse.floor import digest
 from skillhouse.frontends.presentation.text import cut, one_line, shown
 from skillhouse.tools.call import SKILL_CLAIM, WILL_NOT_WORK
@@ -31,18 +38,18 @@ FACT_LINES = 30
 LINE_COLUMNS = 400
 """Columns of one line that are shown."""
 
-Facts = tuple[tuple[str, str], ...]
-
 
 class Question(Struct, frozen=True, kw_only=True):
     """One question to a person; every text but the keys of `answers` is untrusted."""
 
     id: str
     title: str
-    facts: Facts
-    """Labels and values; of a transaction only what skillhouse decoded itself."""
+    found: Facts
+    """What skillhouse found, under labels of its own; of a transaction what it decoded."""
+    sent: Facts
+    """What the call brought, whose labels are untrusted too; nothing of a transaction."""
     differences: Facts
-    """Those of the facts that skillhouse made by comparing; no argument passes for one."""
+    """Those of what was found that skillhouse made by comparing."""
     consequence: str
     """What will not work, in a sentence of ours; empty where nothing is known to fail."""
     reasons: tuple[str, ...]
@@ -63,7 +70,8 @@ def question_of(request: ApprovalRequest) -> Question:
     return Question(
         id=request.id,
         title=request.title,
-        facts=decoded if is_transaction else request.facts,
+        found=decoded if is_transaction else request.found,
+        sent=() if is_transaction else request.sent,
         differences=tuple(one for one in ours if one[0] == DIFFERENCE and one[1][:4] == "--- "),
         consequence=dict(ours).get(WILL_NOT_WORK, ""),
         reasons=request.reasons,
@@ -89,18 +97,27 @@ def question_title(title: str) -> str:
 def question_lines(question: Question) -> Iterator[str]:
     """Yield everything a person should see of a question; nothing in it can act on a terminal.
 
-    The title comes first, what would happen after it, then why a person is asked.
+    The title comes first, what would happen after it, then why a person is asked. What was found
+    and what was sent are blocks of their own, in which every line is further in than a line of
+    ours; what was found comes first, so that nothing in the other block is above it.
     """
     yield question_title(question.title)
-    for label, value in question.facts:
-        first, *rest = [cut(shown(line), LINE_COLUMNS) for line in value.split("\n")]
-        yield f"  {shown(label)}: {first}"
-        yield from (f"    {line}" for line in rest[:FACT_LINES])
-        if len(rest) > FACT_LINES:
-            yield f"    … {len(rest) - FACT_LINES} more lines"
-        if len(rest) > FACT_LINES or any(len(line) > LINE_COLUMNS for line in value.split("\n")):
-            yield f"    {len(value)} characters in all, {digest(value.encode())}"
+    for heading, facts in ((FOUND_HEADING, question.found), (SENT_HEADING, question.sent)):
+        yield from (f"  {heading}",) if facts else ()
+        for label, value in facts:
+            yield from _fact_lines(label, value)
     yield from (f"  why: {one_line(reason)}" for reason in question.reasons)
+
+
+def _fact_lines(label: str, value: str) -> Iterator[str]:
+    lines = value.split("\n")
+    first, *rest = [cut(shown(line), LINE_COLUMNS) for line in lines]
+    yield f"    {shown(label)}: {first}"
+    yield from (f"      {line}" for line in rest[:FACT_LINES])
+    if len(rest) > FACT_LINES:
+        yield f"      … {len(rest) - FACT_LINES} more lines"
+    if len(rest) > FACT_LINES or any(len(line) > LINE_COLUMNS for line in lines):
+        yield f"      {len(value)} characters in all, {digest(value.encode())}"
 
 
 def standing_line(question: Question) -> str:

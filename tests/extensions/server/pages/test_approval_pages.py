@@ -82,7 +82,7 @@ def test_the_page_says_on_top_what_will_not_work(house: Skillhouse, client: Test
     sentence = "no network is granted: this will fail"
     assert sentence in asked.content
     page = client.get(f"/approvals/{asked.approval_id}").text
-    assert page.index(sentence) < page.index("What would happen")
+    assert page.index(sentence) < page.index("What skillhouse found")
     other = house.call_sync("write", {"path": "a.txt", "content": sentence}).approval_id
     assert 'class="notice' not in client.get(f"/approvals/{other}").text
 
@@ -243,7 +243,8 @@ def test_the_page_names_its_origin_so_that_a_browser_sends_it(
 def test_text_of_a_call_stays_text(house: Skillhouse, client: TestClient) -> None:
     values: dict[str, Any] = {
         "title": EVIL,
-        "facts": ((EVIL, EVIL),),
+        "found": ((EVIL, EVIL),),
+        "sent": ((EVIL, EVIL),),
         "reasons": (EVIL,),
         "user": EVIL,
     }

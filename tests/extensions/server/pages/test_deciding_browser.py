@@ -355,7 +355,7 @@ def test_hostile_questions_fit_the_window_and_look_like_no_control(
     found = place.broker.open(
         question(
             title=evil,
-            facts=(("difference", evil), (evil, evil), ("short", "<b>x</b>\u202e")),
+            sent=(("difference", evil), (evil, evil), ("short", "<b>x</b>\u202e")),
             asked=(Asked(action="exec", resource=evil),),
             place=f"/w/{LONG}",
         )

@@ -50,7 +50,8 @@ def signing(house: Skillhouse, shown: tuple[tuple[str, str], ...] = DECODED) -> 
             tool="sign",
             level="sign",
             title="sign: main transaction",
-            facts=(*facts, *arguments.items()),
+            found=shown,
+            sent=(*facts[-1:], *arguments.items()),
             content=content,
             content_digest=content_digest(content),
             always=(),
@@ -207,7 +208,7 @@ def test_no_argument_passes_for_a_difference_that_was_compared(
     house: Skillhouse, client: TestClient
 ) -> None:
     spoof = "--- safe.txt\n+++ safe.txt\n@@ -1 +1 @@\n+harmless\n"
-    opened = house.approvals.open(question(facts=(("difference", spoof), ("content", spoof))))
+    opened = house.approvals.open(question(sent=(("difference", spoof), ("content", spoof))))
     page = client.get(f"/approvals/{opened.id}").text
     assert 'class="added"' not in page
     assert '<pre class="body quoted" tabindex="0" role="group" aria-label="difference">' in page
@@ -219,7 +220,7 @@ def test_a_line_of_megabytes_is_cut_and_that_is_said(house: Skillhouse, client: 
     content = canonical({"tool": "write", "arguments": {"content": line}})
     opened = house.approvals.open(
         question(
-            facts=(("content", line),),
+            sent=(("content", line),),
             asked=(Asked(action="exec", resource=line),),
             content=content,
             content_digest=content_digest(content),
@@ -242,7 +243,7 @@ def test_a_link_in_the_place_of_a_file_is_not_followed(
         question(
             place=str(root),
             asked=(Asked(action="write", resource=f"{root}/a.txt"),),
-            facts=(("difference", "nothing changes"),),
+            found=(("difference", "nothing changes"),),
             content=content,
             content_digest=content_digest(content),
         )

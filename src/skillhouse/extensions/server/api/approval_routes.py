@@ -101,7 +101,10 @@ _EXAMPLE: dict[str, Any] = {
     "place": "/home/mika/project",
     "level": "",
     "reasons": ["no rule matches; `exec` defaults to ask"],
-    "facts": [{"label": "command", "value": "git push"}],
+    "facts": {
+        "found": [{"label": "network", "value": "none"}],
+        "sent": [{"label": "command", "value": "git push"}],
+    },
     "always": ["exec git push"],
     "content": {"tool": "exec"},
     "content_digest": "sha256:00",

@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from skillhouse.approval import Approval, ApprovalRequest, content_digest
+from skillhouse.approval import Approval, ApprovalRequest, Facts, content_digest
 from skillhouse.floor import PathError, open_beneath
 from skillhouse.frontends.presentation.question import DIFFERENCE, Question, question_of
 from skillhouse.tools import READ_MAX, change_facts
@@ -46,6 +46,13 @@ class ConfirmationPhrase(Struct, frozen=True, kw_only=True):
         return given.casefold().split() == self.text.casefold().split()
 
 
+class FactBox(Struct, frozen=True, kw_only=True):
+    """Facts of one origin: those that fit on a line of a table, and the others."""
+
+    short: Facts
+    long: Facts
+
+
 class QuestionView(Struct, frozen=True, kw_only=True):
     """One question with what its page alone shows; every text in it is untrusted."""
 
@@ -62,20 +69,21 @@ class QuestionView(Struct, frozen=True, kw_only=True):
     difference_now: str
     """What a write would change now, if the file is not what it was; else empty."""
 
-    @property
-    def short(self) -> tuple[tuple[str, str], ...]:
-        known = self.question.differences
-        return tuple(one for one in self.question.facts if is_short(one[1]) and one not in known)
-
-    @property
-    def long(self) -> tuple[tuple[str, str], ...]:
-        elsewhere = (*self.short, *self.question.differences)
-        return tuple(one for one in self.question.facts if one not in elsewhere)
+    found: FactBox
+    """Without the differences, which are shown as such."""
+    sent: FactBox
 
 
 def is_short(text: str) -> bool:
     """Whether a value fits on a line of a table."""
     return len(text) <= SHORT_CHARACTERS and "\n" not in text
+
+
+def fact_box(facts: Facts) -> FactBox:
+    return FactBox(
+        short=tuple(one for one in facts if is_short(one[1])),
+        long=tuple(one for one in facts if not is_short(one[1])),
+    )
 
 
 def view_of(approval: Approval) -> QuestionView:
@@ -85,6 +93,8 @@ def view_of(approval: Approval) -> QuestionView:
     question = question_of(request)
     return QuestionView(
         question=question,
+        found=fact_box(tuple(one for one in question.found if one not in question.differences)),
+        sent=fact_box(question.sent),
         commands=tuple(one for one in wanted if one.action == "exec"),
         others=tuple(one for one in wanted if one.action != "exec"),
         content=json.dumps(content, indent=2),
@@ -103,7 +113,7 @@ def phrase_of(request: ApprovalRequest) -> ConfirmationPhrase | None:
     """Return what a person types; None where pressing the button is enough."""
     if request.level != "sign":
         return None
-    return typed_of(question_of(request).facts, request)
+    return typed_of(question_of(request).found, request)
 
 
 def _wanted(request: ApprovalRequest, content: Mapping[str, Any]) -> tuple[WantedPermission, ...]:
@@ -133,7 +143,7 @@ def typed_of(facts: Sequence[tuple[str, str]], request: ApprovalRequest) -> Conf
 
 def _difference_now(request: ApprovalRequest, content: Mapping[str, Any]) -> str:
     """Return the difference of a write against the file as it is, if it is not the one shown."""
-    shown = dict(request.facts).get(DIFFERENCE)
+    shown = dict(request.found).get(DIFFERENCE)
     arguments = content.get("arguments") or {}
     writes = [one.resource for one in request.asked if one.action == "write"]
     if shown is None or len(writes) != 1 or not writes[0].startswith(f"{request.place}/"):

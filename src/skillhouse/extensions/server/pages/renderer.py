@@ -73,10 +73,29 @@ FACT_LABELS = frozenset(
         "plan digest",
         "hidden text",
         "attached",
+        "network",
+        "judge",
+        "bound to",
+        "not bound to files",
+        "directory",
+        "may",
+        "request",
+        "sends",
+        "asks for",
+        "from",
+        "in place of",
+        "changed",
+        "changes",
+        "not compared",
+        "not bound",
+        "rewrites",
+        "read-only in the run",
+        "changed since the earlier question",
+        "will not work",
     )
 )
-"""Labels of what a call or a transaction would do, which are translated; others stay as they are:
-an argument has any name."""
+"""Labels of what was found, which are translated. Those of what was sent never are: an argument has
+any name."""
 
 
 class Renderer:
