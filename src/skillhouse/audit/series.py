@@ -72,7 +72,8 @@ def last_moment(text: str) -> datetime:
         if len(text) == len("2026-12"):
             return (start + timedelta(days=31)).replace(day=1)
         steps = {10: timedelta(days=1), 13: timedelta(hours=1), 16: timedelta(minutes=1)}
-        return start + steps.get(len(text), timedelta(seconds=1))
+        instant = timedelta(milliseconds=1) if "." in text else timedelta(seconds=1)
+        return start + steps.get(len(text), instant)
     except OverflowError as error:
         raise ValueError(str(error)) from error
 

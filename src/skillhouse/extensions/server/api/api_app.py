@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-import json
 import logging
 from collections.abc import Iterable, Mapping
 from functools import partial
@@ -26,8 +25,10 @@ from skillhouse.extensions.server.api.route_table import (
     RouteResponse,
     RouteTable,
 )
+from skillhouse.extensions.server.api.schemas import in_words
 from skillhouse.extensions.server.guard import access_of
 from skillhouse.frontends.answers.json_form import json_text
+from skillhouse.frontends.presentation.text import one_line
 from skillhouse.house import Access
 from skillhouse.sandbox.code_call import RpcError
 
@@ -167,6 +168,11 @@ class ApiApp:
         return {name: self._typed(endpoint, known[name], text) for name, text in given.items()}
 
     def _typed(self, endpoint: Endpoint, one: RouteParameter, text: str) -> Any:
+        if one.read is not None:
+            try:
+                return one.read(text)
+            except ValueError as error:
+                raise ApiProblem(400, "wrong-parameter", f"`{one.name}`: {error}") from None
         value: Any = text
         kind = one.schema.get("type")
         if kind == "integer" and text.isascii() and text.lstrip("-").isdigit() and len(text) < 16:
@@ -174,8 +180,8 @@ class ApiApp:
         elif kind == "boolean" and text in ("true", "false"):
             value = text == "true"
         if not self._values[endpoint.name, one.name].is_valid(value):
-            wanted = json.dumps({k: v for k, v in one.schema.items() if k != "description"})
-            raise ApiProblem(400, "wrong-parameter", f"`{one.name}` does not fit {wanted}")
+            got = f"expected {in_words(one.schema)}, got `{one_line(text[:80])}`"
+            raise ApiProblem(400, "wrong-parameter", f"`{one.name}`: {got}")
         return value
 
     async def _body(self, endpoint: Endpoint, headers: Mapping[str, str], receive: Receive) -> Any:
