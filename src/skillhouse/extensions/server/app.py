@@ -131,9 +131,14 @@ def make_app(
     api = ApiApp(services, endpoints)
     site = Site(services)
     answers = _Answers(site, example=example)
-    stopping = StopPage(enforcement, site.page)
+    stopping = StopPage(enforcement, site.page, services.proofs)
     inbox = ApprovalPages(
-        house.approvals, enforcement.tokens, site.page, time.time, read_only=read_only
+        house.approvals,
+        enforcement.tokens,
+        site.page,
+        services.proofs,
+        time.time,
+        read_only=read_only,
     )
     routes = [
         *SkillPages(site, stopping).routes(),

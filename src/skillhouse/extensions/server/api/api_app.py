@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 PROOF_HEADER = "skillhouse-proof"
+PROOF_WANTED = "proof-wanted"
+PROOF_WANTED_TEXT = "a cookie alone changes nothing; send a token as `Authorization: Bearer TOKEN`"
 QUERY_MAX = 8_192
 """Bytes of a query."""
 FIELDS_MAX = 40
@@ -129,10 +131,9 @@ class ApiApp:
         path = (scope.get("raw_path") or b"").decode("ascii", "replace").partition("?")[0]
         given = headers.get(PROOF_HEADER, "")
         if "authorization" not in headers and not self._services.proofs.holds(
-            given, scope["method"], path
+            given, access, scope["method"], path
         ):
-            text = "a cookie alone changes nothing; send a token as `Authorization: Bearer TOKEN`"
-            raise ApiProblem(403, "proof-wanted", text)
+            raise ApiProblem(403, PROOF_WANTED, PROOF_WANTED_TEXT)
         if self._services.read_only and endpoint.changes and endpoint.scope in _REFUSED:
             text = f"nothing is changed here: {self._services.read_only}"
             raise ApiProblem(403, "read-only", text)

@@ -84,7 +84,7 @@ class SystemPage:
             is_traced=tracing.is_heard(),
             captures=bool(capture),
             stopped=self._stopping.reason(),
-            csrf_token=self._stopping.csrf_token,
+            csrf_token=self._stopping.csrf_token(request),
         )
 
     def _tested(self) -> LevelStatuses:
