@@ -152,7 +152,7 @@ def make_app(
         *SystemPage(site, stopping).routes(),
         *TrustPage(site).routes(),
         *AuditPage(site, house.audit_log, time.time).routes(),
-        *CallPage(house.audit_log, site.page).routes(),
+        *CallPage(site, house.audit_log).routes(),
         *DeviceAnswers(house.approvals, enforcement.devices).routes(),
         *inbox.routes(),
         *PolicyPages(site).routes(),
