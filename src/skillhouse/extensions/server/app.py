@@ -141,7 +141,7 @@ def make_app(
         read_only=read_only,
     )
     routes = [
-        *SkillPages(site, stopping).routes(),
+        *SkillPages(site).routes(),
         *SkillPage(site).routes(),
         *EditPages(site).routes(),
         *PackagePages(site).routes(),

@@ -471,3 +471,19 @@ def test_a_browser_that_was_signed_out_says_so_and_keeps_what_was_typed(visit, t
     page.click("button[type=submit]:has-text('Save')")
     page.wait_for_url("**/skills/**")
     assert file.read_text() == mine
+
+
+def test_a_stop_shows_on_a_page_that_is_open_and_leads_to_where_it_ends(visit):
+    begun = visit()
+    page = begun.page
+    begun.go("/packages")
+    other = page.context.new_page()
+    other.goto(f"{begun.address}/approvals/stop")
+    other.click("button:has-text('Stop everything')")
+    page.get_by_text("Everything is stopped.").wait_for()
+    page.get_by_role("link", name="Let tools run again").click()
+    page.fill("#resume-word", "resume")
+    page.get_by_role("button", name="Resume").click()
+    page.get_by_role("link", name="Stop", exact=True).wait_for()
+    other.goto(f"{begun.address}/rehearse")
+    assert other.get_by_text("Everything is stopped.").count() == 0

@@ -79,7 +79,8 @@ class Site:
 
         Templates get, besides `values`: `language`, `places`, `here` (path and query of the page),
         `page_version` (of what it shows),
-        `waiting` (number of open questions; None if the state cannot be read), `read_only` (why
+        `waiting` (number of open questions; None if the state cannot be read), `stopped` (why
+        every tool is refused; or empty), `read_only` (why
         nothing may be changed; or empty) and `action`.
         """
         return self._rendered(
@@ -89,6 +90,7 @@ class Site:
             places=PLACES,
             page_version=request.scope.get(VERSION, ""),
             waiting=self._waiting(),
+            stopped=self.house.services.enforcement.tiers.stopped_reason,
             read_only=self.services.read_only,
             action=partial(self._action, access_of(request.scope)),
             **values,

@@ -203,6 +203,7 @@ export async function renew(ids) {
 }
 
 function happened(kind, data) {
+  if (kind === "call" && data?.tool.startsWith("system:emergency-")) happened("stop", data);
   document.dispatchEvent(new CustomEvent(`house:${kind}`, { detail: data }));
   const ids = [...document.querySelectorAll("[data-live]")]
     .filter((one) => one.dataset.live.split(" ").includes(kind))
