@@ -19,8 +19,9 @@ from starlette.testclient import TestClient
 from skillhouse.approval import Answer
 from skillhouse.extensions.server.api.api_services import Proofs
 from skillhouse.extensions.server.api.events import EventLog
-from skillhouse.house import Skillhouse
+from skillhouse.house import Access, AccessTokens, Skillhouse
 from skillhouse.house.access_tokens import AccessError, AccessScope
+from skillhouse.store import STATE_FILE
 from tests.extensions.server.api.place import (
     API,
     BASE,
@@ -41,6 +42,7 @@ pytestmark = pytest.mark.slow
 FORM = {"content-type": "application/x-www-form-urlencoded"}
 SWITCH = f"{API}/skills/notes/enabled"
 OFF = {"enabled": False}
+ORIGIN = {"origin": BASE}
 
 
 @pytest.fixture
@@ -142,12 +144,14 @@ def test_a_cookie_without_a_proof_changes_nothing(house: Skillhouse, naive: Test
 
 
 def test_the_proof_of_one_change_is_none_of_another(house: Skillhouse) -> None:
-    proofs = Proofs()
-    proof = proofs.of("PUT", SWITCH)
-    assert proofs.holds(proof, "PUT", SWITCH)
-    for method, path in (("POST", SWITCH), ("PUT", f"{API}/skills/pdf/enabled")):
-        assert not proofs.holds(proof, method, path)
-    assert not Proofs().holds(proof, "PUT", SWITCH)
+    proofs, mine = Proofs(lambda: b"key"), Access(kind="browser", id="a1")
+    proof = proofs.of(mine, "PUT", SWITCH)
+    assert proofs.holds(proof, mine, "PUT", SWITCH)
+    for change in (("POST", SWITCH), ("PUT", f"{API}/skills/pdf/enabled"), ("PUT", SWITCH, "more")):
+        assert not proofs.holds(proof, mine, *change)
+    for other in (Access(), Access(kind="browser", id="b2"), Access(kind="token", id="a1")):
+        assert not proofs.holds(proof, other, "PUT", SWITCH)
+    assert not Proofs(lambda: b"other").holds(proof, mine, "PUT", SWITCH)
     # A page of ours reads its proofs; one of another origin cannot read an answer.
     client = client_of(house, COOKIE)
     asked = {"method": "PUT", "path": SWITCH}
@@ -160,6 +164,52 @@ def test_the_proof_of_one_change_is_none_of_another(house: Skillhouse) -> None:
     )
     foreign = {"origin": "https://attacker.example"}
     refused(client.get(f"{API}/proof", params=asked, headers=foreign), 403, "foreign-origin")
+
+
+def test_the_proof_of_one_browser_is_none_of_another(house: Skillhouse) -> None:
+    """Also not the one that a read-only token was given, nor that of a browser that was revoked."""
+    tokens = house.services.enforcement.access_tokens
+    cookies = [{"cookie": f"skillhouse_{PORT}={tokens.new_browser()}"} for _ in range(2)]
+    one, two = (client_of(house, cookie, session=None) for cookie in cookies)
+    reader = client_of(house, token_of(house, "read", user="eve"), session=None)
+    asked = {"method": "PUT", "path": SWITCH}
+    proofs = [c.get(f"{API}/proof", params=asked).json()["proof"] for c in (one, two, reader)]
+    assert len(set(proofs)) == 3
+    for proof in proofs[1:]:
+        refused(one.put(SWITCH, json=OFF, headers={"skillhouse-proof": proof}), 403, "proof-wanted")
+    for path in ("/approvals/stop", "/approvals/suggested/x"):
+        form = {"csrf_token": two.get(f"{API}/proof", params={"method": "POST", "path": path})}
+        form = {"csrf_token": form["csrf_token"].json()["proof"]}
+        assert one.post(path, data=form, headers=ORIGIN).status_code in (403, 404)
+    assert not house.services.enforcement.tiers.stopped_reason
+    (first, _) = (access for access in tokens.all() if access.kind == "browser")
+    tokens.revoke(first.id)
+    sent = {"skillhouse-proof": proofs[0]}
+    refused(one.put(SWITCH, json=OFF, headers=sent), 401, "unauthorized")
+    refused(two.put(SWITCH, json=OFF, headers=sent), 403, "proof-wanted")
+    assert is_on(house)
+
+
+def test_the_key_of_the_proofs_is_private_and_outlives_a_start(house: Skillhouse) -> None:
+    tokens = house.services.enforcement.access_tokens
+    key = tokens.proof_key()
+    assert len(key) == 32
+    assert AccessTokens(house.config.state_directory).proof_key() == key
+    for file in house.config.state_directory.glob(f"{STATE_FILE}*"):
+        assert file.stat().st_mode & 0o077 == 0
+    asked = {"method": "PUT", "path": SWITCH}
+    proof = client_of(house, COOKIE).get(f"{API}/proof", params=asked).json()["proof"]
+    sent = {"skillhouse-proof": proof}
+    assert client_of(house, COOKIE).put(SWITCH, json=OFF, headers=sent).status_code == 200
+    # No page and no answer has the key.
+    for path in (
+        "/",
+        "/system",
+        f"{API}/status",
+        f"{API}/tokens",
+        f"{API}/proof?method=PUT&path=/",
+    ):
+        assert key.hex() not in client_of(house, COOKIE).get(path).text
 
 
 def test_a_token_in_the_query_opens_nothing(house: Skillhouse, naive: TestClient) -> None:

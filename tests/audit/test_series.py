@@ -51,11 +51,14 @@ def test_calls_are_counted_by_the_hour_they_began_in() -> None:
         call(timedelta(0), took=12),
         call(timedelta(0), kind="repair"),
         call(timedelta(seconds=-1)),
+        # A rule that denied what the command would start.
+        call(timedelta(hours=1), status="denied"),
     ]
     found = series_of(entries, START, START + DAY, buckets=24)
-    assert (found.width_seconds, len(found.buckets), found.total) == (3_600, 24, 4)
+    assert (found.width_seconds, len(found.buckets), found.total) == (3_600, 24, 5)
     assert (found.since, found.until) == ("2026-01-31T00:00:00Z", "2026-02-01T00:00:00Z")
-    first, _, third, *rest = found.buckets
+    first, second, third, *rest = found.buckets
+    assert second.by_verdict == {"deny": 1}
     assert (first.calls, first.by_verdict, first.p50_ms, first.p95_ms) == (1, {"none": 1}, 12, 12)
     assert third.start == "2026-01-31T02:00:00Z"
     assert third.by_status == {"denied": 1, "ok": 2}
@@ -90,6 +93,7 @@ def test_a_log_without_an_end_is_read_to_the_bound_and_says_so(
         ("2026-01-31T23", "2026-01-31T23:00:00", "2026-02-01T00:00:00"),
         ("2026-01-31T23:59", "2026-01-31T23:59:00", "2026-02-01T00:00:00"),
         ("2026-01-31T23:59:58", "2026-01-31T23:59:58", "2026-01-31T23:59:59"),
+        ("2026-01-31T23:59:58.500", "2026-01-31T23:59:58.500000", "2026-01-31T23:59:58.501000"),
     ],
 )
 def test_the_beginning_of_a_time_is_all_that_begins_so(text: str, first: str, after: str) -> None:

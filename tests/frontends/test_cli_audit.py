@@ -53,6 +53,7 @@ def later_outcome(of: str) -> AuditDraft:
         (("--tier", "3"), ["exec"]),
         (("--until", "2026-01-01"), ["write", "exec"]),
         (("--since", "2026-01-02", "--tool", "fetch"), ["fetch"]),
+        (("--since", "2026-01-02T01:00:00+01:00", "--tool", "fetch"), ["fetch"]),
         (("--since", "5d"), []),
         (("--limit", "1"), ["fetch"]),
     ],

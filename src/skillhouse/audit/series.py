@@ -31,7 +31,8 @@ class Bucket(Struct, frozen=True, kw_only=True):
     calls: int = 0
     by_status: Mapping[str, int] = field(default_factory=dict)
     by_verdict: Mapping[str, int] = field(default_factory=dict)
-    """By the strictest effect of a call's permissions; `none` for a call without any."""
+    """By the strictest effect of a call's permissions; `none` for a call without any, unless it
+    was denied."""
     p50_ms: int | None = None
     """What half of the calls that ran took at most, to the next step; None where none ran."""
     p95_ms: int | None = None
@@ -72,7 +73,8 @@ def last_moment(text: str) -> datetime:
         if len(text) == len("2026-12"):
             return (start + timedelta(days=31)).replace(day=1)
         steps = {10: timedelta(days=1), 13: timedelta(hours=1), 16: timedelta(minutes=1)}
-        return start + steps.get(len(text), timedelta(seconds=1))
+        instant = timedelta(milliseconds=1) if "." in text else timedelta(seconds=1)
+        return start + steps.get(len(text), instant)
     except OverflowError as error:
         raise ValueError(str(error)) from error
 
@@ -101,7 +103,9 @@ class _Counts:
         self.calls += 1
         self.statuses[entry.status] += 1
         effects = {one.effect for one in entry.record.permissions}
-        self.verdicts[next((one for one in _STRICTEST if one in effects), "none")] += 1
+        # A rule may deny what a command would start before any permission is decided.
+        undecided = "deny" if entry.status == "denied" else "none"
+        self.verdicts[next((one for one in _STRICTEST if one in effects), undecided)] += 1
         if entry.outcome is not None:
             took = entry.outcome.duration_ms
             self.latencies[bisect.bisect_left(LATENCY_STEPS, took)] += 1

@@ -159,6 +159,25 @@ class AccessTokens:
             self._forget(one.id)
         return kept
 
+    def proof_key(self) -> bytes:
+        """Return the key of what the pages prove a form of theirs with; the first call makes it.
+
+        Whoever serves this state has the same one, so that forms outlive a start. StateError.
+        """
+        query = "SELECT secret FROM page_key WHERE name = 'proofs'"
+        with pooled(self._path, STATE) as store:
+            rows = store.rows(query)
+            if not rows:
+                # Of two processes that do so at once, the first one wins.
+                with store.transaction() as connection:
+                    connection.execute(
+                        "INSERT INTO page_key (name, secret) VALUES ('proofs', ?) "
+                        "ON CONFLICT (name) DO NOTHING",
+                        (secrets.token_hex(SECRET_BYTES),),
+                    )
+                rows = store.rows(query)
+        return bytes.fromhex(rows[0][0])
+
     def find(self, token: str, kind: str) -> Access | None:
         """Return whose token, or value of a cookie, this is; None if it is no one's, or ended."""
         parts = token.split("_", 2)

@@ -417,5 +417,7 @@ STATE = Schema(
         "ALTER TABLE trust ADD COLUMN shown TEXT NOT NULL DEFAULT ''",
         # Several texts, as clients read one file in several ways (decision record 0407).
         "UPDATE trust SET shown = '[' || shown || ']' WHERE shown <> ''",
+        # With what the pages prove that a form is theirs; a key, so this file is private.
+        "CREATE TABLE page_key (name TEXT NOT NULL PRIMARY KEY, secret TEXT NOT NULL)",
     ),
 )

@@ -131,12 +131,17 @@ def make_app(
     api = ApiApp(services, endpoints)
     site = Site(services)
     answers = _Answers(site, example=example)
-    stopping = StopPage(enforcement, site.page)
+    stopping = StopPage(enforcement, site.page, services.proofs)
     inbox = ApprovalPages(
-        house.approvals, enforcement.tokens, site.page, time.time, read_only=read_only
+        house.approvals,
+        enforcement.tokens,
+        site.page,
+        services.proofs,
+        time.time,
+        read_only=read_only,
     )
     routes = [
-        *SkillPages(site, stopping).routes(),
+        *SkillPages(site).routes(),
         *SkillPage(site).routes(),
         *EditPages(site).routes(),
         *PackagePages(site).routes(),
@@ -147,7 +152,7 @@ def make_app(
         *SystemPage(site, stopping).routes(),
         *TrustPage(site).routes(),
         *AuditPage(site, house.audit_log, time.time).routes(),
-        *CallPage(house.audit_log, site.page).routes(),
+        *CallPage(site, house.audit_log).routes(),
         *DeviceAnswers(house.approvals, enforcement.devices).routes(),
         *inbox.routes(),
         *PolicyPages(site).routes(),

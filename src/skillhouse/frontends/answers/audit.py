@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import shlex
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -143,7 +144,7 @@ def subject_of(entry: AuditEntry) -> str:
     """Return what a record was about, in its words and in one line; not made safe to show."""
     record = entry.record
     asked = ", ".join(f"{one.action} {one.resource}".rstrip() for one in record.permissions)
-    said = asked or ", ".join((*_subjects(record.arguments), *filter(None, [record.reason])))
+    said = asked or ", ".join((*_subjects(record), *filter(None, [record.reason])))
     kind, _, name = record.tool.partition(":")
     if name and kind in ("manage", "system"):
         said = f"{name}: {said}" if said else name
@@ -152,9 +153,24 @@ def subject_of(entry: AuditEntry) -> str:
     return " ".join((said if fault in said else f"{said}; {fault}").split())
 
 
-def _subjects(arguments: Mapping[str, object]) -> Iterator[str]:
+def command_of(record: AuditRecord) -> str:
+    """Return the command of a call as one types it; empty for a call of anything else.
+
+    >>> command_of(AuditRecord(kind="refusal", tool="exec", arguments={"command": "rm -r a"}))
+    'rm -r a'
+    """
+    command, words = record.arguments.get("command"), record.arguments.get("params", [])
+    if not isinstance(command, str) or not isinstance(words, list):
+        return ""
+    return shlex.join([command, *map(str, words)]) if words else command
+
+
+def _subjects(record: AuditRecord) -> Iterator[str]:
     """Yield the values of arguments, those that say what it is about first."""
-    rest = dict(arguments)
+    rest = dict(record.arguments)
+    if command := command_of(record):
+        yield command
+        rest = {name: rest[name] for name in rest if name not in ("command", "params")}
     if all(isinstance(rest.get(name), str) for name in _RULE):
         yield " ".join(str(rest.pop(name)) for name in _RULE)
     for name, word in _PLAIN.items():

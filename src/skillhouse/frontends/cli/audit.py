@@ -94,9 +94,12 @@ def _add_filters(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--client", metavar="NAME", help="only calls of this client")
     parser.add_argument("--tier", choices=["none", "3", "2", "1"], help="only calls of this tier")
     parser.add_argument(
-        "--since", metavar="TIME", type=utc_time, help="from a UTC time (2026-01-31) or 12h, 7d ago"
+        "--since",
+        metavar="TIME",
+        type=utc_time,
+        help="from a UTC time (2026-01-31), one of RFC 3339, or 12h, 7d ago",
     )
-    parser.add_argument("--until", metavar="TIME", type=utc_time, help="up to a UTC time or ago")
+    parser.add_argument("--until", metavar="TIME", type=utc_time, help="up to such a time")
 
 
 def _run(options: argparse.Namespace, terminal: Terminal) -> int:

@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from skillhouse.extension import contract
 from skillhouse.floor import UnknownSkillError, nearest
-from skillhouse.floor.regex import regex
+from skillhouse.frontends.presentation.text import read_time
 from skillhouse.house import Locations, Settings, Skillhouse, configured
 
 if TYPE_CHECKING:
     from skillhouse.approval import Channel
 
 _AGO = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1)}
-_TIME = regex(r"\d{4}(-\d{2}(-\d{2}([T ]\d{2}(:\d{2}(:\d{2}(\.\d{1,3})?)?)?)?)?)?Z?")
 
 
 Verb = contract.Verb
@@ -199,11 +198,11 @@ def port(text: str) -> int:
 
 
 def utc_time(text: str) -> str:
-    """Return a UTC time, or its beginning, of a date or of so long ago (`7d`), for argparse."""
+    """Return what `read_time` does, also for so long ago (`7d`), for argparse."""
     if match := re.fullmatch(r"(\d{1,5})([mhd])", text):
         moment = datetime.now(UTC) - int(match[1]) * _AGO[match[2]]
         return f"{moment:%Y-%m-%dT%H:%M:%S}"
-    if not _TIME.fullmatch(text):
-        message = f"expected a time such as 2026-01-31, 2026-01-31T12:00 or 7d, got `{text}`"
-        raise argparse.ArgumentTypeError(message)
-    return text.replace(" ", "T").removesuffix("Z")
+    try:
+        return read_time(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{error}; 12h or 7d is so long ago") from None

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
+from skillhouse.floor.regex import regex
 from skillhouse.skill import is_demanded
 
 
@@ -51,6 +52,43 @@ def moment(seconds: float | None) -> str:
     if seconds is None:
         return ""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+TIME_FORMS = "a time such as 2026-01-31, 2026-01-31T12:00 or 2026-01-31T12:00:00.5+02:00"
+_TIME = regex(
+    r"(\d{4}(?:-\d\d(?:-\d\d(?:[Tt ]\d\d(?::\d\d(?::\d\d(?:\.\d+)?)?)?)?)?)?)"
+    r"(?:[Zz]|([-+ ])(\d\d):(\d\d))?"
+)
+_WHOLE = "0001-01-01T00:00:00.000"
+
+
+def read_time(text: str) -> str:
+    """Return a time of RFC 3339, or the beginning of a UTC time, in UTC as records have it.
+
+    It has the parts that were given and no `Z`, so that it means all that begins so; of a
+    fraction it has milliseconds. A `+` that came as a blank, as in a query, is one too.
+
+    >>> read_time("2026-01"), read_time("2026-01-31T01:30:00.123456+02:00")
+    ('2026-01', '2026-01-30T23:30:00.123')
+
+    Raises:
+        ValueError: it is none; the message says what is.
+    """
+    match = _TIME.fullmatch(text)
+    try:
+        if match is None:
+            raise ValueError
+        given, sign, hours, minutes = match.groups()
+        given = given[: len(_WHOLE)]
+        when = datetime.fromisoformat(given + _WHOLE[len(given) :])
+        if sign:
+            if len(given) < len("2026-01-31T12:00") or int(hours) > 23 or int(minutes) > 59:
+                raise ValueError
+            offset = timedelta(hours=int(hours), minutes=int(minutes))
+            when = when + offset if sign == "-" else when - offset
+    except (ValueError, OverflowError):
+        raise ValueError(f"expected {TIME_FORMS}, got `{one_line(text[:80])}`") from None
+    return when.isoformat(timespec="milliseconds")[: len(given)]
 
 
 _JOINERS = "\u200b\u200c\u200d"

@@ -10,7 +10,7 @@ from tests.extensions.server.api.place import API, COOKIE, client_of, token_of
 from tests.house.places import make_places, write_skill
 
 from skillhouse.extensions.server.api.api_services import Proofs
-from skillhouse.house import Skillhouse, configured
+from skillhouse.house import Access, Skillhouse, configured
 from skillhouse.registry import pack
 
 pytestmark = pytest.mark.slow
@@ -71,7 +71,7 @@ def test_an_export_says_what_and_to_whom_and_comes_from_the_owner_of_the_right(
     reader = client_of(house, token_of(house, "read"))
     assert reader.post(EXPORTS, json=body).json()["code"] == "scope-wanted"
     browser = client_of(house, COOKIE)
-    headers = {"skillhouse-proof": Proofs().of("POST", EXPORTS)}
+    headers = {"skillhouse-proof": Proofs(lambda: b"key").of(Access(), "POST", EXPORTS)}
     assert browser.post(EXPORTS, json=body, headers=headers).json()["code"] == "proof-wanted"
     served = client_of(house, read_only="an agent serves it")
     assert served.post(EXPORTS, json=body).json()["code"] == "read-only"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,8 @@ from starlette.testclient import TestClient
 from tests.extensions.server.api.place import API, client_of, make_house, token_of
 from tests.house.places import write_skill
 
+from skillhouse.extensions.server.api.routes import ENDPOINTS
+from skillhouse.extensions.server.api.schemas import in_words
 from skillhouse.house import Skillhouse
 
 pytestmark = pytest.mark.slow
@@ -130,6 +133,61 @@ def test_calls_are_counted_by_time(house: Skillhouse, client: TestClient) -> Non
         assert (answer.status_code, answer.json()["code"]) == (400, "wrong-parameter")
     eve = client_of(house, token_of(house, "read", user="eve"))
     assert eve.get(f"{API}/audit/series").json()["total"] == 0
+
+
+def test_a_time_of_an_answer_is_one_of_a_question(house: Skillhouse, client: TestClient) -> None:
+    """A client polls from the last record it saw, with what `datetime.isoformat()` makes of it."""
+    (house.config.places.start / "a.txt").write_text("a")
+    house.call_sync("read", {"path": "a.txt"})
+    assert house.call_sync("read", {"path": "a.txt"}).status == "ok"
+    records = client.get(f"{API}/audit/records").json()["records"]
+    newest, oldest = (datetime.fromisoformat(one["record"]["ts"]) for one in records)
+    just_after = newest + timedelta(milliseconds=1)
+    east = timezone(timedelta(hours=5, minutes=30))
+    for text in (
+        records[0]["record"]["ts"],
+        newest.isoformat(),
+        newest.isoformat(timespec="milliseconds"),
+        newest.astimezone(east).isoformat(),
+        newest.astimezone(timezone(-timedelta(hours=8))).isoformat(sep=" "),
+        newest.replace(tzinfo=None).isoformat(),
+    ):
+        asked = {"since": text, "until": text}
+        for path in ("/audit/records", "/audit/export.json"):
+            found = client.get(API + path, params=asked).json()
+            found = found if isinstance(found, list) else found["records"]
+            assert records[0]["record"]["id"] in [one["record"]["id"] for one in found], text
+        for path in ("/audit/stats", "/audit/series"):
+            assert client.get(API + path, params=asked).json()["total"] >= 1, (path, text)
+    late = {"since": just_after.isoformat()}
+    assert client.get(f"{API}/audit/records", params=late).json()["records"] == []
+    assert client.get(f"{API}/audit/stats", params={"until": oldest.isoformat()}).json()["total"]
+    # A `+` that nothing encoded comes as a blank.
+    plain = newest.astimezone(east).isoformat()
+    assert client.get(f"{API}/audit/stats?since={plain}").json()["total"] >= 1
+
+
+@pytest.mark.parametrize(
+    ("query", "wanted"),
+    [
+        ("since=soon", "`since`: expected a time such as 2026-01-31, 2026-01-31T12:00 or "),
+        ("until=2026-13", "`until`: expected a time such as "),
+        ("since=2026-01-31T12%2B02:00", "`since`: expected a time such as "),
+        ("since=0001-01-01T00:00%2B01:00", "`since`: expected a time such as "),
+        ("limit=500", "`limit`: expected a whole number (1 to 200), got `500`"),
+        ("tool=", "`tool`: expected text (1 to 200 characters), got ``"),
+    ],
+)
+def test_a_wrong_parameter_is_said_in_words(client: TestClient, query: str, wanted: str) -> None:
+    answer = client.get(f"{API}/audit/records?{query}")
+    assert (answer.status_code, answer.json()["code"]) == (400, "wrong-parameter")
+    assert answer.json()["detail"].startswith(wanted)
+    assert "{" not in answer.json()["detail"]
+
+
+def test_every_parameter_can_be_said_in_words() -> None:
+    shapes = [each.schema for one in ENDPOINTS for each in one.query if each.read is None]
+    assert all("{" not in in_words(one) for one in shapes)
 
 
 def test_tokens_are_listed_and_ended_by_the_owner(house: Skillhouse, client: TestClient) -> None:

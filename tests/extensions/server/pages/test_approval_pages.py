@@ -222,12 +222,19 @@ def test_a_forged_form_decides_nothing(
     assert house.approvals.get(opened.id).state is ApprovalState.OPEN
 
 
-def test_a_form_of_an_earlier_start_is_not_taken(house: Skillhouse, client: TestClient) -> None:
+def test_a_form_of_an_earlier_start_is_taken_and_of_another_browser_is_not(
+    house: Skillhouse, client: TestClient
+) -> None:
     opened = house.approvals.open(question())
     form = form_of(client, opened.id, "once")
-    app = http_app(house, token="t", port=PORT, session="session-of-this-start")
-    with TestClient(app, f"http://127.0.0.1:{PORT}") as later:
-        assert later.post(f"/approvals/{opened.id}", data=form, headers=OURS).status_code == 403
+    tokens = house.services.enforcement.access_tokens
+    other = {**OURS, "cookie": f"skillhouse_{PORT}={tokens.new_browser()}"}
+    for headers, status in ((other, 403), (OURS, 303)):
+        app = http_app(house, token="t", port=PORT, session="session-of-this-start")
+        with TestClient(app, f"http://127.0.0.1:{PORT}", follow_redirects=False) as later:
+            answer = later.post(f"/approvals/{opened.id}", data=form, headers=headers)
+            assert answer.status_code == status
+            assert ("This form is old" in answer.text) == (status == 403)
 
 
 def test_the_page_names_its_origin_so_that_a_browser_sends_it(

@@ -418,3 +418,72 @@ def test_a_page_is_read_once_and_again_only_for_what_changed_before_it_listened(
     page.wait_for_timeout(1_500)  # A scan is used for a second.
     held.pop().continue_()
     page.locator("#findings", has_text="a quote that is not closed").wait_for()
+
+
+def test_a_page_that_is_open_while_up_restarts_keeps_its_buttons_and_forms(browser, tmp_path: Path):
+    root = tmp_path / "home/.agents/skills"
+    file = write_skill(root / "memo") / "SKILL.md"
+    write_skill(root / "zebra")
+    with started(tmp_path) as (_, port, token):
+        address = f"http://127.0.0.1:{port}"
+        context = browser.new_context()
+        home, editor, stop = (context.new_page() for _ in range(3))
+        home.goto(f"{address}/?token={token}")
+        editor.goto(f"{address}/edit/user:memo")
+        stop.goto(f"{address}/approvals/stop")
+        editor.fill("#text", "---\nname: memo\ndescription: Typed before.\n---\nMine.\n")
+    with started(tmp_path, "--port", str(port)):
+        home.get_by_role("button", name="Disable zebra").click()
+        home.get_by_role("button", name="Enable zebra").wait_for()
+        editor.fill("#text", "---\nname: memo\ndescription: Typed after.\n---\n**Mine.**\n")
+        editor.locator("#preview strong", has_text="Mine.").wait_for()
+        editor.click("button[type=submit]:has-text('Save')")
+        editor.wait_for_url("**/skills/**")
+        assert "Typed after." in file.read_text()
+        stop.click("button:has-text('Stop everything')")
+        stop.get_by_role("heading", name="Everything is stopped").wait_for()
+        assert stop.locator(".notice-error").count() == 0
+    context.close()
+
+
+def test_a_browser_that_was_signed_out_says_so_and_keeps_what_was_typed(visit, tmp_path: Path):
+    file = write_skill(tmp_path / "home/.agents/skills/memo") / "SKILL.md"
+    before = file.read_text()
+    begun = visit()
+    page = begun.page
+    begun.go("/edit/user:memo")
+    page.locator("#findings, #no-findings").first.wait_for(state="attached")
+    page.context.clear_cookies()
+    mine = "---\nname: memo\ndescription: Mine.\n---\nMine.\n"
+    page.fill("#text", mine)
+    said = page.get_by_text("You are signed out, and nothing was changed")
+    said.wait_for()
+    page.click("button[type=submit]:has-text('Save')")
+    said.wait_for()
+    assert page.locator("#too-long:visible").count() == 0
+    assert (page.input_value("#text"), file.read_text()) == (mine, before)
+    assert "Bearer" not in page.inner_text("body")
+    with page.context.expect_page() as other:
+        said.get_by_role("link", name="open the address again").click()
+    assert "skillhouse up" in other.value.inner_text("main")
+    # Signed in again, as another browser: the page that was open takes a new proof by itself.
+    other.value.goto(f"{begun.address}/?token={begun.token}")
+    page.click("button[type=submit]:has-text('Save')")
+    page.wait_for_url("**/skills/**")
+    assert file.read_text() == mine
+
+
+def test_a_stop_shows_on_a_page_that_is_open_and_leads_to_where_it_ends(visit):
+    begun = visit()
+    page = begun.page
+    begun.go("/packages")
+    other = page.context.new_page()
+    other.goto(f"{begun.address}/approvals/stop")
+    other.click("button:has-text('Stop everything')")
+    page.get_by_text("Everything is stopped.").wait_for()
+    page.get_by_role("link", name="Let tools run again").click()
+    page.fill("#resume-word", "resume")
+    page.get_by_role("button", name="Resume").click()
+    page.get_by_role("link", name="Stop", exact=True).wait_for()
+    other.goto(f"{begun.address}/rehearse")
+    assert other.get_by_text("Everything is stopped.").count() == 0

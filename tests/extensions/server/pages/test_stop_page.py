@@ -10,6 +10,7 @@ from tests.extensions.server.pages.served import OURS, PORT, client_of
 
 from skillhouse.approval import ApprovalState
 from skillhouse.extensions.server.app import make_app
+from skillhouse.extensions.server.pages.site import PLACES
 from skillhouse.house import Skillhouse
 
 STOP = "/approvals/stop"
@@ -52,6 +53,33 @@ def test_the_button_stops_everything_and_says_what_it_ended(
     assert "Everything is stopped." in status
     assert f'action="{STOP}"' not in status
     assert "stopped" in house.call_sync("read", {"path": "a.txt"}).content
+
+
+@pytest.mark.slow
+def test_every_page_says_that_everything_is_stopped_and_where_it_ends(house: Skillhouse) -> None:
+    apps = [
+        make_app(house, token="t", port=PORT, session="session-of-this-start", read_only=why)
+        for why in ("", "an agent serves it")
+    ]
+    client, served = (client_of(app, OURS) for app in apps)
+    paths = [place.path for place in PLACES] + ["/new", "/approvals/standing", "/skills/none"]
+    for path in paths:
+        assert "Everything is stopped" not in client.get(path).text
+    house.services.enforcement.stop("me", "a <b>reason</b>")
+    for path in paths:
+        text = client.get(path).text
+        assert text.count("Everything is stopped.") == 1, path
+        assert "a &lt;b&gt;reason&lt;/b&gt; (by me)" in text
+        assert ">Stopped</a>" in text
+        # The word is taken on one page, and by none that a coding agent serves.
+        assert ('href="/system#resume-word"' in text) == (path != "/system"), path
+        agents = served.get(path).text
+        assert "Everything is stopped." in agents
+        assert "skillhouse resume" in agents
+        assert "resume-word" not in agents
+    assert 'id="resume-word"' in client.get("/system").text
+    assert 'href="/system#resume-word"' in client.get(STOP).text
+    assert "resume-word" not in served.get(STOP).text
 
 
 @pytest.mark.slow

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-import json
 import logging
 from collections.abc import Iterable, Mapping
 from functools import partial
@@ -26,8 +25,10 @@ from skillhouse.extensions.server.api.route_table import (
     RouteResponse,
     RouteTable,
 )
+from skillhouse.extensions.server.api.schemas import in_words
 from skillhouse.extensions.server.guard import access_of
 from skillhouse.frontends.answers.json_form import json_text
+from skillhouse.frontends.presentation.text import one_line
 from skillhouse.house import Access
 from skillhouse.sandbox.code_call import RpcError
 
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 PROOF_HEADER = "skillhouse-proof"
+PROOF_WANTED = "proof-wanted"
+PROOF_WANTED_TEXT = "a cookie alone changes nothing; send a token as `Authorization: Bearer TOKEN`"
 QUERY_MAX = 8_192
 """Bytes of a query."""
 FIELDS_MAX = 40
@@ -128,10 +131,9 @@ class ApiApp:
         path = (scope.get("raw_path") or b"").decode("ascii", "replace").partition("?")[0]
         given = headers.get(PROOF_HEADER, "")
         if "authorization" not in headers and not self._services.proofs.holds(
-            given, scope["method"], path
+            given, access, scope["method"], path
         ):
-            text = "a cookie alone changes nothing; send a token as `Authorization: Bearer TOKEN`"
-            raise ApiProblem(403, "proof-wanted", text)
+            raise ApiProblem(403, PROOF_WANTED, PROOF_WANTED_TEXT)
         if self._services.read_only and endpoint.changes and endpoint.scope in _REFUSED:
             text = f"nothing is changed here: {self._services.read_only}"
             raise ApiProblem(403, "read-only", text)
@@ -167,6 +169,11 @@ class ApiApp:
         return {name: self._typed(endpoint, known[name], text) for name, text in given.items()}
 
     def _typed(self, endpoint: Endpoint, one: RouteParameter, text: str) -> Any:
+        if one.read is not None:
+            try:
+                return one.read(text)
+            except ValueError as error:
+                raise ApiProblem(400, "wrong-parameter", f"`{one.name}`: {error}") from None
         value: Any = text
         kind = one.schema.get("type")
         if kind == "integer" and text.isascii() and text.lstrip("-").isdigit() and len(text) < 16:
@@ -174,8 +181,8 @@ class ApiApp:
         elif kind == "boolean" and text in ("true", "false"):
             value = text == "true"
         if not self._values[endpoint.name, one.name].is_valid(value):
-            wanted = json.dumps({k: v for k, v in one.schema.items() if k != "description"})
-            raise ApiProblem(400, "wrong-parameter", f"`{one.name}` does not fit {wanted}")
+            got = f"expected {in_words(one.schema)}, got `{one_line(text[:80])}`"
+            raise ApiProblem(400, "wrong-parameter", f"`{one.name}`: {got}")
         return value
 
     async def _body(self, endpoint: Endpoint, headers: Mapping[str, str], receive: Receive) -> Any:

@@ -6,6 +6,7 @@ import base64
 import binascii
 import hmac
 import json
+import logging
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from skillhouse.extensions.server.api.jobs import Jobs
 from skillhouse.extensions.server.api.problems import ApiProblem
+from skillhouse.floor import StateError
 from skillhouse.floor.lock import once
 from skillhouse.frontends.answers.json_form import JsonAnswer, ListAnswer, PageAnswer, listed
 from skillhouse.house import CallKeys
@@ -23,7 +25,9 @@ if TYPE_CHECKING:
 
     from skillhouse.extensions.server.api.events import EventLog
     from skillhouse.extensions.server.status import SkillScan, StatusReader
-    from skillhouse.house import AccessTokens, Skillhouse
+    from skillhouse.house import Access, AccessTokens, Skillhouse
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -34,21 +38,34 @@ PAGE_MAX = 200
 class Proofs:
     """What a page of ours sends with a change, besides the cookie: another page cannot know it.
 
-    A proof holds for one method and path, and until the service ends.
+    A proof holds for one browser, method and path, and as long as that browser is signed in.
     """
 
-    def __init__(self) -> None:
-        self._key = secrets.token_bytes(32)
+    def __init__(self, kept_key: Callable[[], bytes]) -> None:
+        """`kept_key` returns the key of every start, or raises StateError."""
+        self._kept_key = kept_key
 
-    def of(self, method: str, path: str) -> str:
-        """Return the proof for one change, for a page to hold.
+    def of(self, access: Access, method: str, path: str, *more: str) -> str:
+        """Return the proof for one change, and for `more`, for a page of `access` to hold.
 
         `path` is as the browser sends it.
         """
-        return hmac.digest(self._key, f"{method} {path}".encode(), "sha256").hex()
+        # INVARIANT: what one browser was shown is no proof for another one.
+        bound = json.dumps((access.kind, access.id, method, path, *more)).encode()
+        return hmac.digest(self._key, bound, "sha256").hex()
 
-    def holds(self, given: str, method: str, path: str) -> bool:
-        return hmac.compare_digest(given.encode("utf-8", "replace"), self.of(method, path).encode())
+    def holds(self, given: str, access: Access, method: str, path: str, *more: str) -> bool:
+        wanted = self.of(access, method, path, *more)
+        return hmac.compare_digest(given.encode("utf-8", "replace"), wanted.encode())
+
+    @once
+    def _key(self) -> bytes:
+        try:
+            return self._kept_key()
+        except StateError as error:
+            # Pages can be read all the same; their forms end with this start.
+            logger.warning("the key of the forms of the pages cannot be kept: %s", error)
+            return secrets.token_bytes(32)
 
 
 class ApiServices:
@@ -71,7 +88,7 @@ class ApiServices:
         self.tokens = tokens
         self.events = events
         self.jobs = Jobs(events, clock=clock, moment=time.monotonic)
-        self.proofs = Proofs()
+        self.proofs = Proofs(tokens.proof_key)
         self.call_keys = CallKeys(house.config.state_directory, clock=clock)
         self.read_only = read_only
         self.clock = clock

@@ -55,16 +55,26 @@ from skillhouse.frontends.answers.audit import (
     verification_answer,
 )
 from skillhouse.frontends.answers.json_form import ListAnswer, PageAnswer, listed
+from skillhouse.frontends.presentation.text import read_time
 
 EXPORT_MAX = 10_000
 """Records of one export; older ones are asked for with `until`."""
 DEFAULT_SPAN = timedelta(days=1)
-_TIME = r"^\d{4}(-\d{2}(-\d{2}(T\d{2}(:\d{2}(:\d{2}(\.\d{1,6})?)?)?)?)?)?$"
+_TIME = {
+    "anyOf": [
+        {"type": "string", "format": "date-time"},
+        {"type": "string", "pattern": r"^\d{4}(-\d{2}(-\d{2}(T\d{2}(:\d{2}(:\d{2})?)?)?)?)?$"},
+    ]
+}
 
 
 def _word(name: str, what: str, example: str, **schema: Any) -> RouteParameter:
     shape = {"type": "string", "minLength": 1, "maxLength": 200, **schema}
     return RouteParameter(name=name, schema=shape, what=what, example=example)
+
+
+def _time(name: str, what: str, example: str) -> RouteParameter:
+    return RouteParameter(name=name, schema=_TIME, what=what, example=example, read=read_time)
 
 
 _FILTERS = (
@@ -75,8 +85,8 @@ _FILTERS = (
     _word("tier", "Only calls of this tier.", "2"),
     _word("skill", "Only calls that loaded this skill or ran its code.", "pdf"),
     _word("text", "Only calls that have these words in what was asked for.", "git push"),
-    _word("since", "From a UTC time or its beginning.", "2026-01-31", pattern=_TIME),
-    _word("until", "Up to a UTC time or its beginning.", "2026-02", pattern=_TIME),
+    _time("since", "From a time (RFC 3339), or the beginning of a UTC time.", "2026-01-31"),
+    _time("until", "Up to all that begins so: a time as for `since`.", "2026-02"),
 )
 
 

@@ -35,6 +35,8 @@ class RouteParameter(Struct, frozen=True, kw_only=True):
     example: Any = None
     place: str = "query"
     required: bool = False
+    read: Callable[[str], Any] | None = None
+    """Makes the value of the text in place of the schema; ValueError says what it expected."""
 
 
 class Body(Struct, frozen=True, kw_only=True):

@@ -64,6 +64,25 @@ def listing(
     return found if more is None else {**found, MORE: ref(more)}
 
 
+def in_words(schema: Mapping[str, Any]) -> str:
+    """Return what fits the schema of a parameter, for a person.
+
+    >>> in_words({"type": "integer", "minimum": 1, "maximum": 200})
+    'a whole number (1 to 200)'
+    >>> in_words({"type": "boolean"}), in_words({"type": "string", "maxLength": 9})
+    ('`true` or `false`', 'text (0 to 9 characters)')
+    """
+    if "enum" in schema:
+        return " or ".join(f"`{one}`" for one in schema["enum"])
+    kind, signs = schema.get("type"), schema.get("pattern", "")
+    if kind == "boolean":
+        return "`true` or `false`"
+    if kind == "integer":
+        return f"a whole number ({schema['minimum']} to {schema['maximum']})"
+    wanted = f"text ({schema.get('minLength', 0)} to {schema['maxLength']} characters)"
+    return f"{wanted} that fits `{signs}`" if signs else wanted
+
+
 def whole(schema: Mapping[str, Any], answers: Mapping[str, Schema]) -> Schema:
     """Return the schema of a list with the members of what is said besides, one of `answers`."""
     found = dict(schema)

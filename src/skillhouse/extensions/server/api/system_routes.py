@@ -53,7 +53,8 @@ def _metrics(api: ApiServices, _: ApiRequest) -> RouteResponse:
 
 
 def _proof(api: ApiServices, request: ApiRequest) -> ProofAnswer:
-    return ProofAnswer(proof=api.proofs.of(request.query["method"], request.query["path"]))
+    method, path = request.query["method"], request.query["path"]
+    return ProofAnswer(proof=api.proofs.of(request.access, method, path))
 
 
 ROUTES = (

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import hmac
-import json
 import math
-import secrets
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -28,7 +25,9 @@ from skillhouse.approval import (
     allowed_answers,
     narrowed,
 )
+from skillhouse.extensions.server.api.api_services import Proofs
 from skillhouse.extensions.server.forms import form_of, is_equal_secret, json_response
+from skillhouse.extensions.server.guard import access_of
 from skillhouse.extensions.server.pages.question_view import is_intact, phrase_of, view_of
 from skillhouse.extensions.server.pages.site import Render
 from skillhouse.frontends.answers.approvals import approval_answer
@@ -51,6 +50,7 @@ class ApprovalPages:
         approvals: ApprovalBroker,
         tokens: Tokens,
         show: Render,
+        proofs: Proofs,
         clock: Callable[[], float],
         *,
         read_only: str = "",
@@ -64,8 +64,7 @@ class ApprovalPages:
         self._read_only = read_only
         self._show = show
         self._clock = clock
-        # For this start only, like the session: forms of an earlier start are rejected.
-        self._key = secrets.token_bytes(32)
+        self._proofs = proofs
 
     def routes(self) -> list[Route]:
         return [
@@ -127,7 +126,7 @@ class ApprovalPages:
 
     def _decided(self, request: Request, fields: dict[str, str]) -> Response:
         approval = self._approval(request)
-        if not is_equal_secret(fields.get("csrf_token", ""), self._proof(approval)):
+        if not is_equal_secret(fields.get("csrf_token", ""), self._proof(request, approval)):
             return self._page(request, approval, "old", 403)
         chosen = fields.get("answer", "")
         if chosen != Answer.NO.value and (refused := self._refusal(approval, fields)):
@@ -143,7 +142,7 @@ class ApprovalPages:
             return self._page(request, approval, "no-rule", 400)
         try:
             if answer in LASTING and not is_equal_secret(
-                fields.get("confirmed", ""), self._proof(approval, chosen, *rules)
+                fields.get("confirmed", ""), self._proof(request, approval, chosen, *rules)
             ):
                 return self._ask_once_more(request, approval, answer, rules)
             self._approvals.answer(
@@ -198,8 +197,8 @@ class ApprovalPages:
             patterns=[pattern.text for pattern in patterns],
             rules="\n".join(rules),
             days=self._approvals.settings.grant_days,
-            csrf_token=self._proof(approval),
-            confirmed=self._proof(approval, answer.value, *rules),
+            csrf_token=self._proof(request, approval),
+            confirmed=self._proof(request, approval, answer.value, *rules),
         )
 
     def _with_token(self, request: Request, approval: Approval) -> Response:
@@ -242,7 +241,7 @@ class ApprovalPages:
             notice=notice,
             error=error,
             minutes=self._minutes(approval),
-            csrf_token=self._proof(approval),
+            csrf_token=self._proof(request, approval),
             rules=editable(view.question.standing),
             token=token,
             has_token=not view.question.is_for_page,
@@ -254,10 +253,11 @@ class ApprovalPages:
         left_ms = approval.request.expires_ms - self._clock() * 1000
         return max(1, math.ceil(left_ms / 60_000))
 
-    def _proof(self, approval: Approval, *more: str) -> str:
-        """Return what only a form of ours for this question, and for `more`, has."""
-        bound = json.dumps((approval.id, approval.request.nonce, *more)).encode()
-        return hmac.digest(self._key, bound, "sha256").hex()
+    def _proof(self, request: Request, approval: Approval, *more: str) -> str:
+        """Return what only a form of ours for this browser, question and `more` has."""
+        path = f"{INBOX_PATH}/{approval.id}"
+        bound = (approval.request.nonce, *more)
+        return self._proofs.of(access_of(request.scope), "POST", path, *bound)
 
 
 def _newer(approval: Approval, pending: Sequence[Approval]) -> Approval | None:

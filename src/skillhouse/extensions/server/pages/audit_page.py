@@ -26,7 +26,7 @@ from skillhouse.audit import (
 from skillhouse.extensions.server.pages import plots
 from skillhouse.extensions.server.pages.site import Site
 from skillhouse.floor import SkillhouseError
-from skillhouse.frontends.answers.audit import subject_of
+from skillhouse.frontends.answers.audit import command_of, subject_of
 
 if TYPE_CHECKING:
     from skillhouse.audit import AuditLog
@@ -91,6 +91,7 @@ class AuditPage:
             asked=asked,
             found=found,
             about=[subject_of(one) for one in found.entries],
+            commands=[command_of(one.record) for one in found.entries],
             fault=fault,
             after=after,
             is_filtered=any(asked.values()),

@@ -10,12 +10,19 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from skillhouse.extensions.server.api.api_app import PROOF_HEADER
+from skillhouse.extensions.server.api.api_app import (
+    PROOF_HEADER,
+    PROOF_WANTED,
+    PROOF_WANTED_TEXT,
+)
+from skillhouse.extensions.server.api.route_table import PROBLEM_JSON
 from skillhouse.extensions.server.forms import body_of, json_response
+from skillhouse.extensions.server.guard import access_of
 from skillhouse.extensions.server.pages.languages import language_of, translations
 from skillhouse.extensions.server.pages.site import Site
 from skillhouse.extensions.server.pages.skill_markdown import IMAGE, MARKDOWN_MAX, rendered
 from skillhouse.floor import PathError, SkillError
+from skillhouse.frontends.answers.errors import problem_answer
 from skillhouse.frontends.answers.skills import MarkupAnswer
 from skillhouse.manage import EDITABLE, skill_source
 from skillhouse.skill import SKILL_FILE, SKILL_FILE_MAX
@@ -81,8 +88,10 @@ class EditPages:
         """Return the markup of a text as JSON: `markup`, or null where it is too long."""
         given = request.headers.get(PROOF_HEADER, "")
         is_key = "authorization" in request.headers
-        if not is_key and not self._site.services.proofs.holds(given, "POST", PREVIEW_PATH):
-            raise HTTPException(403)
+        access, proofs = access_of(request.scope), self._site.services.proofs
+        if not is_key and not proofs.holds(given, access, "POST", PREVIEW_PATH):
+            problem = problem_answer(403, PROOF_WANTED, PROOF_WANTED_TEXT)
+            return json_response(problem, 403, media=PROBLEM_JSON)
         text = _text_of(await body_of(request, limit=PREVIEW_BODY_MAX))
         gettext, _ = translations(language_of(request))
         image = gettext(IMAGE)

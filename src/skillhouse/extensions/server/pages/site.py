@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 from markupsafe import Markup
@@ -18,6 +19,7 @@ from starlette.responses import (
 from starlette.routing import Route
 
 from skillhouse.extensions.server.api.api_services import ApiServices
+from skillhouse.extensions.server.guard import access_of
 from skillhouse.extensions.server.pages.languages import (
     LANGUAGE_COOKIE,
     LANGUAGES,
@@ -27,6 +29,7 @@ from skillhouse.extensions.server.pages.languages import (
 from skillhouse.extensions.server.pages.page_version import VERSION, PageVersion
 from skillhouse.extensions.server.pages.renderer import Renderer
 from skillhouse.floor import SkillhouseError
+from skillhouse.house import Access
 
 
 class NavigationEntry(NamedTuple):
@@ -76,7 +79,8 @@ class Site:
 
         Templates get, besides `values`: `language`, `places`, `here` (path and query of the page),
         `page_version` (of what it shows),
-        `waiting` (number of open questions; None if the state cannot be read), `read_only` (why
+        `waiting` (number of open questions; None if the state cannot be read), `stopped` (why
+        every tool is refused; or empty), `read_only` (why
         nothing may be changed; or empty) and `action`.
         """
         return self._rendered(
@@ -86,8 +90,9 @@ class Site:
             places=PLACES,
             page_version=request.scope.get(VERSION, ""),
             waiting=self._waiting(),
+            stopped=self.house.services.enforcement.tiers.stopped_reason,
             read_only=self.services.read_only,
-            action=self.action,
+            action=partial(self._action, access_of(request.scope)),
             **values,
         )
 
@@ -104,14 +109,14 @@ class Site:
             **values,
         )
 
-    def action(self, method: str, path: str) -> Markup:
+    def _action(self, access: Access, method: str, path: str) -> Markup:
         """Return the attributes with which a form or button makes a change by the API.
 
-        `path` is as the browser sends it: encoded, without a query. The proof is for this method
-        and path alone.
+        `path` is as the browser sends it: encoded, without a query. The proof is for the browser
+        that asked, and for this method and path alone.
         """
         return Markup('data-method="{}" data-path="{}" data-proof="{}"').format(
-            method, path, self.services.proofs.of(method, path)
+            method, path, self.services.proofs.of(access, method, path)
         )
 
     def choose_language(self, request: Request) -> Response:

@@ -17,7 +17,6 @@ from skillhouse.extensions.server.pages.skill_rows import (
     choices_of,
     skill_rows,
 )
-from skillhouse.extensions.server.pages.stop_page import StopPage
 from skillhouse.extensions.server.status import detail_answer, skills_answer, status_answer
 from skillhouse.frontends.presentation.short_paths import unread_folders
 from skillhouse.retrieval import Fit, Hit, SearchResult
@@ -40,10 +39,9 @@ class FoundRow(NamedTuple):
 class SkillPages:
     """Plain functions, which Starlette runs in threads."""
 
-    def __init__(self, site: Site, stopping: StopPage) -> None:
+    def __init__(self, site: Site) -> None:
         self._site = site
         self._reader = site.reader
-        self._stopping = stopping
         self._used = LastUse(site.house.audit_log)
 
     def routes(self) -> list[Route]:
@@ -92,7 +90,6 @@ class SkillPages:
             is_first_visit=all(row.scope in ("", "builtin") for row in rows),
             deleted=deleted[:DELETED_MAX],
             unread=unread,
-            stopped=self._stopping.reason(),
         )
 
     def api_status(self, _: Request) -> Response:

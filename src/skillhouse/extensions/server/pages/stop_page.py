@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import secrets
-
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from skillhouse.approval import OWNER
+from skillhouse.extensions.server.api.api_services import Proofs
 from skillhouse.extensions.server.forms import form_of, is_equal_secret
+from skillhouse.extensions.server.guard import access_of
 from skillhouse.extensions.server.pages.approval_pages import INBOX_PATH
 from skillhouse.extensions.server.pages.site import Render
 from skillhouse.floor import StateError
@@ -25,11 +25,10 @@ REASON = "on the page"
 class StopPage:
     """The endpoints, behind the guard's key; stopping is possible on a read-only page as well."""
 
-    def __init__(self, enforcement: EnforcementServices, show: Render) -> None:
+    def __init__(self, enforcement: EnforcementServices, show: Render, proofs: Proofs) -> None:
         self._enforcement = enforcement
         self._show = show
-        # For this start only: forms of other pages or of an earlier start are rejected.
-        self.csrf_token = secrets.token_urlsafe(32)
+        self._proofs = proofs
         self._report: StopReport | None = None
 
     def routes(self) -> list[Route]:
@@ -40,12 +39,16 @@ class StopPage:
         """Return why everything is stopped; empty if it is not."""
         return self._enforcement.tiers.stopped_reason
 
+    def csrf_token(self, request: Request) -> str:
+        """Return what only a stop form of ours has, for the browser that asked."""
+        return self._proofs.of(access_of(request.scope), "POST", STOP_PATH)
+
     def page(self, request: Request) -> Response:
         return self._page(request)
 
     async def stop(self, request: Request) -> Response:
         fields = await form_of(request)
-        if not is_equal_secret(fields.get("csrf_token", ""), self.csrf_token):
+        if not is_equal_secret(fields.get("csrf_token", ""), self.csrf_token(request)):
             return self._page(request, "old", 403)
         try:
             self._report = await run_in_threadpool(self._enforcement.stop, OWNER, REASON)
@@ -55,7 +58,7 @@ class StopPage:
         return RedirectResponse(STOP_PATH, 303)
 
     def _page(self, request: Request, notice: str = "", status: int = 200) -> Response:
-        """Show the page; `notice` is `old` for an earlier start's form, or why no file has it."""
+        """Show the page; `notice` is `old` for another browser's form, or why no file has it."""
         reason = self.reason()
         report = self._report if reason else None
         return self._show(
@@ -64,6 +67,6 @@ class StopPage:
             status,
             reason=reason,
             report=report,
-            csrf_token=self.csrf_token,
+            csrf_token=self.csrf_token(request),
             notice=notice,
         )

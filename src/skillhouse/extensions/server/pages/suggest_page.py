@@ -11,7 +11,8 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from skillhouse.extensions.server.api.policy_routes import rules_tag
-from skillhouse.extensions.server.forms import form_of, is_equal_secret
+from skillhouse.extensions.server.forms import form_of
+from skillhouse.extensions.server.guard import access_of
 from skillhouse.extensions.server.pages.approval_pages import INBOX_PATH
 from skillhouse.extensions.server.pages.site import Site
 from skillhouse.floor import SkillhouseError
@@ -70,7 +71,8 @@ class SuggestPage:
     def _added(self, request: Request, fields: dict[str, str]) -> Response:
         days = _days(fields.get("days", ""))
         path = f"{ADD_PATH}/{request.path_params['id']}"
-        if not is_equal_secret(fields.get("csrf_token", ""), self._proof(path)):
+        given = fields.get("csrf_token", "")
+        if not self._services.proofs.holds(given, access_of(request.scope), "POST", path):
             return self._one(request, days, "old", 403)
         if self._services.read_only:
             return self._one(request, days, "read-only", 403)
@@ -109,14 +111,11 @@ class SuggestPage:
                 change=addition(house, with_example(chosen.rule)),
                 tag=rules_tag(usable_config(house.config.places)),
                 add_path=path,
-                csrf_token=self._proof(path),
+                csrf_token=self._services.proofs.of(access_of(request.scope), "POST", path),
                 days=days,
                 notice=notice,
                 user_file=house.config.places.user_file,
             )
-
-    def _proof(self, path: str) -> str:
-        return self._services.proofs.of("POST", path)
 
 
 def _suggested(house: Skillhouse, days: int) -> RuleSuggestions:

@@ -83,8 +83,7 @@ class SystemPage:
             own_id=access_of(request.scope).id,
             is_traced=tracing.is_heard(),
             captures=bool(capture),
-            stopped=self._stopping.reason(),
-            csrf_token=self._stopping.csrf_token,
+            csrf_token=self._stopping.csrf_token(request),
         )
 
     def _tested(self) -> LevelStatuses:

@@ -15,8 +15,9 @@ A form or button with data-method, data-path and data-proof is sent to the API a
   data-done="/path"     where to go afterwards, with {name} for a value of the answer; "stay" renews
                         the parts below; "none" leaves all to a script; without it, reload
   data-renews="id id"   ids of the parts that are renewed when it is done
-An element with data-problem inside (or #outcome) shows the problem. The event `answered` on the
-element has the answer, for scripts of single pages. */
+An element with data-problem inside (or #outcome) shows the problem; one that has `words` is said by
+the template of that id. The event `answered` on the element has the answer, for scripts of single
+pages. */
 
 export async function send(element, body, headers = {}) {
   const { method, path, proof, query } = element.dataset;
@@ -26,14 +27,29 @@ export async function send(element, body, headers = {}) {
   const key = element.querySelector?.("[data-bearer]")?.value.trim();
   if (key) all.authorization = `Bearer ${key.replace(/^.*[?&]token=/, "")}`;
   if ("key" in element.dataset) all["idempotency-key"] = crypto.randomUUID();
+  const address = query ? `${path}?${query}` : path;
+  const request = { method, headers: all, body: body === undefined ? undefined : JSON.stringify(body) };
   try {
-    const answer = await fetch(query ? `${path}?${query}` : path, { method, headers: all, body: body === undefined ? undefined : JSON.stringify(body) });
-    const text = await answer.text();
-    const value = text ? JSON.parse(text) : null;
-    return { ok: answer.ok, status: answer.status, value, etag: answer.headers.get("etag") };
+    let answer = await asked(address, request);
+    if (answer.status === 403 && answer.value?.code === "proof-wanted") {
+      // This browser was signed in again since the page was made: one new proof, and once more.
+      const fresh = await asked(`/api/v1/proof?${new URLSearchParams({ method, path })}`);
+      if (fresh.ok) {
+        all["skillhouse-proof"] = element.dataset.proof = fresh.value.proof;
+        answer = await asked(address, request);
+      } else if (fresh.status === 401) answer = fresh;
+    }
+    return answer.status === 401 && !key ? { ...answer, value: { words: "signed-out" } } : answer;
   } catch {
-    return { ok: false, status: 0, value: { detail: document.getElementById("no-answer").innerHTML } };
+    return { ok: false, status: 0, value: { words: "no-answer" } };
   }
+}
+
+async function asked(address, request) {
+  const answer = await fetch(address, request);
+  const text = await answer.text();
+  const value = text ? JSON.parse(text) : null;
+  return { ok: answer.ok, status: answer.status, value, etag: answer.headers.get("etag") };
 }
 
 export function fields(form) {
@@ -70,10 +86,11 @@ function typed(field) {
 
 export function showProblem(element, problem) {
   const place = element.querySelector?.("[data-problem]") ?? document.getElementById("outcome");
-  const { detail, hint, code } = problem ?? {};
+  const { detail, hint, code, words } = problem ?? {};
   const text = [detail, hint].filter(Boolean).join(". ");
-  place.textContent = text;
-  place.classList.toggle("is-problem", Boolean(detail));
+  if (words) place.replaceChildren(document.getElementById(words).content.cloneNode(true));
+  else place.textContent = text;
+  place.classList.toggle("is-problem", Boolean(detail || words));
   if (code) named(code).then((name) => { if (name && place.textContent === text) place.textContent = `${name} (${text})`; });
 }
 
@@ -149,13 +166,13 @@ export function filter(field, list) {
 /* Live parts: an element with an id and data-live="KIND KIND" is replaced by what the server shows
 now when an event of these kinds comes. What a person types in is left alone. */
 
-const asked = new Set();
+const renewed = new Set();
 let timer = 0;
 
 export function renewSoon(ids) {
-  ids.forEach((id) => asked.add(id));
+  ids.forEach((id) => renewed.add(id));
   clearTimeout(timer);
-  timer = setTimeout(() => { const now = new Set(asked); asked.clear(); renew(now); }, 120);
+  timer = setTimeout(() => { const now = new Set(renewed); renewed.clear(); renew(now); }, 120);
 }
 
 export async function renew(ids) {
@@ -186,6 +203,7 @@ export async function renew(ids) {
 }
 
 function happened(kind, data) {
+  if (kind === "call" && data?.tool.startsWith("system:emergency-")) happened("stop", data);
   document.dispatchEvent(new CustomEvent(`house:${kind}`, { detail: data }));
   const ids = [...document.querySelectorAll("[data-live]")]
     .filter((one) => one.dataset.live.split(" ").includes(kind))

@@ -1,6 +1,6 @@
 // Writing a skill: findings at their lines and a preview while a person types.
 
-import { send } from "./app.js";
+import { send, showProblem } from "./app.js";
 import { showText } from "./skill.js";
 
 const WAIT_MS = 250;
@@ -73,6 +73,15 @@ function show({ diagnostics, preview: found }, before) {
   }
 }
 
+/* Why neither the findings nor the preview are those of the text: the service is away, for example. */
+let wasRefused = false;
+function showRefusal(answers) {
+  const refused = answers.find((one) => one && [0, 401, 403].includes(one.status));
+  if (refused || wasRefused) showProblem(form, refused?.value);
+  wasRefused = Boolean(refused);
+  return wasRefused;
+}
+
 let asked = 0;
 async function look() {
   const mine = ++asked;
@@ -85,6 +94,7 @@ async function look() {
   ]);
   if (mine !== asked) return; // A later text is being looked at.
   if (checked?.ok) show(checked.value, before);
+  if (showRefusal([checked, rendered])) return;
   const { markup } = rendered.ok ? rendered.value : { markup: null };
   document.getElementById("too-long").hidden = markup !== null;
   preview.hidden = markup === null;
