@@ -157,7 +157,7 @@ def question(ground: Ground) -> tuple[str, str]:
     with ground.house(channel=person) as house:
         house.call_sync("activate_skill", {"name": "one"})
     titles = [asked.title for asked in person.asked]
-    return "; ".join(titles), repr([asked.facts for asked in person.asked])
+    return "; ".join(titles), repr([(*asked.found, *asked.sent) for asked in person.asked])
 
 
 def gemini_titled(ground: Ground) -> bool:
