@@ -66,7 +66,26 @@ def test_list_sorted_by_size_has_the_largest_first_with_sizes(run: Run, place: P
     assert sizes == sorted(sizes, reverse=True)
 
 
-@pytest.mark.parametrize("order", ["scope", "name", "size"])
+def test_list_sorted_by_description_has_the_longest_first_with_characters(
+    run: Run, place: Path
+) -> None:
+    for name, text in {"short": "x", "long": "记录会议内容。" * 20, "brief": "y"}.items():
+        write_skill(place / f"home/.agents/skills/{name}", text)
+    code, out, err = run("list", "--sort", "description", "--scope", "user")
+    rows = [line.split()[:4] for line in out.splitlines() if line.startswith("  ")]
+    assert (code, err) == (0, "")
+    assert rows == [
+        ["long", "user", "140", "characters"],
+        ["brief", "user", "1", "character"],
+        ["short", "user", "1", "character"],
+    ]
+    _, out, _ = run("list", "--sort", "description", "--scope", "user", "--json")
+    found = json.loads(out)["skills"]
+    assert [skill["name"] for skill in found] == [row[0] for row in rows]
+    assert [len(skill["description"]) for skill in found] == [140, 1, 1]
+
+
+@pytest.mark.parametrize("order", ["scope", "name", "size", "description"])
 def test_list_reversed_has_the_last_one_first(run: Run, place: Path, order: str) -> None:
     write_skill(place / "home/.agents/skills/notes", body="x" * 30_000)
     found = []

@@ -57,6 +57,7 @@ _EXAMPLES = """examples:
   skillhouse list pdf                 those with this word in name, description or path
   skillhouse list --sort name         one list by name, not by place
   skillhouse list --sort size         the largest SKILL.md first, with its size
+  skillhouse list --sort description  the longest description first, with its characters
   skillhouse list --sort changed      the one changed last first, with the day
   skillhouse list --sort used         the one used last first, with the day
   skillhouse list --sort source       by what they were installed from
@@ -78,11 +79,12 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("words", nargs="*", metavar="TEXT", help="only skills with these words")
     parser.add_argument(
         "--sort",
-        choices=("scope", "name", "size", "changed", "used", "source"),
+        choices=("scope", "name", "size", "description", "changed", "used", "source"),
         default="scope",
         help="group by scope, strongest first (default), or sort all by name, by size with the "
-        "largest SKILL.md first, by the time of SKILL.md or of the last use with the latest first, "
-        "or by the address that they were installed or synced from",
+        "largest SKILL.md first, by description with the longest first, by the time of SKILL.md or "
+        "of the last use with the latest first, or by the address that they were installed or "
+        "synced from",
     )
     parser.add_argument("--reverse", action="store_true", help="the last one first")
     parser.add_argument("--scope", metavar="NAME", help="only skills of this scope")
@@ -207,6 +209,8 @@ def _sorted(skills: list[Skill], order: str, known: Mapping[str, str]) -> list[S
         return sorted(skills, key=lambda skill: (skill.name, skill.id))
     if order == "size":
         return sorted(skills, key=lambda one: (-_size_and_time(one.file)[0], one.name, one.id))
+    if order == "description":
+        return sorted(skills, key=lambda one: (-len(one.description), one.name, one.id))
     if order == "changed":
         return sorted(skills, key=lambda one: (-_size_and_time(one.file)[1], one.name, one.id))
     if order == "used":
@@ -259,6 +263,8 @@ def _said(skill: Skill, order: str, used: Mapping[str, str]) -> str:
     """Return what a list in this order says of a skill beside its name and scope."""
     if order == "name":
         return ""
+    if order == "description":
+        return "  " + counted(len(skill.description), "character")
     if order == "used":
         return "  " + (used.get(skill.name, "")[:10] or "never")
     size, changed = _size_and_time(skill.file)
