@@ -27,6 +27,7 @@ CLIENT_PATHS: tuple[str, ...] = (
     ".kilocode",
     ".config/kilo",
     ".vibe",
+    ".openclaw",
     "opencode.json",
     "opencode.jsonc",
     ".opencode.json",
