@@ -14,7 +14,7 @@ import pytest
 from skillhouse import tool
 from skillhouse.approval import Answer, ApprovalRequest, ApprovalSettings, Reply
 from skillhouse.audit import AuditEntry, read_records, verify_log
-from skillhouse.audit.entries import write_gate_lines
+from skillhouse.audit.entries import row_of, write_gate_lines
 from skillhouse.audit.redaction import HIDDEN
 from skillhouse.floor import make_private, structs
 from skillhouse.house import Skillhouse, configured
@@ -120,6 +120,18 @@ def test_a_record_says_under_which_profile_the_call_was_judged(tmp_path: Path) -
     assert {entry.record.profile for entry in found} == {"owliabot"}
     assert found[0].outcome is not None
     assert found[0].outcome.profile == ""
+
+
+def test_an_outcome_says_how_many_characters_the_tool_returned(tmp_path: Path) -> None:
+    with house_at(tmp_path, ALLOW) as house:
+        (tmp_path / "project/long.txt").write_text("ä" * 50_000)
+        assert house.call_sync("read", {"path": "long.txt"}).status == "ok"
+        assert house.call_sync("exec", {"command": "rm -r x"}).status == "denied"
+        read, refused = entries(house)
+    assert read.outcome is not None
+    assert (read.record.result_chars, refused.record.result_chars) == (0, 0)
+    assert 0 < read.outcome.result_chars <= 50_000
+    assert row_of(read)["result_chars"] == read.outcome.result_chars
 
 
 def test_a_failure_is_told_as_an_error(tmp_path: Path) -> None:

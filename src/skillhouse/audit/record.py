@@ -174,6 +174,8 @@ class AuditRecord(Struct, frozen=True, kw_only=True):
     transaction: TransactionEntry | None = None
     profile: str = ""
     """Name of the profile under which the call was judged; empty for an outcome and an event."""
+    result_chars: int = 0
+    """Characters of what the tool returned, before a long text is cut; 0 where it returned none."""
 
 
 AuditDraft = AuditRecord

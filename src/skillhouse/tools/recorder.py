@@ -92,6 +92,7 @@ class Recorder:
                 error=said,
                 intent=intent,
                 duration_ms=int(seconds * 1000),
+                result_chars=len(output.text),
                 detail=dict(output.detail),
             )
         )
