@@ -37,6 +37,7 @@ from scripts import (
     profile_reference,
     recording,
 )
+from scripts.suite import has_tmp_in_memory
 from scripts.terminal import build, install
 
 from skillhouse.clients import known_clients
@@ -185,6 +186,8 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="only say which would change")
     parser.add_argument("names", nargs="*", choices=[*GENERATED, []], metavar="NAME")
     options = parser.parse_args()
+    # What other programs leave in /tmp, as a `.git`, changes what the recording shows.
+    has_tmp_in_memory()
     return write_or_check(options.names or list(GENERATED), check=options.check)
 
 

@@ -299,6 +299,10 @@ def main(arguments: Sequence[str]) -> int:
         given.insert(0, "default")
     options, others = parser.parse_known_args(given)
     part = options.part
+    for before, word in itertools.pairwise(given):
+        if word in PARTS and word in others and before not in ("-k", "-m"):
+            # pytest would take it for the name of a file, beside another part than was meant.
+            raise SystemExit(f"suite: the part goes first: ./x test {word} …")
     record = Record.read()
     files = chosen(part, record, options.base)
     costs = [record.cost(file, part) for file in files]

@@ -154,18 +154,21 @@ def _run(*command: str | Path) -> None:
 
 
 @contextmanager
-def short_home() -> Iterator[Path]:
+def short_home(below: Path = Path("/tmp")) -> Iterator[Path]:
     """Make a home whose path is as long as `SHOWN_HOME`, so that lines break in the same places."""
+    if (below / ".git").exists():
+        # Left by another program: each path here would be one of a project.
+        raise RuntimeError(f"{below} has `.git`, which makes a project of all homes: remove it")
     letters = string.ascii_lowercase + string.digits
     start = os.getpid() * 7
     names = ["".join(name) for name in itertools.product(letters, repeat=3)]
     for offset in range(len(names)):
-        home = Path("/tmp", names[(start + offset) % len(names)])
+        home = Path(below, names[(start + offset) % len(names)])
         with contextlib.suppress(FileExistsError):
             home.mkdir(mode=0o700)
             break
     else:
-        raise RuntimeError("no name is free below /tmp")
+        raise RuntimeError(f"no name is free below {below}")
     try:
         yield home
     finally:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from scripts import suite_tracer
-from scripts.suite import portions_of, share_of
+from scripts.suite import main, portions_of, share_of
 from scripts.suite_record import FileRecord, Record, reaching
 from scripts.suite_tracer import Unit, folded, later
 
@@ -130,6 +130,12 @@ def test_ctrl_c_ends_the_processes_too(tree: Path):
     while Path(f"/proc/{child}").exists() and time.monotonic() < time_out:
         time.sleep(0.05)
     assert not Path(f"/proc/{child}").exists()
+
+
+@pytest.mark.parametrize("options", [["--list"], ["--processes", "2"]])
+def test_a_part_behind_an_option_is_refused(options: list[str]) -> None:
+    with pytest.raises(SystemExit, match=r"the part goes first: \./x test changed"):
+        main([*options, "changed"])
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from scripts.recording import PICTURE, SCREENS, drawn, record
+from scripts.terminal import short_home
 
 pytestmark = pytest.mark.slow
 
@@ -19,6 +20,14 @@ def test_the_recording_is_what_the_commands_print(programs: Path, newcomer: None
     again = drawn(record(programs))
     # `./x docs` writes it.
     assert PICTURE.read_text(encoding="utf-8") == again
+
+
+def test_no_home_is_made_where_another_program_left_a_git_directory(tmp_path: Path) -> None:
+    with short_home(tmp_path) as home:
+        assert home.parent == tmp_path
+    (tmp_path / ".git").mkdir()
+    with pytest.raises(RuntimeError, match=r"has `\.git`.*: remove it"), short_home(tmp_path):
+        pass
 
 
 def test_the_recording_runs_nothing_and_loads_nothing() -> None:
