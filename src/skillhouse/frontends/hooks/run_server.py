@@ -108,7 +108,7 @@ class RunServer:
             os.fsdecode(secret),
             command=os.fsdecode(command),
             directory=place_of(handles[3]),
-            above=await in_thread(lambda: ancestors(pid)),
+            above=ancestors(pid),
         )
         try:
             return await self._attended(peer, ticket, handles)
