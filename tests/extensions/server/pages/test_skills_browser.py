@@ -285,6 +285,12 @@ def test_what_a_source_has_lost_or_moved_is_said_on_the_page(visit, tmp_path: Pa
     assert ("It moved to skills/more/notes at its source." in said, "→" in said) == (True, False)
     assert "no skill old is at skills/old in " in on.part("old").inner_text()
     assert "missing" in on.part("lost").inner_text()
+    # An event renews the part while the change is under way.
+    on.page.evaluate(
+        "() => { const real = fetch; window.fetch = (...given) => { window.fetch = real; "
+        "const job = document.getElementById('job'); job.replaceWith(job.cloneNode(true)); "
+        "return real(...given); }; }"
+    )
     on.part("lost").get_by_role("button", name="Restore").click()
     on.page.locator("#agree").wait_for()
     on.agree()

@@ -16,7 +16,7 @@ A form or button with data-method, data-path and data-proof is sent to the API a
                         the parts below; "none" leaves all to a script; without it, reload
   data-renews="id id"   ids of the parts that are renewed when it is done
 An element with data-problem inside (or #outcome) shows the problem; one that has `words` is said by
-the template of that id. The event `answered` on the element has the answer, for scripts of single
+the template of that id. The event `answered` has the answer and the element, for scripts of single
 pages. */
 
 export async function send(element, body, headers = {}) {
@@ -107,9 +107,13 @@ async function act(element, body) {
   const buttons = element.matches("form") ? [...element.querySelectorAll("button")] : [element];
   buttons.forEach((one) => (one.disabled = true));
   showProblem(element, null);
+  const above = [];
+  for (let one = element; one; one = one.parentElement) above.push(one);
   const answer = await send(element, body);
   buttons.forEach((one) => (one.disabled = false));
-  element.dispatchEvent(new CustomEvent("answered", { bubbles: true, detail: answer }));
+  // A live part may have been replaced meanwhile, and the element with it.
+  const place = above.find((one) => one.isConnected);
+  place.dispatchEvent(new CustomEvent("answered", { bubbles: true, detail: { ...answer, element } }));
   if (!answer.ok) return showProblem(element, answer.value);
   const { done, renews } = element.dataset;
   if (done === "none") return;

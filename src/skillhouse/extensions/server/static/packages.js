@@ -4,9 +4,10 @@ import { fields, renew } from "./app.js";
 
 const POLL_MS = 2000;
 
-document.addEventListener("answered", ({ target, detail }) => {
-  if (!detail.ok || !("job" in target.dataset)) return;
-  const asked = target.matches("form") ? fields(target) : JSON.parse(target.dataset.body ?? "{}");
+document.addEventListener("answered", ({ detail }) => {
+  const { element } = detail;
+  if (!detail.ok || !("job" in element.dataset)) return;
+  const asked = element.matches("form") ? fields(element) : JSON.parse(element.dataset.body ?? "{}");
   delete asked.agreed;
   const request = new URLSearchParams({ request: JSON.stringify(asked) });
   location.assign(`/packages/jobs/${encodeURIComponent(detail.value.id)}?${request}`);

@@ -30,9 +30,9 @@ export function showText(place, text) {
   );
 }
 
-document.addEventListener("answered", ({ target, detail }) => {
+document.addEventListener("answered", ({ detail }) => {
   const result = document.getElementById("result");
-  if (!target.matches?.("form.call") || !result || !detail.ok) return;
+  if (!detail.element.matches("form.call") || !result || !detail.ok) return;
   const { status, content, approval_id: approval } = detail.value;
   for (const one of result.querySelectorAll("[data-when]")) one.hidden = one.dataset.when !== status;
   if (approval) result.querySelector("[data-when=pending] a").href = `/approvals/${encodeURIComponent(approval)}`;
