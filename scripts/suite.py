@@ -53,8 +53,9 @@ MARKS = {
 }
 EXAMPLES = {"fast": "fast", "default": "fast", "changed": "fast", "nightly": "nightly"}
 """Profiles of tests/conftest.py for property tests; the others have its own."""
-PROCESSES = min(8, 5 * (os.cpu_count() or 1) // 2)
-"""At once: more than half of the time a test waits, for a sandbox, a browser or a server."""
+PROCESSES = min(8, 2 * (os.cpu_count() or 1))
+"""At once: half of the time a test waits, for a sandbox, a browser or a server. With five on two
+cores tests ran into their own time limits."""
 PORTION_SIZES = (4, 3, 2, 1)
 """Portions of each process, by size: the small ones come last, so that all end at about one time
 also where a cost was not foreseen. Each more would cost a start of a second and a half."""

@@ -84,9 +84,10 @@ def status_of(level: SandboxLevel, need: Need) -> SandboxStatus:
 
 async def until(condition: Callable[[], object]) -> None:
     """Wait for what another process brings about."""
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         while not condition():  # noqa: ASYNC110 - nothing tells of it.
-            await anyio.sleep(0.001)
+            # Seldom enough that the calls which it waits for, in this same process, are not held up.
+            await anyio.sleep(0.01)
 
 
 class Lab:
