@@ -86,7 +86,7 @@ async def until(condition: Callable[[], object]) -> None:
     """Wait for what another process brings about."""
     with anyio.fail_after(60):
         while not condition():  # noqa: ASYNC110 - nothing tells of it.
-            # Seldom enough that the calls which it waits for, in this same process, are not held up.
+            # So seldom that the calls of this process, for which it waits, are not held up.
             await anyio.sleep(0.01)
 
 
