@@ -29,7 +29,6 @@ LISTED_BY_SOURCE = {
     "goose": {"good", "Other", "inner", "bare"},
     "kilo": {"good", "Other", "inner"},
     "mistral-vibe": {"good"},
-    "openclaw": {"good", "Other", "nameless"},
     "openhands": {"good", "nameless", "bare"},
     "qwen-code": {"good", "Other"},
     "zed": {"good"},

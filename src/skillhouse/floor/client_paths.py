@@ -27,7 +27,6 @@ CLIENT_PATHS: tuple[str, ...] = (
     ".kilocode",
     ".config/kilo",
     ".vibe",
-    ".openclaw",
     "opencode.json",
     "opencode.jsonc",
     ".opencode.json",
