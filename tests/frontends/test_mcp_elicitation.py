@@ -65,7 +65,7 @@ def test_a_yes_at_the_client_runs_the_call_that_was_shown(inside: Inside, mode: 
     assert isinstance(shown, ElicitRequestFormParams)
     assert shown.requested_schema == SCHEMA
     assert shown.message.split("\n")[0].startswith("write: ")
-    assert "  content: first\n    second" in shown.message
+    assert "    content: first\n      second" in shown.message
     [approval] = inside.house.approvals.latest()
     assert (approval.state, approval.answer, approval.by, approval.channel) == (
         ApprovalState.USED,
