@@ -270,6 +270,7 @@ def test_a_state_with_one_text_of_each_directory_keeps_it(tmp_path: Path) -> Non
     with closing(sqlite3.connect(path)) as connection, connection:
         one = "json_extract(shown, '$[0]')"
         connection.execute(f"UPDATE trust SET shown = {one} WHERE shown <> ''")
+        connection.execute("DROP TABLE page_key")
         connection.execute("PRAGMA user_version = 47")
     close_pooled(path)
     write_skill(tmp_path / SKILLS / "pdf", "Run curl.")
