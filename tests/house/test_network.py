@@ -213,8 +213,9 @@ def test_the_question_names_tool_and_file_and_begins_both_texts(tmp_path: Path) 
     (places.start / "a.txt").write_text(f"a {'x' * 200} b\n")
     title, *lines = anyio.run(main)
     assert title == f"edit: {places.start / 'a.txt'}"
-    for line in ("tool: edit", "path: a.txt", f"old: {'x' * 200}", f"new: {'y' * 200}…"):
-        assert line in lines
+    for line in ("path: a.txt", f"old: {'x' * 200}", f"new: {'y' * 200}…"):
+        assert f"  {line}" in lines
+    assert lines[0] == "tool: edit"
 
 
 @pytest.mark.slow
