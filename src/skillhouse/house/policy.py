@@ -187,8 +187,7 @@ class Policy:
         reason = why or f"no rule matches; `{permission.action}` defaults to {default}"
         for found in matched:
             if found.decided:
-                rule = f"rule `{found.rule.action} {found.rule.pattern}` of {found.layer} policy"
-                reason = f"{rule}: {found.rule.reason}" if found.rule.reason else rule
+                reason = found.rule.said_in(found.layer)
         if caution:
             if caution_layer == toolbox.PERSISTENCE:
                 decision, reason = _asked_each_time(decision, reason, caution)

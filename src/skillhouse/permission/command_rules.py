@@ -428,7 +428,7 @@ def _first(effect: Effect, rules: Iterable[_LayerRule], meaning: CommandMeaning)
         if rule.effect is effect and (
             pattern.breadth is Breadth.ALL or denies_command(pattern, meaning)
         ):
-            return _said(layer, rule)
+            return rule.said_in(layer.name)
     return ""
 
 
@@ -475,11 +475,6 @@ def _breadth(pattern: CommandPattern, argv: tuple[str, ...]) -> Breadth:
     breadth = pattern.breadth
     # A rule without a wildcard that covers other words does so by the grammar, not as they stand.
     return Breadth.NARROW if breadth is Breadth.EXACT and pattern.words != argv else breadth
-
-
-def _said(layer: Layer, rule: Rule) -> str:
-    said = f"rule `{rule.action} {rule.pattern}` of {layer.name} policy"
-    return f"{said}: {rule.reason}" if rule.reason else said
 
 
 def _by_program(patterns: Sequence[CommandPattern]) -> Mapping[str, Sequence[CommandMeaning]]:

@@ -73,6 +73,15 @@ class Rule(Struct, frozen=True, kw_only=True):
     """Of a command: whether it covers scripts and tasks of the workspace that it does not name.
     Whoever runs one asks about its digest first."""
 
+    def named_in(self, layer: str) -> str:
+        """Return what the reasons of decisions call this rule of a layer."""
+        return f"rule `{self.action} {self.pattern}` of {layer} policy"
+
+    def said_in(self, layer: str) -> str:
+        """Return the same with the reason that the rule gives."""
+        named = self.named_in(layer)
+        return f"{named}: {self.reason}" if self.reason else named
+
 
 class Layer(Struct, frozen=True, kw_only=True):
     """The rules of one origin, in the order in which they were written."""

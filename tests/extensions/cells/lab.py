@@ -84,10 +84,9 @@ def status_of(level: SandboxLevel, need: Need) -> SandboxStatus:
 
 async def until(condition: Callable[[], object]) -> None:
     """Wait for what another process brings about."""
-    with anyio.fail_after(60):
+    with anyio.fail_after(20):
         while not condition():  # noqa: ASYNC110 - nothing tells of it.
-            # So seldom that the calls of this process, for which it waits, are not held up.
-            await anyio.sleep(0.01)
+            await anyio.sleep(0.001)
 
 
 class Lab:

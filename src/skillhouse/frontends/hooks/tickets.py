@@ -25,8 +25,6 @@ LIFE_SECONDS = 600.0
 """How long a client may take from a hook's answer to the start of the command."""
 WAITING_MAX = 500
 ANCESTORS_MAX = 64
-STAT_MAX = 4096
-"""Bytes of what the kernel says of a process; it has some 400."""
 
 
 class TicketError(SkillhouseError):
@@ -201,11 +199,8 @@ def _stat(pid: int) -> tuple[str, int, str]:
     """Return state, parent and start of a process (proc_pid_stat(5))."""
     if pid <= 0:
         raise ValueError(pid)
-    handle = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        _, _, rest = os.read(handle, STAT_MAX).rpartition(b")")
-    finally:
-        os.close(handle)
+    with open(f"/proc/{pid}/stat", "rb") as file:
+        _, _, rest = file.read().rpartition(b")")
     fields = rest.split()
     return fields[0].decode(), int(fields[1]), fields[19].decode()
 

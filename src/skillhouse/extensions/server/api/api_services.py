@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from skillhouse.extensions.server.api.jobs import Jobs
 from skillhouse.extensions.server.api.problems import ApiProblem
+from skillhouse.extensions.server.forms import is_equal_secret
 from skillhouse.floor import StateError
 from skillhouse.floor.lock import once
 from skillhouse.frontends.answers.json_form import JsonAnswer, ListAnswer, PageAnswer, listed
@@ -55,8 +56,7 @@ class Proofs:
         return hmac.digest(self._key, bound, "sha256").hex()
 
     def holds(self, given: str, access: Access, method: str, path: str, *more: str) -> bool:
-        wanted = self.of(access, method, path, *more)
-        return hmac.compare_digest(given.encode("utf-8", "replace"), wanted.encode())
+        return is_equal_secret(given, self.of(access, method, path, *more))
 
     @once
     def _key(self) -> bytes:

@@ -124,7 +124,7 @@ def is_named(rule: Rule, layer: str, reason: str) -> bool:
     >>> is_named(rule, "user", f"denied: {said}: mine"), is_named(rule, "user", f"denied: `{said}`")
     (True, False)
     """
-    said = f"denied: rule `{rule.action} {rule.pattern}` of {layer} policy"
+    said = f"denied: {rule.named_in(layer)}"
     return rule.effect == "deny" and (reason == said or reason.startswith(f"{said}: "))
 
 

@@ -9,7 +9,7 @@ from starlette.routing import Route
 
 from skillhouse.approval import OWNER
 from skillhouse.extensions.server.api.api_services import Proofs
-from skillhouse.extensions.server.forms import form_of, is_equal_secret
+from skillhouse.extensions.server.forms import form_of
 from skillhouse.extensions.server.guard import access_of
 from skillhouse.extensions.server.pages.approval_pages import INBOX_PATH
 from skillhouse.extensions.server.pages.site import Render
@@ -35,10 +35,6 @@ class StopPage:
         """Return the routes, which must precede those with an approval's id."""
         return [Route(STOP_PATH, self.page), Route(STOP_PATH, self.stop, methods=["POST"])]
 
-    def reason(self) -> str:
-        """Return why everything is stopped; empty if it is not."""
-        return self._enforcement.tiers.stopped_reason
-
     def csrf_token(self, request: Request) -> str:
         """Return what only a stop form of ours has, for the browser that asked."""
         return self._proofs.of(access_of(request.scope), "POST", STOP_PATH)
@@ -48,7 +44,8 @@ class StopPage:
 
     async def stop(self, request: Request) -> Response:
         fields = await form_of(request)
-        if not is_equal_secret(fields.get("csrf_token", ""), self.csrf_token(request)):
+        given = fields.get("csrf_token", "")
+        if not self._proofs.holds(given, access_of(request.scope), "POST", STOP_PATH):
             return self._page(request, "old", 403)
         try:
             self._report = await run_in_threadpool(self._enforcement.stop, OWNER, REASON)
@@ -59,7 +56,7 @@ class StopPage:
 
     def _page(self, request: Request, notice: str = "", status: int = 200) -> Response:
         """Show the page; `notice` is `old` for another browser's form, or why no file has it."""
-        reason = self.reason()
+        reason = self._enforcement.tiers.stopped_reason
         report = self._report if reason else None
         return self._show(
             request,
