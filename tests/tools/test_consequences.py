@@ -23,7 +23,7 @@ from skillhouse.tools.consequences import consequence, refuse_outside
 from tests.house.places import write_skill
 from tests.tools.houses import Person, house_at
 
-NO_NETWORK = "no network is granted: this will fail"
+NO_NETWORK = "this will fail: no network is granted"
 ALL = (Layer(name="user", rules=(Rule(effect=Effect.ALLOW, action="exec", pattern="*"),)),)
 MISSING = [
     "python3 scripts/x.py",
@@ -134,8 +134,11 @@ def said(line: str, root: Path, *, has_network: bool = False) -> str:
         ("gh pr view 1", NO_NETWORK),
         ("gh --version", ""),
         ("curl -s http://127.0.0.1:3000/health", NO_NETWORK),
-        ("ls && git push && echo done", "no network is granted: `git push` will fail"),
-        ("docker ps", "no container engine can be reached from the sandbox: this will fail"),
+        ("ls && git push && echo done", "`git push` will fail: no network is granted"),
+        ("timeout 60 sh -ec 'npm ci && ls'", "`npm ci` will fail: no network is granted"),
+        ("env A=1 bash -c 'git push'", NO_NETWORK),
+        ("bash -c 'ls | wc -l'", ""),
+        ("docker ps", "this will fail: no container engine can be reached from the sandbox"),
         ("docker --version", ""),
         ("ls", ""),
     ],

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from skillhouse.tools.command import ExecTool as ExecTool
     from skillhouse.tools.command_network import NamedRequest as NamedRequest
     from skillhouse.tools.command_requests import shown_variables as shown_variables
+    from skillhouse.tools.consequences import commands_inside as commands_inside
     from skillhouse.tools.delivery import Delivery as Delivery
     from skillhouse.tools.files import READ_MAX as READ_MAX
     from skillhouse.tools.files import EditTool as EditTool

@@ -109,16 +109,39 @@ def consequence(
     """Return the fact that says in one sentence what will not work, or nothing."""
     if plan is None:
         return ()
-    commands = [unwrapped(command.argv) or command.argv for command in plan.commands()]
     directory = os.path.join(root, plan.directory)
+    commands = [
+        unwrapped(argv) or argv
+        for command in plan.commands()
+        for argv in commands_inside(command.argv, directory) or (command.argv,)
+    ]
     for is_so, what in (
         (lambda argv: not has_network and _reaches(argv, directory), "no network is granted"),
         (_needs_engine, "no container engine can be reached from the sandbox"),
     ):
         found = _those(commands, is_so)
         if found:
-            return ((WILL_NOT_WORK, f"{what}: {found} will fail"),)
+            return ((WILL_NOT_WORK, f"{found} will fail: {what}"),)
     return ()
+
+
+def commands_inside(
+    argv: tuple[str, ...], directory: str, depth: int = DEPTH_MAX
+) -> tuple[tuple[str, ...], ...]:
+    """Return the commands of the line that a shell in a command is given; of no such, nothing.
+
+    >>> commands_inside(("timeout", "5", "sh", "-ec", "npm ci && ls"), "/w")
+    (('npm', 'ci'), ('ls',))
+    """
+    inside = _plan_inside(unwrapped(argv) or argv, directory) if argv and depth else None
+    if inside is None:
+        return ()
+    base = os.path.join(directory, inside.directory)
+    return tuple(
+        part
+        for command in inside.commands()
+        for part in commands_inside(command.argv, base, depth - 1) or (command.argv,)
+    )
 
 
 def refuse_outside(plan: CommandPlan, root: str) -> None:

@@ -79,10 +79,10 @@ def test_a_call_is_decided_on_its_page_and_runs_once(
 
 def test_the_page_says_on_top_what_will_not_work(house: Skillhouse, client: TestClient) -> None:
     asked = house.call_sync("exec", {"command": "npm install lodash"})
-    sentence = "no network is granted: this will fail"
+    sentence = "this will fail: no network is granted"
     assert sentence in asked.content
     page = client.get(f"/approvals/{asked.approval_id}").text
-    assert page.index(sentence) < page.index("What skillhouse found")
+    assert page.index("This will fail: no network is granted") < page.index("What skillhouse found")
     other = house.call_sync("write", {"path": "a.txt", "content": sentence}).approval_id
     assert 'class="notice' not in client.get(f"/approvals/{other}").text
 

@@ -188,6 +188,7 @@ def test_a_call_of_an_mcp_client_runs_after_it_is_approved_on_the_open_page(
 def test_a_denial_reaches_the_call_with_its_words(opened: Callable[..., Any], place: Place) -> None:
     with place.call("write", '{"path": "b.txt", "content": "text"}') as process:
         page = opened(f"/approvals/{place.asked().id}", java_script_enabled=False)
+        page.click("#say summary")
         page.fill("#message", "use docs/")
         page.click("#deny")
         assert "denied" in page.inner_text("main")
@@ -229,6 +230,7 @@ def test_letters_decide_nothing_and_are_text_where_a_person_types(
         page.keyboard.press(key)
     page.keyboard.press("d")
     assert page.evaluate("document.activeElement.id") == "deny"
+    page.click("#say summary")
     page.focus("#message")
     page.keyboard.type("ajkd")
     assert page.input_value("#message") == "ajkd"
@@ -257,6 +259,84 @@ def test_a_click_that_was_meant_for_the_page_before_approves_nothing(
     assert page.is_disabled("#approve")
     page.clock.run_for(700)
     assert page.is_enabled("#approve")
+
+
+@pytest.mark.parametrize("size", [(1_400, 900), (380, 800)])
+@pytest.mark.parametrize("kind", ["write", "sign"])
+def test_the_answers_are_in_view_however_long_the_question_is(
+    opened: Callable[..., Any], place: Place, size: tuple[int, int], kind: str
+) -> None:
+    lines = "".join(f"line {number}\n" for number in range(300))
+    call = paying(ETH) if kind == "sign" else ("write", json.dumps({"path": "c", "content": lines}))
+    with place.call(*call) as process:
+        width, height = size
+        viewport = {"width": width, "height": height}
+        page = opened(f"/approvals/{place.asked().id}", viewport=viewport)
+        for button in ("#deny", "#approve"):
+            box = page.locator(button).bounding_box()
+            assert 0 <= box["y"] <= box["y"] + box["height"] <= height
+            assert 0 <= box["x"] <= box["x"] + box["width"] <= width
+        # What is read scrolls above them, to its last line.
+        page.click("#exactly summary" if kind == "write" else "text=Digest")
+        page.keyboard.press("End")
+        page.locator("footer").scroll_into_view_if_needed()
+        end = page.evaluate("document.querySelector('main').getBoundingClientRect().bottom")
+        bar = page.locator("#answer").bounding_box()
+        assert bar["y"] + bar["height"] <= end + 1
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+
+
+def test_a_question_is_read_and_answered_in_the_inbox_by_mouse_and_by_keys(
+    opened: Callable[..., Any], place: Place
+) -> None:
+    line = json.dumps({"command": "timeout 9 bash -ec 'npm install x && touch y'"})
+    with place.call("exec", line) as process:
+        asked = place.asked()
+        page = opened("/approvals", viewport={"width": 1_400, "height": 900})
+        card = page.inner_text("[data-card]")
+        assert "npm install will fail: no network is granted" in card
+        assert page.locator("[data-card] .inside li").all_inner_texts() == [
+            "npm install x",
+            "touch y",
+        ]
+        page.click(f"#deny-{asked.id}:enabled")
+        page.wait_for_url("**/approvals")
+        assert "Nothing waits" in page.inner_text("#inbox")
+        process.communicate(timeout=60)
+    with place.call(*WRITE) as process:
+        asked = place.asked()
+        page.wait_for_selector(f"#approve-{asked.id}:enabled")
+        for key in "ja":
+            page.keyboard.press(key)
+        assert page.evaluate("document.activeElement.id") == f"approve-{asked.id}"
+        assert place.broker.get(asked.id).state is ApprovalState.OPEN
+        page.keyboard.press("Enter")
+        out, err = process.communicate(timeout=60)
+        assert (process.returncode, "wrote 4 bytes" in out) == (0, True), err
+
+
+def test_a_click_on_a_card_that_moved_under_the_pointer_does_nothing(
+    opened: Callable[..., Any], place: Place
+) -> None:
+    first, second = (place.broker.open(question(f"/w/{name}")) for name in ("a", "b"))
+    page = opened("/approvals")
+    page.wait_for_selector(f"#deny-{second.id}:enabled")
+    page.evaluate("GUARDED = []")
+    page.evaluate(
+        """id => document.addEventListener("renewed", () => setTimeout(() =>
+             GUARDED.push(document.getElementById(id)?.disabled), 0))""",
+        f"deny-{second.id}",
+    )
+    place.broker.withdraw(first.id, "the caller went away")
+    page.wait_for_selector(f"#deny-{first.id}", state="detached")
+    deadline = time.monotonic() + 30
+    while not page.evaluate("GUARDED.length") and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert page.evaluate("GUARDED[0]") is True
+    page.click(f"#deny-{second.id}:enabled")
+    page.wait_for_url("**/approvals")
+    assert place.broker.get(second.id).state is ApprovalState.DENIED
 
 
 def test_a_question_that_is_answered_elsewhere_loses_its_buttons_without_a_reload(

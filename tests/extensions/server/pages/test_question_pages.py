@@ -180,6 +180,28 @@ def test_each_command_of_a_line_is_shown_on_its_own(
 
 
 @pytest.mark.slow
+def test_a_card_of_the_inbox_approves_only_what_it_shows_whole(
+    house: Skillhouse, client: TestClient
+) -> None:
+    long = " && ".join(f"touch file{number}" for number in range(40))
+    for command, is_whole in (
+        ("npm run build", True),
+        ("sh -c 'ls; make'", True),
+        (long, False),
+        (f"touch {'x' * 200}", False),
+    ):
+        asked = house.call_sync("exec", {"command": command}).approval_id or ""
+        inbox = client.get("/approvals").text
+        assert f'id="deny-{asked}"' in inbox
+        assert (f'id="approve-{asked}"' in inbox) is is_whole
+    signs = signing(house)
+    assert f'id="deny-{signs.id}"' not in client.get("/approvals").text
+    form = {**form_of(client, asked, "no"), "back": "inbox"}
+    moved = client.post(f"/approvals/{asked}", data=form, headers=OURS)
+    assert (moved.status_code, moved.headers["location"]) == (303, "/approvals")
+
+
+@pytest.mark.slow
 def test_a_write_is_shown_as_a_difference_and_a_file_that_changed_since_is_said(
     house: Skillhouse, client: TestClient, tmp_path: Path
 ) -> None:

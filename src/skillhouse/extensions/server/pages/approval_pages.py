@@ -37,6 +37,8 @@ GIVE_TOKEN = "token"  # noqa: S105 - what a button is called.
 """The form's answer that requests a one-time token."""
 RECENT = 10
 """Answered questions below the inbox."""
+CARDS = 20
+"""Open questions that can be answered in the inbox; of more, the first by age."""
 HISTORY = 200
 """Answered questions among which the history filters."""
 STATES = tuple(state for state in ApprovalState if state is not ApprovalState.OPEN)
@@ -78,10 +80,16 @@ class ApprovalPages:
 
     def list(self, request: Request) -> Response:
         answered = [a for a in self._approvals.latest(HISTORY) if a.state in STATES]
+        pending = self._approvals.pending()
         return self._show(
             request,
             "approvals.html",
-            pending=self._approvals.pending(),
+            pending=pending,
+            cards={
+                one.id: (view_of(one), self._proof(request, one))
+                for one in pending[:CARDS]
+                if one.request.level != "sign"
+            },
             answered=answered[:RECENT],
             minutes=self._minutes,
         )
@@ -157,7 +165,8 @@ class ApprovalPages:
         except ApprovalError as error:
             return self._page(request, self._approval(request), "refused", 409, error=str(error))
         # A POST is answered with a redirect, so that a reload submits nothing twice.
-        return RedirectResponse(f"{INBOX_PATH}/{approval.id}", 303)
+        place = "" if fields.get("back") == "inbox" else f"/{approval.id}"
+        return RedirectResponse(f"{INBOX_PATH}{place}", 303)
 
     def _refusal(self, approval: Approval, fields: dict[str, str]) -> tuple[str, int] | None:
         """Return why nothing is approved, as a notice and a status; a denial is always taken."""

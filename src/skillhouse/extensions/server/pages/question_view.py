@@ -13,11 +13,18 @@ from msgspec import Struct
 from skillhouse.approval import Approval, ApprovalRequest, Facts, content_digest
 from skillhouse.floor import PathError, open_beneath
 from skillhouse.frontends.presentation.question import DIFFERENCE, Question, question_of
-from skillhouse.tools import READ_MAX, change_facts
+from skillhouse.permission import command_resource
+from skillhouse.tools import READ_MAX, change_facts, commands_inside
 
 CODE_CHARACTERS = 6
 """Of the digest, which a person types where no amount and recipient are known."""
 SHORT_CHARACTERS = 120
+CARD_LINES = 30
+"""Lines of what is wanted and of differences that a card of the inbox shows."""
+CARD_FACTS = 6
+"""Values of a call on a card, where no command or difference says them."""
+_COVERING = (frozenset({"command", "params"}), frozenset({"path", "content", "old", "new"}))
+"""Arguments that are shown as commands, and those that are shown as a difference."""
 RECIPIENT_CHARACTERS = 4
 """Last characters of a recipient that a person types."""
 
@@ -28,6 +35,8 @@ class WantedPermission(Struct, frozen=True, kw_only=True):
     action: str
     resource: str
     is_asked: bool
+    inside: tuple[str, ...] = ()
+    """The commands of the line that a shell in it is given."""
 
 
 class ConfirmationPhrase(Struct, frozen=True, kw_only=True):
@@ -72,6 +81,10 @@ class QuestionView(Struct, frozen=True, kw_only=True):
     found: FactBox
     """Without the differences, which are shown as such."""
     sent: FactBox
+    is_covered: bool
+    """Whether its commands or its difference say everything that was sent."""
+    is_whole_on_a_card: bool
+    """Whether a card of the inbox shows all of it, so that it can be approved there."""
 
 
 def is_short(text: str) -> bool:
@@ -91,17 +104,38 @@ def view_of(approval: Approval) -> QuestionView:
     content: dict[str, Any] = json.loads(request.content)
     wanted = _wanted(request, content)
     question = question_of(request)
+    typed, intact = phrase_of(request), is_intact(request)
+    difference_now = _difference_now(request, content)
+    sent, covered = fact_box(question.sent), _is_covered(question, wanted)
+    found = fact_box(tuple(one for one in question.found if one not in question.differences))
+    card = (*(one.resource for one in wanted), *(value for _, value in question.differences))
     return QuestionView(
         question=question,
-        found=fact_box(tuple(one for one in question.found if one not in question.differences)),
-        sent=fact_box(question.sent),
+        is_covered=covered,
+        is_whole_on_a_card=(
+            typed is None
+            and intact
+            and not difference_now
+            and all(is_short(line) for text in card for line in text.split("\n"))
+            and sum(text.count("\n") + 1 for text in card) <= CARD_LINES
+            and (covered or not (sent.long or found.long or sent.short[CARD_FACTS:]))
+        ),
+        found=found,
+        sent=sent,
         commands=tuple(one for one in wanted if one.action == "exec"),
         others=tuple(one for one in wanted if one.action != "exec"),
         content=json.dumps(content, indent=2),
-        typed=phrase_of(request),
-        is_intact=is_intact(request),
-        difference_now=_difference_now(request, content),
+        typed=typed,
+        is_intact=intact,
+        difference_now=difference_now,
     )
+
+
+def _is_covered(question: Question, wanted: Sequence[WantedPermission]) -> bool:
+    names = {label for label, _ in question.sent}
+    commands, changes = _COVERING
+    has_line = any(one.action in ("exec", "shell") for one in wanted)
+    return (has_line and names <= commands) or (bool(question.differences) and names <= changes)
 
 
 def is_intact(request: ApprovalRequest) -> bool:
@@ -121,11 +155,20 @@ def _wanted(request: ApprovalRequest, content: Mapping[str, Any]) -> tuple[Wante
     needs = content.get("needs") or [
         {"action": one.action, "resource": one.resource} for one in request.asked
     ]
-    found = [(str(need["action"]), str(need["resource"])) for need in needs]
+    found = {(str(need["action"]), str(need["resource"])): need.get("argv") for need in needs}
     return tuple(
-        WantedPermission(action=action, resource=resource, is_asked=(action, resource) in asked)
-        for action, resource in dict.fromkeys(found)
+        WantedPermission(
+            action=action,
+            resource=resource,
+            is_asked=(action, resource) in asked,
+            inside=_inside(argv or (), request.place),
+        )
+        for (action, resource), argv in found.items()
     )
+
+
+def _inside(argv: Sequence[str], place: str) -> tuple[str, ...]:
+    return tuple(command_resource(one) for one in commands_inside(tuple(argv), place))
 
 
 def typed_of(facts: Sequence[tuple[str, str]], request: ApprovalRequest) -> ConfirmationPhrase:

@@ -11,7 +11,8 @@ function isOff() {
 function moved(step) {
   const all = [...document.querySelectorAll("[data-question]")];
   if (all.length) {
-    const at = all.indexOf(document.activeElement);
+    const here = document.activeElement.closest("li")?.querySelector("[data-question]");
+    const at = all.indexOf(here);
     return all[at < 0 ? 0 : Math.min(Math.max(at + step, 0), all.length - 1)].focus();
   }
   document.querySelector(step > 0 ? "a[rel=next]" : "a[rel=prev]")?.click();
@@ -23,12 +24,14 @@ document.addEventListener("keydown", (event) => {
   if (event.key === "j") moved(1);
   else if (event.key === "k") moved(-1);
   else if (event.key === "a" || event.key === "d") {
-    document.querySelector(`[data-keys="${event.key}"]`)?.focus();
+    const card = document.activeElement.closest("[data-card]") ?? document;
+    card.querySelector(`[data-keys="${event.key}"]`)?.focus();
   } else return;
   event.preventDefault();
 });
 
-/* A click that was meant for the page before approves nothing: buttons wait a moment. */
+/* A click that was meant for the page before, or for the card that was here before, approves
+nothing: buttons wait a moment, those of a list whenever it changes. */
 
 const guarded = new WeakSet();
 
