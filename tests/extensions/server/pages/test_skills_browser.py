@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import sys
@@ -206,6 +207,51 @@ def test_a_package_of_a_loopback_repository_is_installed_after_its_plan(visit, t
         page.click("#agree button")
         page.locator(".effect-allow", has_text="done").wait_for()
         assert "Version 1.1.0" in target.read_text()
+
+
+def test_an_edit_of_an_installed_skill_says_what_it_ends_and_is_accepted_or_taken_back(
+    visit, tmp_path: Path, git: None
+):
+    for name in ("chart", "notes"):
+        make_skill(tmp_path / "source/skills" / name)
+    begun = visit()
+    page, on = begun.page, Packages(begun, make_repository(tmp_path / "source"))
+    on.plan("notes")
+    on.agree()
+    file = tmp_path / "home/.agents/skills/notes/SKILL.md"
+    before = file.read_text()
+    lock = tmp_path / "home/.config/skillhouse/skills.lock"
+
+    def edited(line: str) -> None:
+        begun.go("/edit/user:notes")
+        page.fill("textarea[name=text]", file.read_text() + line)
+        page.click("#writing button[type=submit]")
+        page.wait_for_selector("#edits")
+
+    begun.go("/edit/user:notes")
+    assert "no agent loads it until you accept the edit" in page.inner_text("#installed")
+    edited("One more line.\n")
+    assert "no agent loads it" in page.inner_text("#edits")
+    page.click("#edits summary")
+    assert "+One more line." in page.inner_text("#edits .difference")
+    assert "skillhouse verify" not in page.inner_text("#edits")
+    page.get_by_role("button", name="Accept the edits").click()
+    page.wait_for_selector("#edits", state="detached")
+    assert "notes" in begun.listed()
+    edited("And another.\n")
+    text = lock.read_text()
+    signature = {"publisher": "acme", "cert_sha256": "00"}
+    lock.write_text(text.replace('"signature": null', f'"signature": {json.dumps(signature)}', 1))
+    begun.go("/packages")
+    assert "was signed by acme, and edited since" in page.inner_text("#installed")
+    page.click("text=see the edits")
+    assert "The signature of acme is of the files as they were installed" in page.inner_text("#edits")
+    assert page.inner_text("dd:has(s)") == "acme not of the files as they are now"
+    lock.write_text(text)
+    page.get_by_role("button", name="Restore").click()
+    page.locator("#agree").wait_for()
+    on.agree()
+    assert file.read_text() == before
 
 
 POINTER = (

@@ -21,6 +21,7 @@ from skillhouse.extensions.server.guard import access_of
 from skillhouse.extensions.server.pages.languages import language_of, translations
 from skillhouse.extensions.server.pages.site import Site
 from skillhouse.extensions.server.pages.skill_markdown import IMAGE, MARKDOWN_MAX, rendered
+from skillhouse.extensions.server.pages.skill_page import installed_state_of
 from skillhouse.floor import PathError, SkillError
 from skillhouse.frontends.answers.errors import problem_answer
 from skillhouse.frontends.answers.skills import MarkupAnswer
@@ -66,6 +67,7 @@ class EditPages:
         try:
             with self._reader.using() as house:
                 source = skill_source(house, skill.file if skill else reference)
+                installed = installed_state_of(house, source.directory)
         except (PathError, SkillError) as error:
             # Behind a link, or too long to be written here.
             nothing = dict.fromkeys(("reference", "edit", "example"), "")
@@ -79,6 +81,7 @@ class EditPages:
             request,
             "edit.html",
             source=source,
+            installed=installed,
             # After it was saved a broken one is found by its id, too.
             reference=str(source.file) if source.is_broken else reference,
             file_max=SKILL_FILE_MAX,

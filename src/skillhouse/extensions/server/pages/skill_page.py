@@ -6,7 +6,7 @@ import itertools
 import os
 import threading
 from collections.abc import Iterator
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from msgspec import Struct
@@ -15,6 +15,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+# A package and not its names: what installs is loaded with the first page that needs it.
+from skillhouse import install
 from skillhouse.approval import Approval
 from skillhouse.audit import AuditEntry, AuditError, Query, entries_of
 from skillhouse.clients import ClientReport
@@ -29,10 +31,9 @@ from skillhouse.floor import PathError, SkillError, SkillhouseError
 from skillhouse.frontends.presentation.client_report import verdict_text
 from skillhouse.frontends.presentation.doctor_values import examined_profiles, seen_by
 from skillhouse.frontends.presentation.skill_answers import facts_rows
-from skillhouse.house import Skillhouse
-from skillhouse.install import InstalledSkills
+from skillhouse.house import InstalledState, Skillhouse
 from skillhouse.manage import EDITABLE
-from skillhouse.registry import LockEntry, read_facts
+from skillhouse.registry import read_facts
 from skillhouse.skill import SKILL_FILE, Skill, find_resources
 from skillhouse.tools import SkillCodeTool
 
@@ -101,7 +102,7 @@ class SkillPage:
         names, more_files, is_bounded = find_resources(skill.directory, limit=FILES_SHOWN)
         with self._reader.using() as house:
             tools = tuple(_tools(house, skill))
-            installed = _installed(house, skill)
+            installed = installed_state_of(house, skill.directory)
             questions = tuple(_questions(house, skill))
             is_on = house.snapshot.settings.is_enabled(skill.id)
         calls, calls_problem = self._calls(skill)
@@ -292,13 +293,14 @@ def form_fields(schema: dict[str, Any]) -> tuple[Field, ...] | None:
     return tuple(fields)
 
 
-def _installed(house: Skillhouse, skill: Skill) -> tuple[str, str, LockEntry] | None:
-    """Return scope, name and entry of an installed skill; None for one that is not."""
-    real = os.path.realpath(skill.directory)
+def installed_state_of(house: Skillhouse, skill: Path) -> InstalledState | None:
+    """Return how the installed skill of a directory compares with its lock; None for no such."""
+    real = os.path.realpath(skill)
     try:
-        for place, name, entry in InstalledSkills(house).entries():
-            if os.path.realpath(place.target(name)) == real:
-                return place.scope, name, entry
+        with install.Installer(house) as installer:
+            for place, name, entry in installer.installed.entries():
+                if os.path.realpath(place.target(name)) == real:
+                    return installer.installed.state(name, entry, place)
     except SkillhouseError:
         # The page of the packages names the lock that cannot be read.
         return None
