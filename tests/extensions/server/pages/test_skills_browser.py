@@ -539,3 +539,43 @@ def test_a_stop_shows_on_a_page_that_is_open_and_leads_to_where_it_ends(visit):
     page.get_by_role("link", name="Stop", exact=True).wait_for()
     other.goto(f"{begun.address}/rehearse")
     assert other.get_by_text("Everything is stopped.").count() == 0
+
+
+def test_a_page_says_that_the_service_is_away_and_when_it_is_back(browser, tmp_path: Path):
+    with started(tmp_path) as (process, port, token):
+        context = browser.new_context()
+        page, other = context.new_page(), context.new_page()
+        for one in (page, other):
+            one.goto(f"http://127.0.0.1:{port}/?token={token}")
+            one.goto(f"http://127.0.0.1:{port}/approvals")
+        assert page.locator("#away-bar:visible").count() == 0
+        process.kill()
+        for one in (page, other):
+            one.get_by_text("skillhouse does not answer since").wait_for()
+    with started(tmp_path, "--port", str(port)):
+        for one in (page, other):
+            one.locator("#away-bar").wait_for(state="hidden")
+    context.close()
+
+
+def test_a_change_is_said_and_undone_from_where_it_was_made(visit, tmp_path: Path):
+    for name in ("alpha", "beta"):
+        write_skill(tmp_path / f"home/.agents/skills/{name}")
+    begun = visit()
+    page = begun.page
+    begun.go("/")
+    page.get_by_role("button", name="Disable alpha").press("Enter")
+    said = page.locator("#outcome", has_text="alpha is hidden from all agents.")
+    said.wait_for()
+    page.get_by_role("button", name="Enable alpha").wait_for()
+    # The focus is where it was.
+    assert "alpha" in page.evaluate("document.activeElement.textContent")
+    said.get_by_role("button", name="Undo").click()
+    page.get_by_role("button", name="Disable alpha").wait_for()
+    # It is said on the next page where the change leads there.
+    begun.go("/skills/user:beta")
+    page.get_by_role("button", name="Disable").click()
+    page.locator("#outcome", has_text="beta is hidden from all agents.").wait_for()
+    page.get_by_role("button", name="Undo").click()
+    page.get_by_role("button", name="Disable").wait_for()
+    assert "disabled" not in begun.listed()

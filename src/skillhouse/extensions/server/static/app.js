@@ -15,6 +15,8 @@ A form or button with data-method, data-path and data-proof is sent to the API a
   data-done="/path"     where to go afterwards, with {name} for a value of the answer; "stay" renews
                         the parts below; "none" leaves all to a script; without it, reload
   data-renews="id id"   ids of the parts that are renewed when it is done
+  data-said="TEXT"      what was done, which is said once it is
+  data-undo='{"a": 1}'  what the same path takes to undo it, which is offered beside that
 An element with data-problem inside (or #outcome) shows the problem; one that has `words` is said by
 the template of that id. The event `answered` has the answer and the element, for scripts of single
 pages. */
@@ -85,7 +87,8 @@ function typed(field) {
 }
 
 export function showProblem(element, problem) {
-  const place = element.querySelector?.("[data-problem]") ?? document.getElementById("outcome");
+  const inside = element === document.body ? null : element.querySelector?.("[data-problem]");
+  const place = inside ?? document.getElementById("outcome");
   const { detail, hint, code, words } = problem ?? {};
   const text = [detail, hint].filter(Boolean).join(". ");
   if (words) place.replaceChildren(document.getElementById(words).content.cloneNode(true));
@@ -104,23 +107,52 @@ async function named(code) {
 }
 
 async function act(element, body) {
+  if (element.getAttribute("aria-busy")) return;
   const buttons = element.matches("form") ? [...element.querySelectorAll("button")] : [element];
-  buttons.forEach((one) => (one.disabled = true));
-  showProblem(element, null);
+  // Not `disabled`: the focus would be lost.
+  const busy = [element, ...buttons];
+  for (const one of busy) one.setAttribute("aria-busy", "true");
   const above = [];
   for (let one = element; one; one = one.parentElement) above.push(one);
+  showProblem(element, null);
   const answer = await send(element, body);
-  buttons.forEach((one) => (one.disabled = false));
+  for (const one of busy) one.removeAttribute("aria-busy");
   // A live part may have been replaced meanwhile, and the element with it.
   const place = above.find((one) => one.isConnected);
   place.dispatchEvent(new CustomEvent("answered", { bubbles: true, detail: { ...answer, element } }));
   if (!answer.ok) return showProblem(element, answer.value);
-  const { done, renews } = element.dataset;
-  if (done === "none") return;
+  const { done, renews, said, undo, method, path, proof } = element.dataset;
   element.closest("dialog")?.close();
-  if (renews || done === "stay") return renew(new Set(renews?.split(" ") ?? []));
+  const stays = done === "none" || done === "stay" || renews;
+  if (said) {
+    const what = { said, undo, method, path, proof, done, renews };
+    if (stays) say(what);
+    else sessionStorage.setItem(SAID, JSON.stringify(what));
+  }
+  if (done === "none") return;
+  if (stays) return renew(new Set(renews?.split(" ") ?? []));
   if (done) location.assign(done.replace(/\{(\w+)\}/g, (_, name) => encodeURIComponent(answer.value[name])));
   else location.reload();
+}
+
+/* What was done, with a button that undoes it; also on the page to which it led. */
+const SAID = "skillhouse-said";
+
+function say({ said, undo, ...rest }) {
+  const place = document.getElementById("outcome");
+  place.classList.remove("is-problem");
+  place.textContent = said;
+  if (!undo) return;
+  const button = document.getElementById("undo").content.firstElementChild.cloneNode(true);
+  const dataset = Object.entries({ ...rest, body: undo }).filter(([, value]) => value !== undefined);
+  Object.assign(button.dataset, Object.fromEntries(dataset));
+  place.append(" ", button);
+}
+
+const kept = sessionStorage.getItem(SAID);
+if (kept) {
+  sessionStorage.removeItem(SAID);
+  say(JSON.parse(kept));
 }
 
 document.addEventListener("submit", (event) => {
@@ -236,11 +268,26 @@ async function catchUp() {
 const KINDS = ["index", "question", "answer", "call", "progress", "job", "reset"];
 const others = new BroadcastChannel("skillhouse-events");
 const take = (kind, data) => (kind === "reset" ? catchUp() : happened(kind, data));
-others.onmessage = ({ data }) => take(data.kind, data.data);
+others.onmessage = ({ data: { kind, data } }) => {
+  if (kind === "away") away(data);
+  else if (kind === "back") back();
+  else take(kind, data);
+};
 
 function listen() {
   const source = new EventSource("/api/v1/events");
-  source.addEventListener("open", catchUp);
+  source.addEventListener("open", () => {
+    others.postMessage({ kind: "back" });
+    back();
+    catchUp();
+  });
+  source.addEventListener("error", () => {
+    const since = Date.now();
+    others.postMessage({ kind: "away", data: since });
+    away(since);
+    // What was refused, or cut off in its answer, is not asked for again by the browser.
+    if (source.readyState === EventSource.CLOSED) setTimeout(again, AGAIN_MS);
+  });
   for (const kind of KINDS) {
     source.addEventListener(kind, (event) => {
       const data = event.data ? JSON.parse(event.data) : null;
@@ -249,6 +296,44 @@ function listen() {
     });
   }
   return new Promise(() => {}); // Holds the lock until this page is closed.
+}
+
+async function again() {
+  let answer;
+  try {
+    answer = await fetch("/version");
+  } catch {
+    return setTimeout(again, AGAIN_MS);
+  }
+  if (answer.status === 401) isSignedOut();
+  else listen();
+}
+
+/* A page that hears nothing says so, once the service has not come back for a moment. */
+
+const AWAY_MS = 3000;
+const AGAIN_MS = 5000;
+let leaving = 0;
+
+function away(since) {
+  leaving ||= setTimeout(() => {
+    const bar = document.getElementById("away-bar");
+    bar.querySelector("[data-since]").textContent = new Date(since).toLocaleTimeString(document.documentElement.lang);
+    bar.hidden = false;
+    document.body.dataset.away = "";
+  }, AWAY_MS);
+}
+
+function back() {
+  clearTimeout(leaving);
+  leaving = 0;
+  document.getElementById("away-bar").hidden = true;
+  delete document.body.dataset.away;
+}
+
+function isSignedOut() {
+  back();
+  showProblem(document.body, { words: "signed-out-now" });
 }
 
 if (navigator.locks) navigator.locks.request("skillhouse-events", listen);

@@ -75,6 +75,6 @@ function renewSoon() {
 
 field.addEventListener("input", () => { isTyped = true; filter(); });
 for (const one of [scope, client, problem]) one?.addEventListener("input", filter);
-rows.addEventListener("answered", ({ detail }) => { if (detail.ok) renewSoon(); });
+document.addEventListener("answered", ({ detail }) => { if (detail.ok) renewSoon(); });
 document.addEventListener("house:index", () => { if (rows.dataset.all) renewSoon(); });
 if (rows.dataset.rest) complete();
