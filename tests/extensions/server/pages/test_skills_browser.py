@@ -579,3 +579,38 @@ def test_a_change_is_said_and_undone_from_where_it_was_made(visit, tmp_path: Pat
     page.get_by_role("button", name="Undo").click()
     page.get_by_role("button", name="Disable").wait_for()
     assert "disabled" not in begun.listed()
+
+
+def test_letters_lead_to_pages_skills_and_the_stop_and_change_nothing(visit, tmp_path: Path):
+    write_skill(tmp_path / "home/.agents/skills/zebra-stripes", description="Counts <b>stripes</b>.")
+    begun = visit()
+    page = begun.page
+    begun.go("/packages")
+    page.keyboard.press("Control+k")
+    page.keyboard.type("poli")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/policy")
+    page.keyboard.press("/")
+    page.keyboard.type("zebra")
+    found = page.locator("#palette-list li", has_text="zebra-stripes")
+    found.wait_for()
+    assert "<b>stripes</b>" in found.inner_text()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/skills/**zebra-stripes")
+    page.keyboard.press("?")
+    assert page.locator("#key-help").is_visible()
+    page.keyboard.press("Escape")
+    # Stopped by two keys; the first one alone does nothing.
+    page.keyboard.press("!")
+    page.wait_for_url("**/approvals/stop")
+    assert page.get_by_role("heading", name="Everything is stopped").count() == 0
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", name="Everything is stopped").wait_for()
+    # Whoever uses no letter keys has none of these.
+    page.evaluate("localStorage.setItem('skillhouse-keys', 'off')")
+    begun.go("/packages")
+    for key in "/?!":
+        page.keyboard.press(key)
+    assert page.locator("dialog[open]").count() == 0
+    assert page.url.endswith("/packages")
