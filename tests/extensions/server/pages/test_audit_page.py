@@ -12,6 +12,7 @@ from starlette.testclient import TestClient
 from tests.extensions.server.test_http_app import Page, client_of
 from tests.house.places import make_places, write_skill
 
+from skillhouse.approval import Answer
 from skillhouse.audit import Query, read_records
 from skillhouse.extensions.server.pages.audit_page import PAGE_ENTRIES
 from skillhouse.house import Skillhouse, configured
@@ -213,3 +214,18 @@ def test_words_of_a_call_name_no_rule(ruled: Skillhouse, tool: str, arguments: d
     assert "It was refused before any permission was decided." in Page(found).text
     assert "A rule denied it" not in found
     assert "/policy#rule" not in found
+
+
+def test_a_call_shows_what_the_person_was_shown(house: Skillhouse, client: TestClient):
+    command = "timeout 9 bash -ec 'npm install x && touch y'"
+    asked = house.call_sync("exec", {"command": command}).approval_id or ""
+    approval = house.approvals.get(asked)
+    house.approvals.answer(
+        asked, Answer.ONCE, by="local", channel="page", nonce=approval.request.nonce
+    )
+    house.call_sync("exec", {"command": command})
+    call, *_ = [one for one in records_on(client, "/audit") if asked in client.get(one).text]
+    page = client.get(call).text
+    assert "<code>npm install x</code>" in page
+    assert "<code>npm install</code> will fail: no network is granted" in page
+    assert f'href="/approvals/{asked}"' in page

@@ -11,8 +11,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from skillhouse.audit import AuditEntry, AuditLog, AuditRecord, find_record
+from skillhouse.approval import ApprovalError
+from skillhouse.audit import AuditEntry, AuditLog, AuditRecord, Confirmation, find_record
 from skillhouse.extensions.server.forms import json_response
+from skillhouse.extensions.server.pages.question_view import QuestionView, view_of
 from skillhouse.extensions.server.pages.site import Site
 from skillhouse.frontends.answers.audit import (
     PARTS,
@@ -55,19 +57,31 @@ class CallPage:
             for one in record.permissions
             if one.effect == "deny"
         )
+        asked = after.confirmation or record.confirmation
         return self._site.page(
             request,
             "call.html",
             links=links,
+            card=self._card(asked),
             denying=() if is_linked else named,
             policy_query=policy_query(record),
             entry=entry,
             record=record,
             after=after,
-            asked=after.confirmation or record.confirmation,
+            asked=asked,
             kept=code_lists(detail_of(entry)),
             detail=plain_detail(detail_of(entry)),
         )
+
+    def _card(self, asked: Confirmation | None) -> QuestionView | None:
+        """Return what the person was shown, while the state still has the question."""
+        if asked is None or not asked.approval:
+            return None
+        try:
+            approval = self._site.house.approvals.get(asked.approval)
+        except ApprovalError:
+            return None
+        return view_of(approval) if approval.request.level != "sign" else None
 
     def api_calls(self, _: Request) -> Response:
         return json_response(list(map(code_record, code_calls(self._log, most=CALLS_SHOWN))))
