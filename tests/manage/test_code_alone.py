@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.house.coded import coded_house, tool, write_code
-
 from skillhouse.house import Skillhouse
 from skillhouse.manage import code_alone
+from tests.house.coded import coded_house, tool, write_code
 
 
 def states(house: Skillhouse) -> dict[str, str]:

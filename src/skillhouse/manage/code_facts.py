@@ -14,6 +14,7 @@ from skillhouse.floor import (
     Diagnostic,
     Severity,
     UnknownSkillError,
+    encode,
     fault_finding,
     isolated,
     nearest,
@@ -69,6 +70,21 @@ class CodeFacts(Struct, frozen=True, kw_only=True):
     def is_alone(self) -> bool:
         """Whether no SKILL.md is beside it."""
         return not os.path.lexists(self.directory / SKILL_FILE)
+
+    @property
+    def tool_names(self) -> tuple[str, ...]:
+        """The full names of its tools."""
+        tools = self.manifest.tools if self.manifest else ()
+        return tuple(f"{self.name}:{tool.name}" for tool in tools)
+
+    def tool_tokens(self) -> int:
+        """Return the estimated tokens of its tools, which each request has."""
+        tools = self.manifest.tools if self.manifest else ()
+        texts = (
+            f"{self.name}__{tool.name} {tool.description} {encode(tool.parameters).decode()}"
+            for tool in tools
+        )
+        return skill_package.tokens_of("\n".join(texts))
 
     def summary(self) -> str:
         """Return language and tools in one line."""

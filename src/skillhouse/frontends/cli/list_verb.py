@@ -145,7 +145,8 @@ def _list(options: argparse.Namespace, terminal: Terminal) -> int:
         skills.reverse()
     page, pages = _page(skills, options)
     code = _code(house)
-    absent = choice.absent(manage.absent_skills(house))
+    why = {facts.directory: one for facts, one in manage.code_alone(house)} if code else {}
+    absent = choice.absent([*manage.absent_skills(house), *filter(None, why.values())])
     if options.json:
         more = _more(house, absent, code, options=options)
         terminal.json_list("skills", _listed(house, page), more, total=len(skills))
@@ -161,7 +162,8 @@ def _list(options: argparse.Namespace, terminal: Terminal) -> int:
         _print_skills(house, page, options.sort, known, marks, terminal)
     if pages > 1:
         terminal.note(f"page {min(options.page, pages)} of {pages}, {len(skills)} skills")
-    shown_code = [one for one in code if _takes_code(choice, one)]
+    used_code = [one for one in code if why.get(one.directory) is None]
+    shown_code = [one for one in used_code if _takes_code(choice, one)]
     if shown_code:
         terminal.heading("with tools of their own")
         terminal.rows([(shown(facts.name), one_line(facts.summary())) for facts in shown_code])
@@ -360,7 +362,7 @@ def _print_one(house: Skillhouse, one: AbsentSkill, terminal: Terminal) -> None:
     terminal.indented(one_line(one.text), 4)
 
 
-_MEANT = ("exported", "people-only")
+_MEANT = ("exported", "people-only", "code-off")
 
 
 def _print_problems(
@@ -372,7 +374,8 @@ def _print_problems(
     """Print what is not used, or the findings of one code; 1 when there is something."""
     kind = options.problem
     if kind == ANY or kind in manage.STATES:
-        # Nothing is wrong with an exported copy, or with a skill that its author meant for people.
+        # Nothing is wrong with an exported copy, with a skill that its author meant for people, or
+        # where skills' code is off.
         wrong = [one for one in absent if one.state not in _MEANT or kind == one.state]
         chosen = [one for one in wrong if kind in (ANY, one.state)]
         _print_absent(house, chosen, terminal, len(chosen))
