@@ -52,6 +52,7 @@ class CodeMatch(Struct, frozen=True, kw_only=True):
     description: str
     tools: tuple[SkillCodeTool, ...]
 
+
 logger = logging.getLogger(__name__)
 
 

@@ -126,8 +126,7 @@ def files_of(directory: Path) -> tuple[SkillFile, ...]:
     """Return a skill's other files with their types, sorted; at most `RESOURCES_MAX`."""
     listed, _ = list_resources(directory)
     return tuple(
-        SkillFile(name=name, path=str(directory / name), type=file_kind(name))
-        for name in listed
+        SkillFile(name=name, path=str(directory / name), type=file_kind(name)) for name in listed
     )
 
 

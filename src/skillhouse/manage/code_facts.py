@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -14,7 +15,6 @@ from skillhouse.floor import (
     Diagnostic,
     Severity,
     UnknownSkillError,
-    encode,
     fault_finding,
     isolated,
     nearest,
@@ -80,11 +80,10 @@ class CodeFacts(Struct, frozen=True, kw_only=True):
     def tool_tokens(self) -> int:
         """Return the estimated tokens of its tools, which each request has."""
         tools = self.manifest.tools if self.manifest else ()
-        texts = (
-            f"{self.name}__{tool.name} {tool.description} {encode(tool.parameters).decode()}"
-            for tool in tools
-        )
-        return skill_package.tokens_of("\n".join(texts))
+        parts = [
+            (f"{self.name}__{tool.name}", tool.description, dict(tool.parameters)) for tool in tools
+        ]
+        return skill_package.tokens_of(json.dumps(parts, ensure_ascii=False)) if parts else 0
 
     def summary(self) -> str:
         """Return language and tools in one line."""

@@ -218,9 +218,7 @@ def library_lines(house: Skillhouse, *, agent: str = "default") -> Iterator[Libr
     for skill in view.visible.skills:
         why = absent.pop(skill.file, None)
         own = code.get(os.path.dirname(skill.file))
-        yield LibraryLine(
-            path=skill.file, skill=skill, absent=why, mark=view.mark(skill), code=own
-        )
+        yield LibraryLine(path=skill.file, skill=skill, absent=why, mark=view.mark(skill), code=own)
     for facts, gone in alone:
         if gone is None:
             path = str(facts.directory)
@@ -247,7 +245,7 @@ def client_roots(places: Locations, client: str) -> tuple[str, ...]:
 
 def library_skill(line: LibraryLine, ranks: Mapping[str, int], home: Path) -> LibrarySkillAnswer:
     """Return a line of the library; `ranks` says how recently files were loaded, 0 the last one."""
-    skill, absent, own = line.skill, line.absent, line.code
+    absent, own = line.absent, line.code
     hint = (absent.hint or None) if absent else None
     return LibrarySkillAnswer(
         id=line.id,
