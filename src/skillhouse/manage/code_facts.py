@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,9 +16,11 @@ from skillhouse.floor import (
     Diagnostic,
     Severity,
     UnknownSkillError,
+    WireNameError,
     fault_finding,
     isolated,
     nearest,
+    wire_name,
 )
 from skillhouse.house.code_manifests import without_missing
 from skillhouse.house.find_skills import AbsentSkill, SkillState
@@ -76,6 +79,16 @@ class CodeFacts(Struct, frozen=True, kw_only=True):
         """The full names of its tools."""
         tools = self.manifest.tools if self.manifest else ()
         return tuple(f"{self.name}:{tool.name}" for tool in tools)
+
+    @property
+    def wire_names(self) -> frozenset[str]:
+        """The names of its tools in calls and records."""
+        found = set()
+        for tool in self.manifest.tools if self.manifest else ():
+            # One that no wire takes is not offered, which `problems` say.
+            with suppress(WireNameError):
+                found.add(wire_name(self.name, tool.name))
+        return frozenset(found)
 
     def tool_tokens(self) -> int:
         """Return the estimated tokens of its tools, which each request has."""

@@ -142,6 +142,9 @@ class ListedSkillsAnswer(JsonAnswer, frozen=True, kw_only=True):
     catalog: CatalogBoundsAnswer
     unread_folders: list[UnreadFolderAnswer]
     code: list[CodeFactsAnswer | None]
+    states: dict[str, Count]
+    listings: dict[str, Count]
+    """Of those in use, by how a model hears of them; as the library of the API has it."""
 
 
 def catalog_answer(catalog: Catalog) -> CatalogAnswer:

@@ -33,6 +33,9 @@ from skillhouse.frontends.presentation.findings import counts, folded_lines
 from skillhouse.frontends.presentation.library import (
     SkillFilter,
     client_roots,
+    counts_line,
+    library_counts,
+    library_lines,
     list_notes,
     unlisted,
 )
@@ -44,6 +47,7 @@ from skillhouse.frontends.presentation.short_paths import (
     unread_line,
 )
 from skillhouse.frontends.presentation.text import counted, fitted, moment, one_line, shown
+from skillhouse.house.agent_view import LISTED
 
 if TYPE_CHECKING:
     from skillhouse.floor import Diagnostic
@@ -172,6 +176,8 @@ def _list(options: argparse.Namespace, terminal: Terminal) -> int:
     _print_absent(house, here, terminal, ROWS_MAX)
     terminal.line(_summary(house, skills, choice))
     if choice.is_whole:
+        if any(mark != LISTED for mark in view.marks.values()):
+            terminal.line(counts_line(library_counts(library_lines(house))))
         for note in filter(None, (*list_notes(house.view()), unread_line(house))):
             terminal.line(note)
     _print_notes(house, code, terminal)
@@ -468,6 +474,7 @@ def _more(
     )
 
     view, wanted = house.view(), options.problem
+    counts = library_counts(library_lines(house))
     findings = _findings(house) if options.findings else house.index.diagnostics
     return ListedSkillsAnswer(
         shadowed=list(map(skill_answer, house.index.shadowed)),
@@ -478,6 +485,8 @@ def _more(
         catalog=catalog_bounds(view),
         unread_folders=[UnreadFolderAnswer(**one._asdict()) for one in unread_folders(house)],
         code=list(map(code_facts, code)),
+        states=dict(counts.states),
+        listings=dict(counts.listings),
     )
 
 

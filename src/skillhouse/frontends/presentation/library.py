@@ -200,6 +200,18 @@ def library_counts(lines: Iterable[LibraryLine]) -> LibraryCounts:
     )
 
 
+def counts_line(counts: LibraryCounts) -> str:
+    """Return for people how many skills are in use, and how a model hears of them.
+
+    >>> counts_line(LibraryCounts(listings={"listed": 2, "search-only": 1}, states={"in-use": 3}))
+    'in use: 3 (2 listed, 1 found by search only); not in use: 0'
+    """
+    texts = {word: mark for mark, word in LISTINGS.items()}
+    parts = ", ".join(f"{count:,} {texts[word]}" for word, count in counts.listings.items())
+    used = f"{counts.in_use:,}" + (f" ({parts})" if parts else "")
+    return f"in use: {used}; not in use: {counts.not_in_use:,}"
+
+
 def library_lines(house: Skillhouse, *, agent: str = "default") -> Iterator[LibraryLine]:
     """Yield what an agent sees in catalog order, and then the rest by state; each file once.
 

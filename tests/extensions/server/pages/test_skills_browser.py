@@ -15,6 +15,7 @@ from tests.extensions.server import test_http_browser
 from tests.extensions.server.test_http_serve import started
 from tests.frontends.test_cli_repositories import configure
 from tests.harness import ran
+from tests.house.coded import tool, write_code
 from tests.house.places import make_places, write_skill
 from tests.loopback_http import served
 from tests.registry.repositories import StaticRepository, static_server
@@ -77,10 +78,11 @@ def test_a_skill_among_many_is_found_while_typing_and_disabled(visit, tmp_path: 
     write_skill(root / "zebra-stripes", description="Counts the stripes of a zebra.")
     begun = visit()
     page = begun.page
-    # Those that were not in the page are there as well.
-    page.locator("#rows > li", has_text="skill-259").wait_for(state="attached")
-    page.fill("#q", "stripes zebra")
+    page.keyboard.press("/")
+    page.keyboard.type("stripes zebra")
     row = page.locator("#rows > li:visible")
+    # It was not in the page, which has a bounded number of rows.
+    row.get_by_role("link", name="zebra-stripes").wait_for()
     assert row.count() == 1
     assert page.inner_text("#shown") == "1"
     row.get_by_role("button", name="Disable zebra-stripes").click()
@@ -90,7 +92,40 @@ def test_a_skill_among_many_is_found_while_typing_and_disabled(visit, tmp_path: 
     assert "zebra-stripes" not in begun.listed().partition("disabled")[0]
     page.fill("#q", "")
     page.select_option("#by-problem", "disabled")
-    assert page.inner_text("#shown") == "1"
+    page.wait_for_function("document.getElementById('shown').textContent === '1'")
+    # Back from a skill the filter is as it was.
+    row.get_by_role("link", name="zebra-stripes").click()
+    page.wait_for_url("**/skills/user:zebra-stripes")
+    page.go_back()
+    row.get_by_role("link", name="zebra-stripes").wait_for()
+    assert (row.count(), page.input_value("#by-problem")) == (1, "disabled")
+    page.get_by_role("link", name="Show all", exact=True).click()
+    page.wait_for_function("document.querySelectorAll('#rows > li').length === 200")
+    # Without a filter, too, a long list is a page at a time.
+    page.select_option("#by-scope", "builtin")
+    page.wait_for_function("document.querySelectorAll('#rows > li').length === 3")
+    page.keyboard.press("Control+k")
+    assert page.evaluate("document.activeElement.id") == "q"
+
+
+def test_a_tool_of_code_alone_is_called_from_its_page(visit, tmp_path: Path):
+    write_code(
+        tmp_path / "home/.config/skillhouse/skills/prices",
+        "tools = {'now': lambda params, context: {'coin': params['coin']}}\n",
+        tool("now", parameters={"type": "object", "properties": {"coin": {"type": "string"}}}),
+    )
+    (tmp_path / "home/.config/skillhouse/config.toml").write_text("[skill_code]\nenabled = true\n")
+    begun = visit()
+    page = begun.page
+    page.select_option("#by-problem", "tools")
+    page.locator("#rows > li:visible").get_by_role("link", name="prices").click()
+    page.locator("details.tool summary", has_text="prices:now").first.click()
+    page.fill("[name='arguments.coin']", "btc")
+    page.click("text=Call it")
+    page.locator("#result [data-content]", has_text="btc").wait_for()
+    page.locator("#calls", has_text="prices__now").wait_for()
+    page.click("button:has-text('Disable')")
+    page.locator(".notice", has_text="Agents have no tools of it.").wait_for()
 
 
 def test_a_new_skill_is_made_and_listed_and_its_error_is_shown_while_typing(visit):

@@ -111,7 +111,7 @@ class SkillPage:
             questions = tuple(_questions(house, skill.name))
             heard = _heard(house, skill)
             is_on = house.snapshot.settings.is_enabled(skill.id)
-        calls, calls_problem = self._calls(skill.name)
+        calls, calls_problem = self._calls(skill.name, detail.code)
         body = detail.content.body.strip("\n") if detail.content else ""
         return self._site.page(
             request,
@@ -144,7 +144,7 @@ class SkillPage:
             questions = tuple(_questions(house, facts.name))
             can_read = house.runs_code
         names, more_files, is_bounded = find_resources(facts.directory, limit=FILES_SHOWN)
-        calls, calls_problem = self._calls(facts.name)
+        calls, calls_problem = self._calls(facts.name, facts)
         return self._site.page(
             request,
             "code.html",
@@ -172,12 +172,17 @@ class SkillPage:
         image = gettext(IMAGE)
         return rendered(text, reference=reference, file=file, image=image)
 
-    def _calls(self, name: str) -> tuple[tuple[AuditEntry, ...], str]:
+    def _calls(self, name: str, code: CodeFacts | None) -> tuple[tuple[AuditEntry, ...], str]:
         """Return the newest calls about a skill, and why they cannot be read."""
         log = self._site.house.audit_log
         try:
             newest = itertools.islice(entries_of(log.path, Query(), key=log.key), RECORDS_MAX)
-            about = (entry for entry in newest if entry.record.skill == name)
+            tools = code.wire_names if code else frozenset()
+            about = (
+                entry
+                for entry in newest
+                if entry.record.skill == name or entry.record.tool in tools
+            )
             return tuple(itertools.islice(about, CALLS_SHOWN)), ""
         except AuditError as error:
             return (), str(error)

@@ -113,7 +113,10 @@ class SkillRow(Struct, frozen=True, kw_only=True):
 
 
 class LastUse:
-    """When each skill was used last, by its name; only records that are new are read again."""
+    """When each skill and each tool of skills' own code was used last, by its name.
+
+    Only records that are new are read again.
+    """
 
     def __init__(self, log: AuditLog) -> None:
         self._log = log
@@ -133,8 +136,8 @@ class LastUse:
                     newest = newest or record.id
                     if record.id <= self._newest:
                         break
-                    if record.skill:
-                        fresh.setdefault(record.skill, record.ts)
+                    if record.skill or "__" in record.tool:
+                        fresh.setdefault(record.skill or record.tool, record.ts)
             except AuditError:
                 # The page says what is wrong with the log, and the times are of little weight.
                 return dict(self._seen)
@@ -179,12 +182,18 @@ def skill_rows(house: Skillhouse, scan: SkillScan, used: Mapping[str, str]) -> l
                 clients=clients,
                 effect=effects.get(line.path, "") if line.state == "in-use" else "",
                 file_tokens=_tokens(skill),
-                last_used=used.get(line.name, "") if is_used else "",
+                last_used=_last_used(line, used) if is_used else "",
                 findings=findings.get(line.path, 0) + len(line.code.problems if line.code else ()),
             )
         )
     order = {"in-use": 0} | {state: at for at, state in enumerate(STATES, 1)}
     return sorted(rows, key=lambda row: order.get(row.state, len(order)))
+
+
+def _last_used(line: LibraryLine, used: Mapping[str, str]) -> str:
+    names = [line.name] if line.skill else []
+    names += line.code.wire_names if line.code else ()
+    return max((used.get(name, "") for name in names), default="")
 
 
 def _tokens(skill: Skill | None) -> int:
