@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from skillhouse.house import Skillhouse
-from skillhouse.manage import code_alone
+from skillhouse.manage.code_facts import code_alone
 from tests.house.coded import coded_house, tool, write_code
 
 

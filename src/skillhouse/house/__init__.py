@@ -9,8 +9,6 @@ if TYPE_CHECKING:
     from skillhouse.house.access_tokens import Access as Access
     from skillhouse.house.access_tokens import AccessScope as AccessScope
     from skillhouse.house.access_tokens import AccessTokens as AccessTokens
-    from skillhouse.house.agent_search import CodeMatch as CodeMatch
-    from skillhouse.house.agent_search import code_matches as code_matches
     from skillhouse.house.agent_view import AgentView as AgentView
     from skillhouse.house.agent_view import Invocable as Invocable
     from skillhouse.house.call_keys import CallKeys as CallKeys

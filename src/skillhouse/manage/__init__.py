@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from skillhouse.manage.code_facts import CodeFacts as CodeFacts
-    from skillhouse.manage.code_facts import code_alone as code_alone
     from skillhouse.manage.code_facts import facts_at as facts_at
     from skillhouse.manage.code_facts import facts_named as facts_named
     from skillhouse.manage.code_facts import listed_code as listed_code

@@ -41,9 +41,9 @@ from skillhouse.house import (
     Explanation,
     Skillhouse,
     check_for_person,
-    code_matches,
     explain_loading,
 )
+from skillhouse.house.agent_search import code_matches
 from skillhouse.manage import (
     CodeFacts,
     changed_skills,

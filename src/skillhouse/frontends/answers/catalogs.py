@@ -16,7 +16,7 @@ from skillhouse.frontends.answers.skills import (
     SkillAnswer,
     skill_answer,
 )
-from skillhouse.house import CodeMatch, code_matches
+from skillhouse.house.agent_search import CodeMatch, code_matches
 from skillhouse.retrieval import Fit, HeadIndex, Hit, SearchResult, fit_of, reason, skills_of
 from skillhouse.skill import SkillIndex, tokens_of
 

@@ -16,6 +16,7 @@ from skillhouse.floor import nearest
 from skillhouse.frontends.answers.catalogs import (
     AskedCatalogAnswer,
     ForgottenAnswer,
+    FoundSkills,
     LearningAnswer,
     RequestAnswer,
     SearchAnswer,
@@ -173,16 +174,8 @@ def _search(options: argparse.Namespace, terminal: Terminal) -> int:
             rows.append((f"{hit.score:6.2f}  {shown(hit.name)}", one_line(skill.description)))
             rows += [("", f"({part})") for part in (*unlisted(mark), *why_parts(hit))]
         terminal.rows(rows, indent=0, most=36)
-    if found.code and not options.json:
-        if hits:
-            terminal.line()
-        terminal.heading("with tools of their own, which agents have without a search")
-        rows = []
-        for match in found.code:
-            tools = ", ".join(f"{one.full_name} ({one.level})" for one in match.tools)
-            rows.append((shown(match.hit.name), one_line(match.description)))
-            rows += [("", part) for part in (one_line(tools), *why_parts(match.hit))]
-        terminal.rows(rows, most=36)
+    if not options.json:
+        _print_code(found, terminal)
     if others and not options.json:
         terminal.line()
         terminal.heading("shadowed, so agents do not see them")
@@ -191,6 +184,21 @@ def _search(options: argparse.Namespace, terminal: Terminal) -> int:
         ]
         terminal.rows(rows, most=48)
     return 0 if hits or found.code else 1
+
+
+def _print_code(found: FoundSkills, terminal: Terminal) -> None:
+    """Print the skills of code alone that fit."""
+    if not found.code:
+        return
+    if found.found.hits:
+        terminal.line()
+    terminal.heading("with tools of their own, which agents have without a search")
+    rows: list[tuple[str, str]] = []
+    for match in found.code:
+        tools = ", ".join(f"{one.full_name} ({one.level})" for one in match.tools)
+        rows.append((shown(match.hit.name), one_line(match.description)))
+        rows += [("", part) for part in (one_line(tools), *why_parts(match.hit))]
+    terminal.rows(rows, most=36)
 
 
 def _meant(house: Skillhouse, words: Sequence[str]) -> str:

@@ -33,11 +33,9 @@ from skillhouse.frontends.presentation.findings import counts, folded_lines
 from skillhouse.frontends.presentation.library import (
     SkillFilter,
     client_roots,
-    counts_line,
-    library_counts,
-    library_lines,
     list_notes,
     unlisted,
+    whole_counts,
 )
 from skillhouse.frontends.presentation.short_paths import (
     clients_of,
@@ -47,7 +45,6 @@ from skillhouse.frontends.presentation.short_paths import (
     unread_line,
 )
 from skillhouse.frontends.presentation.text import counted, fitted, moment, one_line, shown
-from skillhouse.house.agent_view import LISTED
 
 if TYPE_CHECKING:
     from skillhouse.floor import Diagnostic
@@ -149,8 +146,8 @@ def _list(options: argparse.Namespace, terminal: Terminal) -> int:
         skills.reverse()
     page, pages = _page(skills, options)
     code = _code(house)
-    why = {facts.directory: one for facts, one in manage.code_alone(house)} if code else {}
-    absent = choice.absent([*manage.absent_skills(house), *filter(None, why.values())])
+    unused = _unused_code(house, code)
+    absent = choice.absent([*manage.absent_skills(house), *unused.values()])
     if options.json:
         more = _more(house, absent, code, options=options)
         terminal.json_list("skills", _listed(house, page), more, total=len(skills))
@@ -166,8 +163,7 @@ def _list(options: argparse.Namespace, terminal: Terminal) -> int:
         _print_skills(house, page, options.sort, known, marks, terminal)
     if pages > 1:
         terminal.note(f"page {min(options.page, pages)} of {pages}, {len(skills)} skills")
-    used_code = [one for one in code if why.get(one.directory) is None]
-    shown_code = [one for one in used_code if _takes_code(choice, one)]
+    shown_code = [one for one in code if _takes_code(choice, one, unused)]
     if shown_code:
         terminal.heading("with tools of their own")
         terminal.rows([(shown(facts.name), one_line(facts.summary())) for facts in shown_code])
@@ -176,17 +172,26 @@ def _list(options: argparse.Namespace, terminal: Terminal) -> int:
     _print_absent(house, here, terminal, ROWS_MAX)
     terminal.line(_summary(house, skills, choice))
     if choice.is_whole:
-        if any(mark != LISTED for mark in view.marks.values()):
-            terminal.line(counts_line(library_counts(library_lines(house))))
-        for note in filter(None, (*list_notes(house.view()), unread_line(house))):
+        for note in filter(None, (*list_notes(house), unread_line(house))):
             terminal.line(note)
     _print_notes(house, code, terminal)
     return 0
 
 
-def _takes_code(choice: SkillFilter, one: manage.CodeFacts) -> bool:
+def _unused_code(house: Skillhouse, code: Sequence[manage.CodeFacts]) -> Mapping[Path, AbsentSkill]:
+    """Return why agents have no tools of skills of code alone, by their directories."""
+    if not code:
+        return {}
+    from skillhouse.manage.code_facts import code_alone
+
+    return {facts.directory: why for facts, why in code_alone(house) if why is not None}
+
+
+def _takes_code(
+    choice: SkillFilter, one: manage.CodeFacts, unused: Mapping[Path, AbsentSkill]
+) -> bool:
     path = os.path.join(one.directory, "SKILL.md")
-    return choice.takes(one.name, scope=one.scope, path=path)
+    return one.directory not in unused and choice.takes(one.name, scope=one.scope, path=path)
 
 
 def _code(house: Skillhouse) -> tuple[manage.CodeFacts, ...]:
@@ -474,7 +479,7 @@ def _more(
     )
 
     view, wanted = house.view(), options.problem
-    counts = library_counts(library_lines(house))
+    counts = whole_counts(house)
     findings = _findings(house) if options.findings else house.index.diagnostics
     return ListedSkillsAnswer(
         shadowed=list(map(skill_answer, house.index.shadowed)),

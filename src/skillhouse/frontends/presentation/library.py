@@ -224,7 +224,7 @@ def library_lines(house: Skillhouse, *, agent: str = "default") -> Iterator[Libr
     view = house.view(agent)
     # What reads manifests is loaded only where there may be some.
     has_code = house.runs_code or manage.may_hold_code(house)
-    alone = list(manage.code_alone(house, agent=agent)) if has_code else []
+    alone = list(_code_alone(house, agent)) if has_code else []
     every = manage.offered_code(house) if has_code else ()
     code = {str(facts.directory): facts for facts in every}
     for skill in view.visible.skills:
@@ -242,6 +242,16 @@ def library_lines(house: Skillhouse, *, agent: str = "default") -> Iterator[Libr
     for facts, gone in alone:
         if gone is not None:
             yield LibraryLine(path=gone.path, skill=None, absent=gone, code=facts)
+
+
+def _code_alone(house: Skillhouse, agent: str) -> Iterator[tuple[CodeFacts, AbsentSkill | None]]:
+    from skillhouse.manage.code_facts import code_alone  # noqa: PLC0415 - most homes have none.
+
+    return code_alone(house, agent=agent)
+
+
+def whole_counts(house: Skillhouse) -> LibraryCounts:
+    return library_counts(library_lines(house))
 
 
 def client_roots(places: Locations, client: str) -> tuple[str, ...]:
@@ -314,7 +324,15 @@ def unlisted(mark: str) -> list[str]:
     return [mark] if mark not in ("", LISTED) else []
 
 
-def list_notes(view: AgentView) -> list[str]:
+def list_notes(house: Skillhouse) -> list[str]:
+    """Return how many skills a list of the default agent leaves out, and which list; or nothing."""
+    view = house.view()
+    if all(mark == LISTED for mark in view.marks.values()):
+        return view_notes(view)
+    return [counts_line(whole_counts(house)), *view_notes(view)]
+
+
+def view_notes(view: AgentView) -> list[str]:
     """Return `catalog_notes` of the lists that a view makes; of their costs nothing is measured."""
     exposure = view.profile.catalog.exposure
     if exposure == "search":

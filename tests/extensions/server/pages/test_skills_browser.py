@@ -92,7 +92,7 @@ def test_a_skill_among_many_is_found_while_typing_and_disabled(visit, tmp_path: 
     assert "zebra-stripes" not in begun.listed().partition("disabled")[0]
     page.fill("#q", "")
     page.select_option("#by-problem", "disabled")
-    page.wait_for_function("document.getElementById('shown').textContent === '1'")
+    page.locator("#shown", has_text=re.compile("^1$")).wait_for()
     # Back from a skill the filter is as it was.
     row.get_by_role("link", name="zebra-stripes").click()
     page.wait_for_url("**/skills/user:zebra-stripes")
@@ -100,10 +100,11 @@ def test_a_skill_among_many_is_found_while_typing_and_disabled(visit, tmp_path: 
     row.get_by_role("link", name="zebra-stripes").wait_for()
     assert (row.count(), page.input_value("#by-problem")) == (1, "disabled")
     page.get_by_role("link", name="Show all", exact=True).click()
-    page.wait_for_function("document.querySelectorAll('#rows > li').length === 200")
+    page.locator("#rows > li").nth(199).wait_for(state="attached")
+    assert page.locator("#rows > li").count() == 200
     # Without a filter, too, a long list is a page at a time.
     page.select_option("#by-scope", "builtin")
-    page.wait_for_function("document.querySelectorAll('#rows > li').length === 3")
+    page.locator("#shown", has_text=re.compile("^3$")).wait_for()
     page.keyboard.press("Control+k")
     assert page.evaluate("document.activeElement.id") == "q"
 

@@ -32,8 +32,8 @@ from skillhouse.frontends.presentation.doctor_values import examined_profiles, s
 from skillhouse.frontends.presentation.skill_answers import facts_rows
 from skillhouse.house import AbsentSkill, Skillhouse
 from skillhouse.install import InstalledSkills
-from skillhouse.manage import EDITABLE, CodeFacts, code_alone, facts_named
-from skillhouse.manage.code_facts import LANGUAGES
+from skillhouse.manage import EDITABLE, CodeFacts, facts_named
+from skillhouse.manage.code_facts import LANGUAGES, code_alone
 from skillhouse.registry import LockEntry, read_facts
 from skillhouse.skill import SKILL_FILE, Skill, find_resources
 from skillhouse.tools import SkillCodeTool

@@ -12,8 +12,8 @@ from starlette.routing import Route
 from skillhouse.extensions.server.forms import json_response
 from skillhouse.extensions.server.pages.site import Site
 from skillhouse.extensions.server.pages.skill_rows import (
+    AddressFilter,
     LastUse,
-    RowFilter,
     SkillRow,
     choices_of,
     skill_rows,
@@ -63,7 +63,7 @@ class SkillPages:
     def all(self, request: Request) -> Response:
         asked = request.query_params
         query, page = asked.get("q", "").strip(), _page_number(asked.get("page"))
-        chosen = RowFilter(**{name: asked.get(name, "")[:QUERY_MAX] for name in FILTERS})
+        chosen = AddressFilter(**{name: asked.get(name, "")[:QUERY_MAX] for name in FILTERS})
         scan = self._reader.scan()
         used = self._used.times()
         with self._reader.using() as house:

@@ -205,7 +205,7 @@ WORDS = ("in-use", *LISTINGS.values(), "code", "not-in-use", "asks", "findings",
 """By which the list is filtered, in the order in which they are offered."""
 
 
-class RowFilter(Struct, frozen=True, kw_only=True):
+class AddressFilter(Struct, frozen=True, kw_only=True):
     """What a person filters the list by, as the address of the page has it."""
 
     words: str = ""
