@@ -174,8 +174,7 @@ def _search(options: argparse.Namespace, terminal: Terminal) -> int:
             rows.append((f"{hit.score:6.2f}  {shown(hit.name)}", one_line(skill.description)))
             rows += [("", f"({part})") for part in (*unlisted(mark), *why_parts(hit))]
         terminal.rows(rows, indent=0, most=36)
-    if not options.json:
-        _print_code(found, terminal)
+    _print_code(found, terminal, as_json=options.json)
     if others and not options.json:
         terminal.line()
         terminal.heading("shadowed, so agents do not see them")
@@ -186,9 +185,9 @@ def _search(options: argparse.Namespace, terminal: Terminal) -> int:
     return 0 if hits or found.code else 1
 
 
-def _print_code(found: FoundSkills, terminal: Terminal) -> None:
-    """Print the skills of code alone that fit."""
-    if not found.code:
+def _print_code(found: FoundSkills, terminal: Terminal, *, as_json: bool) -> None:
+    """Print the skills of code alone that fit, unless they are in the JSON."""
+    if as_json or not found.code:
         return
     if found.found.hits:
         terminal.line()
