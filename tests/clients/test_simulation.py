@@ -14,6 +14,7 @@ from skillhouse.clients import ClientReport, Cut, LensState, ReportedProblem, co
 from skillhouse.clients.client_view import UnboundedEntry, fit
 from skillhouse.floor.structs import replace
 from skillhouse.skill import CatalogRule, Profile, load_profile
+from tests.house.coded import write_code
 from tests.house.places import write_skill
 
 FOUR = ("claude-code", "codex", "gemini-cli", "opencode-cli")
@@ -215,6 +216,11 @@ def test_what_only_looks_like_a_skill_is_a_near_miss(base: Path, file: str, code
     path.parent.mkdir(parents=True)
     path.write_text("---\nname: pdf\ndescription: x\n---\n")
     assert problem(see(base), code).clients == FOUR
+
+
+def test_a_skill_of_code_alone_is_no_near_miss(base: Path) -> None:
+    write_code(base / "project/.agents/skills/prices", "tools = {}\n")
+    assert [one.code for one in problems(see(base)) if one.code == "no-skill-file"] == []
 
 
 @pytest.mark.parametrize(

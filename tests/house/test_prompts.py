@@ -14,7 +14,7 @@ from skillhouse.frontends.adapters.framework_bridge import (
 )
 from skillhouse.frontends.adapters.openai import skillhouse_tools
 from skillhouse.frontends.answers.catalogs import catalog_bounds
-from skillhouse.frontends.presentation.library import list_notes
+from skillhouse.frontends.presentation.library import view_notes
 from skillhouse.house import Skillhouse, configured
 from skillhouse.house.model_tools import OPENAI_CHARS
 from skillhouse.skill import tokens_of
@@ -56,7 +56,7 @@ def test_the_lists_of_the_designs_have_no_bound(tmp_path: Path, profile: str) ->
     ) as house:
         assert house.catalog().omitted == ()
         assert house.view().tool_catalog(None).omitted == ()
-        assert list_notes(house.view()) == []
+        assert view_notes(house.view()) == []
 
 
 @pytest.mark.parametrize(("budget", "listed"), [(0, 0), (10_000, 63)])
@@ -126,7 +126,7 @@ def test_what_is_left_out_is_said_for_people(tmp_path: Path) -> None:
         assert report.listed + report.omitted == report.tool.listed + report.tool.omitted
         found = "skills; `search_skills` finds them"
         in_tool = report.tool.omitted
-        assert list_notes(house.view()) == [
+        assert view_notes(house.view()) == [
             f"left out of the catalog of 400 tokens: {report.omitted} {found}",
             f"left out of the skill tool's description of 2,000 characters: {in_tool} {found}",
         ]

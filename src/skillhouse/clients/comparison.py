@@ -41,6 +41,7 @@ from skillhouse.skill import (
     SKILL_FILE_MAX,
     Profile,
     Skill,
+    has_manifest,
     hidden_text,
     list_resources,
 )
@@ -94,7 +95,10 @@ def look_around(roots: Iterable[str]) -> MisplacedFiles:
                     (entry.path, depth + 1) for entry in reversed(below) if entry.name not in _NEVER
                 ]
         result.misses += [
-            _miss("no-skill-file", place) for place in sorted(filter(_is_shown, without))
+            _miss("no-skill-file", place)
+            for place in sorted(filter(_is_shown, without))
+            # A skill of code alone is whole without one.
+            if not has_manifest(Path(place))
         ]
     return result
 

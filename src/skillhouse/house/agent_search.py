@@ -5,16 +5,20 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from skillhouse import extension, retrieval
 from skillhouse.approval import OWNER
 from skillhouse.floor import SkillhouseError, structs
 from skillhouse.house.usage import lifted
-from skillhouse.skill import SkillIndex
+from skillhouse.retrieval import Hit
+from skillhouse.skill import SKILL_FILE, SkillIndex
+from skillhouse.tools import SkillCodeTool, Tool
 
 if TYPE_CHECKING:
     from skillhouse.house.usage import LearnedChoices
@@ -39,6 +43,15 @@ BODIES_SOON = 100
 """Where more bodies are to be read, it does not wait."""
 
 Signature = tuple[int, int, int, int] | None
+
+
+class CodeMatch(Struct, frozen=True, kw_only=True):
+    """A skill of code alone that fits a request, with those of its tools that an agent has."""
+
+    hit: Hit
+    description: str
+    tools: tuple[SkillCodeTool, ...]
+
 
 logger = logging.getLogger(__name__)
 
@@ -300,6 +313,43 @@ class AgentSearch:
             raise SkillhouseError("the search index is no longer needed")
         # It lets go of the interpreter, which a thread that computes keeps for 5 ms at a time.
         time.sleep(0)
+
+
+def code_matches(
+    tools: Iterable[Tool], request: str, *, limit: int, among: int
+) -> tuple[CodeMatch, ...]:
+    """Return the skills of code alone of which an agent has tools and that fit, best first.
+
+    The models' own search does not name them: every request has their tools. `among` is how many
+    other skills there are, by which it is judged how sure a match is.
+
+    Raises:
+        SearchError: this Python's SQLite has no full-text module.
+    """
+    found: dict[str, list[SkillCodeTool]] = {}
+    for tool in tools:
+        if isinstance(tool, SkillCodeTool) and not (tool.skill.directory / SKILL_FILE).exists():
+            its_id = f"{tool.skill.scope}:{tool.skill.manifest.name}"
+            found.setdefault(its_id, []).append(tool)
+    if not found or limit < 1:
+        return ()
+    index = retrieval.SearchIndex.from_documents(
+        (
+            its_id,
+            (manifest := own[0].skill.manifest).name,
+            manifest.description,
+            "\n".join(f"{one.name} {one.description}" for one in own),
+        )
+        for its_id, own in found.items()
+    )
+    return tuple(
+        CodeMatch(
+            hit=hit,
+            description=found[hit.id][0].skill.manifest.description,
+            tools=tuple(found[hit.id]),
+        )
+        for hit in index.search(request, limit=limit, of=among + len(found))
+    )
 
 
 def _with_signature(skill: Skill, signatures: Mapping[str, Signature]) -> Skill:

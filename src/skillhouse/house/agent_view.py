@@ -37,6 +37,8 @@ LISTED = "listed"
 SEARCH_ONLY = "found by search only"
 NOT_LISTED = "not listed"
 """The same where the model has no search."""
+AS_TOOLS = "offered as tools"
+"""A skill of code alone: no list of skills names it, and each request has its tools."""
 OVER_MCP = " over MCP"
 """Appended where only the shorter list over MCP has no room for a skill."""
 
@@ -107,7 +109,7 @@ class AgentView:
         self.all_skills = (*index.skills, *index.shadowed)
         self.replaced = _replaced(index)
         self._roots = tuple(roots)
-        self._is_on = settings.enable_skills
+        self._is_enabled = settings.is_enabled
 
     def _denied(self, index: SkillIndex, layers: tuple[Layer, ...]) -> set[str]:
         """Return the files of the skills that a rule denies, by the name that is shown or, where
@@ -161,9 +163,12 @@ class AgentView:
         """The directories below which no tool writes."""
         return (*self._roots, *(skill.directory for skill in self.all_skills))
 
-    def withholds(self, directory: Path) -> bool:
-        """Whether the skill in a directory is denied to this agent or switched off."""
-        return not self._is_on or directory in self.withheld
+    def withholds(self, directory: Path, skill_id: str = "") -> bool:
+        """Whether the skill in a directory is denied to this agent or switched off.
+
+        One of code alone has no SKILL.md by which it is known here, and is switched by its id.
+        """
+        return not self._is_enabled(skill_id) or directory in self.withheld
 
     @property
     def profile(self) -> Profile:

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from msgspec import Struct, field
 
@@ -147,6 +147,27 @@ def _key(directory: Path) -> str:
 
 Found: TypeAlias = "tuple[tuple[str, ManifestResult], ...]"
 """The manifests below the roots, each with the scope of its root."""
+
+
+class NamedCode(NamedTuple):
+    """A skill with code, as a person names it."""
+
+    scope: str
+    manifest: SkillManifest
+    directory: Path
+
+
+def code_named(found: Found, reference: str) -> NamedCode | None:
+    """Return the strongest skill with code of this name, id or directory; None for none."""
+    for scope, result in found:
+        manifest = result.manifest
+        if manifest is not None and reference in (
+            manifest.name,
+            f"{scope}:{manifest.name}",
+            str(result.directory),
+        ):
+            return NamedCode(scope, manifest, result.directory)
+    return None
 
 
 def why_absent(name: str, found: Found) -> str:

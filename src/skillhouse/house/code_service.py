@@ -146,7 +146,9 @@ class SkillCode:
         for scope, result, manifest in in_force:
             # INVARIANT: a skill of which a rule cannot be asked has no tools.
             with isolated() as failed:
-                if self._is_denied(manifest.name, view.agent) or view.withholds(result.directory):
+                its_id = f"{scope}:{manifest.name}"
+                is_withheld = view.withholds(result.directory, its_id)
+                if is_withheld or self._is_denied(manifest.name, view.agent):
                     continue
                 skill = self.configured(manifest, result.directory, scope)
                 kept = [one for one in manifest.tools if (manifest.name, one.name) not in clashing]

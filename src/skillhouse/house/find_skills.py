@@ -38,6 +38,7 @@ SkillState = Literal[
     "denied",
     "shadowed",
     "exported",
+    "code-off",
     "unseen",
     "untrusted",
     "left-out",

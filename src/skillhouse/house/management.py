@@ -30,6 +30,7 @@ from skillhouse.floor import (
     isolated,
     read_beneath,
 )
+from skillhouse.house.code_manifests import NamedCode, code_named
 from skillhouse.house.config.config_files import project_of, safe_path
 from skillhouse.house.find_skills import find_in
 from skillhouse.house.house_snapshot import SnapshotInUse
@@ -117,16 +118,15 @@ def define(skill: Skill, settings: SkillSettings, profile: Profile) -> SkillDefi
         enabled=settings.is_enabled(skill.id),
         instructions=revealed(content.body.strip()),
         allowed_tools=skill.frontmatter.allowed_tools,
-        files=skill_files(skill),
+        files=files_of(skill.directory),
     )
 
 
-def skill_files(skill: Skill) -> tuple[SkillFile, ...]:
-    """Return the skill's other files with their types, sorted; at most `RESOURCES_MAX`."""
-    listed, _ = list_resources(skill.directory)
+def files_of(directory: Path) -> tuple[SkillFile, ...]:
+    """Return a skill's other files with their types, sorted; at most `RESOURCES_MAX`."""
+    listed, _ = list_resources(directory)
     return tuple(
-        SkillFile(name=name, path=str(skill.directory / name), type=file_kind(name))
-        for name in listed
+        SkillFile(name=name, path=str(directory / name), type=file_kind(name)) for name in listed
     )
 
 
@@ -223,7 +223,7 @@ class Management:
         try:
             return data.decode()
         except UnicodeDecodeError as error:
-            target = self._find(reference).directory / relative
+            target = self._known(reference).directory / relative
             raise SkillError("not-text", target, "expected UTF-8 text") from error
 
     def read_data(self, reference: str, relative: str) -> bytes:
@@ -234,7 +234,7 @@ class Management:
             PathError: the path leads out of the skill, or to no regular file.
             SkillError: the file is too large.
         """
-        skill = self._find(reference)
+        skill = self._known(reference)
         # INVARIANT: checked by segments and opened beneath the directory, never by a prefix.
         target = confine(skill.directory, relative)
         real = skill.directory.resolve()
@@ -368,11 +368,38 @@ class Management:
 
     def set_enabled(self, reference: str, *, enabled: bool) -> SkillDefinition:
         """Switch one skill on or off, for good; errors as `get`."""
-        skill = self._find(reference)
-        with recorded(self._audit, "enable" if enabled else "disable", {"id": skill.id}):
-            self._settings.set_skill(skill.id, enabled=enabled)
+        found = self._known(reference)
+        its_id = found.id if isinstance(found, Skill) else f"{found.scope}:{found.manifest.name}"
+        with recorded(self._audit, "enable" if enabled else "disable", {"id": its_id}):
+            self._settings.set_skill(its_id, enabled=enabled)
         self._house.refresh()
-        return define(skill, self.settings, self._profile)
+        if isinstance(found, Skill):
+            return define(found, self.settings, self._profile)
+        return self._define_code(found, its_id)
+
+    def _known(self, reference: str) -> Skill | NamedCode:
+        """Return a skill, also one of code alone; errors as of `_find`."""
+        try:
+            return self._find(reference)
+        except UnknownSkillError:
+            found = code_named(self._house.snapshot.code, reference)
+            if found is None:
+                raise
+            return found
+
+    def _define_code(self, found: NamedCode, its_id: str) -> SkillDefinition:
+        return SkillDefinition(
+            id=its_id,
+            name=found.manifest.name,
+            description=found.manifest.description,
+            source=self._profile.scope(found.scope).source or found.scope,
+            path=str(found.directory / found.manifest.entry),
+            directory_path=str(found.directory),
+            enabled=self.settings.is_enabled(its_id),
+            instructions="",
+            allowed_tools=(),
+            files=files_of(found.directory),
+        )
 
     def set_all_enabled(self, *, enabled: bool) -> None:
         """Switch skills as a whole on or off (S004-83)."""

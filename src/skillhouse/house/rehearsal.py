@@ -11,7 +11,15 @@ from msgspec import Struct
 from skillhouse import tools as toolbox
 from skillhouse.clients import ExportSource
 from skillhouse.discovery import Catalog
-from skillhouse.floor import PROTECTED_NAMES, PersistentPaths, isolated, structs
+from skillhouse.floor import (
+    PROTECTED_NAMES,
+    PersistentPaths,
+    TreeError,
+    isolated,
+    structs,
+    tree_digest,
+)
+from skillhouse.house.agent_search import CodeMatch, code_matches
 from skillhouse.house.house import Skillhouse
 from skillhouse.house.person_tools import tool_finder
 from skillhouse.house.policy import Explanation
@@ -36,7 +44,7 @@ from skillhouse.permission import (
     reading_of,
 )
 from skillhouse.permission.grammar import grammar_of
-from skillhouse.retrieval import Hit, skills_of
+from skillhouse.retrieval import Fit, Hit, fit_of, skills_of
 from skillhouse.sandbox import SandboxStatus
 from skillhouse.skill import Mention, Skill, SkillContent, UnjudgedBlock, find_mentions
 from skillhouse.tools import Caller, PermissionRequest, UnknownToolError
@@ -70,6 +78,19 @@ class MentionVerdict(Struct, frozen=True, kw_only=True):
     """Everything that was said about a command line, the strictest first."""
 
 
+class CodeVerdict(Struct, frozen=True, kw_only=True):
+    """A tool of a skill's own code that fits, and what a call of it would meet."""
+
+    skill: str
+    """The id of its skill."""
+    tool: str
+    """Its full name."""
+    description: str
+    level: str
+    effect: Effect
+    reason: str
+
+
 class Rehearsal(Struct, frozen=True, kw_only=True):
     """One request followed from the catalog to the sandbox."""
 
@@ -93,8 +114,16 @@ class Rehearsal(Struct, frozen=True, kw_only=True):
     """Blocks of the body that hold more than the commands above: code, output, text."""
     sandbox: SandboxStatus | None = None
     """Where commands would run; None when it came to none."""
+    code: tuple[CodeMatch, ...] = ()
+    """Skills of code alone that fit, best first: the model has their tools and loads nothing."""
+    code_verdicts: tuple[CodeVerdict, ...] = ()
+    """Their tools, in the same order."""
     protected: tuple[str, ...] = PROTECTED_NAMES
     """Paths of the workspace that no command or tool may change."""
+
+    @property
+    def fit(self) -> Fit:
+        return fit_of([*self.hits, *(one.hit for one in self.code)])
 
 
 def rehearse(house: Skillhouse, request: str, *, limit: int = 5) -> Rehearsal:
@@ -108,6 +137,8 @@ def rehearse(house: Skillhouse, request: str, *, limit: int = 5) -> Rehearsal:
     view = house.view()
     hidden = len(view.hidden)
     marks = tuple(view.mark(skill) for skill in skills_of(view.visible, hits))
+    code = code_matches(house.tools(), request, limit=limit, among=len(view.visible))
+    verdicts = tuple(_code_verdict(house, tool, one.hit.id) for one in code for tool in one.tools)
     if not hits:
         return Rehearsal(
             request=request,
@@ -118,6 +149,8 @@ def rehearse(house: Skillhouse, request: str, *, limit: int = 5) -> Rehearsal:
             skill=None,
             decision=None,
             content=None,
+            code=code,
+            code_verdicts=verdicts,
         )
     skill = house.view().visible.get(hits[0].id)
     explained = explain_loading(house, skill)
@@ -140,6 +173,25 @@ def rehearse(house: Skillhouse, request: str, *, limit: int = 5) -> Rehearsal:
         mentions=mentions,
         unjudged=unjudged,
         sandbox=house.services.expected_sandbox(),
+        code=code,
+        code_verdicts=verdicts,
+    )
+
+
+def _code_verdict(house: Skillhouse, tool: toolbox.SkillCodeTool, its_id: str) -> CodeVerdict:
+    try:
+        need = tool.need(tree_digest(tool.skill.directory))
+        found = house.forecast(tool.name, {}, need=need)
+        effect, reason = found.effect, found.reasons[0]
+    except TreeError as error:
+        effect, reason = Effect.DENY, str(error)
+    return CodeVerdict(
+        skill=its_id,
+        tool=tool.full_name,
+        description=tool.description,
+        level=tool.level,
+        effect=effect,
+        reason=reason,
     )
 
 

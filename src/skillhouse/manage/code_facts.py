@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,12 +16,17 @@ from skillhouse.floor import (
     Diagnostic,
     Severity,
     UnknownSkillError,
+    WireNameError,
     fault_finding,
     isolated,
     nearest,
+    wire_name,
 )
 from skillhouse.house.code_manifests import without_missing
+from skillhouse.house.find_skills import AbsentSkill, SkillState
 from skillhouse.manage.skill_states import manifest_places
+from skillhouse.permission import Effect, Permission
+from skillhouse.skill import HINTS, SKILL_FILE
 
 if TYPE_CHECKING:
     from skillhouse.approval import Level
@@ -56,6 +63,40 @@ class CodeFacts(Struct, frozen=True, kw_only=True):
     @property
     def is_broken(self) -> bool:
         return any(one.severity is Severity.ERROR for one in self.problems)
+
+    @property
+    def id(self) -> str:
+        """By which it is switched, where no SKILL.md is beside its code."""
+        return f"{self.scope}:{self.name}"
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether no SKILL.md is beside it."""
+        return not os.path.lexists(self.directory / SKILL_FILE)
+
+    @property
+    def tool_names(self) -> tuple[str, ...]:
+        """The full names of its tools."""
+        tools = self.manifest.tools if self.manifest else ()
+        return tuple(f"{self.name}:{tool.name}" for tool in tools)
+
+    @property
+    def wire_names(self) -> frozenset[str]:
+        """The names of its tools in calls and records."""
+        found = set()
+        for tool in self.manifest.tools if self.manifest else ():
+            # One that no wire takes is not offered, which `problems` say.
+            with suppress(WireNameError):
+                found.add(wire_name(self.name, tool.name))
+        return frozenset(found)
+
+    def tool_tokens(self) -> int:
+        """Return the estimated tokens of its tools, which each request has."""
+        tools = self.manifest.tools if self.manifest else ()
+        parts = [
+            (f"{self.name}__{tool.name}", tool.description, dict(tool.parameters)) for tool in tools
+        ]
+        return skill_package.tokens_of(json.dumps(parts, ensure_ascii=False)) if parts else 0
 
     def summary(self) -> str:
         """Return language and tools in one line."""
@@ -103,13 +144,79 @@ def listed_code(house: Skillhouse) -> tuple[CodeFacts, ...]:
     return tuple(one for one in found if one is not None)
 
 
+def code_alone(
+    house: Skillhouse, *, agent: str = "default"
+) -> Iterator[tuple[CodeFacts, AbsentSkill | None]]:
+    """Yield the skills of code without a SKILL.md, each with why agents have no tools of it."""
+    taken: dict[str, CodeFacts] = {}
+    waiting = _unseen(house)
+    for facts in listed_code(house):
+        stronger = taken.setdefault(facts.name, facts)
+        if facts.is_alone:
+            yield facts, _why_absent(house, facts, stronger, waiting, agent)
+
+
+def _unseen(house: Skillhouse) -> set[Path]:
+    """Return the directories of the project's code of which no person has seen the tools."""
+    if not house.runs_code:
+        return set()
+    shown = {result.directory for _, result in house.snapshot.shown_code}
+    return {result.directory for _, result in house.snapshot.code} - shown
+
+
+def _why_absent(
+    house: Skillhouse, facts: CodeFacts, stronger: CodeFacts, waiting: set[Path], agent: str
+) -> AbsentSkill | None:
+    settings = house.snapshot.settings
+    wrong = [one for one in facts.problems if one.severity is Severity.ERROR]
+    state: SkillState
+    code = ""
+    if wrong:
+        state, reason, hint, code = "broken", wrong[0].message, wrong[0].hint, wrong[0].code
+    elif not facts.is_on:
+        state, reason = "code-off", "skills' code is off"
+        hint = "set `enabled = true` below `[skill_code]`"
+    elif stronger is not facts:
+        state, hint = "shadowed", HINTS["shadowed"]
+        reason = f"`{stronger.id}` at `{stronger.directory}` has its name and is used"
+    elif not settings.is_enabled(facts.id):
+        is_all = not settings.enable_skills
+        state, reason = "disabled", "all skills are switched off" if is_all else "switched off"
+        hint = "`skillhouse enable --all`" if is_all else f"`skillhouse enable {facts.id}`"
+    elif denial := _denial(house, facts, agent):
+        state, reason = "denied", denial
+        hint = f"`skillhouse policy explain skill {facts.name}` shows the rules"
+    elif facts.directory in waiting:
+        state, hint = "unseen", "look at it with `skillhouse trust`"
+        reason = "new since the project was trusted: agents are not shown it"
+    else:
+        return None
+    return AbsentSkill(
+        state=state,
+        name=facts.name,
+        path=str(facts.directory),
+        reason=reason,
+        hint=hint,
+        id=facts.id,
+        scope=facts.scope,
+        code=code,
+    )
+
+
+def _denial(house: Skillhouse, facts: CodeFacts, agent: str) -> str:
+    """Return why rules leave an agent no tools of it; empty where they do not."""
+    wanted = Permission(action="skill", resource=facts.name)
+    found = house.policy.explain(wanted, agent=agent, default=Effect.ALLOW)
+    return found.reason if found.decision.effect is Effect.DENY else ""
+
+
 def project_code(house: Skillhouse) -> tuple[CodeFacts, ...]:
     """Return those of the project, whether it is trusted or not, and whether code is on."""
     return _facts_below(house, [(place, "project") for place in house.snapshot.trust_roots])
 
 
 def facts_named(house: Skillhouse, name: str) -> CodeFacts:
-    """Return the facts of a skill by its name or directory name, also where code is off.
+    """Return the facts of a skill by its name, id or directory, also where code is off.
 
     Raises:
         UnknownSkillError: there is none; it names the nearest.
@@ -117,7 +224,7 @@ def facts_named(house: Skillhouse, name: str) -> CodeFacts:
     is_trusted = house.is_project_trusted
     roots = [one for one in house.snapshot.roots if one.scope != "project" or is_trusted]
     found = _facts_below(house, [(root.path, root.scope) for root in roots])
-    named = [one for one in found if one.name == name]
+    named = [one for one in found if name in (one.name, one.id, str(one.directory))]
     named += [one for one in found if one.directory.name == name]
     if named:
         return named[0]

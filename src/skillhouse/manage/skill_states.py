@@ -36,6 +36,7 @@ STATES: Mapping[str, str] = {
     "shadowed": "shadowed by another skill of the name",
     "exported": "exported copies, which clients read",
     "people-only": "for people alone",
+    "code-off": "not offered: skills' code is off",
     "unseen": "not seen by a person as they are",
     "untrusted": "not read",
     "left-out": "not looked at",

@@ -43,6 +43,7 @@ from skillhouse.house import (
     check_for_person,
     explain_loading,
 )
+from skillhouse.house.agent_search import code_matches
 from skillhouse.manage import (
     CodeFacts,
     changed_skills,
@@ -51,7 +52,7 @@ from skillhouse.manage import (
     offered_code,
     state_of,
 )
-from skillhouse.retrieval import SearchResult
+from skillhouse.retrieval import Fit, Hit, fit_of
 from skillhouse.skill import Skill, SkillContent, SkillIndex, followed_digest, load
 
 HITS_MAX = 50
@@ -129,6 +130,13 @@ class SkillDetail(Struct, frozen=True, kw_only=True):
     """None for a skill without tools of its own."""
 
 
+class FoundInPage(Struct, frozen=True, kw_only=True):
+    """The skills that fit a request, those of code alone among them."""
+
+    hits: tuple[Hit, ...] = ()
+    fit: Fit = Fit.GOOD
+
+
 class StatusReader:
     """Reads the status for many threads, one at a time; scans are reused for `FRESH_SECONDS`."""
 
@@ -156,14 +164,24 @@ class StatusReader:
                 config_fault=self._house.config_reload.fault,
             )
 
-    def found(self, scan: SkillScan, query: str) -> SearchResult:
+    def found(self, scan: SkillScan, query: str) -> FoundInPage:
         """Return the visible skills that fit a request, best first, at most `HITS_MAX`.
+
+        Each skill of code alone is before those that it fits better than.
 
         It has a lock of its own: the first search reads all bodies, which takes seconds for 10,000
         skills, and other pages must not wait for it.
         """
         with self._search_lock:
-            return scan.view.search.find(query, limit=HITS_MAX)
+            hits = list(scan.view.search.find(query, limit=HITS_MAX).hits)
+        with self._lock:
+            tools = self._house.tools()
+        among = len(scan.view.visible)
+        for match in code_matches(tools, query, limit=HITS_MAX, among=among):
+            sure = match.hit.confidence
+            at = (n for n, hit in enumerate(hits) if hit.confidence < sure)
+            hits.insert(next(at, len(hits)), match.hit)
+        return FoundInPage(hits=tuple(hits), fit=fit_of(hits))
 
     def detail(self, reference: str) -> SkillDetail:
         """Return one skill, by id, file, name or directory name.

@@ -16,7 +16,8 @@ from skillhouse.frontends.answers.skills import (
     SkillAnswer,
     skill_answer,
 )
-from skillhouse.retrieval import Fit, HeadIndex, Hit, SearchResult, reason, skills_of
+from skillhouse.house.agent_search import CodeMatch, code_matches
+from skillhouse.retrieval import Fit, HeadIndex, Hit, SearchResult, fit_of, reason, skills_of
 from skillhouse.skill import SkillIndex, tokens_of
 
 if TYPE_CHECKING:
@@ -74,11 +75,30 @@ class AskedCatalogAnswer(JsonAnswer, frozen=True, kw_only=True):
     fitting: RequestAnswer | UnsetType = UNSET
 
 
-class SearchAnswer(JsonAnswer, frozen=True, kw_only=True):
-    """How well the hits fit, and what search by meaning could do."""
+class CodeHitAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """A skill of code alone that fits, with the tools that an agent has of it."""
+
+    flat_members = ("hit",)
+    id: str
+    name: str
+    description: str
+    tools: tuple[str, ...]
+    hit: HitAnswer
+
+
+class FoundAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """How well the hits fit, and the skills of code alone that do."""
 
     flat_members = ("fit",)
     fit: FitAnswer
+    code: list[CodeHitAnswer]
+
+
+class SearchAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """How well the hits fit, and what search by meaning could do."""
+
+    flat_members = ("found",)
+    found: FoundAnswer
     fault: str | None
     meaning: MeaningAnswer | None
 
@@ -122,6 +142,9 @@ class ListedSkillsAnswer(JsonAnswer, frozen=True, kw_only=True):
     catalog: CatalogBoundsAnswer
     unread_folders: list[UnreadFolderAnswer]
     code: list[CodeFactsAnswer | None]
+    states: dict[str, Count]
+    listings: dict[str, Count]
+    """Of those in use, by how a model hears of them; as the library of the API has it."""
 
 
 def catalog_answer(catalog: Catalog) -> CatalogAnswer:
@@ -231,6 +254,16 @@ def named_hit(hit: Hit, listing: str | UnsetType = UNSET) -> NamedHitAnswer:
     return NamedHitAnswer(id=hit.id, name=hit.name, hit=hit_answer(hit), listing=listing)
 
 
+def code_hit(match: CodeMatch) -> CodeHitAnswer:
+    return CodeHitAnswer(
+        id=match.hit.id,
+        name=match.hit.name,
+        description=match.description,
+        tools=tuple(tool.full_name for tool in match.tools),
+        hit=hit_answer(match.hit),
+    )
+
+
 def meaning_answer(state: MeaningState | None) -> MeaningAnswer | None:
     if state is None:
         return None
@@ -253,6 +286,15 @@ class FoundSkills(Struct, frozen=True, kw_only=True):
     """Skills that agents do not see, each with the id of the one that shadows it."""
     marks: Sequence[str] = ()
     """How a model hears of each, as `AgentView.mark`."""
+    code: Sequence[CodeMatch] = ()
+    """The skills of code alone that fit; requests have their tools without a search."""
+
+    @property
+    def fit(self) -> Fit:
+        return fit_of([*self.found.hits, *(one.hit for one in self.code)])
+
+    def answer(self) -> FoundAnswer:
+        return FoundAnswer(fit=fit_answer(self.fit), code=list(map(code_hit, self.code)))
 
     def answers(self) -> list[SkillHitAnswer]:
         found = [
@@ -283,7 +325,8 @@ def search_skills(house: Skillhouse, query: str, limit: int) -> FoundSkills:
     skills = skills_of(view.visible, found.hits)
     shadowed = _shadowed(house.snapshot.shown.index, query, skills, limit)
     marks = [view.mark(skill) for skill in skills]
-    return FoundSkills(found=found, skills=skills, shadowed=shadowed, marks=marks)
+    code = code_matches(house.tools(), query, limit=limit, among=len(view.visible))
+    return FoundSkills(found=found, skills=skills, shadowed=shadowed, marks=marks, code=code)
 
 
 def request_answer(view: AgentView, request: str, catalog: Catalog) -> RequestAnswer:

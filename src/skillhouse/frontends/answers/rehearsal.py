@@ -10,7 +10,7 @@ from skillhouse.frontends.answers.catalogs import (
     catalog_answer,
     named_hit,
 )
-from skillhouse.frontends.answers.json_form import Count, EffectWord, JsonAnswer
+from skillhouse.frontends.answers.json_form import Count, EffectWord, JsonAnswer, copied
 from skillhouse.frontends.answers.policy import ExplanationAnswer, explanation_answer
 from skillhouse.frontends.answers.skills import (
     ContentAnswer,
@@ -18,7 +18,7 @@ from skillhouse.frontends.answers.skills import (
     content_answer,
     skill_answer,
 )
-from skillhouse.retrieval import Fit, fit_of, is_weak
+from skillhouse.retrieval import Fit
 from skillhouse.sandbox import SandboxStatus
 
 if TYPE_CHECKING:
@@ -42,6 +42,17 @@ class UnjudgedAnswer(JsonAnswer, frozen=True, kw_only=True):
     label: str
 
 
+class CodeVerdictAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """A tool of a skill's own code that fits, and what the gate would say of a call."""
+
+    skill: str
+    tool: str
+    description: str
+    level: str
+    effect: EffectWord
+    reason: str
+
+
 class RehearsalAnswer(JsonAnswer, frozen=True, kw_only=True):
     request: str
     catalog: CatalogAnswer
@@ -57,6 +68,7 @@ class RehearsalAnswer(JsonAnswer, frozen=True, kw_only=True):
     unjudged: list[UnjudgedAnswer]
     sandbox: SandboxStatus | None
     protected: tuple[str, ...]
+    code: list[CodeVerdictAnswer]
 
 
 def rehearsal_answer(found: Rehearsal) -> RehearsalAnswer:
@@ -77,8 +89,8 @@ def rehearsal_answer(found: Rehearsal) -> RehearsalAnswer:
         catalog=catalog_answer(found.catalog),
         hidden=found.hidden,
         hits=[named_hit(hit, mark) for hit, mark in zip(found.hits, found.marks, strict=True)],
-        weak=is_weak(found.hits),
-        nothing_fits=fit_of(found.hits) is Fit.NONE,
+        weak=found.fit is not Fit.GOOD,
+        nothing_fits=found.fit is Fit.NONE,
         skill=None if found.skill is None else skill_answer(found.skill),
         decision=None if found.decision is None else explanation_answer(found.decision),
         content=None if found.content is None else content_answer(found.content),
@@ -87,4 +99,7 @@ def rehearsal_answer(found: Rehearsal) -> RehearsalAnswer:
         unjudged=[UnjudgedAnswer(line=one.line, label=one.label) for one in found.unjudged],
         sandbox=found.sandbox,
         protected=tuple(found.protected),
+        code=[
+            copied(CodeVerdictAnswer, one, effect=one.effect.value) for one in found.code_verdicts
+        ],
     )

@@ -107,13 +107,17 @@ class LibrarySkillAnswer(JsonAnswer, frozen=True, kw_only=True):
     catalog_tokens: Count
     file_tokens: Count
     recent: Count | None
+    language: str
+    tools: tuple[str, ...]
 
 
 class LibraryAnswer(JsonAnswer, frozen=True, kw_only=True):
-    """What a page of the library has besides its skills."""
+    """What a page of the library has besides its skills: how many are in each state, and of those
+    in use how a model hears of them."""
 
     next: str | None
     states: dict[str, Count]
+    listings: dict[str, Count]
 
 
 class AbsentSkillAnswer(JsonAnswer, frozen=True, kw_only=True):

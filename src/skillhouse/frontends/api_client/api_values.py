@@ -74,6 +74,17 @@ class CatalogJson(TypedDict):
     omitted: list[str]
 
 
+class CodeVerdictJson(TypedDict):
+    """A tool of a skill's own code that fits, and what the gate would say of a call."""
+
+    skill: str
+    tool: str
+    description: str
+    level: str
+    effect: Literal["allow", "ask", "deny"]
+    reason: str
+
+
 class ContentJson(TypedDict):
     """A loaded skill; what people do not see of its body is there as escapes."""
 
@@ -212,6 +223,8 @@ class LibrarySkillJson(TypedDict):
     catalog_tokens: int
     file_tokens: int
     recent: int | None
+    language: str
+    tools: list[str]
 
 
 class ListedSkillJson(TypedDict):
@@ -401,6 +414,7 @@ class RehearsalJson(TypedDict):
     unjudged: list[UnjudgedJson]
     sandbox: SandboxStatusJson | None
     protected: list[str]
+    code: list[CodeVerdictJson]
 
 
 class SandboxStatusJson(TypedDict):

@@ -16,11 +16,11 @@ from skillhouse.floor import nearest
 from skillhouse.frontends.answers.catalogs import (
     AskedCatalogAnswer,
     ForgottenAnswer,
+    FoundSkills,
     LearningAnswer,
     RequestAnswer,
     SearchAnswer,
     catalog_answer,
-    fit_answer,
     meaning_answer,
     request_answer,
     search_skills,
@@ -159,21 +159,22 @@ def _search(options: argparse.Namespace, terminal: Terminal) -> int:
         terminal.error(found.found.fault)
     if options.json:
         more = SearchAnswer(
-            fit=fit_answer(found.found.fit),
+            found=found.answer(),
             fault=found.found.fault or None,
             meaning=meaning_answer(state),
         )
         terminal.json_list("hits", found.answers(), more)
-    elif not hits:
+    elif not hits and not found.code:
         terminal.note(f"no skill fits{_meant(house, options.query)}; `skillhouse list` shows all")
     else:
-        if text := FIT_TEXTS[found.found.fit]:
+        if text := FIT_TEXTS[found.fit]:
             terminal.note(text)
         rows: list[tuple[str, str]] = []
         for hit, skill, mark in zip(hits, found.skills, found.marks, strict=True):
             rows.append((f"{hit.score:6.2f}  {shown(hit.name)}", one_line(skill.description)))
             rows += [("", f"({part})") for part in (*unlisted(mark), *why_parts(hit))]
         terminal.rows(rows, indent=0, most=36)
+    _print_code(found, terminal, as_json=options.json)
     if others and not options.json:
         terminal.line()
         terminal.heading("shadowed, so agents do not see them")
@@ -181,7 +182,22 @@ def _search(options: argparse.Namespace, terminal: Terminal) -> int:
             (shown(one.id), f"by {shown(by)}: {one_line(one.description)}") for one, by in others
         ]
         terminal.rows(rows, most=48)
-    return 0 if hits else 1
+    return 0 if hits or found.code else 1
+
+
+def _print_code(found: FoundSkills, terminal: Terminal, *, as_json: bool) -> None:
+    """Print the skills of code alone that fit, unless they are in the JSON."""
+    if as_json or not found.code:
+        return
+    if found.found.hits:
+        terminal.line()
+    terminal.heading("with tools of their own, which agents have without a search")
+    rows: list[tuple[str, str]] = []
+    for match in found.code:
+        tools = ", ".join(f"{one.full_name} ({one.level})" for one in match.tools)
+        rows.append((shown(match.hit.name), one_line(match.description)))
+        rows += [("", part) for part in (one_line(tools), *why_parts(match.hit))]
+    terminal.rows(rows, most=36)
 
 
 def _meant(house: Skillhouse, words: Sequence[str]) -> str:

@@ -41,9 +41,8 @@ from skillhouse.frontends.cli.terminal import finding_line
 from skillhouse.frontends.cli.validate_fix import FileFix, fix
 from skillhouse.frontends.presentation.findings import counts, folded_lines
 from skillhouse.frontends.presentation.library import FIT_TEXTS, unlisted, why_parts
-from skillhouse.frontends.presentation.text import counted, shown
+from skillhouse.frontends.presentation.text import counted, one_line, shown
 from skillhouse.house import rehearse
-from skillhouse.retrieval import fit_of
 from skillhouse.skill import (
     DEFAULT_PROFILE,
     JAVASCRIPT_FILE,
@@ -302,7 +301,7 @@ def _rehearse(options: argparse.Namespace, terminal: Terminal) -> int:
         terminal.json(rehearsal_answer(rehearsal))
     else:
         _print_rehearsal(rehearsal, terminal, full=options.full)
-    return 0 if rehearsal.skill is not None else 1
+    return 0 if rehearsal.skill is not None or rehearsal.code else 1
 
 
 def _print_rehearsal(rehearsal: Rehearsal, terminal: Terminal, *, full: bool) -> None:
@@ -341,13 +340,21 @@ def _print_ranking(rehearsal: Rehearsal, terminal: Terminal) -> None:
         for hit, mark in zip(rehearsal.hits, rehearsal.marks, strict=True)
         for at, part in enumerate([*unlisted(mark), *why_parts(hit)])
     ]
-    if text := FIT_TEXTS[fit_of(rehearsal.hits)]:
+    if text := FIT_TEXTS[rehearsal.fit]:
         terminal.line(f"  {text}")
     if rows:
         terminal.rows(rows, most=40)
     else:
         terminal.line("  none")
     terminal.line()
+    if rehearsal.code_verdicts:
+        terminal.heading("  Tools of skills' own code that fit, which the model has anyway")
+        for one in rehearsal.code_verdicts:
+            effect = terminal.effect(one.effect)
+            terminal.line(f"  {effect}  {shown(one.tool)} ({one.level})")
+            terminal.indented(one_line(one.description), 9)
+            terminal.indented(shown(one.reason), 9)
+        terminal.line()
 
 
 def _print_body(rehearsal: Rehearsal, terminal: Terminal, *, full: bool) -> None:

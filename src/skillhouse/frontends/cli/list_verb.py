@@ -35,6 +35,7 @@ from skillhouse.frontends.presentation.library import (
     client_roots,
     list_notes,
     unlisted,
+    whole_counts,
 )
 from skillhouse.frontends.presentation.short_paths import (
     clients_of,
@@ -145,7 +146,8 @@ def _list(options: argparse.Namespace, terminal: Terminal) -> int:
         skills.reverse()
     page, pages = _page(skills, options)
     code = _code(house)
-    absent = choice.absent(manage.absent_skills(house))
+    unused = _unused_code(house, code)
+    absent = choice.absent([*manage.absent_skills(house), *unused.values()])
     if options.json:
         more = _more(house, absent, code, options=options)
         terminal.json_list("skills", _listed(house, page), more, total=len(skills))
@@ -161,7 +163,7 @@ def _list(options: argparse.Namespace, terminal: Terminal) -> int:
         _print_skills(house, page, options.sort, known, marks, terminal)
     if pages > 1:
         terminal.note(f"page {min(options.page, pages)} of {pages}, {len(skills)} skills")
-    shown_code = [one for one in code if _takes_code(choice, one)]
+    shown_code = [one for one in code if _takes_code(choice, one, unused)]
     if shown_code:
         terminal.heading("with tools of their own")
         terminal.rows([(shown(facts.name), one_line(facts.summary())) for facts in shown_code])
@@ -170,15 +172,26 @@ def _list(options: argparse.Namespace, terminal: Terminal) -> int:
     _print_absent(house, here, terminal, ROWS_MAX)
     terminal.line(_summary(house, skills, choice))
     if choice.is_whole:
-        for note in filter(None, (*list_notes(house.view()), unread_line(house))):
+        for note in filter(None, (*list_notes(house), unread_line(house))):
             terminal.line(note)
     _print_notes(house, code, terminal)
     return 0
 
 
-def _takes_code(choice: SkillFilter, one: manage.CodeFacts) -> bool:
+def _unused_code(house: Skillhouse, code: Sequence[manage.CodeFacts]) -> Mapping[Path, AbsentSkill]:
+    """Return why agents have no tools of skills of code alone, by their directories."""
+    if not code:
+        return {}
+    from skillhouse.manage.code_facts import code_alone
+
+    return {facts.directory: why for facts, why in code_alone(house) if why is not None}
+
+
+def _takes_code(
+    choice: SkillFilter, one: manage.CodeFacts, unused: Mapping[Path, AbsentSkill]
+) -> bool:
     path = os.path.join(one.directory, "SKILL.md")
-    return choice.takes(one.name, scope=one.scope, path=path)
+    return one.directory not in unused and choice.takes(one.name, scope=one.scope, path=path)
 
 
 def _code(house: Skillhouse) -> tuple[manage.CodeFacts, ...]:
@@ -360,7 +373,7 @@ def _print_one(house: Skillhouse, one: AbsentSkill, terminal: Terminal) -> None:
     terminal.indented(one_line(one.text), 4)
 
 
-_MEANT = ("exported", "people-only")
+_MEANT = ("exported", "people-only", "code-off")
 
 
 def _print_problems(
@@ -372,7 +385,8 @@ def _print_problems(
     """Print what is not used, or the findings of one code; 1 when there is something."""
     kind = options.problem
     if kind == ANY or kind in manage.STATES:
-        # Nothing is wrong with an exported copy, or with a skill that its author meant for people.
+        # Nothing is wrong with an exported copy, with a skill that its author meant for people, or
+        # where skills' code is off.
         wrong = [one for one in absent if one.state not in _MEANT or kind == one.state]
         chosen = [one for one in wrong if kind in (ANY, one.state)]
         _print_absent(house, chosen, terminal, len(chosen))
@@ -465,6 +479,7 @@ def _more(
     )
 
     view, wanted = house.view(), options.problem
+    counts = whole_counts(house)
     findings = _findings(house) if options.findings else house.index.diagnostics
     return ListedSkillsAnswer(
         shadowed=list(map(skill_answer, house.index.shadowed)),
@@ -475,6 +490,8 @@ def _more(
         catalog=catalog_bounds(view),
         unread_folders=[UnreadFolderAnswer(**one._asdict()) for one in unread_folders(house)],
         code=list(map(code_facts, code)),
+        states=dict(counts.states),
+        listings=dict(counts.listings),
     )
 
 

@@ -15,12 +15,13 @@ from skillhouse.discovery import default_roots
 from skillhouse.frontends.answers.skills import LibrarySkillAnswer, catalog_tokens
 from skillhouse.frontends.presentation.short_paths import clients_of
 from skillhouse.frontends.presentation.text import counted, moment, shown
-from skillhouse.house.agent_view import LISTED
+from skillhouse.house.agent_view import AS_TOOLS, LISTED, NOT_LISTED, OVER_MCP, SEARCH_ONLY
 
 if TYPE_CHECKING:
     from skillhouse.floor import Locations
     from skillhouse.frontends.answers.catalogs import CatalogBoundsAnswer
     from skillhouse.house import AbsentSkill, AgentView, Skillhouse
+    from skillhouse.manage import CodeFacts
     from skillhouse.retrieval import Hit
     from skillhouse.skill import Skill
 
@@ -92,6 +93,47 @@ class LibraryLine(Struct, frozen=True, kw_only=True):
     """Why agents do not see it; None for one that they do."""
     mark: str = ""
     """How a model hears of it, as `AgentView.mark`."""
+    code: CodeFacts | None = None
+    """Its own tools, where its code is on or no SKILL.md is beside it."""
+
+    @property
+    def id(self) -> str:
+        if self.skill is not None:
+            return self.skill.id
+        if self.code is not None:
+            return self.code.id
+        return self.absent.id if self.absent else ""
+
+    @property
+    def name(self) -> str:
+        found = self.skill or self.code or self.absent
+        return found.name if found else ""
+
+    @property
+    def description(self) -> str:
+        if self.skill is not None:
+            return self.skill.description
+        manifest = self.code.manifest if self.code else None
+        return manifest.description if manifest else ""
+
+    @property
+    def root(self) -> Path | None:
+        """The directory of skills that it is in; None where that is not known."""
+        if self.skill is not None:
+            return Path(self.skill.root)
+        return self.code.directory.parent if self.code else None
+
+    @property
+    def listed_tokens(self) -> int:
+        """Estimated tokens that each request has of it: name and description, or its tools."""
+        if self.skill is not None:
+            return catalog_tokens(self.skill)
+        return self.code.tool_tokens() if self.code else 0
+
+    @property
+    def listing(self) -> str:
+        """The word for `mark`, by which lists are filtered; empty for one that is not in use."""
+        return LISTINGS.get(self.mark, "") if self.absent is None else ""
 
     @property
     def state(self) -> str:
@@ -100,30 +142,116 @@ class LibraryLine(Struct, frozen=True, kw_only=True):
     @property
     def texts(self) -> list[str]:
         """What a filter looks at besides the path."""
-        skill, absent = self.skill, self.absent
-        parts = [skill.name, skill.description] if skill else []
+        absent = self.absent
+        parts = [self.name, self.description]
+        if self.code is not None and self.code.manifest is not None:
+            for tool in self.code.manifest.tools:
+                parts += [tool.name, tool.description]
         return [*parts, absent.name, absent.reason] if absent else parts
 
     @property
     def scope(self) -> str:
         if self.skill is not None:
             return self.skill.scope
+        if self.code is not None:
+            return self.code.scope
         return self.absent.scope if self.absent else ""
 
 
-def library_lines(house: Skillhouse) -> Iterator[LibraryLine]:
-    """Yield what agents see in catalog order, and then the rest by state; each file once."""
+LISTINGS: Mapping[str, str] = {
+    LISTED: "listed",
+    SEARCH_ONLY: "search-only",
+    NOT_LISTED: "not-listed",
+    SEARCH_ONLY + OVER_MCP: "search-only-mcp",
+    NOT_LISTED + OVER_MCP: "not-listed-mcp",
+    AS_TOOLS: "tools",
+}
+"""A word for each way in which a model hears of a skill in use, in the order of lists."""
+
+
+class LibraryCounts(Struct, frozen=True, kw_only=True):
+    """How many skills here are in use, by how a model hears of them, and how many are not."""
+
+    listings: Mapping[str, int]
+    """Those in use by a word of `LISTINGS`."""
+    states: Mapping[str, int]
+    """All of them by state."""
+
+    @property
+    def in_use(self) -> int:
+        return self.states.get("in-use", 0)
+
+    @property
+    def not_in_use(self) -> int:
+        return sum(self.states.values()) - self.in_use
+
+
+def library_counts(lines: Iterable[LibraryLine]) -> LibraryCounts:
+    """Count what `list`, the page and the API show, of one agent.
+
+    INVARIANT: each line has one state, and each in use one listing, so that the listings together
+    are `in_use`, and the states together are all lines.
+    """
+    lines = list(lines)
+    used = Counter(one.listing for one in lines if one.state == "in-use")
+    return LibraryCounts(
+        listings={word: used[word] for word in LISTINGS.values() if used[word]},
+        states=Counter(one.state for one in lines),
+    )
+
+
+def counts_line(counts: LibraryCounts) -> str:
+    """Return for people how many skills are in use, and how a model hears of them.
+
+    >>> counts_line(LibraryCounts(listings={"listed": 2, "search-only": 1}, states={"in-use": 3}))
+    'in use: 3 (2 listed, 1 found by search only); not in use: 0'
+    """
+    texts = {word: mark for mark, word in LISTINGS.items()}
+    parts = ", ".join(f"{count:,} {texts[word]}" for word, count in counts.listings.items())
+    used = f"{counts.in_use:,}" + (f" ({parts})" if parts else "")
+    return f"in use: {used}; not in use: {counts.not_in_use:,}"
+
+
+def library_lines(house: Skillhouse, *, agent: str = "default") -> Iterator[LibraryLine]:
+    """Yield what an agent sees in catalog order, and then the rest by state; each file once.
+
+    Skills of code alone follow those with a SKILL.md. ConfigError: no agent has that name.
+    """
     index = house.index
     absent: dict[str, AbsentSkill] = {}
-    for one in manage.absent_skills(house):
+    for one in manage.absent_skills(house, agent=agent):
         absent.setdefault(one.path, one)
-    view = house.view()
+    view = house.view(agent)
+    # What reads manifests is loaded only where there may be some.
+    has_code = house.runs_code or manage.may_hold_code(house)
+    alone = list(_code_alone(house, agent)) if has_code else []
+    every = manage.offered_code(house) if has_code else ()
+    code = {str(facts.directory): facts for facts in every}
     for skill in view.visible.skills:
         why = absent.pop(skill.file, None)
-        yield LibraryLine(path=skill.file, skill=skill, absent=why, mark=view.mark(skill))
+        own = code.get(os.path.dirname(skill.file))
+        yield LibraryLine(path=skill.file, skill=skill, absent=why, mark=view.mark(skill), code=own)
+    for facts, gone in alone:
+        if gone is None:
+            path = str(facts.directory)
+            yield LibraryLine(path=path, skill=None, absent=None, mark=AS_TOOLS, code=facts)
     known = {skill.file: skill for skill in (*index.shadowed, *index.skills)}
     for path, rest in absent.items():
-        yield LibraryLine(path=path, skill=known.get(path), absent=rest)
+        own = code.get(os.path.dirname(path))
+        yield LibraryLine(path=path, skill=known.get(path), absent=rest, code=own)
+    for facts, gone in alone:
+        if gone is not None:
+            yield LibraryLine(path=gone.path, skill=None, absent=gone, code=facts)
+
+
+def _code_alone(house: Skillhouse, agent: str) -> Iterator[tuple[CodeFacts, AbsentSkill | None]]:
+    from skillhouse.manage.code_facts import code_alone  # noqa: PLC0415 - most homes have none.
+
+    return code_alone(house, agent=agent)
+
+
+def whole_counts(house: Skillhouse) -> LibraryCounts:
+    return library_counts(library_lines(house))
 
 
 def client_roots(places: Locations, client: str) -> tuple[str, ...]:
@@ -139,15 +267,15 @@ def client_roots(places: Locations, client: str) -> tuple[str, ...]:
 
 def library_skill(line: LibraryLine, ranks: Mapping[str, int], home: Path) -> LibrarySkillAnswer:
     """Return a line of the library; `ranks` says how recently files were loaded, 0 the last one."""
-    skill, absent = line.skill, line.absent
+    absent, own = line.absent, line.code
     hint = (absent.hint or None) if absent else None
     return LibrarySkillAnswer(
-        id=skill.id if skill else (absent.id if absent else ""),
-        name=skill.name if skill else (absent.name if absent else ""),
-        description=skill.description if skill else "",
+        id=line.id,
+        name=line.name,
+        description=line.description,
         scope=line.scope,
         path=line.path,
-        clients=clients_of(Path(skill.root), home) if skill else (),
+        clients=clients_of(line.root, home) if line.root else (),
         state=line.state,
         listing=line.mark,
         reason=absent.reason if absent else "",
@@ -155,9 +283,11 @@ def library_skill(line: LibraryLine, ranks: Mapping[str, int], home: Path) -> Li
         mend=hint,
         code=(absent.code or None) if absent else None,
         line=(absent.line or None) if absent else None,
-        catalog_tokens=catalog_tokens(skill) if skill else 0,
+        catalog_tokens=line.listed_tokens,
         file_tokens=_file_tokens(line.path),
         recent=ranks.get(line.path),
+        language=own.manifest.language if own and own.manifest else "",
+        tools=own.tool_names if own else (),
     )
 
 
@@ -194,7 +324,15 @@ def unlisted(mark: str) -> list[str]:
     return [mark] if mark not in ("", LISTED) else []
 
 
-def list_notes(view: AgentView) -> list[str]:
+def list_notes(house: Skillhouse) -> list[str]:
+    """Return how many skills a list of the default agent leaves out, and which list; or nothing."""
+    view = house.view()
+    if all(mark == LISTED for mark in view.marks.values()):
+        return view_notes(view)
+    return [counts_line(whole_counts(house)), *view_notes(view)]
+
+
+def view_notes(view: AgentView) -> list[str]:
     """Return `catalog_notes` of the lists that a view makes; of their costs nothing is measured."""
     exposure = view.profile.catalog.exposure
     if exposure == "search":

@@ -16,6 +16,7 @@ from tests.extensions.server import test_http_browser
 from tests.extensions.server.test_http_serve import started
 from tests.frontends.test_cli_repositories import configure
 from tests.harness import ran
+from tests.house.coded import tool, write_code
 from tests.house.places import make_places, write_skill
 from tests.loopback_http import served
 from tests.registry.repositories import StaticRepository, static_server
@@ -78,10 +79,11 @@ def test_a_skill_among_many_is_found_while_typing_and_disabled(visit, tmp_path: 
     write_skill(root / "zebra-stripes", description="Counts the stripes of a zebra.")
     begun = visit()
     page = begun.page
-    # Those that were not in the page are there as well.
-    page.locator("#rows > li", has_text="skill-259").wait_for(state="attached")
-    page.fill("#q", "stripes zebra")
+    page.keyboard.press("/")
+    page.keyboard.type("stripes zebra")
     row = page.locator("#rows > li:visible")
+    # It was not in the page, which has a bounded number of rows.
+    row.get_by_role("link", name="zebra-stripes").wait_for()
     assert row.count() == 1
     assert page.inner_text("#shown") == "1"
     row.get_by_role("button", name="Disable zebra-stripes").click()
@@ -91,7 +93,42 @@ def test_a_skill_among_many_is_found_while_typing_and_disabled(visit, tmp_path: 
     assert "zebra-stripes" not in begun.listed().partition("disabled")[0]
     page.fill("#q", "")
     page.select_option("#by-problem", "disabled")
-    assert page.inner_text("#shown") == "1"
+    page.locator("#shown", has_text=re.compile("^1$")).wait_for()
+    # Back from a skill the filter is as it was.
+    row.get_by_role("link", name="zebra-stripes").click()
+    page.wait_for_url("**/skills/user:zebra-stripes")
+    page.go_back()
+    row.get_by_role("link", name="zebra-stripes").wait_for()
+    assert (row.count(), page.input_value("#by-problem")) == (1, "disabled")
+    page.get_by_role("link", name="Show all", exact=True).click()
+    page.locator("#rows > li").nth(199).wait_for(state="attached")
+    assert page.locator("#rows > li").count() == 200
+    # Without a filter, too, a long list is a page at a time.
+    page.select_option("#by-scope", "builtin")
+    page.locator("#shown", has_text=re.compile("^3$")).wait_for()
+    page.evaluate("document.activeElement.blur()")
+    page.keyboard.press("/")
+    assert page.evaluate("document.activeElement.id") == "q"
+
+
+def test_a_tool_of_code_alone_is_called_from_its_page(visit, tmp_path: Path):
+    write_code(
+        tmp_path / "home/.config/skillhouse/skills/prices",
+        "tools = {'now': lambda params, context: {'coin': params['coin']}}\n",
+        tool("now", parameters={"type": "object", "properties": {"coin": {"type": "string"}}}),
+    )
+    (tmp_path / "home/.config/skillhouse/config.toml").write_text("[skill_code]\nenabled = true\n")
+    begun = visit()
+    page = begun.page
+    page.select_option("#by-problem", "tools")
+    page.locator("#rows > li:visible").get_by_role("link", name="prices").click()
+    page.locator("details.tool summary", has_text="prices:now").first.click()
+    page.fill("[name='arguments.coin']", "btc")
+    page.click("text=Call it")
+    page.locator("#result [data-content]", has_text="btc").wait_for()
+    page.locator("#calls", has_text="prices__now").wait_for()
+    page.click("button:has-text('Disable')")
+    page.locator(".notice", has_text="Agents have no tools of it.").wait_for()
 
 
 def test_a_new_skill_is_made_and_listed_and_its_error_is_shown_while_typing(visit):
@@ -245,7 +282,7 @@ def test_an_edit_of_an_installed_skill_says_what_it_ends_and_is_accepted_or_take
     begun.go("/packages")
     assert "was signed by acme, and edited since" in page.inner_text("#installed")
     page.click("text=see the edits")
-    assert "The signature of acme is of the files as they were installed" in page.inner_text("#edits")
+    assert "The signature of acme is of the files as they were" in page.inner_text("#edits")
     assert page.inner_text("dd:has(s)") == "acme not of the files as they are now"
     lock.write_text(text)
     page.get_by_role("button", name="Restore").click()
@@ -582,7 +619,8 @@ def test_a_change_is_said_and_undone_from_where_it_was_made(visit, tmp_path: Pat
 
 
 def test_letters_lead_to_pages_skills_and_the_stop_and_change_nothing(visit, tmp_path: Path):
-    write_skill(tmp_path / "home/.agents/skills/zebra-stripes", description="Counts <b>stripes</b>.")
+    skills = tmp_path / "home/.agents/skills"
+    write_skill(skills / "zebra-stripes", description="Counts <b>stripes</b>.")
     begun = visit()
     page = begun.page
     begun.go("/packages")

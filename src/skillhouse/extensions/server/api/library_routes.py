@@ -6,14 +6,30 @@ from skillhouse.extensions.server.api.api_services import ApiServices, paged
 from skillhouse.extensions.server.api.place_routes import check_client
 from skillhouse.extensions.server.api.route_table import ApiRequest, Endpoint, RouteParameter
 from skillhouse.extensions.server.api.schemas import listing
-from skillhouse.extensions.server.api.skill_routes import CURSOR, LIMIT, SCOPE, WORDS, filter_of
+from skillhouse.extensions.server.api.skill_routes import (
+    AGENT,
+    CURSOR,
+    LIMIT,
+    SCOPE,
+    WORDS,
+    agent_of,
+    filter_of,
+)
 from skillhouse.frontends.answers.json_form import ListAnswer
 from skillhouse.frontends.answers.skills import LibraryAnswer, LibrarySkillAnswer
-from skillhouse.frontends.presentation.library import client_roots, library_lines, library_skill
+from skillhouse.frontends.presentation.library import (
+    LISTINGS,
+    client_roots,
+    library_counts,
+    library_lines,
+    library_skill,
+)
 from skillhouse.manage import STATES
 
 PROBLEM = "problem"
-"""As a state: all but those in use, and exported copies, with which nothing is wrong."""
+"""As a state: all but those in `_WELL`."""
+_WELL = ("in-use", "exported", "code-off")
+"""Nothing is wrong with an exported copy, or where code is off."""
 
 
 def _list(api: ApiServices, request: ApiRequest) -> ListAnswer:
@@ -22,25 +38,25 @@ def _list(api: ApiServices, request: ApiRequest) -> ListAnswer:
     if client is not None:
         check_client(places, client)
     with api.fresh() as house:
-        found = list(library_lines(house))
+        found = list(library_lines(house, agent=agent_of(request)))
         ranks = house.services.recent.ranks()
-    states = {one.state: 0 for one in found}
-    for one in found:
-        states[one.state] += 1
+    counts = library_counts(found)
     roots = None if client is None else client_roots(places, client)
     found = filter_of(request, roots).lines(found)
     state = asked.get("state")
     if state == PROBLEM:
-        found = [one for one in found if one.state not in ("in-use", "exported")]
+        found = [one for one in found if one.state not in _WELL]
     elif state is not None:
-        found = [one for one in found if one.state == state]
+        found = [one for one in found if state in (one.state, one.listing)]
     return paged(
         found,
         asked,
         key=lambda one: one.path,
         name="skills",
         value=lambda one: library_skill(one, ranks, places.home),
-        more=lambda cursor: LibraryAnswer(next=cursor, states=states),
+        more=lambda cursor: LibraryAnswer(
+            next=cursor, states=dict(counts.states), listings=dict(counts.listings)
+        ),
     )
 
 
@@ -64,10 +80,12 @@ ROUTES = (
             ),
             RouteParameter(
                 name="state",
-                schema={"enum": ["in-use", PROBLEM, *STATES]},
-                what="Only skills of this state; `problem` are all that something is wrong with.",
+                schema={"enum": ["in-use", PROBLEM, *LISTINGS.values(), *STATES]},
+                what="Only skills of this state; `problem` are all that something is wrong with. "
+                "Those in use are `listed`, `search-only`, or offered as `tools`.",
                 example="broken",
             ),
+            AGENT,
             LIMIT,
             CURSOR,
         ),
@@ -93,11 +111,14 @@ ROUTES = (
                     "catalog_tokens": 4,
                     "file_tokens": 24,
                     "recent": 0,
+                    "language": "",
+                    "tools": [],
                 }
             ],
             "next": None,
             "states": {"disabled": 1},
+            "listings": {},
         },
-        problems=(404, 409),
+        problems=(404, 409, 422),
     ),
 )

@@ -17,11 +17,10 @@ from skillhouse.extensions.server.api.schemas import (
     ref,
 )
 from skillhouse.frontends.answers.catalogs import (
-    FitAnswer,
+    FoundAnswer,
     PromptCatalogAnswer,
     SkillHitAnswer,
     catalog_answer,
-    fit_answer,
     request_answer,
     search_skills,
 )
@@ -142,7 +141,7 @@ def _file(api: ApiServices, request: ApiRequest) -> FileContentAnswer:
 def _search(api: ApiServices, request: ApiRequest) -> ListAnswer:
     with api.fresh() as house:
         found = search_skills(house, request.query["q"], request.query.get("limit", 5))
-    return listed("hits", found.answers(), fit_answer(found.found.fit))
+    return listed("hits", found.answers(), found.answer())
 
 
 def _catalog(api: ApiServices, request: ApiRequest) -> PromptCatalogAnswer:
@@ -311,13 +310,14 @@ ROUTES = (
                 example=5,
             ),
         ),
-        answer=listing("hits", SkillHitAnswer, FitAnswer),
+        answer=listing("hits", SkillHitAnswer, FoundAnswer),
         example={
             "list": "hits",
             "total": 1,
             "hits": [_HIT_EXAMPLE],
             "weak": False,
             "nothing_fits": False,
+            "code": [],
         },
     ),
     Endpoint(
@@ -378,6 +378,7 @@ ROUTES = (
             "unjudged": [],
             "sandbox": None,
             "protected": [],
+            "code": [],
         },
         problems=(409,),
     ),

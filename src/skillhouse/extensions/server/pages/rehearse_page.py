@@ -10,7 +10,7 @@ from skillhouse.extensions.server.api.skill_routes import QUERY_TEXT_MAX
 from skillhouse.extensions.server.pages.site import Site
 from skillhouse.floor import SkillError
 from skillhouse.house import rehearse
-from skillhouse.retrieval import Fit, fit_of, is_weak
+from skillhouse.retrieval import Fit
 
 REHEARSE_PATH = "/rehearse"
 HITS = 5
@@ -40,8 +40,8 @@ class RehearsePage:
             "rehearse.html",
             asked=asked,
             found=found,
-            is_weak=found is not None and is_weak(found.hits),
-            fits_nothing=found is not None and fit_of(found.hits) is Fit.NONE,
+            is_weak=found is not None and found.fit is not Fit.GOOD,
+            fits_nothing=found is not None and found.fit is Fit.NONE,
             fault=fault,
             most=QUERY_TEXT_MAX,
         )

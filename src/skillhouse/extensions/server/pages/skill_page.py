@@ -26,13 +26,15 @@ from skillhouse.extensions.server.pages.renderer import files_path
 from skillhouse.extensions.server.pages.site import Site
 from skillhouse.extensions.server.pages.skill_markdown import IMAGE, rendered
 from skillhouse.extensions.server.pages.skill_rows import RECORDS_MAX
-from skillhouse.extensions.server.status import SkillDetail, SkillScan
-from skillhouse.floor import PathError, SkillError, SkillhouseError
+from skillhouse.extensions.server.status import SkillScan
+from skillhouse.floor import PathError, SkillError, SkillhouseError, UnknownSkillError
+from skillhouse.frontends.answers.skills import digest_of
 from skillhouse.frontends.presentation.client_report import verdict_text
 from skillhouse.frontends.presentation.doctor_values import examined_profiles, seen_by
 from skillhouse.frontends.presentation.skill_answers import facts_rows
-from skillhouse.house import InstalledState, Skillhouse
-from skillhouse.manage import EDITABLE
+from skillhouse.house import AbsentSkill, InstalledState, Skillhouse
+from skillhouse.manage import EDITABLE, CodeFacts, facts_named
+from skillhouse.manage.code_facts import LANGUAGES, code_alone
 from skillhouse.registry import read_facts
 from skillhouse.skill import SKILL_FILE, Skill, find_resources
 from skillhouse.tools import SkillCodeTool
@@ -97,15 +99,20 @@ class SkillPage:
         ]
 
     def one(self, request: Request) -> Response:
-        detail = self._reader.detail(request.path_params["reference"])
+        reference = request.path_params["reference"]
+        try:
+            detail = self._reader.detail(reference)
+        except UnknownSkillError as error:
+            return self._code(request, reference, error)
         skill = detail.skill
         names, more_files, is_bounded = find_resources(skill.directory, limit=FILES_SHOWN)
         with self._reader.using() as house:
-            tools = tuple(_tools(house, skill))
+            tools = tuple(_tools(house, skill.directory))
             installed = installed_state_of(house, skill.directory)
-            questions = tuple(_questions(house, skill))
+            questions = tuple(_questions(house, skill.name))
+            heard = _heard(house, skill)
             is_on = house.snapshot.settings.is_enabled(skill.id)
-        calls, calls_problem = self._calls(skill)
+        calls, calls_problem = self._calls(skill.name, detail.code)
         body = detail.content.body.strip("\n") if detail.content else ""
         return self._site.page(
             request,
@@ -114,11 +121,12 @@ class SkillPage:
             skill=skill,
             code_rows=facts_rows(detail.code) if detail.code else [],
             body=body,
-            markup=self._markup(request, detail, body, SKILL_FILE),
+            markup=self._markup(request, detail.reference, body, SKILL_FILE),
             files=file_tree(names),
             more_files=more_files,
             is_bounded=is_bounded,
             tools=tools,
+            heard=heard,
             installed=installed,
             questions=questions,
             calls=calls,
@@ -129,17 +137,53 @@ class SkillPage:
             has_package=_has_package(skill),
         )
 
-    def _markup(self, request: Request, detail: SkillDetail, text: str, file: str) -> Any:
+    def _code(self, request: Request, reference: str, unknown: UnknownSkillError) -> Response:
+        """Show a skill of code alone; the error for one that is unknown to that, too."""
+        with self._reader.using() as house:
+            facts, why = _code_alone(house, reference, unknown)
+            tools = tuple(_tools(house, facts.directory))
+            questions = tuple(_questions(house, facts.name))
+            can_read = house.runs_code
+        names, more_files, is_bounded = find_resources(facts.directory, limit=FILES_SHOWN)
+        calls, calls_problem = self._calls(facts.name, facts)
+        return self._site.page(
+            request,
+            "code.html",
+            facts=facts,
+            # Of two of one id the weaker is found by its directory.
+            reference=str(facts.directory) if why and why.state == "shadowed" else facts.id,
+            written_in=LANGUAGES[facts.manifest.language] if facts.manifest else "",
+            code_rows=facts_rows(facts),
+            why=why,
+            digest=digest_of(facts.directory),
+            files=file_tree(names),
+            more_files=more_files,
+            is_bounded=is_bounded,
+            can_read=can_read,
+            tools=tools,
+            questions=questions,
+            calls=calls,
+            calls_problem=calls_problem,
+            is_on=why is None or why.state != "disabled",
+            is_switchable=why is None or why.state in ("disabled", "denied", "unseen"),
+        )
+
+    def _markup(self, request: Request, reference: str, text: str, file: str) -> Any:
         gettext, _ = translations(language_of(request))
         image = gettext(IMAGE)
-        return rendered(text, reference=detail.reference, file=file, image=image)
+        return rendered(text, reference=reference, file=file, image=image)
 
-    def _calls(self, skill: Skill) -> tuple[tuple[AuditEntry, ...], str]:
+    def _calls(self, name: str, code: CodeFacts | None) -> tuple[tuple[AuditEntry, ...], str]:
         """Return the newest calls about a skill, and why they cannot be read."""
         log = self._site.house.audit_log
         try:
             newest = itertools.islice(entries_of(log.path, Query(), key=log.key), RECORDS_MAX)
-            about = (entry for entry in newest if entry.record.skill == skill.name)
+            tools = code.wire_names if code else frozenset()
+            about = (
+                entry
+                for entry in newest
+                if entry.record.skill == name or entry.record.tool in tools
+            )
             return tuple(itertools.islice(about, CALLS_SHOWN)), ""
         except AuditError as error:
             return (), str(error)
@@ -149,11 +193,17 @@ class SkillPage:
         asked = request.query_params
         name = asked.get("name", "") or SKILL_FILE
         reference = request.path_params["reference"]
-        detail = self._reader.detail(reference)
         data, problem = b"", ""
         try:
+            detail = self._reader.detail(reference)
+            skill, where, its_name = detail.skill.file, detail.reference, detail.skill.name
+        except UnknownSkillError as error:
             with self._reader.using() as house:
-                data = house.management.read_data(detail.skill.file, name)
+                facts, _ = _code_alone(house, reference, error)
+            skill, where, its_name = str(facts.directory), reference, facts.name
+        try:
+            with self._reader.using() as house:
+                data = house.management.read_data(skill, name)
         except PathError as error:
             raise HTTPException(404) from error
         except SkillError as error:
@@ -170,15 +220,15 @@ class SkillPage:
         return self._site.page(
             request,
             "file.html",
-            detail=detail,
-            skill=detail.skill,
+            reference=where,
+            skill_name=its_name,
             name=name,
             size=len(data),
             text=text[:TEXT_SHOWN],
             more_text=max(0, len(text) - TEXT_SHOWN),
-            markup=self._markup(request, detail, text, name) if is_markdown else None,
+            markup=self._markup(request, where, text, name) if is_markdown else None,
             problem=problem,
-            download=files_path(detail.reference, name) + "&download=1",
+            download=files_path(where, name) + "&download=1",
         )
 
     def seen(self, request: Request) -> Response:
@@ -248,9 +298,29 @@ def _has_package(skill: Skill) -> bool:
         return False
 
 
-def _tools(house: Skillhouse, skill: Skill) -> Iterator[CallableTool]:
+def _code_alone(
+    house: Skillhouse, reference: str, unknown: UnknownSkillError
+) -> tuple[CodeFacts, AbsentSkill | None]:
+    """Return a skill of code alone, with why agents have no tools of it."""
+    try:
+        directory = facts_named(house, reference).directory
+    except UnknownSkillError:
+        raise unknown from None
+    for facts, why in code_alone(house):
+        if facts.directory == directory:
+            return facts, why
+    raise unknown
+
+
+def _heard(house: Skillhouse, skill: Skill) -> tuple[tuple[str, str], ...]:
+    """Return how the model of each configured agent hears of a skill, where it does."""
+    marks = ((agent, house.view(agent).mark(skill)) for agent in house.config.agents)
+    return tuple((agent, mark) for agent, mark in marks if mark)
+
+
+def _tools(house: Skillhouse, directory: Path) -> Iterator[CallableTool]:
     for tool in house.tools():
-        if isinstance(tool, SkillCodeTool) and tool.skill.directory == skill.directory:
+        if isinstance(tool, SkillCodeTool) and tool.skill.directory == directory:
             schema = dict(tool.schema)
             yield CallableTool(
                 name=tool.full_name,
@@ -307,11 +377,11 @@ def installed_state_of(house: Skillhouse, skill: Path) -> InstalledState | None:
     return None
 
 
-def _questions(house: Skillhouse, skill: Skill) -> Iterator[Approval]:
+def _questions(house: Skillhouse, name: str) -> Iterator[Approval]:
     about = (
         one
         for one in house.approvals.latest()
-        if one.request.tool.partition(":")[0] == skill.name
-        or any(each.resource.partition(":")[0] == skill.name for each in one.request.asked)
+        if one.request.tool.partition(":")[0] == name
+        or any(each.resource.partition(":")[0] == name for each in one.request.asked)
     )
     return itertools.islice(about, QUESTIONS_SHOWN)

@@ -12,19 +12,27 @@ from starlette.routing import Route
 from skillhouse.extensions.server.forms import json_response
 from skillhouse.extensions.server.pages.site import Site
 from skillhouse.extensions.server.pages.skill_rows import (
+    AddressFilter,
     LastUse,
     SkillRow,
     choices_of,
     skill_rows,
 )
-from skillhouse.extensions.server.status import detail_answer, skills_answer, status_answer
+from skillhouse.extensions.server.status import (
+    FoundInPage,
+    detail_answer,
+    skills_answer,
+    status_answer,
+)
+from skillhouse.frontends.presentation.library import library_counts
 from skillhouse.frontends.presentation.short_paths import unread_folders
-from skillhouse.retrieval import Fit, Hit, SearchResult
+from skillhouse.retrieval import Fit, Hit
 
 PAGE_ROWS = 200
-"""Rows of one page; a script asks for the others once the page is there."""
-FILTERED_MAX = 5_000
-"""Rows among which is filtered while a person types."""
+"""Rows of one page; the filter of a longer list is that of the server."""
+QUERY_MAX = 500
+"""Characters of each filter."""
+FILTERS = ("words", "scope", "client", "state")
 DELETED_MAX = 50
 """Deleted skills that can be put back from the page, the latest."""
 
@@ -55,20 +63,16 @@ class SkillPages:
     def all(self, request: Request) -> Response:
         asked = request.query_params
         query, page = asked.get("q", "").strip(), _page_number(asked.get("page"))
+        chosen = AddressFilter(**{name: asked.get(name, "")[:QUERY_MAX] for name in FILTERS})
         scan = self._reader.scan()
         used = self._used.times()
         with self._reader.using() as house:
             rows = skill_rows(house, scan, used)
-        if "rows" in asked:
-            listed = [FoundRow(row) for row in rows[_from(asked["rows"]) : FILTERED_MAX]]
-            return self._site.page(
-                request, "rows.html", rows=listed, choices=choices_of(rows), total=len(rows)
-            )
-        answer = self._reader.found(scan, query) if query else SearchResult()
-        found = _found(rows, answer.hits) if query else [FoundRow(row) for row in rows]
-        with self._reader.using() as house:
             deleted = house.management.trash.deleted()
             unread = unread_folders(house)
+        answer = self._reader.found(scan, query) if query else FoundInPage()
+        every = _found(rows, answer.hits) if query else [FoundRow(row) for row in rows]
+        found = [one for one in every if chosen.takes(one.row)] if chosen.is_on else every
         pages = max(1, -(-len(found) // PAGE_ROWS))
         page = min(page, pages)
         return self._site.page(
@@ -78,15 +82,15 @@ class SkillPages:
             scan=scan,
             rows=found[(page - 1) * PAGE_ROWS : page * PAGE_ROWS],
             query=query,
-            is_weak=answer.is_weak,
+            chosen=chosen,
+            is_weak=answer.fit is not Fit.GOOD,
             fits_nothing=answer.fit is Fit.NONE,
             total=len(found),
+            every=len(every),
             page_number=page,
             pages=pages,
-            filtered=min(len(found), FILTERED_MAX),
-            choices=choices_of(one.row for one in found),
-            in_use=len(scan.view.visible),
-            not_in_use=sum(row.state != "in-use" for row in rows),
+            choices=choices_of(one.row for one in every),
+            counts=library_counts(row.line for row in rows),
             is_first_visit=all(row.scope in ("", "builtin") for row in rows),
             deleted=deleted[:DELETED_MAX],
             unread=unread,

@@ -12,13 +12,18 @@ from msgspec import Struct
 
 from skillhouse.audit import AuditError, AuditLog, Query, entries_of
 from skillhouse.extensions.server.status import SkillScan
-from skillhouse.frontends.presentation.library import LibraryLine, library_lines
+from skillhouse.frontends.presentation.library import (
+    LISTINGS,
+    LibraryLine,
+    SkillFilter,
+    library_lines,
+)
 from skillhouse.frontends.presentation.short_paths import clients_of, short_path
 from skillhouse.house import Skillhouse, loading_effects
-from skillhouse.house.agent_view import LISTED
 from skillhouse.manage import STATES, OwnRoots
+from skillhouse.manage.code_facts import LANGUAGES
 from skillhouse.permission import Effect
-from skillhouse.skill import Skill, tokens_of
+from skillhouse.skill import Skill
 
 DIGESTS_MAX = 40
 """Project skills of one list whose files are read to know whether loading one asks a person."""
@@ -42,8 +47,6 @@ class SkillRow(Struct, frozen=True, kw_only=True):
     """Clients that read the directory it is in, where that is known."""
     effect: str
     """What loading it does: allow, ask, deny; empty where that is not known or cannot happen."""
-    listed_tokens: int
-    """Estimated tokens of its name and description, which each conversation has."""
     file_tokens: int
     """Estimated tokens of its SKILL.md, which a conversation has that loads it; 0: not known."""
     last_used: str
@@ -52,12 +55,22 @@ class SkillRow(Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        skill, absent = self.line.skill, self.line.absent
-        return skill.name if skill else (absent.name if absent else "") or self.path
+        return self.line.name or self.path
 
     @property
     def description(self) -> str:
-        return self.line.skill.description if self.line.skill else ""
+        return self.line.description
+
+    @property
+    def language(self) -> str:
+        """Of its own code; empty for a skill without any."""
+        manifest = self.line.code.manifest if self.line.code else None
+        return LANGUAGES[manifest.language] if manifest else ""
+
+    @property
+    def tools(self) -> int:
+        """How many tools its code has."""
+        return len(self.line.code.tool_names) if self.line.code else 0
 
     @property
     def state(self) -> str:
@@ -83,21 +96,27 @@ class SkillRow(Struct, frozen=True, kw_only=True):
 
     @property
     def is_switchable(self) -> bool:
+        if self.line.skill is None and self.line.code is not None:
+            return self.state not in (*_NOT_USED, "broken", "code-off")
         skill = self.line.skill
         return skill is not None and self.state not in _NOT_USED and self.reference == skill.id
 
     @property
     def problems(self) -> tuple[str, ...]:
         """The words by which the list is filtered."""
-        found = [] if self.state == "in-use" else ["not-in-use"]
+        found = [self.line.listing] if self.line.listing else []
+        found += ["code"] if self.line.code else []
+        found += [] if self.state == "in-use" else ["not-in-use"]
         found += ["asks"] if self.effect == Effect.ASK else []
         found += ["findings"] if self.findings else []
-        found += ["unlisted"] if self.mark not in ("", LISTED) else []
-        return (*found, self.state)
+        return (self.state, *found)
 
 
 class LastUse:
-    """When each skill was used last, by its name; only records that are new are read again."""
+    """When each skill and each tool of skills' own code was used last, by its name.
+
+    Only records that are new are read again.
+    """
 
     def __init__(self, log: AuditLog) -> None:
         self._log = log
@@ -117,8 +136,8 @@ class LastUse:
                     newest = newest or record.id
                     if record.id <= self._newest:
                         break
-                    if record.skill:
-                        fresh.setdefault(record.skill, record.ts)
+                    if record.skill or "__" in record.tool:
+                        fresh.setdefault(record.skill or record.tool, record.ts)
             except AuditError:
                 # The page says what is wrong with the log, and the times are of little weight.
                 return dict(self._seen)
@@ -142,13 +161,18 @@ def skill_rows(house: Skillhouse, scan: SkillScan, used: Mapping[str, str]) -> l
         skill = line.skill
         reference = ""
         clients: tuple[str, ...] = ()
-        if skill is not None:
+        if skill is None and line.code is not None:
+            # Of two of one id the weaker is found by its directory.
+            is_weaker = line.state == "shadowed"
+            reference = str(line.code.directory) if is_weaker else line.code.id
+            clients = clients_of(line.code.directory.parent, home)
+        elif skill is not None:
             reference = skill.id if scan.by_id.get(skill.id) is skill else skill.file
             if skill.root not in roots:
                 roots[skill.root] = clients_of(Path(skill.root), home)
             clients = roots[skill.root]
-        is_broken = skill is None and line.state == "broken"
-        is_used = skill is not None and line.state not in _NOT_USED
+        is_broken = skill is None and line.code is None and line.state == "broken"
+        is_used = (skill or line.code) and line.state not in _NOT_USED
         rows.append(
             SkillRow(
                 line=line,
@@ -157,19 +181,52 @@ def skill_rows(house: Skillhouse, scan: SkillScan, used: Mapping[str, str]) -> l
                 path=short_path(line.path, start, home),
                 clients=clients,
                 effect=effects.get(line.path, "") if line.state == "in-use" else "",
-                listed_tokens=tokens_of(f"{skill.name}{skill.description}") if skill else 0,
                 file_tokens=_tokens(skill),
-                last_used=used.get(skill.name, "") if skill and is_used else "",
-                findings=findings.get(line.path, 0),
+                last_used=_last_used(line, used) if is_used else "",
+                findings=findings.get(line.path, 0) + len(line.code.problems if line.code else ()),
             )
         )
     order = {"in-use": 0} | {state: at for at, state in enumerate(STATES, 1)}
     return sorted(rows, key=lambda row: order.get(row.state, len(order)))
 
 
+def _last_used(line: LibraryLine, used: Mapping[str, str]) -> str:
+    names = [line.name] if line.skill else []
+    names += line.code.wire_names if line.code else ()
+    return max((used.get(name, "") for name in names), default="")
+
+
 def _tokens(skill: Skill | None) -> int:
     """Return the tokens of a SKILL.md by the size that it had when it was found; 0: not known."""
     return -(-skill.signature[2] // 4) if skill and skill.signature else 0
+
+
+WORDS = ("in-use", *LISTINGS.values(), "code", "not-in-use", "asks", "findings", *STATES)
+"""By which the list is filtered, in the order in which they are offered."""
+
+
+class AddressFilter(Struct, frozen=True, kw_only=True):
+    """What a person filters the list by, as the address of the page has it."""
+
+    words: str = ""
+    scope: str = ""
+    client: str = ""
+    state: str = ""
+
+    @property
+    def is_on(self) -> bool:
+        return bool(self.words.strip() or self.scope or self.client or self.state)
+
+    def takes(self, row: SkillRow) -> bool:
+        if (self.scope and row.scope != self.scope) or (
+            self.state and self.state not in row.problems
+        ):
+            return False
+        if self.client and self.client not in row.clients:
+            return False
+        return SkillFilter(words=tuple(self.words.split())).takes(
+            *row.line.texts, row.scope, row.language, scope=row.scope, path=row.path
+        )
 
 
 class Choices(Struct, frozen=True, kw_only=True):
@@ -183,8 +240,9 @@ class Choices(Struct, frozen=True, kw_only=True):
 def choices_of(rows: Iterable[SkillRow]) -> Choices:
     rows = list(rows)
     clients = Counter(client for row in rows for client in row.clients)
+    problems = Counter(itertools.chain.from_iterable(row.problems for row in rows))
     return Choices(
         scopes=Counter(row.scope for row in rows if row.scope),
         clients=dict(sorted(clients.items())),
-        problems=Counter(itertools.chain.from_iterable(row.problems for row in rows)),
+        problems={word: problems[word] for word in WORDS if problems[word]},
     )

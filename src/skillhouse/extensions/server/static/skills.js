@@ -1,11 +1,24 @@
-// The list of skills: filtered while a person types. The first rows are in the page, the others are
-// asked for once it is there.
+// The list of skills: filtered while a person types, by what is in the address, so that Back and a
+// link keep it. A list that is whole in the page is filtered here; of a longer one the server gives
+// the rows that fit, a page at a time.
 
-const [field, scope, client, problem, shown, none, rows] = ["q", "by-scope", "by-client", "by-problem", "shown", "none-fits", "rows"]
+const [field, scope, client, state, shown, none, rows, clear] = ["q", "by-scope", "by-client", "by-problem", "shown", "none-fits", "rows", "clear"]
   .map((id) => document.getElementById(id));
+const RENEWED = ["rows", "pages", "counts", "total", "shown"];
 const texts = new WeakMap();
+const { query } = rows.dataset;
 // What was searched for is no filter until a person changes it.
-let isTyped = false;
+let words = new URLSearchParams(location.search).get("words") ?? "";
+
+function chosen() {
+  const found = { words: words.trim(), scope: scope?.value, client: client?.value, state: state?.value };
+  return Object.fromEntries(Object.entries(found).filter(([, value]) => value));
+}
+
+function addressOf(filters) {
+  const all = new URLSearchParams({ ...(query ? { q: query } : {}), ...filters });
+  return `/${all.size ? `?${all}` : ""}`;
+}
 
 function textOf(row) {
   let text = texts.get(row);
@@ -16,65 +29,79 @@ function textOf(row) {
   return text;
 }
 
-function filter() {
-  const words = isTyped ? field.value.toLowerCase().split(/\s+/).filter(Boolean) : [];
+function filterHere() {
+  const filters = chosen();
+  const parts = (filters.words ?? "").toLowerCase().split(/\s+/).filter(Boolean);
   let count = 0;
   for (const row of rows.children) {
     const { scope: its, clients, problems } = row.dataset;
     const fits =
-      (!scope?.value || its === scope.value) &&
-      (!client?.value || clients.split(" ").includes(client.value)) &&
-      (!problem?.value || problems.split(" ").includes(problem.value)) &&
-      (!words.length || words.every((word) => textOf(row).includes(word)));
+      (!filters.scope || its === filters.scope) &&
+      (!filters.client || clients.split(" ").includes(filters.client)) &&
+      (!filters.state || problems.split(" ").includes(filters.state)) &&
+      parts.every((part) => textOf(row).includes(part));
     if (row.hidden === fits) row.hidden = !fits;
     if (fits) count += 1;
   }
   if (shown) shown.textContent = count.toLocaleString(document.documentElement.lang);
-  none.hidden = count > 0 || !words.length;
+  none.hidden = count > 0 || !parts.length;
 }
 
-const isFiltering = () => isTyped || scope?.value || client?.value || problem?.value;
-
-async function fetched(address) {
-  const answer = await fetch(address, { headers: { accept: "text/html" } });
-  if (!answer.ok) return null;
-  return new DOMParser().parseFromString(await answer.text(), "text/html");
-}
-
-async function complete() {
-  const rest = await fetched(rows.dataset.rest);
-  if (!rest) return;
-  rows.append(...rest.getElementById("rows").children);
-  document.getElementById("pages")?.remove();
-  if (isFiltering()) filter();
-}
-
-async function renew() {
-  const all = await fetched(rows.dataset.all);
-  if (!all) return;
+// Of two answers the later one asked for is shown.
+let asked = 0;
+async function fetchRows(address) {
+  const mine = (asked += 1);
+  rows.setAttribute("aria-busy", "true");
+  const answer = await fetch(address, { headers: { accept: "text/html" } }).catch(() => null);
+  if (mine !== asked) return;
+  rows.removeAttribute("aria-busy");
+  if (!answer?.ok) return;
+  const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+  if (mine !== asked) return;
   const path = document.activeElement?.dataset.path;
-  rows.replaceChildren(...all.getElementById("rows").children);
-  document.getElementById("total").textContent = all.getElementById("total").textContent;
-  for (const select of [scope, client, problem]) {
-    const options = select && all.getElementById(select.id)?.children;
+  for (const id of RENEWED) {
+    const [from, to] = [page.getElementById(id), document.getElementById(id)];
+    if (from && to) to.replaceChildren(...from.childNodes);
+  }
+  rows.toggleAttribute("data-whole", "whole" in page.getElementById("rows").dataset);
+  for (const select of [scope, client, state]) {
+    const options = select && page.getElementById(select.id)?.children;
     if (!options) continue;
     const { value } = select;
     select.replaceChildren(...options);
     select.value = value;
     if (select.selectedIndex < 0) select.value = "";
   }
-  filter();
+  none.hidden = page.getElementById("none-fits").hidden;
+  if ("whole" in rows.dataset) filterHere();
   if (path) rows.querySelector(`[data-path="${CSS.escape(path)}"]`)?.focus();
 }
 
-let timer = 0;
-function renewSoon() {
-  clearTimeout(timer);
-  timer = setTimeout(rows.dataset.all ? renew : () => location.reload(), 100);
+function apply() {
+  const filters = chosen();
+  history.replaceState(null, "", addressOf(filters));
+  if (clear) clear.hidden = !Object.keys(filters).length;
+  if ("whole" in rows.dataset) filterHere();
+  else later(() => fetchRows(location.href));
 }
 
-field.addEventListener("input", () => { isTyped = true; filter(); });
-for (const one of [scope, client, problem]) one?.addEventListener("input", filter);
+let timer = 0;
+function later(act) {
+  clearTimeout(timer);
+  timer = setTimeout(act, 120);
+}
+
+const renewSoon = () => later(() => fetchRows("whole" in rows.dataset ? addressOf({}) : location.href));
+
+field.addEventListener("input", () => { words = field.value; apply(); });
+for (const one of [scope, client, state]) one?.addEventListener("input", apply);
 document.addEventListener("answered", ({ detail }) => { if (detail.ok) renewSoon(); });
-document.addEventListener("house:index", () => { if (rows.dataset.all) renewSoon(); });
-if (rows.dataset.rest) complete();
+document.addEventListener("house:index", renewSoon);
+document.addEventListener("keydown", (event) => {
+  // Here the search is that of the list; Ctrl-K leads to everything.
+  const isOff = localStorage.getItem("skillhouse-keys") === "off";
+  if (event.key !== "/" || isOff || event.target.closest?.("input, textarea, select, dialog")) return;
+  event.preventDefault();
+  field.focus();
+  field.select();
+}, true);
