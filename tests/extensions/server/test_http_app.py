@@ -103,7 +103,7 @@ def test_the_status_page_shows_everything_that_was_found(client: TestClient, tmp
     assert {"/skills/project:pdf", "/skills/user:%E5%8F%91%E7%A5%A8", "/skills/user:pdf"} <= set(
         page.links
     )
-    assert page.tags.count("script") == 2
+    assert page.tags.count("script") == 3
     assert f"skillhouse {__version__}" in page.text
 
 

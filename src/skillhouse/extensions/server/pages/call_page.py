@@ -108,7 +108,9 @@ class CallPage:
                 if is_same:
                     places.setdefault((one.layer.name, index), place)
                 if is_named(rule, one.layer.name, record.reason):
-                    named.append(RuleLink(rule=rule, layer=one.layer.name, place=place))
+                    removal = f"/policy/remove/{index}" if one.layer.name == "user" else ""
+                    link = RuleLink(rule=rule, layer=one.layer.name, place=place, removal=removal)
+                    named.append(link)
         return places, tuple(named)
 
     def _entry(self, request: Request) -> AuditEntry:
@@ -126,6 +128,8 @@ class RuleLink(Struct, frozen=True, kw_only=True):
     rule: Rule
     layer: str
     place: str
+    removal: str
+    """The page that shows what its removal would change; empty for a rule of another file."""
 
 
 def is_named(rule: Rule, layer: str, reason: str) -> bool:
