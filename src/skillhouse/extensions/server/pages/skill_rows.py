@@ -146,18 +146,21 @@ class LastUse:
             return dict(self._seen)
 
 
-def skill_rows(house: Skillhouse, scan: SkillScan, used: Mapping[str, str]) -> list[SkillRow]:
+def skill_rows(
+    house: Skillhouse, scan: SkillScan, used: Mapping[str, str], agent: str = "default"
+) -> list[SkillRow]:
     """Return a row for everything here: in use first, in catalog order, then by state.
 
     The caller holds the lock of `house`; `used` are the times of `LastUse`.
     """
     start, home = house.config.places.start, house.config.places.home
     findings = Counter(str(one.path) for one in scan.index.diagnostics if one.path is not None)
-    effects = loading_effects(house, scan.view.visible.skills, digests=DIGESTS_MAX)
+    visible = house.view(agent).visible.skills
+    effects = loading_effects(house, visible, digests=DIGESTS_MAX, agent=agent)
     roots: dict[str, tuple[str, ...]] = {}
     own_roots = OwnRoots(house)
     rows = []
-    for line in library_lines(house):
+    for line in library_lines(house, agent=agent):
         skill = line.skill
         reference = ""
         clients: tuple[str, ...] = ()
