@@ -107,7 +107,9 @@ def test_the_list_is_filtered_by_what_is_in_the_address(
     page = served(house).get(f"/?{query}").text
     assert [row.partition(":")[0] for row in rows(page)] == wanted
     assert 'id="clear"' in page
-    assert ('id="none-fits" hidden' in page) == bool(wanted)
+    # A state that no skill has is still what is chosen.
+    assert ('id="none-fits" hidden' in page) == (query != "words=nothing-has-this")
+    assert ("(0)</option>" in page) == (query == "state=no-such-state")
 
 
 def test_the_pages_of_a_long_list_keep_its_filter(tmp_path: Path):
