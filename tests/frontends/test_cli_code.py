@@ -193,6 +193,8 @@ def test_code_alone_is_found_rehearsed_switched_and_listed(run: Run, enabled: Pa
 def test_where_code_is_off_a_list_says_so_and_nothing_is_wrong(run: Run, place: Path) -> None:
     write_code(place / "home/.config/skillhouse/skills/prices", GIVES)
     _, out, _ = run("list")
+    assert "prices  Python: tool (read); off" in out
+    assert run("list", "--problem")[0] == 0
+    _, out, _ = run("list", "--problem", "code-off")
     assert "not offered: skills' code is off: 1" in out
     assert "set `enabled = true` below `[skill_code]`" in " ".join(out.split())
-    assert run("list", "--problem")[0] == 0

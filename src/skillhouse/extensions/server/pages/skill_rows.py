@@ -21,7 +21,6 @@ from skillhouse.frontends.presentation.library import (
 from skillhouse.frontends.presentation.short_paths import clients_of, short_path
 from skillhouse.house import Skillhouse, loading_effects
 from skillhouse.manage import STATES, OwnRoots
-from skillhouse.manage.code_facts import LANGUAGES
 from skillhouse.permission import Effect
 from skillhouse.skill import Skill
 
@@ -64,8 +63,7 @@ class SkillRow(Struct, frozen=True, kw_only=True):
     @property
     def language(self) -> str:
         """Of its own code; empty for a skill without any."""
-        manifest = self.line.code.manifest if self.line.code else None
-        return LANGUAGES[manifest.language] if manifest else ""
+        return self.line.code.language if self.line.code else ""
 
     @property
     def tools(self) -> int:
