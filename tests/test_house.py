@@ -137,7 +137,7 @@ OPENED = {
     "frontends.cli": {"hooks", "options", "person", "publish", "question", "terminal"},
     "frontends.mcp": {"over_http"},
     "frontends.adapters": {"framework_bridge", "pydantic_ai"},
-    "house": {"access_tokens", "agent_view"},
+    "house": {"access_tokens"},
     "house.config": {"config_faults", "rule_lines"},
     "registry": {"certificates", "releases"},
     "retrieval": {"evidence", "query", "segment_store", "spelling", "tokens", "votes"},

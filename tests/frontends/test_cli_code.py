@@ -153,3 +153,48 @@ def test_a_call_says_on_stderr_how_far_it_is(run: Run, enabled: Path, need: Any)
     write_code(enabled / "skills/one", tells)
     called = run("call", "one:tool", "--root", str(enabled / "skills"))
     assert called == (0, "done\n", "50% half [2J\n")
+
+
+def test_code_alone_is_found_rehearsed_switched_and_listed(run: Run, enabled: Path) -> None:
+    skills = enabled / "home/.config/skillhouse/skills"
+    write_code(skills / "prices", GIVES, tool("now"), tool("buy", "write"))
+    (write_code(skills / "wrong", GIVES) / "pyproject.toml").write_text(
+        '[project]\nname = "wrong"\n[[tool.skillhouse.tools]]\nname = "x"\n'
+    )
+    code, out, _ = run("search", "prices")
+    assert code == 0
+    assert "prices:now (read), prices:buy (write)" in " ".join(out.split())
+    code, out, _ = run("search", "prices", "--json")
+    assert [(one["id"], one["tools"]) for one in json.loads(out)["code"]] == [
+        ("user:prices", ["prices:now", "prices:buy"])
+    ]
+    code, out, _ = run("rehearse", "prices", "--json")
+    assert [(one["tool"], one["level"], one["effect"]) for one in json.loads(out)["code"]] == [
+        ("prices:now", "read", "allow"),
+        ("prices:buy", "write", "ask"),
+    ]
+    assert re.search(r"ask\s+prices:buy \(write\)", run("rehearse", "prices")[1])
+    found = json.loads(run("list", "--json")[1])
+    assert found["listings"] == {"listed": 3, "tools": 1}
+    assert found["states"] == {"in-use": 4, "broken": 1}
+    # It has the same id in each verb.
+    assert run("disable", "prices")[1] == "user:prices is disabled\n"
+    assert json.loads(run("search", "prices", "--json")[1])["code"] == []
+    code, out, _ = run("list")
+    assert "disabled: 1\n  user:prices" in out
+    assert "with tools of their own" not in out
+    code, out, _ = run("list", "--problem", "broken")
+    assert (code, "wrong" in out) == (1, True)
+    assert json.loads(run("show", "user:prices", "--json")[1])["code"]["name"] == "prices"
+    assert run("enable", "user:prices")[1] == "user:prices is enabled\n"
+    assert "prices  Python: now (read), buy (write)" in run("list")[1]
+
+
+def test_where_code_is_off_a_list_says_so_and_nothing_is_wrong(run: Run, place: Path) -> None:
+    write_code(place / "home/.config/skillhouse/skills/prices", GIVES)
+    _, out, _ = run("list")
+    assert "prices  Python: tool (read); off" in out
+    assert run("list", "--problem")[0] == 0
+    _, out, _ = run("list", "--problem", "code-off")
+    assert "not offered: skills' code is off: 1" in out
+    assert "set `enabled = true` below `[skill_code]`" in " ".join(out.split())

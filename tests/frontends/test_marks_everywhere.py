@@ -68,6 +68,32 @@ def test_doctor_says_what_the_list_costs_a_request(many: Path, run: Run) -> None
 
 
 @pytest.mark.slow
+def test_list_page_and_api_have_the_same_numbers_and_they_add_up(many: Path, run: Run) -> None:
+    listed = json.loads(run("list", "--json")[1])
+    counts = {key: listed[key] for key in ("listings", "states")}
+    assert sum(counts["listings"].values()) == counts["states"]["in-use"] == listed["total"]
+    assert set(counts["listings"]) == {"listed", "search-only", "search-only-mcp"}
+    texts = [
+        f"{counts['listings'][word]:,} {mark}"
+        for word, mark in (
+            ("listed", LISTED),
+            ("search-only", SEARCH_ONLY),
+            ("search-only-mcp", SEARCH_ONLY + OVER_MCP),
+        )
+    ]
+    assert f"in use: {listed['total']} ({', '.join(texts)}); not in use: 0" in run("list")[1]
+    with Skillhouse(configured(make_places(many)), cache_directory=None) as house:
+        client = client_of(house)
+        library = client.get(f"{API}/library", params={"limit": 1}).json()
+        assert {key: library[key] for key in counts} == counts
+        page = client.get("/", headers=COOKIE).text
+        for word, count in counts["listings"].items():
+            found = client.get(f"{API}/library", params={"limit": 1, "state": word}).json()
+            assert found["total"] == count
+            assert f'<a href="/?state={word}#skills">{count:,}<' in page
+
+
+@pytest.mark.slow
 def test_page_and_api_mark_the_same(many: Path) -> None:
     with Skillhouse(configured(make_places(many)), cache_directory=None) as house:
         client = client_of(house)

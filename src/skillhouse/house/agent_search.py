@@ -18,7 +18,6 @@ from skillhouse.floor import SkillhouseError, structs
 from skillhouse.house.usage import lifted
 from skillhouse.retrieval import Hit
 from skillhouse.skill import SKILL_FILE, SkillIndex
-from skillhouse.tools import SkillCodeTool, Tool
 
 if TYPE_CHECKING:
     from skillhouse.house.usage import LearnedChoices
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
         SearchResult,
     )
     from skillhouse.skill import Skill
+    from skillhouse.tools import SkillCodeTool, Tool
 
 PATIENCE_SECONDS = 0.5
 """A model's search waits so long for a complete index; one that is kept is open by then."""
@@ -326,6 +326,8 @@ def code_matches(
     Raises:
         SearchError: this Python's SQLite has no full-text module.
     """
+    from skillhouse.tools import SkillCodeTool  # noqa: PLC0415 - most searches have no such tool.
+
     found: dict[str, list[SkillCodeTool]] = {}
     for tool in tools:
         if isinstance(tool, SkillCodeTool) and not (tool.skill.directory / SKILL_FILE).exists():

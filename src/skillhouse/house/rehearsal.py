@@ -137,7 +137,8 @@ def rehearse(house: Skillhouse, request: str, *, limit: int = 5) -> Rehearsal:
     view = house.view()
     hidden = len(view.hidden)
     marks = tuple(view.mark(skill) for skill in skills_of(view.visible, hits))
-    code = code_matches(house.tools(), request, limit=limit, among=len(view.visible))
+    tools = house.tools() if house.runs_code else ()
+    code = code_matches(tools, request, limit=limit, among=len(view.visible))
     verdicts = tuple(_code_verdict(house, tool, one.hit.id) for one in code for tool in one.tools)
     if not hits:
         return Rehearsal(
@@ -379,7 +380,9 @@ def explain_loading(
     return structs.replace(by_rules, decision=same, reason=forecast.reasons[0])
 
 
-def loading_effects(house: Skillhouse, skills: Iterable[Skill], *, digests: int) -> dict[str, str]:
+def loading_effects(
+    house: Skillhouse, skills: Iterable[Skill], *, digests: int, agent: str = "default"
+) -> dict[str, str]:
     """Return what the gate would answer to a call that loads each skill, by its file.
 
     Of project skills, whose default depends on the bytes of their files, the first `digests` are
@@ -387,7 +390,7 @@ def loading_effects(house: Skillhouse, skills: Iterable[Skill], *, digests: int)
     """
     policy = house.policy
     # Without a digest all skills share the layers, which are built once.
-    layers = policy.layers("default")
+    layers = policy.layers(agent)
     found: dict[str, str] = {}
     alike: dict[object, str] = {}
     for skill in skills:
@@ -399,14 +402,14 @@ def loading_effects(house: Skillhouse, skills: Iterable[Skill], *, digests: int)
         with isolated():
             need = policy.loading_need(skill, None)
             if need.skill_digest:
-                found[skill.file] = explain_loading(house, skill).decision.effect.value
+                found[skill.file] = explain_loading(house, skill, agent=agent).decision.effect.value
                 continue
             # Skills about which the rules say the same fare alike at the gate, whose forecast takes
             # longer than all of their rules: one of them is forecast.
             decided = decide(layers, need.permission, default=need.default)
             key = (decided.effect, decided.layer, need.default, need.level)
             if key not in alike:
-                alike[key] = explain_loading(house, skill).decision.effect.value
+                alike[key] = explain_loading(house, skill, agent=agent).decision.effect.value
             found[skill.file] = alike[key]
     return found
 

@@ -75,6 +75,11 @@ class CodeFacts(Struct, frozen=True, kw_only=True):
         return not os.path.lexists(self.directory / SKILL_FILE)
 
     @property
+    def language(self) -> str:
+        """As people write it; empty where no manifest says it."""
+        return LANGUAGES[self.manifest.language] if self.manifest else ""
+
+    @property
     def tool_names(self) -> tuple[str, ...]:
         """The full names of its tools."""
         tools = self.manifest.tools if self.manifest else ()

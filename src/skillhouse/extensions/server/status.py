@@ -20,6 +20,7 @@ from skillhouse.frontends.answers.catalogs import (
     CatalogBoundsAnswer,
     catalog_bounds,
     omitted_in_tool,
+    with_code,
 )
 from skillhouse.frontends.answers.doctor import RootAnswer, SkillsAnswer, StatusAnswer
 from skillhouse.frontends.answers.findings import diagnostic_answers
@@ -43,7 +44,6 @@ from skillhouse.house import (
     check_for_person,
     explain_loading,
 )
-from skillhouse.house.agent_search import code_matches
 from skillhouse.manage import (
     CodeFacts,
     changed_skills,
@@ -173,14 +173,9 @@ class StatusReader:
         skills, and other pages must not wait for it.
         """
         with self._search_lock:
-            hits = list(scan.view.search.find(query, limit=HITS_MAX).hits)
+            found = scan.view.search.find(query, limit=HITS_MAX).hits
         with self._lock:
-            tools = self._house.tools()
-        among = len(scan.view.visible)
-        for match in code_matches(tools, query, limit=HITS_MAX, among=among):
-            sure = match.hit.confidence
-            at = (n for n, hit in enumerate(hits) if hit.confidence < sure)
-            hits.insert(next(at, len(hits)), match.hit)
+            hits = with_code(self._house, found, query, HITS_MAX)
         return FoundInPage(hits=tuple(hits), fit=fit_of(hits))
 
     def detail(self, reference: str) -> SkillDetail:

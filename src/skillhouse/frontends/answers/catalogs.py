@@ -325,8 +325,23 @@ def search_skills(house: Skillhouse, query: str, limit: int) -> FoundSkills:
     skills = skills_of(view.visible, found.hits)
     shadowed = _shadowed(house.snapshot.shown.index, query, skills, limit)
     marks = [view.mark(skill) for skill in skills]
-    code = code_matches(house.tools(), query, limit=limit, among=len(view.visible))
+    code = _code_matches(house, query, limit)
     return FoundSkills(found=found, skills=skills, shadowed=shadowed, marks=marks, code=code)
+
+
+def _code_matches(house: Skillhouse, query: str, limit: int) -> tuple[CodeMatch, ...]:
+    if not house.runs_code:
+        return ()
+    return code_matches(house.tools(), query, limit=limit, among=len(house.view().visible))
+
+
+def with_code(house: Skillhouse, hits: Sequence[Hit], query: str, limit: int) -> list[Hit]:
+    """Return hits with the skills of code alone, each before those that it fits better than."""
+    found = list(hits)
+    for match in _code_matches(house, query, limit):
+        worse = (at for at, hit in enumerate(found) if hit.confidence < match.hit.confidence)
+        found.insert(next(worse, len(found)), match.hit)
+    return found
 
 
 def request_answer(view: AgentView, request: str, catalog: Catalog) -> RequestAnswer:

@@ -35,6 +35,7 @@ from skillhouse.frontends.presentation.library import (
     client_roots,
     list_notes,
     unlisted,
+    unused_code,
     whole_counts,
 )
 from skillhouse.frontends.presentation.short_paths import (
@@ -146,7 +147,7 @@ def _list(options: argparse.Namespace, terminal: Terminal) -> int:
         skills.reverse()
     page, pages = _page(skills, options)
     code = _code(house)
-    unused = _unused_code(house, code)
+    unused = unused_code(house) if code else {}
     absent = choice.absent([*manage.absent_skills(house), *unused.values()])
     if options.json:
         more = _more(house, absent, code, options=options)
@@ -163,12 +164,12 @@ def _list(options: argparse.Namespace, terminal: Terminal) -> int:
         _print_skills(house, page, options.sort, known, marks, terminal)
     if pages > 1:
         terminal.note(f"page {min(options.page, pages)} of {pages}, {len(skills)} skills")
-    shown_code = [one for one in code if _takes_code(choice, one, unused)]
+    shown_code = choice.code(code, unused)
     if shown_code:
         terminal.heading("with tools of their own")
         terminal.rows([(shown(facts.name), one_line(facts.summary())) for facts in shown_code])
         terminal.line()
-    here = [one for one in absent if one.state != "untrusted"]
+    here = [one for one in absent if one.state not in ("untrusted", "code-off")]
     _print_absent(house, here, terminal, ROWS_MAX)
     terminal.line(_summary(house, skills, choice))
     if choice.is_whole:
@@ -176,22 +177,6 @@ def _list(options: argparse.Namespace, terminal: Terminal) -> int:
             terminal.line(note)
     _print_notes(house, code, terminal)
     return 0
-
-
-def _unused_code(house: Skillhouse, code: Sequence[manage.CodeFacts]) -> Mapping[Path, AbsentSkill]:
-    """Return why agents have no tools of skills of code alone, by their directories."""
-    if not code:
-        return {}
-    from skillhouse.manage.code_facts import code_alone
-
-    return {facts.directory: why for facts, why in code_alone(house) if why is not None}
-
-
-def _takes_code(
-    choice: SkillFilter, one: manage.CodeFacts, unused: Mapping[Path, AbsentSkill]
-) -> bool:
-    path = os.path.join(one.directory, "SKILL.md")
-    return one.directory not in unused and choice.takes(one.name, scope=one.scope, path=path)
 
 
 def _code(house: Skillhouse) -> tuple[manage.CodeFacts, ...]:

@@ -72,6 +72,17 @@ class SkillFilter(Struct, frozen=True, kw_only=True):
             one for one in found if self.takes(one.name, one.reason, scope=one.scope, path=one.path)
         ]
 
+    def code(
+        self, found: Iterable[CodeFacts], unused: Mapping[Path, AbsentSkill]
+    ) -> list[CodeFacts]:
+        """Return the skills with code of which agents have tools, or would if code were on."""
+        return [
+            one
+            for one in found
+            if (one.directory not in unused or unused[one.directory].state == "code-off")
+            and self.takes(one.name, scope=one.scope, path=str(one.directory / "SKILL.md"))
+        ]
+
     def lines(self, lines: Iterable[LibraryLine]) -> list[LibraryLine]:
         return [one for one in lines if self.takes(*one.texts, scope=one.scope, path=one.path)]
 
@@ -248,6 +259,12 @@ def _code_alone(house: Skillhouse, agent: str) -> Iterator[tuple[CodeFacts, Abse
     from skillhouse.manage.code_facts import code_alone  # noqa: PLC0415 - most homes have none.
 
     return code_alone(house, agent=agent)
+
+
+def unused_code(house: Skillhouse) -> Mapping[Path, AbsentSkill]:
+    """Return why agents have no tools of skills of code alone, by their directories."""
+    alone = _code_alone(house, "default")
+    return {facts.directory: why for facts, why in alone if why is not None}
 
 
 def whole_counts(house: Skillhouse) -> LibraryCounts:

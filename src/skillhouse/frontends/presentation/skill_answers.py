@@ -19,7 +19,7 @@ from skillhouse.frontends.answers.shown_skill import FilesAnswer, ShownCodeAnswe
 from skillhouse.frontends.answers.skills import code_facts, content_answer, digest_of
 from skillhouse.frontends.presentation.short_paths import some_of, unread_folders
 from skillhouse.frontends.presentation.text import one_line, shown
-from skillhouse.manage.code_facts import LANGUAGES, LOCKS
+from skillhouse.manage.code_facts import LANGUAGES, LOCKS, code_alone
 from skillhouse.skill import (
     JAVASCRIPT_FILE,
     PYTHON_FILE,
@@ -29,7 +29,7 @@ from skillhouse.skill import (
 )
 
 if TYPE_CHECKING:
-    from skillhouse.house import Skillhouse
+    from skillhouse.house import AbsentSkill, Skillhouse
     from skillhouse.manage import CodeFacts
 
 
@@ -49,6 +49,20 @@ def found_skill(house: Skillhouse, reference: str) -> SkillContent | CodeFacts:
             unknown = UnknownSkillError(error.reference, nearest.suggestions, hint=error.hint)
             is_known = isinstance(error, UnusableSkillError)
             raise or_unread(house, error if is_known else unknown) from None
+
+
+def code_of(
+    house: Skillhouse, reference: str, unknown: UnknownSkillError
+) -> tuple[CodeFacts, AbsentSkill | None]:
+    """Return a skill of code alone, with why agents have no tools of it."""
+    try:
+        directory = manage.facts_named(house, reference).directory
+    except UnknownSkillError:
+        raise unknown from None
+    for facts, why in code_alone(house):
+        if facts.directory == directory:
+            return facts, why
+    raise unknown
 
 
 def or_unread(house: Skillhouse, error: UnknownSkillError) -> UnknownSkillError:

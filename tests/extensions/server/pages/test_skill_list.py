@@ -10,11 +10,11 @@ import pytest
 from starlette.testclient import TestClient
 from tests.extensions.server.pages.served import COOKIE, PORT, client_of
 from tests.house.coded import coded_house, tool, write_code
-from tests.house.places import write_skill
+from tests.house.places import make_places, write_skill
 
 from skillhouse.extensions.server.app import make_app
 from skillhouse.extensions.server.pages.skill_pages import PAGE_ROWS
-from skillhouse.house import Skillhouse
+from skillhouse.house import Skillhouse, configured
 
 pytestmark = pytest.mark.slow
 
@@ -59,7 +59,7 @@ def rows(page: str) -> list[str]:
 def numbers(page: str) -> dict[str, int]:
     """Return the numbers that filter, by the state that each shows."""
     strip = page.partition('id="counts"')[2].partition("</dl>")[0]
-    found = re.findall(r'href="/\?state=([a-z-]+)#skills"[^>]*>([\d,]+)<', strip)
+    found = re.findall(r'href="/\?state=([a-z-]+)[^"]*#skills"[^>]*>([\d,]+)<', strip)
     return {state: int(count.replace(",", "")) for state, count in found}
 
 
@@ -107,7 +107,9 @@ def test_the_list_is_filtered_by_what_is_in_the_address(
     page = served(house).get(f"/?{query}").text
     assert [row.partition(":")[0] for row in rows(page)] == wanted
     assert 'id="clear"' in page
-    assert ('id="none-fits" hidden' in page) == bool(wanted)
+    # A state that no skill has is still what is chosen.
+    assert ('id="none-fits" hidden' in page) == (query != "words=nothing-has-this")
+    assert ("(0)</option>" in page) == (query == "state=no-such-state")
 
 
 def test_the_pages_of_a_long_list_keep_its_filter(tmp_path: Path):
@@ -185,3 +187,22 @@ def test_what_is_wrong_with_code_is_on_its_page_as_text(house: Skillhouse):
     weaker = client.get(f"/skills/{str(place).replace('/', '%2F')}")
     assert (weaker.status_code, "has its name and is used" in weaker.text) == (200, True)
     assert client.get("/skills/nothing-of-this-name").status_code == 404
+
+
+def test_the_numbers_are_those_of_the_agent_that_is_asked_about(tmp_path: Path):
+    file = tmp_path / "home/.config/skillhouse/config.toml"
+    file.parent.mkdir(parents=True)
+    file.write_text(
+        '[agents.builder]\nrules = [{effect = "deny", action = "skill", pattern = "weather"}]\n'
+    )
+    with Skillhouse(configured(make_places(tmp_path)), cache_directory=None) as house:
+        client = served(house)
+        assert numbers(client.get("/").text) == {"in-use": 3, "listed": 3}
+        page = client.get("/?agent=builder").text
+        assert numbers(page) == {"in-use": 2, "listed": 2, "not-in-use": 1}
+        assert 'href="/?state=listed&amp;agent=builder#skills"' in page
+        assert "weather: denied not-in-use" in rows(page)
+        answer = client.get(f"{API}/library", params={"agent": "builder"}).json()
+        assert answer["states"] == {"in-use": 2, "denied": 1}
+        skill = client.get("/skills/github").text
+        assert re.search(r"default</bdi>: listed; <bdi>builder</bdi>: listed", skill)

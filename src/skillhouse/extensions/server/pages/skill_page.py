@@ -31,10 +31,9 @@ from skillhouse.floor import PathError, SkillError, SkillhouseError, UnknownSkil
 from skillhouse.frontends.answers.skills import digest_of
 from skillhouse.frontends.presentation.client_report import verdict_text
 from skillhouse.frontends.presentation.doctor_values import examined_profiles, seen_by
-from skillhouse.frontends.presentation.skill_answers import facts_rows
-from skillhouse.house import AbsentSkill, InstalledState, Skillhouse
-from skillhouse.manage import EDITABLE, CodeFacts, facts_named
-from skillhouse.manage.code_facts import LANGUAGES, code_alone
+from skillhouse.frontends.presentation.skill_answers import code_of, facts_rows
+from skillhouse.house import InstalledState, Skillhouse
+from skillhouse.manage import EDITABLE, CodeFacts
 from skillhouse.registry import read_facts
 from skillhouse.skill import SKILL_FILE, Skill, find_resources
 from skillhouse.tools import SkillCodeTool
@@ -140,7 +139,7 @@ class SkillPage:
     def _code(self, request: Request, reference: str, unknown: UnknownSkillError) -> Response:
         """Show a skill of code alone; the error for one that is unknown to that, too."""
         with self._reader.using() as house:
-            facts, why = _code_alone(house, reference, unknown)
+            facts, why = code_of(house, reference, unknown)
             tools = tuple(_tools(house, facts.directory))
             questions = tuple(_questions(house, facts.name))
             can_read = house.runs_code
@@ -152,7 +151,6 @@ class SkillPage:
             facts=facts,
             # Of two of one id the weaker is found by its directory.
             reference=str(facts.directory) if why and why.state == "shadowed" else facts.id,
-            written_in=LANGUAGES[facts.manifest.language] if facts.manifest else "",
             code_rows=facts_rows(facts),
             why=why,
             digest=digest_of(facts.directory),
@@ -199,7 +197,7 @@ class SkillPage:
             skill, where, its_name = detail.skill.file, detail.reference, detail.skill.name
         except UnknownSkillError as error:
             with self._reader.using() as house:
-                facts, _ = _code_alone(house, reference, error)
+                facts, _ = code_of(house, reference, error)
             skill, where, its_name = str(facts.directory), reference, facts.name
         try:
             with self._reader.using() as house:
@@ -296,20 +294,6 @@ def _has_package(skill: Skill) -> bool:
         return read_facts(skill.directory, skill.directory.name).name == skill.directory.name
     except SkillError:
         return False
-
-
-def _code_alone(
-    house: Skillhouse, reference: str, unknown: UnknownSkillError
-) -> tuple[CodeFacts, AbsentSkill | None]:
-    """Return a skill of code alone, with why agents have no tools of it."""
-    try:
-        directory = facts_named(house, reference).directory
-    except UnknownSkillError:
-        raise unknown from None
-    for facts, why in code_alone(house):
-        if facts.directory == directory:
-            return facts, why
-    raise unknown
 
 
 def _heard(house: Skillhouse, skill: Skill) -> tuple[tuple[str, str], ...]:

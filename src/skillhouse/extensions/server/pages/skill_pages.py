@@ -20,6 +20,7 @@ from skillhouse.extensions.server.pages.skill_rows import (
 )
 from skillhouse.extensions.server.status import (
     FoundInPage,
+    SkillScan,
     detail_answer,
     skills_answer,
     status_answer,
@@ -51,6 +52,7 @@ class SkillPages:
         self._site = site
         self._reader = site.reader
         self._used = LastUse(site.house.audit_log)
+        self._known: tuple[SkillScan, str, list[SkillRow]] | None = None
 
     def routes(self) -> list[Route]:
         return [
@@ -65,9 +67,12 @@ class SkillPages:
         query, page = asked.get("q", "").strip(), _page_number(asked.get("page"))
         chosen = AddressFilter(**{name: asked.get(name, "")[:QUERY_MAX] for name in FILTERS})
         scan = self._reader.scan()
-        used = self._used.times()
         with self._reader.using() as house:
-            rows = skill_rows(house, scan, used)
+            agents = tuple(house.config.agents)
+        agent = asked.get("agent", "default")
+        agent = agent if agent in agents else "default"
+        rows = self._rows_of(scan, agent)
+        with self._reader.using() as house:
             deleted = house.management.trash.deleted()
             unread = unread_folders(house)
         answer = self._reader.found(scan, query) if query else FoundInPage()
@@ -83,6 +88,8 @@ class SkillPages:
             rows=found[(page - 1) * PAGE_ROWS : page * PAGE_ROWS],
             query=query,
             chosen=chosen,
+            agents=agents,
+            agent="" if agent == "default" else agent,
             is_weak=answer.fit is not Fit.GOOD,
             fits_nothing=answer.fit is Fit.NONE,
             total=len(found),
@@ -95,6 +102,15 @@ class SkillPages:
             deleted=deleted[:DELETED_MAX],
             unread=unread,
         )
+
+    def _rows_of(self, scan: SkillScan, agent: str) -> list[SkillRow]:
+        """Return the rows of a scan, made once: each key press that filters a long list asks."""
+        known = self._known
+        if known is None or known[0] is not scan or known[1] != agent:
+            used = self._used.times()
+            with self._reader.using() as house:
+                known = self._known = (scan, agent, skill_rows(house, scan, used, agent))
+        return known[2]
 
     def api_status(self, _: Request) -> Response:
         return json_response(status_answer(self._reader.status()))

@@ -21,7 +21,6 @@ from skillhouse.frontends.presentation.library import (
 from skillhouse.frontends.presentation.short_paths import clients_of, short_path
 from skillhouse.house import Skillhouse, loading_effects
 from skillhouse.manage import STATES, OwnRoots
-from skillhouse.manage.code_facts import LANGUAGES
 from skillhouse.permission import Effect
 from skillhouse.skill import Skill
 
@@ -64,8 +63,7 @@ class SkillRow(Struct, frozen=True, kw_only=True):
     @property
     def language(self) -> str:
         """Of its own code; empty for a skill without any."""
-        manifest = self.line.code.manifest if self.line.code else None
-        return LANGUAGES[manifest.language] if manifest else ""
+        return self.line.code.language if self.line.code else ""
 
     @property
     def tools(self) -> int:
@@ -146,18 +144,21 @@ class LastUse:
             return dict(self._seen)
 
 
-def skill_rows(house: Skillhouse, scan: SkillScan, used: Mapping[str, str]) -> list[SkillRow]:
+def skill_rows(
+    house: Skillhouse, scan: SkillScan, used: Mapping[str, str], agent: str = "default"
+) -> list[SkillRow]:
     """Return a row for everything here: in use first, in catalog order, then by state.
 
     The caller holds the lock of `house`; `used` are the times of `LastUse`.
     """
     start, home = house.config.places.start, house.config.places.home
     findings = Counter(str(one.path) for one in scan.index.diagnostics if one.path is not None)
-    effects = loading_effects(house, scan.view.visible.skills, digests=DIGESTS_MAX)
+    visible = house.view(agent).visible.skills
+    effects = loading_effects(house, visible, digests=DIGESTS_MAX, agent=agent)
     roots: dict[str, tuple[str, ...]] = {}
     own_roots = OwnRoots(house)
     rows = []
-    for line in library_lines(house):
+    for line in library_lines(house, agent=agent):
         skill = line.skill
         reference = ""
         clients: tuple[str, ...] = ()

@@ -4,6 +4,7 @@
 
 const [field, scope, client, state, shown, none, rows, clear] = ["q", "by-scope", "by-client", "by-problem", "shown", "none-fits", "rows", "clear"]
   .map((id) => document.getElementById(id));
+const agent = document.getElementById("by-agent");
 const RENEWED = ["rows", "pages", "counts", "total", "shown"];
 const texts = new WeakMap();
 const { query } = rows.dataset;
@@ -16,7 +17,7 @@ function chosen() {
 }
 
 function addressOf(filters) {
-  const all = new URLSearchParams({ ...(query ? { q: query } : {}), ...filters });
+  const all = new URLSearchParams({ ...(query ? { q: query } : {}), ...filters, ...(agent?.value ? { agent: agent.value } : {}) });
   return `/${all.size ? `?${all}` : ""}`;
 }
 
@@ -95,6 +96,8 @@ const renewSoon = () => later(() => fetchRows("whole" in rows.dataset ? addressO
 
 field.addEventListener("input", () => { words = field.value; apply(); });
 for (const one of [scope, client, state]) one?.addEventListener("input", apply);
+// How a model hears of a skill is another thing for each agent.
+agent?.addEventListener("input", () => { delete rows.dataset.whole; apply(); });
 document.addEventListener("answered", ({ detail }) => { if (detail.ok) renewSoon(); });
 document.addEventListener("house:index", renewSoon);
 document.addEventListener("keydown", (event) => {
