@@ -206,3 +206,22 @@ def test_the_numbers_are_those_of_the_agent_that_is_asked_about(tmp_path: Path):
         assert answer["states"] == {"in-use": 2, "denied": 1}
         skill = client.get("/skills/github").text
         assert re.search(r"default</bdi>: listed; <bdi>builder</bdi>: listed", skill)
+
+
+def test_the_first_page_says_what_waits_what_was_denied_and_what_was_called(
+    house: Skillhouse,
+) -> None:
+    client = served(house)
+    assert "Needs you" in client.get("/").text  # A skill is broken.
+    assert "Latest calls" not in client.get("/").text
+    house.call_sync("exec", {"command": "sudo <b>ls</b>"})
+    asked = house.call_sync("write", {"path": "a.txt", "content": "text"}).approval_id
+    page = client.get("/").text
+    assert f'href="/approvals/{asked}"' in page.partition("Needs you")[2]
+    assert re.search(r"Waiting</dt><dd><a href=\"/approvals\">1<", page)
+    denied = re.search(r"Denied today</dt><dd><a href=\"(/audit\?[^\"]*)\">1<", page)
+    assert denied is not None
+    calls = client.get(denied[1].replace("&amp;", "&")).text
+    assert calls.count('class="record"') == 1
+    assert "&lt;b&gt;ls" in page
+    assert "<b>ls" not in page

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from skillhouse.audit import AuditEntry, AuditError, AuditLog, Query, entries_of
 from skillhouse.extensions.server.forms import json_response
 from skillhouse.extensions.server.pages.site import Site
 from skillhouse.extensions.server.pages.skill_rows import (
@@ -25,6 +28,7 @@ from skillhouse.extensions.server.status import (
     skills_answer,
     status_answer,
 )
+from skillhouse.frontends.answers.audit import command_of
 from skillhouse.frontends.presentation.library import library_counts
 from skillhouse.frontends.presentation.short_paths import unread_folders
 from skillhouse.retrieval import Fit, Hit
@@ -36,6 +40,23 @@ QUERY_MAX = 500
 FILTERS = ("words", "scope", "client", "state")
 DELETED_MAX = 50
 """Deleted skills that can be put back from the page, the latest."""
+
+
+TODAY_MAX = 1_000
+"""Records among which those of today are counted."""
+LATEST = 4
+"""Calls on the first page."""
+
+
+class DayOfCalls(NamedTuple):
+    """What agents called of late."""
+
+    latest: tuple[tuple[AuditEntry, str], ...]
+    """Each with the command of it, or what else was asked for; empty where nothing says it."""
+    denied: int
+    """Of today, in UTC."""
+    is_more: bool
+    """Whether there are more of today than were looked at."""
 
 
 class FoundRow(NamedTuple):
@@ -78,6 +99,7 @@ class SkillPages:
         answer = self._reader.found(scan, query) if query else FoundInPage()
         every = _found(rows, answer.hits) if query else [FoundRow(row) for row in rows]
         found = [one for one in every if chosen.takes(one.row)] if chosen.is_on else every
+        today = datetime.now(UTC).date().isoformat()
         pages = max(1, -(-len(found) // PAGE_ROWS))
         page = min(page, pages)
         return self._site.page(
@@ -100,6 +122,9 @@ class SkillPages:
             counts=library_counts(row.line for row in rows),
             is_first_visit=all(row.scope in ("", "builtin") for row in rows),
             deleted=deleted[:DELETED_MAX],
+            today=today,
+            calls=calls_since(self._site.house.audit_log, today),
+            pending=self._site.house.approvals.pending()[:LATEST],
             unread=unread,
         )
 
@@ -120,6 +145,30 @@ class SkillPages:
 
     def api_one(self, request: Request) -> Response:
         return json_response(detail_answer(self._reader.detail(request.path_params["reference"])))
+
+
+def calls_since(log: AuditLog, today: str) -> DayOfCalls:
+    """Return the newest calls, and how many of a day and later were denied.
+
+    A log that cannot be read has none: the page says what is wrong with it by itself.
+    """
+    latest: list[tuple[AuditEntry, str]] = []
+    denied = seen = 0
+    try:
+        for entry in itertools.islice(entries_of(log.path, Query(), key=log.key), TODAY_MAX):
+            is_today = entry.record.ts >= today
+            if not is_today and len(latest) == LATEST:
+                break
+            seen += is_today
+            denied += is_today and entry.status == "denied"
+            if entry.record.kind != "event" and len(latest) < LATEST:
+                asked = command_of(entry.record) or next(
+                    (one.resource for one in entry.record.permissions), ""
+                )
+                latest.append((entry, asked))
+    except AuditError:
+        return DayOfCalls((), 0, False)
+    return DayOfCalls(tuple(latest), denied, seen == TODAY_MAX)
 
 
 def _found(rows: Sequence[SkillRow], hits: Sequence[Hit]) -> list[FoundRow]:
