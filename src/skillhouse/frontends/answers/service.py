@@ -147,6 +147,7 @@ class CallEventAnswer(JsonAnswer, frozen=True, kw_only=True):
     status: str
     agent: str
     user: str
+    client: str
     ts: str
     request: str
 

@@ -156,6 +156,8 @@ def _question_value(found: Approval) -> dict[str, Any]:
         "title": request.title,
         "agent": request.agent,
         "user": request.user,
+        "channel": request.channel,
+        "client": request.client_name,
         "answer": found.answer or None,
         "expires_ms": request.expires_ms,
     }
