@@ -185,6 +185,71 @@ def test_a_wrong_parameter_is_said_in_words(client: TestClient, query: str, want
     assert "{" not in answer.json()["detail"]
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "body", "detail", "hint"),
+    [
+        (
+            "POST",
+            "/approvals/a/answer",
+            {"answer": "deny", "content_digest": "sha256:00"},
+            "`answer`: expected `once`, `session`, `project`, `always` or `no`, got `deny`",
+            None,
+        ),
+        (
+            "POST",
+            "/tokens",
+            {"name": "ci", "scopes": ["call", "all"]},
+            "`scopes.1`: expected `read`, `manage`, `call` or `approve`, got `all`",
+            None,
+        ),
+        (
+            "POST",
+            "/tokens",
+            {"name": "ci", "scopes": []},
+            "`scopes`: expected a list (1 to 4 items), each `read`, `manage`, `call` or `approve`, "
+            "got `[]`",
+            None,
+        ),
+        (
+            "POST",
+            "/tokens",
+            {"scopes": ["call"]},
+            "the body lacks `name`: expected text (1 to 64 characters)",
+            None,
+        ),
+        (
+            "POST",
+            "/tokens",
+            {"name": "ci", "scope": ["call"], "scopes": ["call"]},
+            "the body has an unknown member `scope`",
+            "did you mean `scopes`",
+        ),
+        ("PUT", "/skills/notes/enabled", [], "the body: expected an object with `enabled`", None),
+        ("GET", "/skills?colour=red", None, "unknown parameter `colour`", "known are "),
+        ("GET", "/skills?limt=3", None, "unknown parameter `limt`", "did you mean `limit`"),
+        ("GET", "/search", None, "the query lacks `q`: expected text (1 to ", None),
+        ("GET", "/library?state=lost", None, "`state`: expected `in-use`, ", None),
+        ("PUT", "/approvals", None, "only GET and HEAD are answered here", None),
+        ("GET", "/policy/explain", None, "only POST is answered here", None),
+        (
+            "POST",
+            "/tokens",
+            {"name": "ci", "scopes": ["call"], "agent": "builder"},
+            "unknown agent `builder`",
+            "known are `default`",
+        ),
+    ],
+)
+def test_an_error_says_in_words_what_fits(
+    client: TestClient, method: str, path: str, body: Any, detail: str, hint: str | None
+) -> None:
+    answer = client.request(method, API + path, json=body).json()
+    assert answer["detail"].startswith(detail), answer["detail"]
+    assert (answer["hint"] or "").startswith(hint or ""), answer["hint"]
+    assert "candidates" not in answer["detail"]
+    assert "{" not in answer["detail"]
+
+
 def test_every_parameter_can_be_said_in_words() -> None:
     shapes = [each.schema for one in ENDPOINTS for each in one.query if each.read is None]
     assert all("{" not in in_words(one) for one in shapes)
