@@ -21,7 +21,12 @@ from skillhouse.frontends.answers.catalogs import (
     catalog_bounds,
     omitted_in_tool,
 )
-from skillhouse.frontends.answers.doctor import RootAnswer, SkillsAnswer, StatusAnswer
+from skillhouse.frontends.answers.doctor import (
+    InstanceAnswer,
+    RootAnswer,
+    SkillsAnswer,
+    StatusAnswer,
+)
 from skillhouse.frontends.answers.findings import diagnostic_answers
 from skillhouse.frontends.answers.policy import explanation_answer
 from skillhouse.frontends.answers.shown_skill import SkillDetailAnswer, UnreadContentAnswer
@@ -298,10 +303,11 @@ def _roots(house: Skillhouse, index: SkillIndex) -> tuple[RootAnswer, ...]:
     return tuple(lines)
 
 
-def status_answer(status: Status) -> StatusAnswer:
+def status_answer(status: Status, instance: InstanceAnswer) -> StatusAnswer:
     """Return the status: counts and roots."""
     scan = status.scan
     return StatusAnswer(
+        instance=instance,
         version=skillhouse.__version__,
         project=str(status.project),
         trusted=scan.is_trusted,

@@ -107,6 +107,8 @@ class LibrarySkillAnswer(JsonAnswer, frozen=True, kw_only=True):
     catalog_tokens: Count
     file_tokens: Count
     recent: Count | None
+    key: str
+    """Unlike any other of the list, and the same as long as the file is at its place."""
 
 
 class LibraryAnswer(JsonAnswer, frozen=True, kw_only=True):

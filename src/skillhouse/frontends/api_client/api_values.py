@@ -212,6 +212,7 @@ class LibrarySkillJson(TypedDict):
     catalog_tokens: int
     file_tokens: int
     recent: int | None
+    key: str
 
 
 class ListedSkillJson(TypedDict):

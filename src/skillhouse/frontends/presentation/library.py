@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from skillhouse import manage
 from skillhouse.discovery import default_roots
+from skillhouse.floor import digest
 from skillhouse.frontends.answers.skills import LibrarySkillAnswer, catalog_tokens
 from skillhouse.frontends.presentation.short_paths import clients_of
 from skillhouse.frontends.presentation.text import counted, moment, shown
@@ -141,9 +142,12 @@ def library_skill(line: LibraryLine, ranks: Mapping[str, int], home: Path) -> Li
     """Return a line of the library; `ranks` says how recently files were loaded, 0 the last one."""
     skill, absent = line.skill, line.absent
     hint = (absent.hint or None) if absent else None
+    name = skill.name if skill else (absent.name if absent else "")
     return LibrarySkillAnswer(
-        id=skill.id if skill else (absent.id if absent else ""),
-        name=skill.name if skill else (absent.name if absent else ""),
+        key=digest(line.path.encode(errors="surrogateescape")).removeprefix("sha256:")[:16],
+        # What has no id by its text has the name of its folder.
+        id=skill.id if skill else (absent and absent.id) or name or line.path,
+        name=name,
         description=skill.description if skill else "",
         scope=line.scope,
         path=line.path,

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import socket
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
 from tests.extensions.server.api.place import API, client_of, make_house, token_of
 from tests.house.places import write_skill
 
+import skillhouse
+from skillhouse.approval import Answer
 from skillhouse.extensions.server.api.routes import ENDPOINTS
 from skillhouse.extensions.server.api.schemas import in_words
 from skillhouse.house import Skillhouse
+from skillhouse.permission import Effect, Layer, Rule
+from skillhouse.tools import Caller
 
 pytestmark = pytest.mark.slow
 
@@ -206,8 +212,7 @@ def test_a_wrong_parameter_is_said_in_words(client: TestClient, query: str, want
             "POST",
             "/tokens",
             {"name": "ci", "scopes": []},
-            "`scopes`: expected a list (1 to 4 items), each `read`, `manage`, `call` or `approve`, "
-            "got `[]`",
+            "`scopes`: expected a list (1 to 4 items), each `read`, `manage`, `call` or `approve`",
             None,
         ),
         (
@@ -272,3 +277,84 @@ def test_tokens_are_listed_and_ended_by_the_owner(house: Skillhouse, client: Tes
 def test_roots_of_publishers_are_listed(client: TestClient) -> None:
     found = client.get(f"{API}/publishers").json()
     assert found == {"roots": [], "timestamps": [], "revocations": []}
+
+
+def test_a_service_says_which_one_it_is(house: Skillhouse, client: TestClient) -> None:
+    own = client.get(f"{API}/status").json()["instance"]
+    assert own.keys() == {"id", "host", "version", "started"}
+    assert own["host"] == socket.gethostname()
+    assert own["version"] == skillhouse.__version__
+    assert datetime.fromisoformat(own["started"]).utcoffset() == timedelta(0)
+    assert client.get(f"{API}/health").json() == {"status": "ok", "instance": own}
+    # Who has no key learns nothing of this machine.
+    assert client_of(house, {}).get(f"{API}/health").json() == {"status": "ok"}
+    info = f'skillhouse_instance_info{{id="{own["id"]}",host="{own["host"]}",version="'
+    assert info in client.get(f"{API}/metrics").text
+    assert client_of(house).get(f"{API}/status").json()["instance"]["id"] != own["id"]
+
+
+def test_metrics_count_calls_denials_questions_and_times(tmp_path: Path) -> None:
+    rules = (Rule(effect=Effect.DENY, action="exec", pattern="git push *"),)
+    house = make_house(tmp_path, layers=(Layer(name="user", rules=rules),))
+    house.call_sync("skill", {"name": "notes"})
+    client = client_of(house)
+
+    def counts() -> dict[str, float]:
+        lines = client.get(f"{API}/metrics").text.splitlines()
+        found = (line.rpartition(" ") for line in lines if not line.startswith("#"))
+        return {name.removeprefix("skillhouse_"): float(value) for name, _, value in found}
+
+    # Calls before the start are no calls of this service's time.
+    assert not any(name.startswith("calls_total") for name in counts())
+    for _ in range(2):
+        house.call_sync("skill", {"name": "notes"})
+        house.call_sync("exec", {"command": "git push origin"})
+    question = house.call_sync("write", {"path": "a", "content": "b"}).approval_id
+    assert question
+    approval = house.approvals.get(question)
+    house.approvals.answer(
+        question, Answer.NO, by="local", channel="page", nonce=approval.request.nonce
+    )
+    for _ in range(2):
+        found = counts()
+        assert found['calls_total{status="ok"}'] == 2
+        assert found['denials_total{by="rule"}'] == 2
+        assert found['denials_total{by="person"}'] == 1
+        assert found['questions_total{answer="denied"}'] == 1
+        assert found["call_duration_seconds_count"] == 2
+        assert found['call_duration_seconds_bucket{le="+Inf"}'] == 2
+    house.call_sync("skill", {"name": "pdf"})
+    assert counts()['calls_total{status="ok"}'] == 3
+
+
+def test_questions_grants_and_tokens_come_in_pages(house: Skillhouse, client: TestClient) -> None:
+    for number in range(5):
+        token_of(house, "read", name=f"t{number}")
+        caller = Caller(connection=f"c{number}", client="codex", channel="mcp")
+        asked = {"path": f"{number}.txt", "content": "b"}
+        assert house.call_sync("write", asked, caller=caller).approval_id
+    for path, name in (("/approvals", "approvals"), ("/tokens", "tokens"), ("/grants", "grants")):
+        whole = client.get(API + path).json()
+        assert whole["next"] is None
+        found: list[str] = []
+        page = client.get(f"{API}{path}?limit=2").json()
+        while page["next"]:
+            assert len(page[name]) == 2
+            assert page["total"] == whole["total"]
+            found += [one["id"] for one in page[name]]
+            page = client.get(f"{API}{path}?limit=2&cursor={page['next']}").json()
+        found += [one["id"] for one in page[name]]
+        assert found == [one["id"] for one in whole[name]]
+        assert len(found) == (0 if name == "grants" else 5)
+
+
+def test_each_line_of_the_library_has_a_key_of_its_own(tmp_path: Path) -> None:
+    house = make_house(tmp_path)
+    skills = tmp_path / "home/.agents/skills"
+    for name in ("one", "two"):
+        write_skill(skills / name).joinpath("SKILL.md").write_text("---\nname: [\n---\n")
+    found = client_of(house).get(f"{API}/library").json()["skills"]
+    assert len({one["key"] for one in found}) == len(found)
+    broken = {one["id"] for one in found if one["state"] == "broken"}
+    assert broken == {"one", "two"}
+    assert all(one["id"] for one in found)

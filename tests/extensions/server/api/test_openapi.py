@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import shlex
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import httpx
 import pytest
 from jsonschema_rs import Draft202012Validator
 from starlette.testclient import TestClient
@@ -21,6 +20,9 @@ from skillhouse.extensions.server.api.schemas import components, whole
 from skillhouse.floor import AmbiguousSkillError, ConfigError, StateError
 from skillhouse.frontends.answers.errors import class_code
 from skillhouse.registry import RepositoryError
+
+if TYPE_CHECKING:
+    from httpx2 import Response
 
 pytestmark = pytest.mark.slow
 
@@ -133,7 +135,7 @@ NEEDS = {
 """The examples that name what a new service does not have, or has already, and their answers."""
 
 
-def sent(line: str, client: TestClient) -> httpx.Response:
+def sent(line: str, client: TestClient) -> Response:
     """Send what a line of the document says, as curl would."""
     words = shlex.split(line.replace("$URL", "").replace("$TOKEN", TOKEN))
     assert words.pop(0) == "curl"

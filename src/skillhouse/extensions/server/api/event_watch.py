@@ -68,7 +68,7 @@ class EventWatch:
                 await in_thread(partial(self.look, scans=scans))
                 if not is_looking:
                     # What changed between a reader's page and this first look is in no event.
-                    self._events.publish("reset", {})
+                    self._events.publish("reset", self._events.reset)
                 is_looking = True
             else:
                 is_looking = False

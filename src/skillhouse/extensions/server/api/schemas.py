@@ -124,6 +124,7 @@ def _json(value: object) -> str:
 def fault_in_words(fault: ValidationError, schema: Mapping[str, Any]) -> str:
     """Return what is wrong with a body, for a person: where, what fits there, and what it got."""
     path = [str(part) for part in fault.instance_path]
+    got: Any = fault.instance
     keyword = fault.schema_path[-1]
     # What the keyword belongs to says all that fits there.
     wanted: Any = schema
@@ -142,7 +143,7 @@ def fault_in_words(fault: ValidationError, schema: Mapping[str, Any]) -> str:
         member = one_line(".".join((*path, more))[:GOT_MAX])
         return f"the body has an unknown member `{member}`; {hint}"
     where = f"`{one_line('.'.join(path)[:GOT_MAX])}`" if path else "the body"
-    said = one_line(_json(got)[:GOT_MAX] if not isinstance(got, str) else got[:GOT_MAX])
+    said = one_line((got if isinstance(got, str) else _json(got))[:GOT_MAX])
     return f"{where}: expected {in_words(wanted)}, got `{said}`"
 
 

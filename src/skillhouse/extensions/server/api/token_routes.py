@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from skillhouse.extensions.server.api.api_services import ApiServices
-from skillhouse.extensions.server.api.approval_routes import is_visible
+from skillhouse.extensions.server.api.api_services import PAGE_MAX, ApiServices, paged
+from skillhouse.extensions.server.api.approval_routes import PAGES, is_visible
 from skillhouse.extensions.server.api.problems import ApiProblem
 from skillhouse.extensions.server.api.route_table import ApiRequest, Body, Endpoint
 from skillhouse.extensions.server.api.schemas import array, listing, record, ref
-from skillhouse.frontends.answers.json_form import ListAnswer, listed
+from skillhouse.frontends.answers.json_form import ListAnswer, PageAnswer
 from skillhouse.frontends.answers.service import NewTokenAnswer, TokenAnswer, token_answer
 from skillhouse.house import TOKEN_DAYS, AccessScope
 from skillhouse.house.access_tokens import NAME_MAX
@@ -15,8 +15,14 @@ from skillhouse.house.access_tokens import NAME_MAX
 
 def _list(api: ApiServices, request: ApiRequest) -> ListAnswer:
     tokens = [one for one in api.tokens.all() if is_visible(request.access, one.user)]
-    found = [token_answer(one) for one in tokens]
-    return listed("tokens", found)
+    return paged(
+        tokens,
+        request.query,
+        key=lambda one: one.id,
+        name="tokens",
+        value=token_answer,
+        default=PAGE_MAX,
+    )
 
 
 def _revoke(api: ApiServices, request: ApiRequest) -> TokenAnswer:
@@ -66,8 +72,10 @@ ROUTES = (
         what="The named tokens, and the browsers that opened the page; none with its secret.",
         run=_list,
         scope=_MANAGE,
-        answer=listing("tokens", TokenAnswer),
-        example={"list": "tokens", "total": 1, "tokens": [_EXAMPLE]},
+        query=PAGES,
+        answer=listing("tokens", TokenAnswer, PageAnswer),
+        example={"list": "tokens", "total": 1, "tokens": [_EXAMPLE], "next": None},
+        problems=(409,),
     ),
     Endpoint(
         name="newToken",

@@ -93,7 +93,7 @@ class SkillPages:
         )
 
     def api_status(self, _: Request) -> Response:
-        return json_response(status_answer(self._reader.status()))
+        return json_response(status_answer(self._reader.status(), self._site.services.instance))
 
     def api_all(self, _: Request) -> Response:
         return json_response(skills_answer(self._reader.scan()))
