@@ -16,6 +16,7 @@ import skillhouse
 from skillhouse.approval import Answer
 from skillhouse.extensions.server.api.routes import ENDPOINTS
 from skillhouse.extensions.server.api.schemas import in_words
+from skillhouse.frontends.answers.json_form import MOMENTS, moment_of
 from skillhouse.house import Skillhouse
 from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.tools import Caller
@@ -358,3 +359,28 @@ def test_each_line_of_the_library_has_a_key_of_its_own(tmp_path: Path) -> None:
     broken = {one["id"] for one in found if one["state"] == "broken"}
     assert broken == {"one", "two"}
     assert all(one["id"] for one in found)
+
+
+def test_each_moment_is_a_time_of_rfc_3339_beside_its_older_form(
+    house: Skillhouse, client: TestClient
+) -> None:
+    document = client.get(f"{API}/openapi.json").json()["components"]["schemas"]
+    found = set()
+    for schema in document.values():
+        properties = schema.get("properties", {})
+        for name in MOMENTS & properties.keys():
+            assert properties[name]["deprecated"] is True
+            assert properties[moment_of(name)]["format"] == "date-time"
+            assert (moment_of(name) in schema["required"]) == (name in schema["required"])
+            found.add(name)
+        # What else ends so is a span of time.
+        others = {name for name in properties if name.endswith("_ms")} - MOMENTS
+        assert others <= {"p50_ms", "p95_ms", "max_ms", "duration_ms", "latency_ms"}
+    assert found == MOMENTS - {"paired_ms"}
+    assert house.call_sync("write", {"path": "a", "content": "opened_ms"}).approval_id
+    (question,) = client.get(f"{API}/approvals").json()["approvals"]
+    opened = datetime.fromisoformat(question["opened"])
+    assert opened.timestamp() == pytest.approx(question["opened_ms"] / 1000)
+    assert (question["closed"], question["closed_ms"]) == (None, None)
+    # What a call sent is left as it came.
+    assert "opened" not in question["content"]["arguments"]

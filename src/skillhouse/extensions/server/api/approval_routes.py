@@ -141,13 +141,16 @@ _EXAMPLE: dict[str, Any] = {
     "content": {"tool": "exec"},
     "content_digest": "sha256:00",
     "opened_ms": 1_769_860_800_000,
+    "opened": "2026-01-31T12:00:00.000Z",
     "expires_ms": 1_769_864_400_000,
+    "expires": "2026-01-31T13:00:00.000Z",
     "answer": None,
     "answered_by": None,
     "answered_on": None,
     "device": None,
     "message": None,
     "closed_ms": None,
+    "closed": None,
 }
 _RULES = array({"type": "string", "minLength": 1, "maxLength": 8_192}) | {"maxItems": 50}
 

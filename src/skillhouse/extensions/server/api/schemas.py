@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from skillhouse.floor import nearest
-from skillhouse.frontends.answers.json_form import JsonAnswer
+from skillhouse.frontends.answers.json_form import MOMENTS, JsonAnswer, moment_of
 from skillhouse.frontends.presentation.text import one_line
 
 if TYPE_CHECKING:
@@ -223,6 +223,18 @@ def _flattened(
     return {**schema, "properties": properties, "required": required}
 
 
+def _with_moments(members: Schema) -> Schema:
+    """Return the members with a time of RFC 3339 after each that is one in milliseconds."""
+    found: Schema = {}
+    for name, one in members.items():
+        found[name] = one
+        if name in MOMENTS:
+            new = moment_of(name)
+            found[name] = {**one, "deprecated": True, "description": f"`{new}` says the same."}
+            found[new] = {"type": ["string", "null"], "format": "date-time"}
+    return found
+
+
 def _answered(schema: Any) -> Any:
     """Return a schema as what we write fits it: what has a default is written too."""
     if isinstance(schema, list):
@@ -235,7 +247,9 @@ def _answered(schema: Any) -> Any:
     members = schema.get("properties", {})
     if members:
         always = {*schema["required"], *(name for name in members if "default" in members[name])}
-        found |= {"required": [name for name in members if name in always]}
         # A member may have the name of a word of JSON Schema.
-        found |= {"properties": {name: _answered(one) for name, one in members.items()}}
+        written = _with_moments({name: _answered(one) for name, one in members.items()})
+        always |= {moment_of(name) for name in MOMENTS & always}
+        found |= {"required": [name for name in written if name in always]}
+        found |= {"properties": written}
     return found

@@ -58,8 +58,11 @@ _EXAMPLE = {
     "agent": "default",
     "scopes": ["call", "read"],
     "created_ms": 1_769_860_800_000,
+    "created": "2026-01-31T12:00:00.000Z",
     "expires_ms": None,
+    "expires": None,
     "used_ms": 1_769_864_400_000,
+    "used": "2026-01-31T13:00:00.000Z",
 }
 _MANAGE = AccessScope.MANAGE
 
@@ -102,7 +105,7 @@ ROUTES = (
             example={"name": "ci", "scopes": ["call", "read"], "agent": "default", "days": 30},
         ),
         answer=ref(NewTokenAnswer),
-        example={**_EXAMPLE, "used_ms": None, "token": "skh_3fa9c1d25e6f_…"},
+        example={**_EXAMPLE, "used_ms": None, "used": None, "token": "skh_3fa9c1d25e6f_…"},
         problems=(409,),
     ),
     Endpoint(
