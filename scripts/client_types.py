@@ -19,6 +19,7 @@ from skillhouse.frontends.answers.approvals import ApprovalAnswer
 from skillhouse.frontends.answers.audit import AuditEntryAnswer
 from skillhouse.frontends.answers.catalogs import SkillHitAnswer
 from skillhouse.frontends.answers.installs import PlannedAnswer
+from skillhouse.frontends.answers.json_form import MOMENTS, moment_of
 from skillhouse.frontends.answers.policy import ExplanationAnswer
 from skillhouse.frontends.answers.rehearsal import RehearsalAnswer
 from skillhouse.frontends.answers.service import JobAnswer
@@ -117,7 +118,12 @@ def _members(kind: type) -> dict[str, Any]:
                 found |= {name: one | msgspec.UnsetType for name, one in new.items()}
             else:
                 found |= _members(inner)
-        return found
+        whole: dict[str, Any] = {}
+        for name, inner in found.items():
+            whole[name] = inner
+            if name in MOMENTS:
+                whole[moment_of(name)] = str | None
+        return whole
     return {name: hints[name] for name in structs.field_names(kind)}
 
 

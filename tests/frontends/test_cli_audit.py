@@ -94,6 +94,7 @@ def test_stats_count_calls_and_leave_the_logs_own_notes_out(run: Run, log: Audit
         "by_tool": {"exec": 1, "fetch": 1, "write": 1},
         "by_user": {"": 1, FORMULA: 1, "u1": 1},
         "by_agent": {"": 1, "a": 1, "b": 1},
+        "by_client": {"": 3},
         "by_tier": {"": 2, "3": 1},
         "by_day": {"2026-01-01": 2, "2026-01-03": 1},
         "denied_by_tool": {"write": 1},

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from skillhouse.extensions.server.status import StatusReader, status_answer
+from skillhouse.extensions.server.status import StatusReader
 from skillhouse.frontends.answers.json_form import plain
+from skillhouse.frontends.answers.skills import absent_skill
 from skillhouse.house import Skillhouse, configured
 from skillhouse.manage import SkillsManager
 from tests.frontends.conftest import Run
@@ -78,7 +79,7 @@ def test_the_page_and_doctor_say_so_too(run: Run, place: Path, notes: Path) -> N
     def found() -> list[dict[str, Any]]:
         with Skillhouse(configured(make_places(place))) as house:
             status = StatusReader(house, lambda: 0.0).status()
-            changed: list[dict[str, Any]] = plain(status_answer(status))["changed"]
+            changed: list[dict[str, Any]] = plain(list(map(absent_skill, status.changed)))
             return changed
 
     assert found() == []

@@ -204,6 +204,15 @@ class ApprovalRequest(Struct, frozen=True, kw_only=True):
         return session_key(self.agent, self.user, self.channel, self.client, self.connection)
 
     @property
+    def client_name(self) -> str:
+        """The client's name for itself, or the coding agent whose own tool it is; empty where only
+        the way is known on which the call came."""
+        way, mark, name = self.client.partition(":")
+        if way != self.channel:
+            return self.client
+        return name if mark and way == "hooks" else ""
+
+    @property
     def out_of_band_only(self) -> bool:
         """Whether only the transaction page and paired devices decide it."""
         return self.on_page or self.level == "sign"

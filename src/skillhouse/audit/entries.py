@@ -16,7 +16,7 @@ from msgspec import Struct
 from skillhouse.audit.archives import LogSnapshot, archive_lines, take_snapshot
 from skillhouse.audit.line import LineError, opened
 from skillhouse.audit.log_files import LogKeys, backwards, read_keys
-from skillhouse.audit.record import PUBLISHED, AuditError, AuditRecord
+from skillhouse.audit.record import PUBLISHED, AuditError, AuditRecord, client_name
 from skillhouse.floor import structs
 from skillhouse.floor.structs import replace
 
@@ -60,6 +60,7 @@ class Query(Struct, frozen=True, kw_only=True):
     judged: bool = False
     """Only calls that the write gate judged."""
     client: str | None = None
+    """The client as the record has it, or its beginning in whole words: its name."""
 
     def fits(self, entry: AuditEntry) -> bool:
         record = entry.record
@@ -71,7 +72,7 @@ class Query(Struct, frozen=True, kw_only=True):
             and (self.until is None or record.ts[: len(self.until)] <= self.until)
             and (self.tier is None or tier == self.tier)
             and (not self.judged or bool(record.gate_verdict))
-            and self.client in (None, record.client, record.client.partition(" ")[0])
+            and (self.client is None or f"{record.client} ".startswith(f"{self.client} "))
             and (self.text is None or _has_words(record, self.text))
         )
 
@@ -245,6 +246,8 @@ class Stats(Struct, frozen=True, kw_only=True):
     by_tool: Mapping[str, int]
     by_user: Mapping[str, int]
     by_agent: Mapping[str, int]
+    by_client: Mapping[str, int]
+    """By the name of the client, without its version."""
     by_tier: Mapping[str, int]
     by_day: Mapping[str, int]
     denied_by_tool: Mapping[str, int]
@@ -259,7 +262,8 @@ class Stats(Struct, frozen=True, kw_only=True):
 def stats_of(entries: Iterable[AuditEntry]) -> Stats:
     """Return the counts of entries, in any order; the log's notes about itself are no calls."""
     counters: dict[str, Counter[str]] = {
-        name: Counter() for name in ("status", "tool", "user", "agent", "tier", "day", "denied")
+        name: Counter()
+        for name in ("status", "tool", "user", "agent", "client", "tier", "day", "denied")
     }
     total, first, last = 0, "", ""
     gaps: list[tuple[int, int]] = []
@@ -278,6 +282,7 @@ def stats_of(entries: Iterable[AuditEntry]) -> Stats:
             "tool": record.tool,
             "user": record.user,
             "agent": record.agent,
+            "client": client_name(record.client),
             "tier": record.effective_tier or record.tier,
             "day": record.ts[:10],
         }
@@ -297,6 +302,7 @@ def stats_of(entries: Iterable[AuditEntry]) -> Stats:
         by_tool=most["tool"],
         by_user=most["user"],
         by_agent=most["agent"],
+        by_client=most["client"],
         by_tier=most["tier"],
         by_day=dict(sorted(counters["day"].items())),
         denied_by_tool=most["denied"],

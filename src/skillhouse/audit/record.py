@@ -187,6 +187,16 @@ SEAL = frozenset(
 )
 
 
+def client_name(client: str) -> str:
+    """Return the client of a record without its version.
+
+    >>> client_name("Visual Studio Code 1.106.2"), client_name("codex v2"), client_name("codex")
+    ('Visual Studio Code', 'codex', 'codex')
+    """
+    name, _, version = client.rpartition(" ")
+    return name if version.removeprefix("v")[:1].isdigit() and name else client
+
+
 DAY_MILLISECONDS = 86_400_000
 MAX_MILLISECONDS = 253_402_300_799_999
 """The last moment of the year 9999, beyond which a time has no text of this form."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -193,7 +193,10 @@ class WireNameError(SkillhouseError):
 
 
 class ConfigError(SkillhouseError):
-    """A configuration file or value cannot be used; `key` and `suggestion` where known."""
+    """A configuration file or value cannot be used; `key` and `suggestion` where known.
+
+    `known` are the names that can be used, where there are few.
+    """
 
     def __init__(
         self,
@@ -202,6 +205,7 @@ class ConfigError(SkillhouseError):
         path: Path | None = None,
         key: str = "",
         suggestion: str = "",
+        known: Sequence[str] = (),
         line: int | None = None,
     ) -> None:
         at = f"line {line}: " if line else ""
@@ -212,13 +216,19 @@ class ConfigError(SkillhouseError):
         self.path = path
         self.key = key
         self.suggestion = suggestion
+        self.known = tuple(known)
         self.line = line
         """Line of the file, from 1, where the message does not say it itself."""
 
     def at_line(self, line: int) -> ConfigError:
         """Return the same error with the line of its file."""
         return ConfigError(
-            self.message, path=self.path, key=self.key, suggestion=self.suggestion, line=line
+            self.message,
+            path=self.path,
+            key=self.key,
+            suggestion=self.suggestion,
+            known=self.known,
+            line=line,
         )
 
 

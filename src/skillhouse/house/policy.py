@@ -133,7 +133,10 @@ class Policy:
         if own is None:
             close = nearest(agent, self.config.agents)
             raise ConfigError(
-                f"unknown agent `{agent}`", key=agent, suggestion=close[0] if close else ""
+                f"unknown agent `{agent}`",
+                key=agent,
+                suggestion=close[0] if close else "",
+                known=sorted(self.config.agents),
             )
         now_ms = self._clock() * 1000
         lasting = self._all_grants()

@@ -209,10 +209,7 @@ def _gate_verdict(context: CallContext, status: str) -> str:
 
 
 def denied_later(answered: Approval) -> AuditDraft:
-    """Return the record of a denial whose call does not wait: without a repeat nothing else has it.
-
-    Of a hook the client is the agent whose tool it is.
-    """
+    """Return the record of a denial whose call does not wait: no other has it without a repeat."""
     asked = answered.request
     return AuditDraft(
         kind="refusal",
@@ -220,7 +217,7 @@ def denied_later(answered: Approval) -> AuditDraft:
         agent=asked.agent,
         user=asked.user,
         channel=asked.channel,
-        client=asked.client.partition(":")[2] if asked.channel == "hooks" else "",
+        client=asked.client_name,
         workspace=asked.place,
         permissions=tuple(
             DecidedPermission(action=one.action, resource=one.resource, effect="ask", layer="")

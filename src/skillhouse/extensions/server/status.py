@@ -22,7 +22,12 @@ from skillhouse.frontends.answers.catalogs import (
     omitted_in_tool,
     with_code,
 )
-from skillhouse.frontends.answers.doctor import RootAnswer, SkillsAnswer, StatusAnswer
+from skillhouse.frontends.answers.doctor import (
+    InstanceAnswer,
+    RootAnswer,
+    SkillsAnswer,
+    StatusAnswer,
+)
 from skillhouse.frontends.answers.findings import diagnostic_answers
 from skillhouse.frontends.answers.policy import explanation_answer
 from skillhouse.frontends.answers.shown_skill import SkillDetailAnswer, UnreadContentAnswer
@@ -311,10 +316,11 @@ def _roots(house: Skillhouse, index: SkillIndex) -> tuple[RootAnswer, ...]:
     return tuple(lines)
 
 
-def status_answer(status: Status) -> StatusAnswer:
+def status_answer(status: Status, instance: InstanceAnswer) -> StatusAnswer:
     """Return the status: counts and roots."""
     scan = status.scan
     return StatusAnswer(
+        instance=instance,
         version=skillhouse.__version__,
         project=str(status.project),
         trusted=scan.is_trusted,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Literal
 
-from skillhouse.frontends.answers.json_form import Count, JsonAnswer
+from skillhouse.frontends.answers.json_form import Count, JsonAnswer, copied
 
 if TYPE_CHECKING:
     from skillhouse.approval import Approval, Device, Facts, Grant
@@ -58,6 +58,22 @@ class ApprovalAnswer(JsonAnswer, frozen=True, kw_only=True):
     device: AnsweringDeviceAnswer | None
     message: str | None
     closed_ms: Count | None
+
+
+class QuestionEventAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """A question that was asked or answered, without what it is about."""
+
+    id: str
+    title: str
+    tool: str
+    state: Literal["open", "approved", "used", "denied", "expired"]
+    answer: str | None
+    user: str
+    agent: str
+    client: str
+    """The client's name for itself; empty where it gave none."""
+    channel: str
+    expires_ms: Count
 
 
 class RevokedGrantAnswer(JsonAnswer, frozen=True, kw_only=True):
@@ -131,6 +147,18 @@ def approval_answer(found: Approval) -> ApprovalAnswer:
         device=device if found.device else None,
         message=found.message or None,
         closed_ms=found.closed_ms or None,
+    )
+
+
+def question_event(found: Approval) -> QuestionEventAnswer:
+    request = found.request
+    return copied(
+        QuestionEventAnswer,
+        request,
+        id=found.id,
+        state=found.state.value,
+        client=request.client_name,
+        answer=found.answer or None,
     )
 
 

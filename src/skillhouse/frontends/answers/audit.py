@@ -59,6 +59,7 @@ class StatsAnswer(JsonAnswer, frozen=True, kw_only=True):
     by_tool: dict[str, int]
     by_user: dict[str, int]
     by_agent: dict[str, int]
+    by_client: dict[str, int]
     by_tier: dict[str, int]
     by_day: dict[str, int]
     denied_by_tool: dict[str, int]

@@ -139,9 +139,20 @@ class RootAnswer(JsonAnswer, frozen=True, kw_only=True):
     skills: Count
 
 
+class InstanceAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """Which service answers: of several on one machine or behind one address, and since when."""
+
+    id: str
+    """Another one after each start."""
+    host: str
+    version: str
+    started: str
+
+
 class StatusAnswer(JsonAnswer, frozen=True, kw_only=True):
     """Counts of skills and findings, and what is wrong with files of ours."""
 
+    instance: InstanceAnswer
     version: str
     project: str
     trusted: bool

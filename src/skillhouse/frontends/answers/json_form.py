@@ -8,10 +8,29 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias, TypeVar
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from skillhouse.audit import timestamp
 from skillhouse.floor import structs
 
 Count: TypeAlias = Annotated[int, Meta(ge=0)]
 EffectWord: TypeAlias = Literal["allow", "ask", "deny"]
+
+
+MOMENTS = frozenset(
+    {
+        "approved_ms",
+        "begun_ms",
+        "closed_ms",
+        "created_ms",
+        "ended_ms",
+        "expires_ms",
+        "granted_ms",
+        "opened_ms",
+        "paired_ms",
+        "used_ms",
+    }
+)
+"""Members that are moments, in milliseconds since 1970; each is followed by the same as a time of
+RFC 3339, and is deprecated. Others that end so are spans of time."""
 
 
 class JsonAnswer(Struct, frozen=True, kw_only=True):
@@ -99,12 +118,34 @@ def members(answer: object) -> dict[str, Any]:
             if value is UNSET:
                 continue
             found |= members(value) if name in answer.flat_members else {encoded: value}
-        return found
+        return with_moments(found)
     if isinstance(answer, Mapping):
         return dict(answer)
     if type(answer).__name__ not in CORE_VALUES:
         raise TypeError(f"{type(answer).__name__} is no answer")
-    return {name: getattr(answer, name) for name in structs.field_names(answer)}
+    return with_moments({name: getattr(answer, name) for name in structs.field_names(answer)})
+
+
+def with_moments(found: dict[str, Any]) -> dict[str, Any]:
+    """Return members with a time of RFC 3339 after each of `MOMENTS`; null where there is none.
+
+    >>> with_moments({"opened_ms": 1_769_860_800_000, "closed_ms": None, "max_ms": 5})
+    {'opened_ms': 1769860800000, 'opened': '2026-01-31T12:00:00.000Z', 'closed_ms': None, \
+'closed': None, 'max_ms': 5}
+    """
+    if MOMENTS.isdisjoint(found):
+        return found
+    whole: dict[str, Any] = {}
+    for name, value in found.items():
+        whole[name] = value
+        if name in MOMENTS:
+            whole.setdefault(moment_of(name), timestamp(value) if value else None)
+    return whole
+
+
+def moment_of(name: str) -> str:
+    """Return the name under which the time of a member in milliseconds is, too."""
+    return name.removesuffix("_ms")
 
 
 def json_text(answer: object, *, indent: int | None = None) -> str:

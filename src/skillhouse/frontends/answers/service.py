@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from msgspec import UNSET, UnsetType
+
 from skillhouse.floor import Diagnostic, Severity
+from skillhouse.frontends.answers.doctor import InstanceAnswer
 from skillhouse.frontends.answers.errors import ProblemAnswer
 from skillhouse.frontends.answers.json_form import Count, JsonAnswer, copied
 
@@ -44,6 +47,14 @@ class RevokedTokenAnswer(JsonAnswer, frozen=True, kw_only=True):
 
 class HealthAnswer(JsonAnswer, frozen=True, kw_only=True):
     status: Literal["ok"] = "ok"
+    instance: InstanceAnswer | UnsetType = UNSET
+    """Only for who has a key."""
+
+
+class ResetEventAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """What was missed is not known: everything is to be read again, from this service."""
+
+    instance: InstanceAnswer
 
 
 class ProofAnswer(JsonAnswer, frozen=True, kw_only=True):
@@ -147,6 +158,7 @@ class CallEventAnswer(JsonAnswer, frozen=True, kw_only=True):
     status: str
     agent: str
     user: str
+    client: str
     ts: str
     request: str
 

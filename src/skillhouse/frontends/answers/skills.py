@@ -109,6 +109,8 @@ class LibrarySkillAnswer(JsonAnswer, frozen=True, kw_only=True):
     recent: Count | None
     language: str
     tools: tuple[str, ...]
+    key: str
+    """Unlike any other of the list, and the same as long as the file is at its place."""
 
 
 class LibraryAnswer(JsonAnswer, frozen=True, kw_only=True):

@@ -199,7 +199,9 @@ class JobJson(TypedDict):
     total: int | None
     unit: str
     begun_ms: int
+    begun: str | None
     ended_ms: int | None
+    ended: str | None
     result: Any
     problem: ProblemJson | None
 
@@ -225,6 +227,7 @@ class LibrarySkillJson(TypedDict):
     recent: int | None
     language: str
     tools: list[str]
+    key: str
 
 
 class ListedSkillJson(TypedDict):
@@ -383,13 +386,16 @@ class QuestionJson(TypedDict):
     content: Any
     content_digest: str
     opened_ms: int
+    opened: str | None
     expires_ms: int
+    expires: str | None
     answer: str | None
     answered_by: str | None
     answered_on: str | None
     device: AnsweringDeviceJson | None
     message: str | None
     closed_ms: int | None
+    closed: str | None
 
 
 class RefusalJson(TypedDict):

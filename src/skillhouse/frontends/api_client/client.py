@@ -142,7 +142,13 @@ class ApiClient:
         return cast("DecisionJson", (await self.send("POST", "/policy/explain", body)).json())
 
     async def questions(self) -> list[QuestionJson]:
-        return cast("list[QuestionJson]", (await self.get("/approvals"))["approvals"])
+        """Return the open questions, oldest first, of all pages."""
+        page = await self.get("/approvals")
+        found = page["approvals"]
+        while page["next"]:
+            page = await self.get("/approvals", cursor=page["next"])
+            found += page["approvals"]
+        return cast("list[QuestionJson]", found)
 
     async def answer(
         self,

@@ -159,6 +159,7 @@ def _stats(stats: Stats, wrong: Sequence[Trouble], terminal: Terminal, *, json: 
         ("denied, by tool", stats.denied_by_tool),
         ("user", stats.by_user),
         ("agent", stats.by_agent),
+        ("client", stats.by_client),
         ("tier", stats.by_tier),
         ("day", stats.by_day),
     ):

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from skillhouse import manage
 from skillhouse.discovery import default_roots
+from skillhouse.floor import digest
 from skillhouse.frontends.answers.skills import LibrarySkillAnswer, catalog_tokens
 from skillhouse.frontends.presentation.short_paths import clients_of
 from skillhouse.frontends.presentation.text import counted, moment, shown
@@ -287,7 +288,9 @@ def library_skill(line: LibraryLine, ranks: Mapping[str, int], home: Path) -> Li
     absent, own = line.absent, line.code
     hint = (absent.hint or None) if absent else None
     return LibrarySkillAnswer(
-        id=line.id,
+        key=digest(line.path.encode(errors="surrogateescape")).removeprefix("sha256:")[:16],
+        # What has no id by its text has the name of its folder.
+        id=line.id or line.name or line.path,
         name=line.name,
         description=line.description,
         scope=line.scope,

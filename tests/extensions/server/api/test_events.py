@@ -21,6 +21,7 @@ from skillhouse.extensions.server.api.event_watch import EventWatch
 from skillhouse.extensions.server.api.events import RING, EventLog
 from skillhouse.extensions.server.status import StatusReader
 from skillhouse.frontends.api_client import ApiClient
+from skillhouse.tools import Caller
 
 pytestmark = pytest.mark.slow
 
@@ -80,7 +81,9 @@ def test_a_look_publishes_what_changed_since_the_one_before(tmp_path: Path) -> N
     assert log.after(0) == ([], False)
     write_skill(tmp_path / "home/.agents/skills/fresh")
     house.call_sync("read", {"path": "none"}, user="bob")
-    question = house.call_sync("write", {"path": "a", "content": "b"}, user="bob").approval_id
+    caller = Caller(user="bob", channel="mcp", client="codex", client_info="codex 1.2")
+    asked = {"path": "a", "content": "b"}
+    question = house.call_sync("write", asked, caller=caller).approval_id
     now = 10.0
     watch.look()
     found = [(one.kind, one.user, json.loads(one.data)) for one in log.after(0)[0]]
@@ -89,8 +92,11 @@ def test_a_look_publishes_what_changed_since_the_one_before(tmp_path: Path) -> N
     assert "call" in kinds
     added = {"added": ["user:fresh"], "removed": [], "changed": [], "findings": 0}
     assert ("index", "", added) in found
-    asked = next(value for kind, user, value in found if kind == "question" and user == "bob")
-    assert (asked["id"], asked["state"]) == (question, "open")
+    event = next(value for kind, user, value in found if kind == "question" and user == "bob")
+    assert (event["id"], event["state"]) == (question, "open")
+    assert (event["channel"], event["client"]) == ("mcp", "codex")
+    calls = [value["client"] for kind, _, value in found if kind == "call"]
+    assert calls == ["", "codex 1.2"]
     watch.look()
     assert len(log.after(0)[0]) == len(found)
 

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import socket
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
 from tests.extensions.server.api.place import API, client_of, make_house, token_of
 from tests.house.places import write_skill
 
+import skillhouse
+from skillhouse.approval import Answer
 from skillhouse.extensions.server.api.routes import ENDPOINTS
 from skillhouse.extensions.server.api.schemas import in_words
+from skillhouse.frontends.answers.json_form import MOMENTS, moment_of
 from skillhouse.house import Skillhouse
+from skillhouse.permission import Effect, Layer, Rule
+from skillhouse.tools import Caller
 
 pytestmark = pytest.mark.slow
 
@@ -185,6 +192,70 @@ def test_a_wrong_parameter_is_said_in_words(client: TestClient, query: str, want
     assert "{" not in answer.json()["detail"]
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "body", "detail", "hint"),
+    [
+        (
+            "POST",
+            "/approvals/a/answer",
+            {"answer": "deny", "content_digest": "sha256:00"},
+            "`answer`: expected `once`, `session`, `project`, `always` or `no`, got `deny`",
+            None,
+        ),
+        (
+            "POST",
+            "/tokens",
+            {"name": "ci", "scopes": ["call", "all"]},
+            "`scopes.1`: expected `read`, `manage`, `call` or `approve`, got `all`",
+            None,
+        ),
+        (
+            "POST",
+            "/tokens",
+            {"name": "ci", "scopes": []},
+            "`scopes`: expected a list (1 to 4 items), each `read`, `manage`, `call` or `approve`",
+            None,
+        ),
+        (
+            "POST",
+            "/tokens",
+            {"scopes": ["call"]},
+            "the body lacks `name`: expected text (1 to 64 characters)",
+            None,
+        ),
+        (
+            "POST",
+            "/tokens",
+            {"name": "ci", "scope": ["call"], "scopes": ["call"]},
+            "the body has an unknown member `scope`",
+            "did you mean `scopes`",
+        ),
+        ("PUT", "/skills/notes/enabled", [], "the body: expected an object with `enabled`", None),
+        ("GET", "/skills?colour=red", None, "unknown parameter `colour`", "known are "),
+        ("GET", "/skills?limt=3", None, "unknown parameter `limt`", "did you mean `limit`"),
+        ("GET", "/search", None, "the query lacks `q`: expected text (1 to ", None),
+        ("GET", "/library?state=lost", None, "`state`: expected `in-use`, ", None),
+        ("PUT", "/approvals", None, "only GET and HEAD are answered here", None),
+        ("GET", "/policy/explain", None, "only POST is answered here", None),
+        (
+            "POST",
+            "/tokens",
+            {"name": "ci", "scopes": ["call"], "agent": "builder"},
+            "unknown agent `builder`",
+            "known are `default`",
+        ),
+    ],
+)
+def test_an_error_says_in_words_what_fits(
+    client: TestClient, method: str, path: str, body: Any, detail: str, hint: str | None
+) -> None:
+    answer = client.request(method, API + path, json=body).json()
+    assert answer["detail"].startswith(detail), answer["detail"]
+    assert (answer["hint"] or "").startswith(hint or ""), answer["hint"]
+    assert "candidates" not in answer["detail"]
+    assert "{" not in answer["detail"]
+
+
 def test_every_parameter_can_be_said_in_words() -> None:
     shapes = [each.schema for one in ENDPOINTS for each in one.query if each.read is None]
     assert all("{" not in in_words(one) for one in shapes)
@@ -207,3 +278,109 @@ def test_tokens_are_listed_and_ended_by_the_owner(house: Skillhouse, client: Tes
 def test_roots_of_publishers_are_listed(client: TestClient) -> None:
     found = client.get(f"{API}/publishers").json()
     assert found == {"roots": [], "timestamps": [], "revocations": []}
+
+
+def test_a_service_says_which_one_it_is(house: Skillhouse, client: TestClient) -> None:
+    own = client.get(f"{API}/status").json()["instance"]
+    assert own.keys() == {"id", "host", "version", "started"}
+    assert own["host"] == socket.gethostname()
+    assert own["version"] == skillhouse.__version__
+    assert datetime.fromisoformat(own["started"]).utcoffset() == timedelta(0)
+    assert client.get(f"{API}/health").json() == {"status": "ok", "instance": own}
+    # Who has no key learns nothing of this machine.
+    assert client_of(house, {}).get(f"{API}/health").json() == {"status": "ok"}
+    info = f'skillhouse_instance_info{{id="{own["id"]}",host="{own["host"]}",version="'
+    assert info in client.get(f"{API}/metrics").text
+    assert client_of(house).get(f"{API}/status").json()["instance"]["id"] != own["id"]
+
+
+def test_metrics_count_calls_denials_questions_and_times(tmp_path: Path) -> None:
+    rules = (Rule(effect=Effect.DENY, action="exec", pattern="git push *"),)
+    house = make_house(tmp_path, layers=(Layer(name="user", rules=rules),))
+    house.call_sync("skill", {"name": "notes"})
+    client = client_of(house)
+
+    def counts() -> dict[str, float]:
+        lines = client.get(f"{API}/metrics").text.splitlines()
+        found = (line.rpartition(" ") for line in lines if not line.startswith("#"))
+        return {name.removeprefix("skillhouse_"): float(value) for name, _, value in found}
+
+    # Calls before the start are no calls of this service's time.
+    assert not any(name.startswith("calls_total") for name in counts())
+    for _ in range(2):
+        house.call_sync("skill", {"name": "notes"})
+        house.call_sync("exec", {"command": "git push origin"})
+    question = house.call_sync("write", {"path": "a", "content": "b"}).approval_id
+    assert question
+    approval = house.approvals.get(question)
+    house.approvals.answer(
+        question, Answer.NO, by="local", channel="page", nonce=approval.request.nonce
+    )
+    for _ in range(2):
+        found = counts()
+        assert found['calls_total{status="ok"}'] == 2
+        assert found['denials_total{by="rule"}'] == 2
+        assert found['denials_total{by="person"}'] == 1
+        assert found['questions_total{answer="denied"}'] == 1
+        assert found["call_duration_seconds_count"] == 2
+        assert found['call_duration_seconds_bucket{le="+Inf"}'] == 2
+    house.call_sync("skill", {"name": "pdf"})
+    assert counts()['calls_total{status="ok"}'] == 3
+
+
+def test_questions_grants_and_tokens_come_in_pages(house: Skillhouse, client: TestClient) -> None:
+    for number in range(5):
+        token_of(house, "read", name=f"t{number}")
+        caller = Caller(connection=f"c{number}", client="codex", channel="mcp")
+        asked = {"path": f"{number}.txt", "content": "b"}
+        assert house.call_sync("write", asked, caller=caller).approval_id
+    for path, name in (("/approvals", "approvals"), ("/tokens", "tokens"), ("/grants", "grants")):
+        whole = client.get(API + path).json()
+        assert whole["next"] is None
+        found: list[str] = []
+        page = client.get(f"{API}{path}?limit=2").json()
+        while page["next"]:
+            assert len(page[name]) == 2
+            assert page["total"] == whole["total"]
+            found += [one["id"] for one in page[name]]
+            page = client.get(f"{API}{path}?limit=2&cursor={page['next']}").json()
+        found += [one["id"] for one in page[name]]
+        assert found == [one["id"] for one in whole[name]]
+        assert len(found) == (0 if name == "grants" else 5)
+
+
+def test_each_line_of_the_library_has_a_key_of_its_own(tmp_path: Path) -> None:
+    house = make_house(tmp_path)
+    skills = tmp_path / "home/.agents/skills"
+    for name in ("one", "two"):
+        write_skill(skills / name).joinpath("SKILL.md").write_text("---\nname: [\n---\n")
+    found = client_of(house).get(f"{API}/library").json()["skills"]
+    assert len({one["key"] for one in found}) == len(found)
+    broken = {one["id"] for one in found if one["state"] == "broken"}
+    assert broken == {"one", "two"}
+    assert all(one["id"] for one in found)
+
+
+def test_each_moment_is_a_time_of_rfc_3339_beside_its_older_form(
+    house: Skillhouse, client: TestClient
+) -> None:
+    document = client.get(f"{API}/openapi.json").json()["components"]["schemas"]
+    found = set()
+    for schema in document.values():
+        properties = schema.get("properties", {})
+        for name in MOMENTS & properties.keys():
+            assert properties[name]["deprecated"] is True
+            assert properties[moment_of(name)]["format"] == "date-time"
+            assert (moment_of(name) in schema["required"]) == (name in schema["required"])
+            found.add(name)
+        # What else ends so is a span of time.
+        others = {name for name in properties if name.endswith("_ms")} - MOMENTS
+        assert others <= {"p50_ms", "p95_ms", "max_ms", "duration_ms", "latency_ms"}
+    assert found == MOMENTS - {"paired_ms"}
+    assert house.call_sync("write", {"path": "a", "content": "opened_ms"}).approval_id
+    (question,) = client.get(f"{API}/approvals").json()["approvals"]
+    opened = datetime.fromisoformat(question["opened"])
+    assert opened.timestamp() == pytest.approx(question["opened_ms"] / 1000)
+    assert (question["closed"], question["closed_ms"]) == (None, None)
+    # What a call sent is left as it came.
+    assert "opened" not in question["content"]["arguments"]

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from jsonschema_rs import Draft202012Validator
-from tests.extensions.server.api.place import API, client_of, make_house
+from starlette.testclient import TestClient
+from tests.extensions.server.api.place import API, TOKEN, client_of, make_house
 
+import skillhouse
 from skillhouse.extensions.server.api.openapi import openapi_document, statuses_of
 from skillhouse.extensions.server.api.route_table import API_PATH, EVENT_STREAM, JSON, Endpoint
 from skillhouse.extensions.server.api.routes import ENDPOINTS
 from skillhouse.extensions.server.api.schemas import components, whole
+from skillhouse.floor import AmbiguousSkillError, ConfigError, StateError
+from skillhouse.frontends.answers.errors import class_code
+from skillhouse.registry import RepositoryError
+
+if TYPE_CHECKING:
+    from httpx2 import Response
 
 pytestmark = pytest.mark.slow
 
@@ -79,5 +88,79 @@ def test_what_a_reading_route_answers_fits_its_schema(one: Endpoint, tmp_path: P
     answer = client_of(make_house(tmp_path)).get(API + one.path, params=query)
     assert answer.status_code == 200, answer.text
     assert answer.headers["content-type"] == one.media
+    if one.media == JSON:
+        Draft202012Validator(resolved(whole(one.answer, components()))).validate(answer.json())
+
+
+CLASS_CODES = frozenset(
+    map(class_code, (AmbiguousSkillError, ConfigError, RepositoryError, StateError))
+)
+
+
+def test_the_example_of_each_error_has_a_code_of_the_service() -> None:
+    """Programs compare codes, so an example with one that is never sent misleads."""
+    source = "\n".join(file.read_text() for file in Path(skillhouse.__file__).parent.rglob("*.py"))
+    for one in ENDPOINTS:
+        for status, response in operation(one)["responses"].items():
+            if int(status) < 400:
+                continue
+            example = response["content"]["application/problem+json"]["example"]
+            code = example["code"]
+            assert f'"{code}"' in source or code in CLASS_CODES, code
+            assert example["detail"][0].islower() or example["detail"][0] == "`", example
+
+
+NEEDS = {
+    "createSkill": (409, "skill-exists"),
+    "updateSkill": (412, "changed"),
+    "restoreSkill": (404, "not-deleted"),
+    "removeRule": (412, "changed"),
+    "showApproval": (404, "unknown"),
+    "answerApproval": (404, "unknown"),
+    "revokeGrant": (404, "unknown-grant"),
+    "showRecord": (404, "unknown-record"),
+    "showInstalled": (404, "not-installed"),
+    "applyFix": (404, "unknown-fix"),
+    "applyFixes": (404, "unknown-fix"),
+    "applyExports": (409, "plan-changed"),
+    "showPackage": (404, "not-configured"),
+    "uninstall": (404, "not-installed"),
+    "pin": (404, "not-installed"),
+    "acceptEdits": (404, "not-installed"),
+    "showJob": (404, "unknown-job"),
+    "cancelJob": (404, "unknown-job"),
+    "revokeToken": (404, "unknown-token"),
+    "trustProject": (412, "changed"),
+}
+"""The examples that name what a new service does not have, or has already, and their answers."""
+
+
+def sent(line: str, client: TestClient) -> Response:
+    """Send what a line of the document says, as curl would."""
+    words = shlex.split(line.replace("$URL", "").replace("$TOKEN", TOKEN))
+    assert words.pop(0) == "curl"
+    options: dict[str, list[str]] = {}
+    while words[0] in ("-X", "-H", "-d"):
+        options.setdefault(words.pop(0), []).append(words.pop(0))
+    body = options.get("-d", [None])[0]
+    (method,) = options.get("-X", ["GET" if body is None else "POST"])
+    headers = dict(each.split(": ", 1) for each in options.get("-H", []))
+    path, *more = words
+    assert more in ([], ["-OJ"])
+    return client.request(method, path, headers=headers, content=body)
+
+
+@pytest.mark.parametrize(
+    "one", [one for one in ENDPOINTS if one.media != EVENT_STREAM], ids=lambda one: one.name
+)
+def test_a_printed_example_is_answered_as_printed(one: Endpoint, tmp_path: Path) -> None:
+    """A person pastes it into a terminal: it is done, or says that what it names is not here."""
+    (sample,) = operation(one)["x-codeSamples"]
+    with make_house(tmp_path) as house:
+        answer = sent(sample["source"], client_of(house, {}))
+    if one.name in NEEDS:
+        assert (answer.status_code, answer.json()["code"]) == NEEDS[one.name]
+        return
+    assert answer.status_code == one.status, answer.text
     if one.media == JSON:
         Draft202012Validator(resolved(whole(one.answer, components()))).validate(answer.json())

@@ -229,3 +229,42 @@ def test_a_call_shows_what_the_person_was_shown(house: Skillhouse, client: TestC
     assert "<code>npm install x</code>" in page
     assert "<code>npm install</code> will fail: no network is granted" in page
     assert f'href="/approvals/{asked}"' in page
+
+
+def test_each_door_says_which_client_called(house: Skillhouse, client: TestClient):
+    for info in ("codex 1.2", "Visual Studio Code 1.106.2", "Visual Studio Code 1.107.0"):
+        name = info.rpartition(" ")[0]
+        house.call_sync(
+            "read", {"path": "none"}, channel="mcp", client=name, client_info=info, connection=info
+        )
+    house.call_sync("read", {"path": "none"}, channel="hooks", client_info="claude-code")
+    house.call_sync("read", {"path": "none"})
+    found = {"codex": 1, "codex+1.2": 1, "code": 0, "Visual+Studio+Code": 2, "claude-code": 1}
+    for wanted, count in found.items():
+        assert len(records_on(client, f"/audit?client={wanted}")) == count, wanted
+        asked = client.get(f"/api/v1/audit/records?client={wanted}").json()
+        assert len(asked["records"]) == count, wanted
+        lines = client.get(f"/api/v1/audit/export.csv?client={wanted}").text.splitlines()[1:]
+        assert len(lines) == count, wanted
+    stats = client.get("/api/v1/audit/stats").json()["by_client"]
+    assert stats == {"Visual Studio Code": 2, "": 1, "claude-code": 1, "codex": 1}
+    shown = Page(client.get("/audit").text).text
+    # By whom: the client, or the way on which a call without one came.
+    assert [shown.count(by) for by in ("codex 1.2", "claude-code", "library")] == [1, 1, 1]
+    (call,) = records_on(client, "/audit?client=codex")
+    page = client.get(call).text
+    assert 'href="/audit?client=codex%201.2"' in page
+
+
+def test_a_question_names_the_client_that_asks(house: Skillhouse, client: TestClient):
+    asked = {"path": "a.txt", "content": "b"}
+    for channel, name, said in (
+        ("mcp", "Codex", "Codex asks for this."),
+        ("hooks", "hooks:claude-code", "claude-code asks for this."),
+        ("mcp", "mcp", "default asks for this."),
+        ("api", "api:3fa9c1d25e6f", "default asks for this."),
+    ):
+        question = house.call_sync(
+            "write", asked, channel=channel, client=name, connection=name
+        ).approval_id
+        assert said in Page(client.get(f"/approvals/{question}").text).text

@@ -25,8 +25,9 @@ from skillhouse.extensions.server.api.route_table import (
     RouteResponse,
     RouteTable,
 )
-from skillhouse.extensions.server.api.schemas import in_words
+from skillhouse.extensions.server.api.schemas import fault_in_words, in_words
 from skillhouse.extensions.server.guard import access_of
+from skillhouse.floor import nearest
 from skillhouse.frontends.answers.json_form import json_text
 from skillhouse.frontends.presentation.text import one_line
 from skillhouse.house import Access
@@ -103,7 +104,8 @@ class ApiApp:
         endpoint = methods.get(wanted)
         if endpoint is None:
             allowed = sorted({*methods, *(("HEAD",) if "GET" in methods else ())})
-            text = f"only {' and '.join(allowed)} are answered here"
+            are = "are" if len(allowed) > 1 else "is"
+            text = f"only {' and '.join(allowed)} {are} answered here"
             raise ApiProblem(405, "wrong-method", text, headers={"allow": ", ".join(allowed)})
         return endpoint, dict(zip(endpoint.names, values, strict=True))
 
@@ -157,7 +159,7 @@ class ApiApp:
             raise ApiProblem(400, "wrong-parameter", "the query cannot be read") from None
         for name, text in pairs:
             if name not in known or known[name].place != "query":
-                raise ApiProblem(400, "wrong-parameter", f"unknown parameter `{name[:80]}`")
+                raise ApiProblem(400, "wrong-parameter", _unknown(name, known))
             if name in given:
                 raise ApiProblem(400, "wrong-parameter", f"`{name}` is given twice")
             given[name] = text
@@ -165,7 +167,8 @@ class ApiApp:
             if one.required and name not in given:
                 if name == "if-match":
                     raise ApiProblem(428, "match-wanted", "send the `ETag` as `If-Match`")
-                raise ApiProblem(400, "wrong-parameter", f"expected `{name}`")
+                text = f"the query lacks `{name}`: expected {in_words(one.schema)}"
+                raise ApiProblem(400, "wrong-parameter", text)
         return {name: self._typed(endpoint, known[name], text) for name, text in given.items()}
 
     def _typed(self, endpoint: Endpoint, one: RouteParameter, text: str) -> Any:
@@ -205,8 +208,7 @@ class ApiApp:
             raise ApiProblem(400, "not-json", str(error)) from error
         fault = next(self._bodies[endpoint.name].iter_errors(value), None)
         if fault is not None:
-            place = "/".join(str(part) for part in fault.instance_path)
-            text = f"the body does not fit at `/{place}`: {fault.message[:200]}"
+            text = fault_in_words(fault, endpoint.body.schema)
             raise ApiProblem(400, "wrong-body", text)
         return value
 
@@ -252,6 +254,15 @@ _REFUSED = frozenset({"manage", "approve"})
 
 def _in_header(one: RouteParameter, headers: Mapping[str, str]) -> bool:
     return one.place == "header" and one.name in headers
+
+
+def _unknown(name: str, known: Mapping[str, RouteParameter]) -> str:
+    """Return that there is no such parameter, with the nearest or all that there are."""
+    names = [one for one, parameter in known.items() if parameter.place == "query"]
+    close = nearest(name[:80], names)
+    hint = f"known are {', '.join(names)}" if names else "none is known here"
+    said = f"did you mean `{close[0]}`" if close else hint
+    return f"unknown parameter `{one_line(name[:80])}`; {said}"
 
 
 def _headers(scope: Scope) -> dict[str, str]:

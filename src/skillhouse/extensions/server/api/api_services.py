@@ -8,16 +8,21 @@ import hmac
 import json
 import logging
 import secrets
+import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import skillhouse
+from skillhouse.audit import timestamp
 from skillhouse.extensions.server.api.jobs import Jobs
+from skillhouse.extensions.server.api.metrics import CallCounts
 from skillhouse.extensions.server.api.problems import ApiProblem
 from skillhouse.extensions.server.forms import is_equal_secret
 from skillhouse.floor import StateError
 from skillhouse.floor.lock import once
+from skillhouse.frontends.answers.doctor import InstanceAnswer
 from skillhouse.frontends.answers.json_form import JsonAnswer, ListAnswer, PageAnswer, listed
 from skillhouse.house import CallKeys
 
@@ -95,6 +100,15 @@ class ApiServices:
         self._document = document
         self.answered: dict[int, int] = {}
         """Number of answers by their status."""
+        self.started = clock()
+        self.instance = InstanceAnswer(
+            id=events.start,
+            host=socket.gethostname(),
+            version=skillhouse.__version__,
+            started=timestamp(int(self.started * 1000)),
+        )
+        self.calls = CallCounts(house.audit_log, self.started)
+        events.instance = self.instance
 
     @once
     def openapi(self) -> Mapping[str, Any]:
@@ -119,13 +133,14 @@ def paged(
     name: str,
     value: Callable[[T], Struct],
     more: Callable[[str | None], JsonAnswer] = lambda cursor: PageAnswer(next=cursor),
+    default: int = PAGE_DEFAULT,
 ) -> ListAnswer:
     """Return one page of a list, with the cursor of the next page.
 
     Raises:
         ApiProblem: the cursor is none of ours, or what it names is not in the list any more.
     """
-    limit = query.get("limit", PAGE_DEFAULT)
+    limit = query.get("limit", default)
     start = _after(items, query.get("cursor"), key)
     shown = items[start : start + limit]
     has_more = start + limit < len(items)

@@ -5,19 +5,30 @@ from __future__ import annotations
 from typing import Any
 
 from skillhouse.approval import OWNER, Answer, Approval, ApprovalError, ApprovedScript, Grant
-from skillhouse.extensions.server.api.api_services import ApiServices
+from skillhouse.extensions.server.api.api_services import PAGE_MAX, ApiServices, paged
 from skillhouse.extensions.server.api.problems import ApiProblem
 from skillhouse.extensions.server.api.route_table import ApiRequest, Body, Endpoint, RouteParameter
 from skillhouse.extensions.server.api.schemas import array, listing, record, ref
+from skillhouse.extensions.server.api.skill_routes import CURSOR
 from skillhouse.frontends.answers.approvals import (
     ApprovalAnswer,
     RevokedGrantAnswer,
     approval_answer,
 )
-from skillhouse.frontends.answers.json_form import ListAnswer, listed
+from skillhouse.frontends.answers.json_form import ListAnswer, PageAnswer
 from skillhouse.house import Access, AccessScope
 
 CHANNEL = "api"
+PAGES = (
+    RouteParameter(
+        name="limit",
+        schema={"type": "integer", "minimum": 1, "maximum": PAGE_MAX},
+        what="Items of a page; 200 if left out.",
+        example=50,
+    ),
+    CURSOR,
+)
+"""Of lists that are short as a rule, and were whole before they had pages."""
 LATEST_MAX = 200
 
 
@@ -30,8 +41,15 @@ def _list(api: ApiServices, request: ApiRequest) -> ListAnswer:
     broker = api.house.approvals
     wants_all = request.query.get("all", False)
     found = broker.latest(LATEST_MAX) if wants_all else broker.pending()
-    shown = [approval_answer(one) for one in found if is_visible(request.access, one.request.user)]
-    return listed("approvals", shown)
+    shown = [one for one in found if is_visible(request.access, one.request.user)]
+    return paged(
+        shown,
+        request.query,
+        key=lambda one: one.id,
+        name="approvals",
+        value=approval_answer,
+        default=PAGE_MAX,
+    )
 
 
 def _found(api: ApiServices, request: ApiRequest) -> Approval:
@@ -67,13 +85,27 @@ def _answer(api: ApiServices, request: ApiRequest) -> ApprovalAnswer:
 def _grants(api: ApiServices, request: ApiRequest) -> ListAnswer:
     broker = api.house.approvals
     grants = [one for one in broker.grant_store.all() if is_visible(request.access, one.user)]
-    return listed("grants", grants)
+    return paged(
+        grants,
+        request.query,
+        key=lambda one: one.id,
+        name="grants",
+        value=lambda one: one,
+        default=PAGE_MAX,
+    )
 
 
 def _scripts(api: ApiServices, request: ApiRequest) -> ListAnswer:
     scripts = api.house.approvals.scripts.all()
     found = [one for one in scripts if is_visible(request.access, one.user)]
-    return listed("scripts", found)
+    return paged(
+        found,
+        request.query,
+        key=lambda one: one.id,
+        name="scripts",
+        value=lambda one: one,
+        default=PAGE_MAX,
+    )
 
 
 def _revoke(api: ApiServices, request: ApiRequest) -> RevokedGrantAnswer:
@@ -109,13 +141,16 @@ _EXAMPLE: dict[str, Any] = {
     "content": {"tool": "exec"},
     "content_digest": "sha256:00",
     "opened_ms": 1_769_860_800_000,
+    "opened": "2026-01-31T12:00:00.000Z",
     "expires_ms": 1_769_864_400_000,
+    "expires": "2026-01-31T13:00:00.000Z",
     "answer": None,
     "answered_by": None,
     "answered_on": None,
     "device": None,
     "message": None,
     "closed_ms": None,
+    "closed": None,
 }
 _RULES = array({"type": "string", "minLength": 1, "maxLength": 8_192}) | {"maxItems": 50}
 
@@ -134,9 +169,11 @@ ROUTES = (
                 what="Also the latest that are closed.",
                 example=False,
             ),
+            *PAGES,
         ),
-        answer=listing("approvals", ApprovalAnswer),
-        example={"list": "approvals", "total": 1, "approvals": [_EXAMPLE]},
+        answer=listing("approvals", ApprovalAnswer, PageAnswer),
+        example={"list": "approvals", "total": 1, "approvals": [_EXAMPLE], "next": None},
+        problems=(409,),
     ),
     Endpoint(
         name="showApproval",
@@ -177,8 +214,10 @@ ROUTES = (
         tag="approvals",
         what="The standing approvals.",
         run=_grants,
-        answer=listing("grants", Grant),
-        example={"list": "grants", "total": 0, "grants": []},
+        query=PAGES,
+        answer=listing("grants", Grant, PageAnswer),
+        example={"list": "grants", "total": 0, "grants": [], "next": None},
+        problems=(409,),
     ),
     Endpoint(
         name="listScripts",
@@ -187,8 +226,10 @@ ROUTES = (
         tag="approvals",
         what="The scripts that rules may run while they are the bytes that a person approved.",
         run=_scripts,
-        answer=listing("scripts", ApprovedScript),
-        example={"list": "scripts", "total": 0, "scripts": []},
+        query=PAGES,
+        answer=listing("scripts", ApprovedScript, PageAnswer),
+        example={"list": "scripts", "total": 0, "scripts": [], "next": None},
+        problems=(409,),
     ),
     Endpoint(
         name="revokeGrant",

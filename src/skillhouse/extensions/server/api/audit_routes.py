@@ -82,6 +82,9 @@ _FILTERS = (
     _word("status", "Only calls with this status.", "denied"),
     _word("agent", "Only calls of this agent.", "default"),
     _word("user", "Only calls of this user.", "local"),
+    _word(
+        "client", "Only calls of this client, by its name, with or without its version.", "codex"
+    ),
     _word("tier", "Only calls of this tier.", "2"),
     _word("skill", "Only calls that loaded this skill or ran its code.", "pdf"),
     _word("text", "Only calls that have these words in what was asked for.", "git push"),
@@ -102,6 +105,7 @@ def _entries(
         tool=asked.get("tool"),
         status=asked.get("status"),
         agent=asked.get("agent"),
+        client=asked.get("client"),
         user=user,
         tier=asked.get("tier"),
         skill=asked.get("skill"),
@@ -240,6 +244,7 @@ ROUTES = (
             "by_tool": {"exec": 1},
             "by_user": {"local": 1},
             "by_agent": {"default": 1},
+            "by_client": {"codex": 1},
             "by_tier": {},
             "by_day": {"2026-01-31": 1},
             "denied_by_tool": {},

@@ -11,14 +11,15 @@ import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import anyio
 
-from skillhouse.approval import Approval, ApprovalState
+from skillhouse.approval import ApprovalState
 from skillhouse.audit import AuditError, Query, entries_of
 from skillhouse.floor import SkillhouseError
 from skillhouse.floor.threads import in_thread
+from skillhouse.frontends.answers.approvals import question_event
 from skillhouse.frontends.answers.json_form import members
 from skillhouse.frontends.answers.service import IndexEventAnswer, call_event
 from skillhouse.store import STATE_FILE, commit_stamp
@@ -68,7 +69,7 @@ class EventWatch:
                 await in_thread(partial(self.look, scans=scans))
                 if not is_looking:
                     # What changed between a reader's page and this first look is in no event.
-                    self._events.publish("reset", {})
+                    self._events.publish("reset", self._events.reset)
                 is_looking = True
             else:
                 is_looking = False
@@ -104,7 +105,7 @@ class EventWatch:
             if before.get(one.id) == one.state.value:
                 continue
             kind = "question" if one.state is ApprovalState.OPEN else "answer"
-            self._events.publish(kind, _question_value(one), user=one.request.user)
+            self._events.publish(kind, question_event(one), user=one.request.user)
 
     def _look_at_calls(self) -> None:
         log = self._house.audit_log
@@ -145,17 +146,3 @@ class EventWatch:
         )
         if any(members(value).values()):
             self._events.publish("index", value)
-
-
-def _question_value(found: Approval) -> dict[str, Any]:
-    request = found.request
-    return {
-        "id": found.id,
-        "state": found.state.value,
-        "tool": request.tool,
-        "title": request.title,
-        "agent": request.agent,
-        "user": request.user,
-        "answer": found.answer or None,
-        "expires_ms": request.expires_ms,
-    }

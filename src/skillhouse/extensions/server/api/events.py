@@ -18,7 +18,9 @@ from msgspec import Struct
 
 from skillhouse.approval import OWNER
 from skillhouse.floor.threads import in_thread
+from skillhouse.frontends.answers.doctor import InstanceAnswer
 from skillhouse.frontends.answers.json_form import JsonAnswer, json_text, members
+from skillhouse.frontends.answers.service import ResetEventAnswer
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Send
@@ -46,7 +48,10 @@ class EventLog:
 
     def __init__(self) -> None:
         # An id of an earlier start is no place in this ring.
-        self._start = secrets.token_hex(4)
+        self.start = secrets.token_hex(8)
+        """The id of this start, with which ids of events begin."""
+        self.instance: InstanceAnswer | None = None
+        """What a reader that has to read everything again gets."""
         self._ring: deque[Event] = deque(maxlen=RING)
         self._number = 0
         self._lock = threading.Lock()
@@ -55,6 +60,11 @@ class EventLog:
     @property
     def readers(self) -> int:
         return len(self._wakers)
+
+    @property
+    def reset(self) -> JsonAnswer | Mapping[str, Any]:
+        """What `reset` says."""
+        return {} if self.instance is None else ResetEventAnswer(instance=self.instance)
 
     def publish(self, kind: str, value: JsonAnswer | Mapping[str, Any], *, user: str = "") -> None:
         data = json_text(value).encode()
@@ -74,7 +84,7 @@ class EventLog:
         if not last_id:
             return self._number
         start, _, number = last_id.partition("-")
-        if start != self._start or not (number.isascii() and number.isdigit()):
+        if start != self.start or not (number.isascii() and number.isdigit()):
             return None
         place = int(number[:16])
         with self._lock:
@@ -92,7 +102,7 @@ class EventLog:
         return found, place + 1 < oldest
 
     def id_of(self, number: int) -> str:
-        return f"{self._start}-{number}"
+        return f"{self.start}-{number}"
 
     def open(
         self, user: str, last_id: str, *, holds: Callable[[], bool] = lambda: True
@@ -150,7 +160,8 @@ class EventStream:
     async def _reset(self, send: Send) -> int:
         """Have the reader read everything again: what it has missed is not known."""
         number = self._log.place("") or 0
-        await _write(send, b"id: %s\nevent: reset\ndata: {}\n\n" % self._id(number))
+        data = json_text(self._log.reset).encode()
+        await _write(send, b"id: %s\nevent: reset\ndata: %s\n\n" % (self._id(number), data))
         return number
 
     async def _send_after(self, place: int, send: Send) -> int:

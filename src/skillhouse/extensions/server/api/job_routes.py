@@ -61,7 +61,9 @@ JOB_EXAMPLE = {
     "total": 4_096,
     "unit": "bytes",
     "begun_ms": 1_769_860_800_000,
+    "begun": "2026-01-31T12:00:00.000Z",
     "ended_ms": None,
+    "ended": None,
     "result": None,
     "problem": None,
 }

@@ -95,6 +95,7 @@ ROUTES = (
             "total": 1,
             "skills": [
                 {
+                    "key": "0a1b2c3d4e5f6071",
                     "id": "user:notes",
                     "name": "notes",
                     "description": "Takes notes.",

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 from collections.abc import Iterable, Mapping
 from http import HTTPStatus
 from typing import Any
+from urllib.parse import quote, unquote, urlencode
 
 import skillhouse
 from skillhouse.extensions.server.api.route_table import (
@@ -18,6 +21,7 @@ from skillhouse.extensions.server.api.route_table import (
 from skillhouse.extensions.server.api.schemas import Schema, components, ref, whole
 from skillhouse.frontends.answers.errors import ProblemAnswer, problem_answer
 from skillhouse.frontends.answers.json_form import plain
+from skillhouse.house import AccessScope
 
 _PROBLEM = ref(ProblemAnswer)
 ALWAYS = (400, 401, 403, 405, 421, 500, 503)
@@ -87,6 +91,58 @@ def statuses_of(one: Endpoint) -> tuple[int, ...]:
     return tuple(sorted(found))
 
 
+def problem_example(one: Endpoint, status: int) -> tuple[str, str]:
+    """Return the code and the text of a problem that a route may answer with."""
+    last = one.names[-1] if one.names else ""
+    if status == 400 and one.body is not None:
+        return "wrong-body", "the body has an unknown member `colour`; known are `name`"
+    if status == 403 and one.scope is not None:
+        return "scope-wanted", f"this key has not the scope `{one.scope}`"
+    if status == 404 and last in _UNKNOWN:
+        return _UNKNOWN[last]
+    if status == 409 and any(each.name == "cursor" for each in one.query):
+        return "cursor-ended", "the list has changed; begin without a cursor"
+    if status == 409 and last == "approval":
+        return "another-call", "the answer is about another content than that of the question"
+    if status == 409 and last in ("skill", "file"):
+        return "ambiguous-skill", "several skills have the name `weather`; say which one"
+    return _EXAMPLES[status]
+
+
+_UNKNOWN = {
+    "skill": ("unknown-skill", "no skill `wether`; nearest: `weather`"),
+    "file": ("not-found", "no such file: `list.md`"),
+    "approval": ("unknown", "no approval begins with `3fa9`"),
+    "grant": ("unknown-grant", "no standing approval has the id `81c0`"),
+    "record": ("unknown-record", "no record begins with `01J9`"),
+    "key": ("not-deleted", "nothing was deleted under this key"),
+    "profile": ("unknown-profile", "no profile `codecs`; did you mean `codex`"),
+    "index": ("unknown-rule", "the user's rules have no place 7"),
+    "operation": ("unknown-operation", "no operation `SKILLS_GET`"),
+    "job": ("unknown-job", "no job has the id `3fa9`"),
+    "fix": ("unknown-fix", "no fix has the id `0a1b`"),
+    "token": ("unknown-token", "no token has the id or name `ci`"),
+}
+_EXAMPLES = {
+    400: ("wrong-parameter", "unknown parameter `colour`; none is known here"),
+    401: ("unauthorized", "send the token that `skillhouse up` printed"),
+    403: ("wrong-host", "this Host is not served here"),
+    404: ("unknown-skill", "no skill `wether`; nearest: `weather`"),
+    405: ("wrong-method", "only GET and HEAD are answered here"),
+    409: ("changed", "it is not what was shown any more; look at it again"),
+    412: ("changed", "the file was changed since it was read"),
+    413: ("too-large", "expected at most 65536 bytes"),
+    415: ("json-wanted", "send the request as application/json"),
+    421: ("wrong-host", "this Host is not served here"),
+    422: ("config", "unknown agent `builder`; known are `default`"),
+    428: ("match-wanted", "send the `ETag` as `If-Match`"),
+    429: ("too-many-jobs", "ten jobs wait; ask again when one has ended"),
+    500: ("broken", "something went wrong; the terminal where `skillhouse up` runs says what"),
+    502: ("repository", "`skills.example.com` did not answer"),
+    503: ("state", "the state cannot be read"),
+}
+
+
 def _operation(one: Endpoint, answers: Mapping[str, Schema]) -> dict[str, Any]:
     found: dict[str, Any] = {
         "operationId": one.name,
@@ -95,6 +151,7 @@ def _operation(one: Endpoint, answers: Mapping[str, Schema]) -> dict[str, Any]:
         "description": _scope_text(one),
         "parameters": [_parameter(each) for each in (*_path_parameters(one), *one.query)],
         "responses": _responses(one, answers),
+        "x-codeSamples": [{"lang": "shell", "source": curl_line(one)}],
     }
     if one.scope is None:
         found["security"] = []
@@ -104,6 +161,32 @@ def _operation(one: Endpoint, answers: Mapping[str, Schema]) -> dict[str, Any]:
     return found
 
 
+def curl_line(one: Endpoint) -> str:
+    """Return a command that sends the example of a route, with `$URL` and `$TOKEN`."""
+    words = ["curl"]
+    if one.method != ("GET" if one.body is None else "POST"):
+        words.append(f"-X {one.method}")
+    if one.scope is not None:
+        words.append('-H "Authorization: Bearer $TOKEN"')
+    needed = [each for each in one.query if each.required]
+    words += [
+        f"-H {shlex.quote(f'{each.name}: {each.example}')}"
+        for each in needed
+        if each.place == "header"
+    ]
+    if one.body is not None:
+        words.append("-H 'Content-Type: application/json'")
+        words.append(f"-d {shlex.quote(json.dumps(one.body.example))}")
+    path = one.path
+    for each in _path_parameters(one):
+        path = path.replace(f"{{{each.name}}}", quote(unquote(each.example), safe=":@"))
+    asked = urlencode({each.name: each.example for each in needed if each.place == "query"})
+    words.append(f'"$URL{API_PATH}{path}{f"?{asked}" if asked else ""}"')
+    if not one.media.startswith(("text/", "application/json", "application/x-ndjson")):
+        words.append("-OJ")
+    return " ".join(words)
+
+
 def _scope_text(one: Endpoint) -> str:
     return "Needs no key." if one.scope is None else f"Needs the scope `{one.scope}`."
 
@@ -111,6 +194,9 @@ def _scope_text(one: Endpoint) -> str:
 def _path_parameters(one: Endpoint) -> Iterable[RouteParameter]:
     for name in one.names:
         what, example = _PATH_WORDS.get(name, ("", "x"))
+        if name == "skill" and one.scope == AccessScope.MANAGE:
+            # What came with the package is not changed.
+            example = "user:notes"
         schema = {"type": "string", "minLength": 1}
         yield RouteParameter(
             name=name, schema=schema, what=what, example=example, place="path", required=True
@@ -119,7 +205,7 @@ def _path_parameters(one: Endpoint) -> Iterable[RouteParameter]:
 
 _PATH_WORDS = {
     "skill": ("An id, a name or a directory name; a slash is written %2F.", "builtin:weather"),
-    "file": ("A path in the skill; a slash is written %2F.", "references/list.md"),
+    "file": ("A path in the skill; a slash is written %2F.", "SKILL.md"),
     "approval": ("The id of a question, or its beginning.", "3fa9c1d2"),
     "grant": ("The id of a standing approval.", "81c0"),
     "record": ("The id of a record, or its beginning.", "01J9ZC"),
@@ -127,7 +213,7 @@ _PATH_WORDS = {
     "profile": ("The name of a profile.", "codex"),
     "layer": ("The layer of a rule.", "user"),
     "index": ("The place of a rule in its layer, from 0.", "0"),
-    "operation": ("A published channel of the management operations.", "SKILLS_GET_ALL"),
+    "operation": ("A published channel of the management operations.", "SKILLS_READ_FILE"),
     "job": ("The id of a job.", "3fa9c1d25e6f7a8b"),
     "repository": ("The name of a configured repository.", "official"),
     "package": ("The name of a package; a slash is written %2F.", "@acme%2Fpdf"),
@@ -159,7 +245,7 @@ def _responses(one: Endpoint, answers: Mapping[str, Schema]) -> dict[str, Any]:
         good["headers"] = {"ETag": tag}
         found["304"] = {"description": "It has not changed since (`If-None-Match`)."}
     for status in statuses_of(one):
-        example = plain(problem_answer(status, "code", _WHEN[status].rstrip(".")))
+        example = plain(problem_answer(status, *problem_example(one, status)))
         content = {PROBLEM_JSON: {"schema": _PROBLEM, "example": example}}
         found[str(status)] = {"description": _WHEN[status], "content": content}
     return found

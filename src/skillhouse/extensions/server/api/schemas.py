@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from skillhouse.frontends.answers.json_form import JsonAnswer
+from skillhouse.floor import nearest
+from skillhouse.frontends.answers.json_form import MOMENTS, JsonAnswer, moment_of
+from skillhouse.frontends.presentation.text import one_line
+
+if TYPE_CHECKING:
+    from jsonschema_rs import ValidationError
 
 Schema = dict[str, Any]
 
@@ -18,6 +24,8 @@ FLAG: Schema = {"type": "boolean"}
 ANY: Schema = {}
 SHORT: Schema = {"type": "string", "minLength": 1, "maxLength": 200}
 EFFECT: Schema = {"enum": ["allow", "ask", "deny"]}
+GOT_MAX = 80
+"""Characters of a value that a fault shows."""
 
 
 def maybe(schema: Mapping[str, Any]) -> Schema:
@@ -65,22 +73,78 @@ def listing(
 
 
 def in_words(schema: Mapping[str, Any]) -> str:
-    """Return what fits the schema of a parameter, for a person.
+    """Return what fits the schema of a parameter or of a member of a body, for a person.
 
     >>> in_words({"type": "integer", "minimum": 1, "maximum": 200})
     'a whole number (1 to 200)'
     >>> in_words({"type": "boolean"}), in_words({"type": "string", "maxLength": 9})
     ('`true` or `false`', 'text (0 to 9 characters)')
+    >>> in_words({"type": "array", "items": {"enum": ["a", "b", "c"]}, "maxItems": 3})
+    'a list (0 to 3 items), each `a`, `b` or `c`'
     """
+    if "const" in schema:
+        return f"`{_json(schema['const'])}`"
     if "enum" in schema:
-        return " or ".join(f"`{one}`" for one in schema["enum"])
+        return _alternatives(schema["enum"], "or")
+    if "anyOf" in schema:
+        return ", or ".join(dict.fromkeys(in_words(one) for one in schema["anyOf"]))
     kind, signs = schema.get("type"), schema.get("pattern", "")
+    if isinstance(kind, list):
+        return ", or ".join(in_words({**schema, "type": one}) for one in kind)
     if kind == "boolean":
         return "`true` or `false`"
     if kind == "integer":
-        return f"a whole number ({schema['minimum']} to {schema['maximum']})"
-    wanted = f"text ({schema.get('minLength', 0)} to {schema['maxLength']} characters)"
+        return f"a whole number{_bounds(schema, 'minimum', 'maximum')}"
+    if kind == "array":
+        counted = _bounds(schema, "minItems", "maxItems", " items")
+        return f"a list{counted}, each {in_words(schema['items'])}"
+    if kind == "object":
+        known = schema.get("properties")
+        return f"an object with {_alternatives(known, 'and')}" if known else "an object"
+    if kind != "string":
+        return {"null": "`null`", "number": "a number"}.get(kind or "", "a JSON value")
+    wanted = f"text{_bounds(schema, 'minLength', 'maxLength', ' characters')}"
     return f"{wanted} that fits `{signs}`" if signs else wanted
+
+
+def _bounds(schema: Mapping[str, Any], least: str, most: str, unit: str = "") -> str:
+    """Return the bounds in brackets, or nothing where there is no upper one."""
+    return f" ({schema.get(least, 0)} to {schema[most]}{unit})" if most in schema else ""
+
+
+def _alternatives(values: Iterable[Any], word: str) -> str:
+    *others, last = (f"`{one}`" for one in values)
+    return f"{', '.join(others)} {word} {last}" if others else last
+
+
+def _json(value: object) -> str:
+    return json.dumps(value)
+
+
+def fault_in_words(fault: ValidationError, schema: Mapping[str, Any]) -> str:
+    """Return what is wrong with a body, for a person: where, what fits there, and what it got."""
+    path = [str(part) for part in fault.instance_path]
+    got: Any = fault.instance
+    keyword = fault.schema_path[-1]
+    # What the keyword belongs to says all that fits there.
+    wanted: Any = schema
+    for part in fault.schema_path[:-1]:
+        wanted = wanted[part]
+    got = fault.instance
+    if keyword == "required":
+        missing = next(name for name in wanted["required"] if name not in got)
+        member = ".".join((*path, missing))
+        return f"the body lacks `{member}`: expected {in_words(wanted['properties'][missing])}"
+    known = wanted.get("properties", {})
+    if keyword == "additionalProperties":
+        more = next(name for name in got if name not in known)
+        close = nearest(more, known)
+        hint = f"did you mean `{close[0]}`" if close else f"known are {', '.join(known)}"
+        member = one_line(".".join((*path, more))[:GOT_MAX])
+        return f"the body has an unknown member `{member}`; {hint}"
+    where = f"`{one_line('.'.join(path)[:GOT_MAX])}`" if path else "the body"
+    said = one_line((got if isinstance(got, str) else _json(got))[:GOT_MAX])
+    return f"{where}: expected {in_words(wanted)}, got `{said}`"
 
 
 def whole(schema: Mapping[str, Any], answers: Mapping[str, Schema]) -> Schema:
@@ -159,6 +223,18 @@ def _flattened(
     return {**schema, "properties": properties, "required": required}
 
 
+def _with_moments(members: Schema) -> Schema:
+    """Return the members with a time of RFC 3339 after each that is one in milliseconds."""
+    found: Schema = {}
+    for name, one in members.items():
+        found[name] = one
+        if name in MOMENTS:
+            new = moment_of(name)
+            found[name] = {**one, "deprecated": True, "description": f"`{new}` says the same."}
+            found[new] = {"type": ["string", "null"], "format": "date-time"}
+    return found
+
+
 def _answered(schema: Any) -> Any:
     """Return a schema as what we write fits it: what has a default is written too."""
     if isinstance(schema, list):
@@ -171,7 +247,9 @@ def _answered(schema: Any) -> Any:
     members = schema.get("properties", {})
     if members:
         always = {*schema["required"], *(name for name in members if "default" in members[name])}
-        found |= {"required": [name for name in members if name in always]}
         # A member may have the name of a word of JSON Schema.
-        found |= {"properties": {name: _answered(one) for name, one in members.items()}}
+        written = _with_moments({name: _answered(one) for name, one in members.items()})
+        always |= {moment_of(name) for name in MOMENTS & always}
+        found |= {"required": [name for name in written if name in always]}
+        found |= {"properties": written}
     return found

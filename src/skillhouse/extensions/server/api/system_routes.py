@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from msgspec import UNSET
+
 from skillhouse.extensions.server.api.api_services import ApiServices
+from skillhouse.extensions.server.api.metrics import metrics_text
 from skillhouse.extensions.server.api.route_table import (
     ApiRequest,
     Endpoint,
@@ -14,42 +17,36 @@ from skillhouse.extensions.server.status import status_answer
 from skillhouse.frontends.answers.doctor import StatusAnswer
 from skillhouse.frontends.answers.json_form import json_text
 from skillhouse.frontends.answers.service import HealthAnswer, ProofAnswer
+from skillhouse.house import AccessScope
 
 
 def _openapi(api: ApiServices, _: ApiRequest) -> RouteResponse:
     return RouteResponse(content=json_text(api.openapi).encode())
 
 
-def _health(_: ApiServices, __: ApiRequest) -> HealthAnswer:
-    return HealthAnswer()
+def _health(api: ApiServices, request: ApiRequest) -> HealthAnswer:
+    # INVARIANT: without a key nothing of this machine is said, such as its name and what runs here.
+    has_key = AccessScope.READ in request.access.scopes
+    return HealthAnswer(instance=api.instance if has_key else UNSET)
 
 
 def _status(api: ApiServices, _: ApiRequest) -> StatusAnswer:
-    return status_answer(api.reader.status())
+    return status_answer(api.reader.status(), api.instance)
 
 
 def _metrics(api: ApiServices, _: ApiRequest) -> RouteResponse:
-    """Return counts in the text format of Prometheus (0.0.4); no name of a skill is among them."""
-    scan = api.scan()
-    enforcement = api.house.services.enforcement
-    lines = [
-        "# TYPE skillhouse_skills gauge",
-        f"skillhouse_skills {len(scan.view.visible)}",
-        "# TYPE skillhouse_findings gauge",
-        f"skillhouse_findings {len(scan.index.diagnostics)}",
-        "# TYPE skillhouse_questions_open gauge",
-        f"skillhouse_questions_open {len(enforcement.approvals.pending())}",
-        "# TYPE skillhouse_stopped gauge",
-        f"skillhouse_stopped {int(bool(enforcement.tiers.stopped_reason))}",
-        "# TYPE skillhouse_event_readers gauge",
-        f"skillhouse_event_readers {api.events.readers}",
-        "# TYPE skillhouse_api_answers_total counter",
-        *(
-            f'skillhouse_api_answers_total{{status="{status}"}} {count}'
-            for status, count in sorted(api.answered.items())
-        ),
-    ]
-    return RouteResponse(content=("\n".join(lines) + "\n").encode())
+    scan, enforcement = api.scan(), api.house.services.enforcement
+    api.calls.look(api.clock())
+    gauges = {
+        "start_time_seconds": ("When it started.", api.started),
+        "skills": ("Skills in use.", len(scan.view.visible)),
+        "findings": ("Findings.", len(scan.index.diagnostics)),
+        "questions_open": ("Questions that wait.", len(enforcement.approvals.pending())),
+        "stopped": ("1 while all is stopped.", int(bool(enforcement.tiers.stopped_reason))),
+        "event_readers": ("Readers of events.", api.events.readers),
+    }
+    text = metrics_text(api.instance, api.calls, gauges, api.answered)
+    return RouteResponse(content=text.encode())
 
 
 def _proof(api: ApiServices, request: ApiRequest) -> ProofAnswer:
@@ -57,6 +54,12 @@ def _proof(api: ApiServices, request: ApiRequest) -> ProofAnswer:
     return ProofAnswer(proof=api.proofs.of(request.access, method, path))
 
 
+INSTANCE_EXAMPLE = {
+    "id": "3fa9c1d25e6f7a8b",
+    "host": "build-7",
+    "version": "0.1.0",
+    "started": "2026-01-31T12:00:00.000Z",
+}
 ROUTES = (
     Endpoint(
         name="showProof",
@@ -110,7 +113,7 @@ ROUTES = (
         method="GET",
         path="/health",
         tag="service",
-        what="Whether the service answers; it says nothing else.",
+        what="Whether the service answers; with a key also which one it is.",
         run=_health,
         scope=None,
         answer=ref(HealthAnswer),
@@ -125,6 +128,7 @@ ROUTES = (
         run=_status,
         answer=ref(StatusAnswer),
         example={
+            "instance": INSTANCE_EXAMPLE,
             "version": "0.1.0",
             "project": "/home/you/project",
             "trusted": True,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from skillhouse.extensions.server.api.api_services import ApiServices
-from skillhouse.extensions.server.api.approval_routes import is_visible
+from skillhouse.extensions.server.api.api_services import PAGE_MAX, ApiServices, paged
+from skillhouse.extensions.server.api.approval_routes import PAGES, is_visible
 from skillhouse.extensions.server.api.problems import ApiProblem
 from skillhouse.extensions.server.api.route_table import ApiRequest, Body, Endpoint
 from skillhouse.extensions.server.api.schemas import array, listing, record, ref
-from skillhouse.frontends.answers.json_form import ListAnswer, listed
+from skillhouse.frontends.answers.json_form import ListAnswer, PageAnswer
 from skillhouse.frontends.answers.service import NewTokenAnswer, TokenAnswer, token_answer
 from skillhouse.house import TOKEN_DAYS, AccessScope
 from skillhouse.house.access_tokens import NAME_MAX
@@ -15,8 +15,14 @@ from skillhouse.house.access_tokens import NAME_MAX
 
 def _list(api: ApiServices, request: ApiRequest) -> ListAnswer:
     tokens = [one for one in api.tokens.all() if is_visible(request.access, one.user)]
-    found = [token_answer(one) for one in tokens]
-    return listed("tokens", found)
+    return paged(
+        tokens,
+        request.query,
+        key=lambda one: one.id,
+        name="tokens",
+        value=token_answer,
+        default=PAGE_MAX,
+    )
 
 
 def _revoke(api: ApiServices, request: ApiRequest) -> TokenAnswer:
@@ -49,11 +55,14 @@ _EXAMPLE = {
     "name": "ci",
     "kind": "token",
     "user": "local",
-    "agent": "builder",
+    "agent": "default",
     "scopes": ["call", "read"],
     "created_ms": 1_769_860_800_000,
+    "created": "2026-01-31T12:00:00.000Z",
     "expires_ms": None,
+    "expires": None,
     "used_ms": 1_769_864_400_000,
+    "used": "2026-01-31T13:00:00.000Z",
 }
 _MANAGE = AccessScope.MANAGE
 
@@ -66,8 +75,10 @@ ROUTES = (
         what="The named tokens, and the browsers that opened the page; none with its secret.",
         run=_list,
         scope=_MANAGE,
-        answer=listing("tokens", TokenAnswer),
-        example={"list": "tokens", "total": 1, "tokens": [_EXAMPLE]},
+        query=PAGES,
+        answer=listing("tokens", TokenAnswer, PageAnswer),
+        example={"list": "tokens", "total": 1, "tokens": [_EXAMPLE], "next": None},
+        problems=(409,),
     ),
     Endpoint(
         name="newToken",
@@ -91,10 +102,10 @@ ROUTES = (
                 },
                 closed=True,
             ),
-            example={"name": "ci", "scopes": ["call", "read"], "agent": "builder", "days": 30},
+            example={"name": "ci", "scopes": ["call", "read"], "agent": "default", "days": 30},
         ),
         answer=ref(NewTokenAnswer),
-        example={**_EXAMPLE, "used_ms": None, "token": "skh_3fa9c1d25e6f_…"},
+        example={**_EXAMPLE, "used_ms": None, "used": None, "token": "skh_3fa9c1d25e6f_…"},
         problems=(409,),
     ),
     Endpoint(

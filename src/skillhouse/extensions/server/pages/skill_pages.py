@@ -138,7 +138,7 @@ class SkillPages:
         return known[2]
 
     def api_status(self, _: Request) -> Response:
-        return json_response(status_answer(self._reader.status()))
+        return json_response(status_answer(self._reader.status(), self._site.services.instance))
 
     def api_all(self, _: Request) -> Response:
         return json_response(skills_answer(self._reader.scan()))
@@ -167,7 +167,7 @@ def calls_since(log: AuditLog, today: str) -> DayOfCalls:
                 )
                 latest.append((entry, asked))
     except AuditError:
-        return DayOfCalls((), 0, False)
+        return DayOfCalls(latest=(), denied=0, is_more=False)
     return DayOfCalls(tuple(latest), denied, seen == TODAY_MAX)
 
 
