@@ -105,6 +105,7 @@ if TYPE_CHECKING:
     from skillhouse.tools.tier_gate import Background as Background
     from skillhouse.tools.tier_gate import Portal as Portal
     from skillhouse.tools.tier_gate import TierGate as TierGate
+    from skillhouse.tools.consequences import missing_scripts as missing_scripts
     from skillhouse.tools.tool import ForecastCache as ForecastCache
     from skillhouse.tools.tool import RemoteSkillProvider as RemoteSkillProvider
     from skillhouse.tools.tool import Session as Session
