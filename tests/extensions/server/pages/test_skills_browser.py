@@ -109,6 +109,27 @@ def test_a_new_skill_is_made_and_listed_and_its_error_is_shown_while_typing(visi
     assert "meeting-notes" in begun.listed()
 
 
+def test_findings_are_seen_beside_the_text_and_name_the_line_to_mend(visit, tmp_path: Path):
+    file = write_skill(tmp_path / "home/.agents/skills/memo") / "SKILL.md"
+    head = '---\nname: memo\ndescription: "unclosed quote\nlicense: MIT\n---\n'
+    file.write_text(head + "Words.\n" * 60, encoding="utf-8")
+    begun = visit(viewport={"width": 1400, "height": 900})
+    page = begun.page
+    begun.go(f"/edit/{file}#L3")
+    finding = page.locator("#findings li", has_text="a quote that is not closed")
+    finding.wait_for()
+    assert "`description`: a quote that is not closed" in finding.inner_text()
+    assert finding.get_by_role("button").inner_text() == "line 3"
+    assert page.locator(".gutter .at-error").evaluate_all(
+        "found => found.map(one => [...one.parentNode.children].indexOf(one) + 1)"
+    ) == [3]
+    for part in ("#findings li", "#text", "button[type=submit]:has-text('Save')"):
+        box = page.locator(part).last.bounding_box()
+        assert box["y"] + box["height"] <= 900, part
+    chosen = "t => t.value.slice(t.selectionStart, t.selectionEnd)"
+    assert page.locator("#text").evaluate(chosen) == 'description: "unclosed quote'
+
+
 def test_an_edit_shows_its_error_at_the_line_and_loses_nothing_in_a_conflict(visit, tmp_path: Path):
     file = write_skill(tmp_path / "home/.agents/skills/memo") / "SKILL.md"
     begun = visit()
