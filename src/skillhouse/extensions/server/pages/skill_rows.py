@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from skillhouse.audit import AuditError, AuditLog, Query, entries_of
 from skillhouse.extensions.server.status import SkillScan
+from skillhouse.frontends.presentation.findings import READ_ALL_THE_SAME
 from skillhouse.frontends.presentation.library import LibraryLine, library_lines
 from skillhouse.frontends.presentation.short_paths import clients_of, short_path
 from skillhouse.house import Skillhouse, loading_effects
@@ -133,7 +134,11 @@ def skill_rows(house: Skillhouse, scan: SkillScan, used: Mapping[str, str]) -> l
     The caller holds the lock of `house`; `used` are the times of `LastUse`.
     """
     start, home = house.config.places.start, house.config.places.home
-    findings = Counter(str(one.path) for one in scan.index.diagnostics if one.path is not None)
+    findings = Counter(
+        str(one.path)
+        for one in scan.index.diagnostics
+        if one.path is not None and one.code not in READ_ALL_THE_SAME
+    )
     effects = loading_effects(house, scan.view.visible.skills, digests=DIGESTS_MAX)
     roots: dict[str, tuple[str, ...]] = {}
     own_roots = OwnRoots(house)
