@@ -188,6 +188,31 @@ def test_a_deleted_skill_is_put_back_from_the_trash(visit, tmp_path: Path):
     assert directory.exists()
 
 
+def test_a_mistyped_package_is_corrected_on_the_page_that_refuses_it(visit, tmp_path: Path):
+    made = StaticRepository(tmp_path / "team")
+    made.make("1.0.0", "csv-tools")
+    configure(tmp_path, ("team", f"file://{made.place}", True))
+    (tmp_path / "home/.config/skillhouse/config.toml").chmod(0o600)
+    begun = visit()
+    page = begun.page
+    begun.go("/packages")
+    page.fill("#source", "csv-tolls")
+    page.get_by_role("button", name="Show the plan").first.click()
+    page.locator("#job .notice-error").wait_for()
+    said = page.inner_text("#job .notice-error")
+    assert "no skill csv-tolls in team; did you mean csv-tools" in said
+    assert page.input_value("#job #source") == "csv-tolls"
+    assert page.locator("#job a", has_text="Packages").count() == 1
+    page.get_by_role("button", name="Show the plan for csv-tools").click()
+    page.locator("#agree").wait_for()
+    # By the field as well.
+    page.go_back()
+    page.locator("#job .notice-error").wait_for()
+    page.fill("#job #source", "csv-tools")
+    page.get_by_role("button", name="Show the plan", exact=True).click()
+    page.locator("#agree").wait_for()
+
+
 def test_a_package_of_a_loopback_repository_is_installed_after_its_plan(visit, tmp_path: Path):
     made = StaticRepository(tmp_path / "official")
     made.make("1.0.0", "memo")

@@ -105,4 +105,6 @@ def problem_of(error: Exception) -> ApiProblem:
     more: dict[str, Any] = {}
     if isinstance(error, AmbiguousSkillError):
         more["candidates"] = list(error.candidates)
+    elif near := getattr(error, "nearest", ()):
+        more["candidates"] = list(near)
     return ApiProblem(status, code, str(error), **more)
