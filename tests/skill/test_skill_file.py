@@ -557,8 +557,8 @@ def test_a_fault_of_yaml_is_said_of_the_field_and_line_to_mend(
     [
         "'it''s\n  fine'",
         '"a \\" quote"',
-        "[a, \"b]\",\n  c]",
-        "|\n  \"text\n  [more",
+        '[a, "b]",\n  c]',
+        '|\n  "text\n  [more',
         "it's fine",
         "{a: {b: 'c}'}}",
     ],

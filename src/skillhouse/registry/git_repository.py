@@ -297,13 +297,17 @@ _SAID: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         ("(?i)could not resolve host|temporary failure in name", "its host has no address"),
         ("(?i)host key verification failed", "the host key of its server is not known here"),
         (
-            "(?i)could not read (user|pass)|authentication failed|permission denied"
-            "|terminal prompts disabled|returned error: 40[13]",
+            (
+                "(?i)could not read (user|pass)|authentication failed|permission denied"
+                "|terminal prompts disabled|returned error: 40[13]"
+            ),
             "there is no such repository, or it needs a sign-in that git does not have here",
         ),
         (
-            "(?i)repository .*not found|returned error: 404|does not appear to be a git"
-            "|not a git repository|does not exist",
+            (
+                "(?i)repository .*not found|returned error: 404|does not appear to be a git"
+                "|not a git repository|does not exist"
+            ),
             "there is no git repository",
         ),
         (
@@ -312,8 +316,10 @@ _SAID: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         ),
         ("(?i)certificate|ssl", "the certificate of its server is not accepted"),
         (
-            "(?i)failed to connect|couldn't connect|connection (refused|timed out|reset)"
-            "|could not read from remote|unable to access|timed out",
+            (
+                "(?i)failed to connect|couldn't connect|connection (refused|timed out|reset)"
+                "|could not read from remote|unable to access|timed out"
+            ),
             "its server cannot be reached",
         ),
     )

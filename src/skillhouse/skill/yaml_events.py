@@ -289,9 +289,7 @@ def lines_of(block: str) -> dict[str, int]:
     return lines
 
 
-_SIGNED = regex(
-    r"(?P<indent> *)(?:- +)*(?:[^\s#'\"\[\]{}][^#'\"\[\]{}]*?:[ \t]+)?(?P<value>\S.*)"
-)
+_SIGNED = regex(r"(?P<indent> *)(?:- +)*(?:[^\s#'\"\[\]{}][^#'\"\[\]{}]*?:[ \t]+)?(?P<value>\S.*)")
 """A field or an item with what it holds."""
 _NEXT_KEY = regex(r"(?P<indent> *)(?:- |-$|[A-Za-z_][\w .-]{0,63}:(?:[ \t]|$)|---|\.\.\.)")
 _BLOCK = regex(r"[|>][-+0-9]*[ \t]*(?:#.*)?")
@@ -353,9 +351,8 @@ def _is_closed(text: str) -> bool:
     while place < len(text):
         sign = text[place]
         if quote:
-            if sign == "\\" and quote == '"':
-                place += 1
-            elif sign == quote and quote == "'" and text[place + 1 : place + 2] == "'":
+            is_doubled = sign == quote == "'" and text[place + 1 : place + 2] == "'"
+            if is_doubled or (sign == "\\" and quote == '"'):
                 place += 1
             elif sign == quote:
                 quote = ""

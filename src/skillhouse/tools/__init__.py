@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from skillhouse.tools.command import ExecTool as ExecTool
     from skillhouse.tools.command_network import NamedRequest as NamedRequest
     from skillhouse.tools.command_requests import shown_variables as shown_variables
+    from skillhouse.tools.consequences import missing_scripts as missing_scripts
     from skillhouse.tools.delivery import Delivery as Delivery
     from skillhouse.tools.files import READ_MAX as READ_MAX
     from skillhouse.tools.files import EditTool as EditTool
@@ -105,7 +106,6 @@ if TYPE_CHECKING:
     from skillhouse.tools.tier_gate import Background as Background
     from skillhouse.tools.tier_gate import Portal as Portal
     from skillhouse.tools.tier_gate import TierGate as TierGate
-    from skillhouse.tools.consequences import missing_scripts as missing_scripts
     from skillhouse.tools.tool import ForecastCache as ForecastCache
     from skillhouse.tools.tool import RemoteSkillProvider as RemoteSkillProvider
     from skillhouse.tools.tool import Session as Session

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from skillhouse.floor import Severity
+from skillhouse.floor import Diagnostic, Severity
 from skillhouse.frontends.presentation.text import counted
-
-from skillhouse.floor import Diagnostic
 
 FOLDED_FROM = 30
 """Findings of one run from which on those of one code are folded."""
@@ -68,9 +65,16 @@ TITLES = {
     "yaml-error": "has frontmatter that is not YAML",
     "yaml-repaired": "has a value that is not YAML; read as text",
 }
-"""What many findings of a code say, as a sentence about a file; of another one, an example is shown."""
+"""What many findings of a code say, as a sentence about a file."""
 READ_ALL_THE_SAME = frozenset(
-    {"allowed-tools-form", "bom", "compatibility-length", "exported-copy", "key-case", "line-endings"}
+    {
+        "allowed-tools-form",
+        "bom",
+        "compatibility-length",
+        "exported-copy",
+        "key-case",
+        "line-endings",
+    }
 )
 """Codes of findings that change nothing about how a skill is found, shown and loaded."""
 

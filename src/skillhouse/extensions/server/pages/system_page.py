@@ -26,7 +26,6 @@ from skillhouse.frontends.presentation.sandbox_levels import (
     tested_levels,
 )
 from skillhouse.house import TOKEN_DAYS, AccessScope, file_troubles, usable_config
-
 from skillhouse.manage import EDITABLE
 from skillhouse.skill import SKILL_FILE
 
@@ -117,7 +116,9 @@ class SystemPage:
             tokens=[one for one in keys if one.kind != "browser" or one.id == own_id],
             other_browsers=sorted(others, key=lambda one: -max(one.used_ms, one.created_ms)),
             finding_groups=groups,
-            finding_places=[[finding_place(scan, one) for one in group.findings[:ROWS_MAX]] for group in groups],
+            finding_places=[
+                [finding_place(scan, one) for one in group.findings[:ROWS_MAX]] for group in groups
+            ],
             agents=["default", *sorted(set(config.agents) - {"default"})],
             scopes=[(scope.value, SCOPE_TEXTS[scope]) for scope in AccessScope],
             token_days=TOKEN_DAYS,
