@@ -50,6 +50,7 @@ from skillhouse.retrieval import Hit, skills_of
 from skillhouse.sandbox import SandboxStatus
 from skillhouse.skill import Mention, Skill, SkillContent, UnjudgedBlock, find_mentions
 from skillhouse.tools import Caller, PermissionRequest, UnknownToolError
+from skillhouse.tools.consequences import missing_scripts
 
 TOOL_DEFAULTS = {
     "skill": Effect.ALLOW,
@@ -350,7 +351,7 @@ def _missing_scripts(
     found: dict[str, str] = {}
     if judged.verdict.structure is None:
         return found
-    for word, base in toolbox.missing_scripts(judged.verdict.structure, root):
+    for word, base in missing_scripts(judged.verdict.structure, root):
         found[word] = ""
         relative = os.path.relpath(os.path.join(base, word), root)
         with contextlib.suppress(PathError):
@@ -365,7 +366,8 @@ def _placed(line: str, own: Mapping[str, str]) -> str:
         # A path that needs quotes might be inside some.
         if shlex.quote(path) == path:
             whole = rf"(?<![^\s'\"=;|&(]){re.escape(word)}(?![^\s'\";|&)])"
-            line = re.sub(whole, lambda _, path=path: path, line)
+            # A quoted path has no backslash, so it is its own replacement.
+            line = re.sub(whole, path, line)
     return line
 
 

@@ -311,8 +311,8 @@ class Repositories:
                         known.setdefault(one.typed, settings.name)
                 except SkillhouseError:
                     # It has no list; of a directory the names are those of its documents.
-                    for one in _names_in(settings.url):
-                        known.setdefault(one, settings.name)
+                    for typed in _names_in(settings.url):
+                        known.setdefault(typed, settings.name)
                     break
         close = nearest(wanted, known)
         same = [one for one in known if one.rpartition("/")[2] == skill]

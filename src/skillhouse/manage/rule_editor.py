@@ -115,7 +115,8 @@ def with_repository(places: Locations, name: str, url: str) -> str:
     except DocumentError as error:
         message = f"a repository cannot be added: {error}"
         raise ConfigError(message, path=path, key="skills.repositories") from error
-    check_repositories(settings.skills.repositories, path)
+    found = settings.skills
+    check_repositories(found.repositories if found is not None else (), path)
     return text
 
 

@@ -58,7 +58,6 @@ if TYPE_CHECKING:
     from skillhouse.tools.command import ExecTool as ExecTool
     from skillhouse.tools.command_network import NamedRequest as NamedRequest
     from skillhouse.tools.command_requests import shown_variables as shown_variables
-    from skillhouse.tools.consequences import missing_scripts as missing_scripts
     from skillhouse.tools.delivery import Delivery as Delivery
     from skillhouse.tools.files import READ_MAX as READ_MAX
     from skillhouse.tools.files import EditTool as EditTool

@@ -20,8 +20,8 @@ from skillhouse.frontends.answers.policy import (
 from skillhouse.house import Skillhouse
 from skillhouse.house.config import Config
 from skillhouse.house.config.config_lines import CONFIG_FILE_MAX
-from skillhouse.manage import checked_addition, rule_text, with_changed_rule
-from skillhouse.manage.rule_editor import without_rule
+from skillhouse.manage import checked_addition, rule_text
+from skillhouse.manage.rule_editor import with_changed_rule, without_rule
 from skillhouse.permission import Layer, Rule, example_holds, matches
 from skillhouse.tools.difference import difference
 

@@ -152,7 +152,7 @@ class PolicyPages:
             method=method,
             api_path=f"/api/v1/policy/rules{path}",
             body=body,
-            # What can be said of the rule by itself, whatever stands beside it.
+            # What can be said of the rule by itself, whatever rules are beside it.
             odd=[] if rule is None else lint_rules((Layer(name="user", rules=(rule,)),)),
             user_file=user_file,
         )
