@@ -229,8 +229,8 @@ def test_compare_tells_only_what_differs_and_why(run: Run, machine: Path) -> Non
     code, out, _ = run("profiles", "compare", "codex", "gemini-cli")
     assert code == 1
     text = " ".join(out.split())
-    assert "~/.codex/skills/lint codex: seen as `lint` gemini-cli: not looked at" in text
-    assert "~/.gemini/skills/translate codex: not looked at" in text
+    assert "~/.codex/skills/lint codex: seen as `lint` gemini-cli: not in its folders" in text
+    assert "~/.gemini/skills/translate codex: not in its folders" in text
     assert "gemini-cli: dropped: it has no name (line 1)" in text
     assert ".agents/skills/minutes codex, gemini-cli: dropped" not in text
     code, out, _ = run("profiles", "compare", "codex", "codex", "--json")

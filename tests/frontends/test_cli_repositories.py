@@ -219,7 +219,7 @@ def test_an_unknown_skill_or_version_is_a_clear_error(run: Run, place: Path, off
     official.write(".well-known/agent-skills/index.json", json.dumps(listing).encode())
     code, _, err = run("install", "nots", *UNSIGNED)
     assert code == 1
-    assert "no skill `nots` in `official`; nearest: `notes` in official" in err
+    assert "no skill `nots` in `official`; did you mean `notes` in official" in err
     code, _, err = run("install", "notes@^2", *UNSIGNED)
     assert code == 1
     assert "`notes` has no version `^2`; there are `1.1.0`, `1.0.0` [unknown-version]" in err

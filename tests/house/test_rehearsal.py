@@ -130,3 +130,77 @@ def test_lines_judged_for_one_moment_fare_as_each_by_itself(tmp_path: Path) -> N
         assert [judged_line(house, one, cache=cache) for one in (*lines, *lines)] == [
             judged_line(house, one) for one in (*lines, *lines)
         ]
+
+
+SCRIPTS_BODY = """Run `python3 scripts/fields.py FILE`, or:
+
+```bash
+./scripts/fields.py
+bash -c 'python3 scripts/fields.py'
+cd scripts && python3 fields.py
+python3 later.py
+cat notes && rm -rf /
+```
+"""
+
+
+@pytest.mark.parametrize(
+    ("rules", "expected"),
+    [
+        (
+            (),
+            {
+                "python3 scripts/fields.py FILE": (
+                    "ask",
+                    "no rule covers `python3 scripts/fields.py FILE`",
+                ),
+                "./scripts/fields.py": ("ask", "no rule covers `scripts/fields.py`"),
+                "bash -c 'python3 scripts/fields.py'": (
+                    "ask",
+                    "no rule covers `python3 scripts/fields.py`",
+                ),
+                "cd scripts && python3 fields.py": ("ask", "no rule covers `cd scripts`"),
+                "python3 later.py": (
+                    "ask",
+                    "no rule covers `python3 later.py`; no file `later.py` is there yet",
+                ),
+                "cat notes && rm -rf /": ("deny", "no rule allows this: `rm` of `/`"),
+            },
+        ),
+        (
+            (Rule(effect=Effect.DENY, action="exec", pattern="python3 *"),),
+            {
+                "python3 scripts/fields.py FILE": (
+                    "deny",
+                    "rule `exec python3 *` of user policy",
+                ),
+                "./scripts/fields.py": ("ask", "no rule covers `scripts/fields.py`"),
+                "bash -c 'python3 scripts/fields.py'": (
+                    "deny",
+                    "rule `exec python3 *` of user policy",
+                ),
+                "cd scripts && python3 fields.py": (
+                    "deny",
+                    "rule `exec python3 *` of user policy",
+                ),
+                "python3 later.py": ("deny", "rule `exec python3 *` of user policy"),
+                "cat notes && rm -rf /": ("deny", "no rule allows this: `rm` of `/`"),
+            },
+        ),
+    ],
+)
+def test_a_skills_own_script_is_judged_as_if_the_skill_were_loaded(
+    tmp_path: Path, rules: tuple[Rule, ...], expected: dict[str, tuple[str, str]]
+) -> None:
+    """A missing file is no decision of the policy, and where the skill is loaded it is there."""
+    house = house_with(tmp_path, *rules, body=SCRIPTS_BODY)
+    script = tmp_path / "skills/demo/scripts/fields.py"
+    script.parent.mkdir()
+    script.write_text("#!/usr/bin/env python3\nprint(1)\n", encoding="utf-8")
+    script.chmod(0o755)
+    found = rehearse(house, "demo")
+    assert verdicts(found) == expected
+    assert [one.argv for one in found.mentions if one.mention.text == "./scripts/fields.py"] == [
+        ("./scripts/fields.py",)
+    ]
+    assert str(tmp_path) not in str([one.reasons for one in found.mentions])

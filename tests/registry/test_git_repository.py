@@ -63,8 +63,8 @@ def test_nothing_of_it_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
-def test_what_is_no_repository_is_said_in_the_words_of_git(tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match=r"cannot get `file:.*does not appear to be a git"):
+def test_what_git_says_is_not_passed_on(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match=r"cannot get `file:.*: there is no git repository$"):
         GitRepository(program(), source_of(tmp_path))
     missing = Git(program=str(tmp_path / "no-git"), environment={"PATH": os.defpath})
     with pytest.raises(SourceError):

@@ -61,14 +61,14 @@ LINES: list[tuple[str, str | bytes, str, int | None]] = [
     ("deep flow", fenced("name: x", "a:", "  " + "[" * 30 + "]" * 30), "yaml-depth", 4),
     ("deep lists", fenced("name: x", "a:", "  " + "- " * 30 + "b"), "yaml-depth", 4),
     ("deep maps", fenced(*(" " * level + "a:" for level in range(30))), "yaml-depth", 18),
-    ("a bracket left open", fenced("name: x", "a:", "  - [b", "c: d"), "yaml-error", 5),
-    ("a quote left open", fenced("name: x", 'a: "b', "c: d"), "yaml-error", 5),
+    ("a bracket left open", fenced("name: x", "a:", "  - [b", "c: d"), "yaml-error", 4),
+    ("a quote left open", fenced("name: x", 'a: "b', "c: d"), "yaml-error", 3),
     ("a control character", fenced("name: x", "# \x07"), "yaml-error", 3),
     ("a control character after others", fenced("name: x", "é: é", "# \x07"), "yaml-error", 4),
     ("a tab as indentation", fenced("a:", "\tb: c"), "yaml-repaired", 3),
     ("a list as a key", fenced("name: x", "[a]: b"), "yaml-error", 3),
     ("a second document", fenced("name: x", "--- # a", "b: c"), "yaml-error", 3),
-    ("no indentation", fenced("a: b", "c", "d: e"), "yaml-error", 4),
+    ("no indentation", fenced("a: b", "c", "d: e"), "yaml-error", 3),
     ("a list", fenced("- a"), "frontmatter-not-mapping", 2),
     ("nothing", fenced(), "frontmatter-not-mapping", 2),
     ("a colon", fenced("name: x", "description: Use: a"), "yaml-repaired", 3),
@@ -146,8 +146,8 @@ def test_a_message_names_the_file_and_the_line_and_the_fault() -> None:
     assert result.skill is None
     assert [str(found) for found in result.diagnostics] == [
         (
-            "skills/x/SKILL.md:5: error: `tags`: text after a list or map in brackets; "
-            "put the whole value in quotes [yaml-error]"
+            "skills/x/SKILL.md:4: error: `tags`: a bracket that is not closed: `- [a`; "
+            "close the bracket [yaml-error]"
         )
     ]
 
@@ -465,3 +465,106 @@ def test_fields_in_another_case_are_read_and_said() -> None:
     assert read(both) == ("pdf", "Right.", "B\n")
     strict = parse(text.encode(), directory="pdf")
     assert strict.skill is None
+
+
+OPENED = {
+    "a quote in double": ('description: "open', "description", 3, "a quote that is not closed"),
+    "a quote in single": ("description: 'open", "description", 3, "a quote that is not closed"),
+    "a quote over lines": (
+        'description: "open\n  and on',
+        "description",
+        3,
+        "a quote that is not closed",
+    ),
+    "a quote that a later one closes": (
+        'description: "open\ncompatibility: "x"',
+        "description",
+        3,
+        "a quote that is not closed",
+    ),
+    "a quote in a map": (
+        "description: x\nmetadata:\n  author: 'me\n  version: 1",
+        "metadata",
+        5,
+        "a quote that is not closed",
+    ),
+    "a quote in a list": (
+        'description: x\nallowed-tools:\n  - "Read\n  - Write',
+        "allowed-tools",
+        5,
+        "a quote that is not closed",
+    ),
+    "a bracket in a map": (
+        "description: x\nmetadata:\n  tags: [a, b\n  version: 1",
+        "metadata",
+        5,
+        "a bracket that is not closed",
+    ),
+    "a bracket": (
+        "description: x\nallowed-tools: [Read, Write",
+        "allowed-tools",
+        4,
+        "a bracket that is not closed",
+    ),
+    "a brace": ("description: x\nmetadata: {a: b", "metadata", 4, "a bracket that is not closed"),
+    "a block's text at the margin": (
+        "description: |\ntext at the margin",
+        "description",
+        4,
+        "a line that is no `key: value`",
+    ),
+    "a block's text indented in two ways": (
+        "description: >\n  first\n second",
+        "description",
+        5,
+        "a line that is indented in another way",
+    ),
+    "a tab in a block": ("description: |\n\ttext", "description", 4, "a tab where spaces"),
+    "a tab in a list": (
+        "description: x\nallowed-tools:\n\t- Read\n\t- Write",
+        "allowed-tools",
+        5,
+        "a tab where spaces",
+    ),
+    "a tab before a field": (
+        "\tdescription: x",
+        "description",
+        3,
+        "indented, so it is read as part of `name`",
+    ),
+    "a space before a field": (
+        " description: x",
+        "description",
+        3,
+        "indented, so it is read as part of `name`",
+    ),
+}
+
+
+@pytest.mark.parametrize(("lines", "field", "line", "seen"), OPENED.values(), ids=OPENED)
+def test_a_fault_of_yaml_is_said_of_the_field_and_line_to_mend(
+    lines: str, field: str, line: int, seen: str
+) -> None:
+    """The parser notices an open quote only where the next field or the end follows."""
+    text = f"---\nname: notes\n{lines}\nlicense: MIT\n---\nBody.\n"
+    found = parse(text.encode(), directory="notes").diagnostics[0]
+    assert (found.field, found.line) == (field, line)
+    assert found.message.startswith(f"`{field}`: {seen}")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "'it''s\n  fine'",
+        '"a \\" quote"',
+        '[a, "b]",\n  c]',
+        '|\n  "text\n  [more',
+        "it's fine",
+        "{a: {b: 'c}'}}",
+    ],
+)
+def test_a_value_that_is_closed_is_not_blamed(value: str) -> None:
+    """The fault is on the next line."""
+    text = f"---\nname: notes\nx-note: {value}\ndescription: 'open\nlicense: MIT\n---\n"
+    found = parse(text.encode(), directory="notes").diagnostics[0]
+    assert (found.field, found.line) == ("description", 4 + value.count("\n"))

@@ -208,7 +208,7 @@ def test_fields_keep_their_order() -> None:
         ("a: b\n--- # c\n", ("yaml-error", "a second document in the frontmatter", 3)),
         ("[a]: b\n", ("yaml-error", "a collection as a key", 2)),
         ("a: b\nc: \x01\n", ("yaml-error", "a control character: `c: \x01`", 3)),
-        ("é: b\nc: [\n", ("yaml-error", "a bracket without a value", 4)),
+        ("é: b\nc: [\n", ("yaml-error", "a bracket that is not closed: `c: [`", 3)),
         ("- a\n", ("frontmatter-not-mapping", "expected `key: value` lines", 2)),
     ],
 )

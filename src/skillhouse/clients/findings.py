@@ -32,8 +32,8 @@ Readers = Mapping[str, tuple[str, ...]]
 """The clients that read each directory of skills, relative to one base."""
 _EFFECTS = {
     LensState.DROPPED: "dropped by",
-    LensState.SEEN: "misread by",
-    LensState.UNSEEN: "not looked at by",
+    LensState.SEEN: "read differently by",
+    LensState.UNSEEN: "not in the folders of",
 }
 
 

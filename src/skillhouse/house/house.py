@@ -19,6 +19,7 @@ from skillhouse.house.house_snapshot import watch
 from skillhouse.house.remote_skills import load_for_person
 from skillhouse.house.services import Services
 from skillhouse.house.trust import ProjectTrust
+from skillhouse.skill import SKILL_FILE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -255,13 +256,15 @@ class Skillhouse:
         caller: Caller | None = None,
         origin_digest: str = "",
         cache: toolbox.ForecastCache | None = None,
+        loaded: Path | None = None,
         **fields: Unpack[CallerFields],
     ) -> toolbox.Forecast:
         """Return what the gate would answer now; nothing is run, recorded, asked or reserved.
 
         Args:
             need: The request to decide where the arguments are not known; they are then ignored.
-            cache: Shared by forecasts about one moment. All others are as of `call`.
+            cache: Shared by forecasts about one moment, with one `loaded`.
+            loaded: Directory of a skill that is supposed loaded. All others are as of `call`.
 
         Raises:
             UnknownToolError: no tool has that name.
@@ -272,6 +275,9 @@ class Skillhouse:
         snapshot = self._snapshot_with(name, call.agent, snapshot)
         seen = snapshot.view(call.agent).visible
         session = known.of(call, seen, origin_digest=origin_digest, forecasts=cache)
+        if loaded is not None:
+            supposed = {**session.loaded, str(loaded / SKILL_FILE): loaded}
+            session = structs.replace(session, loaded=supposed)
         return snapshot.gate(call.agent).forecast(call, session, need=need)
 
     async def invoke(

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Iterable, Sequence
+import re
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -13,8 +16,10 @@ from skillhouse.clients import ExportSource
 from skillhouse.discovery import Catalog
 from skillhouse.floor import (
     PROTECTED_NAMES,
+    PathError,
     PersistentPaths,
     TreeError,
+    confine,
     isolated,
     structs,
     tree_digest,
@@ -48,6 +53,7 @@ from skillhouse.retrieval import Fit, Hit, fit_of, skills_of
 from skillhouse.sandbox import SandboxStatus
 from skillhouse.skill import Mention, Skill, SkillContent, UnjudgedBlock, find_mentions
 from skillhouse.tools import Caller, PermissionRequest, UnknownToolError
+from skillhouse.tools.consequences import missing_scripts
 
 TOOL_DEFAULTS = {
     "skill": Effect.ALLOW,
@@ -160,7 +166,8 @@ def rehearse(house: Skillhouse, request: str, *, limit: int = 5) -> Rehearsal:
     content = None if is_denied else load_known(skill)
     if content is not None:
         explained = explain_loading(house, skill, content=content)
-    mentions, unjudged = judged_mentions(house, content.body if content else "")
+    body = content.body if content else ""
+    mentions, unjudged = judged_mentions(house, body, skill.directory)
     return Rehearsal(
         request=request,
         catalog=catalog,
@@ -197,13 +204,16 @@ def _code_verdict(house: Skillhouse, tool: toolbox.SkillCodeTool, its_id: str) -
 
 
 def judged_mentions(
-    house: Skillhouse, body: str
+    house: Skillhouse, body: str, directory: Path | None = None
 ) -> tuple[tuple[MentionVerdict, ...], tuple[UnjudgedBlock, ...]]:
-    """Return what a body mentions with the verdict of each, and the blocks that were not judged."""
+    """Return what a body mentions with the verdict of each, and the blocks that were not judged.
+
+    The skill in `directory` is supposed loaded: its own scripts are judged where they are.
+    """
     tools = frozenset(TOOL_DEFAULTS)
     mentions = find_mentions(body, tools, is_program=lambda name: grammar_of(name) is not None)
     cache = toolbox.ForecastCache()
-    found = tuple(_verdict(house, mention, cache) for mention in mentions.found)
+    found = tuple(_verdict(house, mention, cache, directory) for mention in mentions.found)
     return found, mentions.unjudged
 
 
@@ -244,12 +254,14 @@ def judged_line(
     *,
     agent: str = "default",
     cache: toolbox.ForecastCache | None = None,
+    loaded: Path | None = None,
 ) -> JudgedLine:
     """Return what a command line would meet as a call, and the rules that match its commands.
 
-    `cache` is shared by lines that are judged for one moment.
+    `cache` is shared by lines that are judged for one moment; the skill in the directory `loaded`
+    is supposed loaded.
     """
-    found = house.forecast("exec", {"command": line}, agent=agent, cache=cache)
+    found = house.forecast("exec", {"command": line}, agent=agent, cache=cache, loaded=loaded)
     layers = house.policy.layers(agent)
     rules = LayerRules(layers)
     workspace = house.config.places.start
@@ -328,18 +340,11 @@ def _deciding(judged: JudgedCommand, layers: Sequence[Layer]) -> tuple[str, int,
     return "", 0, None
 
 
-def _verdict(house: Skillhouse, mention: Mention, cache: toolbox.ForecastCache) -> MentionVerdict:
+def _verdict(
+    house: Skillhouse, mention: Mention, cache: toolbox.ForecastCache, directory: Path | None
+) -> MentionVerdict:
     if mention.kind == "command":
-        judged = judged_line(house, mention.text, cache=cache)
-        plan = judged.verdict.plan
-        return MentionVerdict(
-            mention=mention,
-            effect=judged.effect,
-            layer=judged.layer,
-            reason=judged.reason,
-            argv=plan[0] if plan is not None and len(plan) == 1 else None,
-            reasons=judged.reasons,
-        )
+        return _command_verdict(house, mention, cache, directory)
     need = PermissionRequest(
         permission=Permission(action=mention.text, resource=""),
         default=TOOL_DEFAULTS.get(mention.text, Effect.ASK),
@@ -354,6 +359,64 @@ def _verdict(house: Skillhouse, mention: Mention, cache: toolbox.ForecastCache) 
     return MentionVerdict(
         mention=mention, effect=found.effect, layer=found.layer, reason=found.reasons[0]
     )
+
+
+def _command_verdict(
+    house: Skillhouse, mention: Mention, cache: toolbox.ForecastCache, directory: Path | None
+) -> MentionVerdict:
+    judged = judged_line(house, mention.text, cache=cache, loaded=directory)
+    plan = judged.verdict.plan
+    gone = _missing_scripts(house, judged, directory)
+    own = {word: path for word, path in gone.items() if path}
+    placed = _placed(mention.text, own)
+    if placed != mention.text and judged.effect is not Effect.DENY:
+        judged = judged_line(house, placed, cache=cache, loaded=directory)
+    reasons = judged.reasons
+    if gone and judged.effect is not Effect.DENY:
+        # Rules say nothing of a file that is not there; an earlier step may make it.
+        reasons = judged.verdict.reasons or reasons
+        words = ", ".join(f"`{word}`" for word in gone if word not in own)
+        later = f"; no file {words} is there yet" if words else ""
+        reasons = (f"{reasons[0]}{later}", *reasons[1:])
+    if directory is not None:
+        # The author wrote it relative to the skill.
+        reasons = tuple(reason.replace(f"{directory}/", "") for reason in reasons)
+    return MentionVerdict(
+        mention=mention,
+        effect=judged.effect,
+        layer=judged.layer,
+        reason=reasons[0],
+        argv=plan[0] if plan is not None and len(plan) == 1 else None,
+        reasons=reasons,
+    )
+
+
+def _missing_scripts(
+    house: Skillhouse, judged: JudgedLine, directory: Path | None
+) -> dict[str, str]:
+    """Return the scripts that are not in the workspace, each with its path in the skill, if any."""
+    root = str(house.config.places.start)
+    found: dict[str, str] = {}
+    if judged.verdict.structure is None:
+        return found
+    for word, base in missing_scripts(judged.verdict.structure, root):
+        found[word] = ""
+        relative = os.path.relpath(os.path.join(base, word), root)
+        with contextlib.suppress(PathError):
+            if directory is not None and os.path.isfile(confine(directory, relative)):
+                found[word] = os.path.join(directory, os.path.normpath(relative))
+    return found
+
+
+def _placed(line: str, own: Mapping[str, str]) -> str:
+    """Return a line with scripts of a skill where they are, as a model that loaded it writes it."""
+    for word, path in own.items():
+        # A path that needs quotes might be inside some.
+        if shlex.quote(path) == path:
+            whole = rf"(?<![^\s'\"=;|&(]){re.escape(word)}(?![^\s'\";|&)])"
+            # A quoted path has no backslash, so it is its own replacement.
+            line = re.sub(whole, path, line)
+    return line
 
 
 def explain_loading(

@@ -225,7 +225,7 @@ def skill_effects(
 ) -> SkillEffects:
     """Return what the skill in `directory` would do here."""
     texts = tuple(texts_of(directory, tree))
-    mentions, unjudged = judged_mentions(house, facts.body)
+    mentions, unjudged = judged_mentions(house, facts.body, directory)
     hosts = judged_hosts(house, texts)
     return SkillEffects(
         mentions=mentions,

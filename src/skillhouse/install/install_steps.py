@@ -18,6 +18,8 @@ class InstallError(SkillhouseError):
         """source, digest, archive, skill, signature, policy or place."""
         self.code: str = getattr(error, "code", "")
         """What was found, where there is a code for it."""
+        self.nearest: tuple[str, ...] = getattr(error, "nearest", ())
+        """Of "unknown-skill": names that may have been meant, best first."""
         code = f" [{self.code}]" if self.code else ""
         super().__init__(f"{step}: {error}{code}")
 

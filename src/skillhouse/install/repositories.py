@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
@@ -135,6 +136,8 @@ def repository_at(
     return Repository(address, access)
 
 
+SUGGESTED_MAX = 4
+"""Names that an unknown one may have been meant as."""
 SUGGESTED_FROM = 200
 """Skills of a repository among which the nearest name is looked for."""
 _LOCKED = re.compile(r"(?P<name>[a-z0-9]+(?:-[a-z0-9]+)*)(?:/@(?P<namespace>[a-z0-9-]+))?")
@@ -307,15 +310,21 @@ class Repositories:
                     for one in repository.listed(text, limit=SUGGESTED_FROM):
                         known.setdefault(one.typed, settings.name)
                 except SkillhouseError:
-                    # It has no list: then there is nothing to suggest.
+                    # It has no list; of a directory the names are those of its documents.
+                    for typed in _names_in(settings.url):
+                        known.setdefault(typed, settings.name)
                     break
         close = nearest(wanted, known)
-        same = [one for one in known if one.rpartition("/")[2] == skill and one not in close]
-        found = ", ".join(f"`{one}` in {known[one]}" for one in (*same[:3], *close))
+        same = [one for one in known if one.rpartition("/")[2] == skill]
+        # A name that is typed without its namespace, and with a mistake.
+        ends = {one.rpartition("/")[2]: one for one in reversed(known)}
+        alike = [ends[one] for one in nearest(skill, ends)]
+        likely = tuple(dict.fromkeys((*same[:3], *close, *alike)))[:SUGGESTED_MAX]
+        found = ", ".join(f"`{one}` in {known[one]}" for one in likely)
         names = ", ".join(f"`{one.name}`" for one in asked)
-        near = f"; nearest: {found}" if found else ""
+        near = f"; did you mean {found}" if found else ""
         message = f"no skill `{wanted}` in {names}{near}"
-        return RepositoryError("unknown-skill", message, status=404)
+        return RepositoryError("unknown-skill", message, status=404, nearest=likely)
 
     def listed(
         self, text: str, *, only: str = "", limit: int, problem: Callable[[str], None]
@@ -416,6 +425,14 @@ def read_token(settings: RepositorySettings, environment: Mapping[str, str]) -> 
 
 def _has_roots(trusted: Path) -> bool:
     return any((trusted / "roots").glob("*.crt"))
+
+
+def _names_in(address: str) -> Iterator[str]:
+    directory = registry.directory_of(address)
+    if directory is not None:
+        found = (directory / "index").glob("??/??/*/*.json")
+        for path in itertools.islice(found, SUGGESTED_FROM):
+            yield registry.typed_name(path.parent.name, path.stem)
 
 
 def _of(

@@ -29,6 +29,7 @@ from skillhouse.floor.regex import regex
 from skillhouse.floor.structs import replace
 from skillhouse.house.config import Settings, load_config
 from skillhouse.house.config.config_lines import CONFIG_FILE_MAX
+from skillhouse.house.config.repositories import check_repositories
 from skillhouse.house.config.rule_tables import (
     policy_text,
     starting_rules,
@@ -40,6 +41,7 @@ from skillhouse.permission import Effect, Rule
 LOCK_FILE = "user-file.lock"
 """In the state directory: held while the file is read, changed and written."""
 _HEADER = "[[rules]]"
+_WRITTEN_KEY = regex(r"\s*(?:effect|action|pattern|reason)\s*=")
 _POLICY = regex(r"\s*policy\s*=")
 
 
@@ -92,6 +94,29 @@ def checked_addition(places: Locations, rule: str) -> str:
     except DocumentError as error:
         raise ConfigError(f"a rule cannot be added: {error}", path=path, key="rules") from error
     try_examples(toml_table(text)["rules"], rules, path)
+    return text
+
+
+def with_repository(places: Locations, name: str, url: str) -> str:
+    """Return the text of the user's file with one more repository; nothing is written.
+
+    It is not trusted: each install from it asks.
+
+    Raises:
+        ConfigError: the file cannot be read or extended, or it can be no repository.
+    """
+    load_config(places)
+    path = places.user_file
+    before = user_text(places)
+    table = f"[[skills.repositories]]\nname = {_toml(name)}\nurl = {_toml(url)}\n"
+    text = f"{before.rstrip()}\n\n{table}" if before.strip() else table
+    try:
+        settings = shaped(with_each_pattern(toml_table(text), path), Settings)
+    except DocumentError as error:
+        message = f"a repository cannot be added: {error}"
+        raise ConfigError(message, path=path, key="skills.repositories") from error
+    found = settings.skills
+    check_repositories(found.repositories if found is not None else (), path)
     return text
 
 
@@ -151,7 +176,7 @@ def write_user_text(
         audit: Gets `changed` and the file before it is written; AuditError if it cannot.
         places: Whose file.
         text: What it says then.
-        action: `rule-add`, `rule-remove` or `policy`.
+        action: `rule-add`, `rule-remove`, `policy` or `repository-add`.
         changed: What differs, as a person reads it.
     """
     with recorded(audit, action, {**changed, "path": str(places.user_file)}):
@@ -302,6 +327,37 @@ def without_rule(places: Locations, index: int) -> str:
         if _says(candidate, before, wanted):
             return candidate
     message = "the rule has no lines of its own; take it out of the file by hand"
+    raise ConfigError(message, path=path, key="rules")
+
+
+def with_changed_rule(places: Locations, index: int, rule: Rule) -> str:
+    """Return the text of the user's file with another rule at a place; nothing is written.
+
+    Only the four fields that `rule_text` writes first differ; further lines of its table stay.
+
+    Raises:
+        ConfigError: as of `without_rule`, or an example of the rule does not hold any more.
+    """
+    path = places.user_file
+    before = user_text(places)
+    rules = rules_of(before)
+    if not 0 <= index < len(rules):
+        raise ConfigError(f"no rule {index + 1} of {len(rules)}", path=path, key="rules")
+    old = rules[index]
+    changed = replace(
+        old, effect=rule.effect, action=rule.action, pattern=rule.pattern, reason=rule.reason
+    )
+    wanted = (*rules[:index], changed, *rules[index + 1 :])
+    table = rule_text(rule.effect, rule.action, rule.pattern, reason=rule.reason)
+    lines = before.splitlines(keepends=True)
+    for start, end in rule_spans(lines):
+        kept = [line for line in lines[start + 1 : end] if not _WRITTEN_KEY.match(line)]
+        candidate = "".join((*lines[:start], table, *kept, *lines[end:]))
+        # INVARIANT: what is written says just what was there but for the one rule.
+        if _says(candidate, before, wanted):
+            try_examples(toml_table(candidate)["rules"], wanted, path)
+            return candidate
+    message = "the rule has no lines of its own; change it in the file by hand"
     raise ConfigError(message, path=path, key="rules")
 
 

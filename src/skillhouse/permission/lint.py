@@ -20,6 +20,10 @@ from skillhouse.permission.path_policy import PathPolicy
 from skillhouse.permission.patterns import Breadth, command_pattern
 
 _VARIABLE = regex(r"[A-Za-z_]\w*=")
+_JOINED = regex(r" (?:&&|\|\||\||&) |[^\s\\'];(?:\s|$)| &$")
+_REDIRECTED = regex(r"\s(?:\d?>{1,2}|<{1,3})\s")
+_WILD_OR_QUOTE = regex(r"['*?]")
+_METHOD = regex(r"[A-Z]*(?:[ *?]|$)")
 _WILD_PATH = regex(r"[^ *?]*/[^ *?]*[*?]")
 UNKNOWN_ACTION = "rule-unknown-action"
 NAMES_MAX = 8
@@ -140,12 +144,27 @@ def _never(rule: Rule) -> str:
         return "paths are absolute, so a pattern begins with `/` or a wildcard"
     if rule.action in ("read", "write", "list") and "/../" in rule.pattern + "/":
         return "paths are resolved, so none holds `..`"
-    if rule.action == "exec" and any(sign in rule.pattern for sign in (" && ", " || ", " | ")):
-        return "each command of a line is judged by itself"
+    if rule.action == "exec" and (said := _no_command(rule.pattern)):
+        return said
+    if rule.action == "fetch" and not _METHOD.match(rule.pattern):
+        return "a method comes first, as in `GET https://docs.python.org`"
     if rule.action == "exec" and _VARIABLE.match(rule.pattern):
         return "a variable before a command is judged by its value, which no rule names"
     if rule.action == "exec" and rule.effect is Effect.ALLOW and _is_wild_path(rule.pattern):
         return "a program that is named by a path is covered without a wildcard in that path"
+    return ""
+
+
+def _no_command(pattern: str) -> str:
+    """Return why no command can be written so; rules see a word with a quote in single quotes."""
+    before, after = pattern.partition('"')[0], pattern.rpartition('"')[2]
+    around = all(map(_WILD_OR_QUOTE.search, (before, after)))
+    if '"' in pattern and not around:
+        return "a word with a double quote is seen in single quotes"
+    if _JOINED.search(pattern):
+        return "each command of a line is judged by itself"
+    if _REDIRECTED.search(pattern):
+        return "the files that a line reads and writes are judged by themselves"
     return ""
 
 

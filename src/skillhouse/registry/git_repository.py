@@ -291,11 +291,51 @@ class GitRepository:
         return {**variables, "GIT_DIR": str(self._directory)}
 
 
+_SAID: tuple[tuple[re.Pattern[str], str], ...] = tuple(
+    (re.compile(words), meaning)
+    for words, meaning in (
+        ("(?i)could not resolve host|temporary failure in name", "its host has no address"),
+        ("(?i)host key verification failed", "the host key of its server is not known here"),
+        (
+            (
+                "(?i)could not read (user|pass)|authentication failed|permission denied"
+                "|terminal prompts disabled|returned error: 40[13]"
+            ),
+            "there is no such repository, or it needs a sign-in that git does not have here",
+        ),
+        (
+            (
+                "(?i)repository .*not found|returned error: 404|does not appear to be a git"
+                "|not a git repository|does not exist"
+            ),
+            "there is no git repository",
+        ),
+        (
+            "(?i)couldn't find remote ref|remote branch .* not found|not our ref|no such ref",
+            "it has no such branch, tag or commit",
+        ),
+        ("(?i)certificate|ssl", "the certificate of its server is not accepted"),
+        (
+            (
+                "(?i)failed to connect|couldn't connect|connection (refused|timed out|reset)"
+                "|could not read from remote|unable to access|timed out"
+            ),
+            "its server cannot be reached",
+        ),
+    )
+)
+"""What git says of a repository, and what that means, the most certain first."""
+
+
 def _reason(code: int, said: bytes) -> str:
     text = said.decode("utf-8", "replace").replace("\r", "\n")
+    for words, meaning in _SAID:
+        if words.search(text):
+            return meaning
     lines = [line for line in text.splitlines() if line.strip()]
     kept = [line for line in lines if line.startswith(("fatal:", "error:"))] or lines
     reason = (kept or [f"git ended with {code}"])[0]
+    reason = re.sub("^(?:fatal|error): ", "", reason)
     return "".join(c if c.isprintable() else " " for c in reason)[:MESSAGE_MAX]
 
 

@@ -61,10 +61,20 @@ class RepositoryError(SkillhouseError):
     "unreachable", "mirror" (a directory takes nothing), "ambiguous", "not-configured".
     """
 
-    def __init__(self, code: str, message: str, *, status: int = 0, digest: str = "") -> None:
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        *,
+        status: int = 0,
+        digest: str = "",
+        nearest: tuple[str, ...] = (),
+    ) -> None:
         super().__init__(message)
         self.code = code
         self.status = status
+        self.nearest = nearest
+        """Of "unknown-skill": names that may have been meant, best first."""
         self.digest = digest
         """Of "version-exists": of the archive that has the version."""
 

@@ -43,6 +43,8 @@ from skillhouse.skill.yaml_text import (
     Repair,
     comment_cut,
     field_at,
+    indented_field,
+    opens_bracket,
     read_mapping,
     read_typed_mapping,
     repaired,
@@ -349,7 +351,7 @@ def _mapping(
         fields = read_mapping(repair.block, fast=False)
     except FileRefusedError as second:
         raise (_named(second, block) if second.finding.code == "yaml-error" else second) from None
-    findings.append(_repair_finding(repair))
+    findings.append(_repair_finding(repair, block))
     return fields, repair.block
 
 
@@ -370,7 +372,7 @@ def _code(field: str) -> str:
     return f"`{field[:FIELD_SHOWN_MAX]}`"
 
 
-def _repair_finding(repair: Repair) -> Finding:
+def _repair_finding(repair: Repair, block: str) -> Finding:
     named = ", ".join(
         f"{_code(name)} (line {line})" if at else _code(name)
         for at, (name, line, _) in enumerate(repair.fields[:FIELDS_NAMED_MAX])
@@ -381,8 +383,17 @@ def _repair_finding(repair: Repair) -> Finding:
     if tab is not None and len(repair.fields) == 1:
         message = f"{_code(tab.name)}: a tab in the indentation, read as spaces"
         return Finding("yaml-repaired", message, tab.line, field=tab.name, hint="write spaces")
-    message = f"{named}: not YAML without quotes, read as text"
     first = next(one for one in repair.fields if not one.by_tab)
+    inside = indented_field(block, first)
+    if inside is not None:
+        message = f"{_code(inside.name)}: indented, so it is read as part of {_code(first.name)}"
+        hint = "begin each field at the start of its line"
+        return Finding("yaml-repaired", message, inside.line, field=inside.name, hint=hint)
+    if len(repair.fields) == 1 and opens_bracket(block, first):
+        message = f"{_code(first.name)}: a bracket that is not closed, read as text"
+        hint = "close the bracket"
+        return Finding("yaml-repaired", message, first.line, field=first.name, hint=hint)
+    message = f"{named}: not YAML without quotes, read as text"
     return Finding("yaml-repaired", message, first.line, field=first.name)
 
 

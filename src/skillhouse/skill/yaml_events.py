@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import yaml
 from yaml.cyaml import CParser  # type: ignore[attr-defined]  # missing in the stubs
 from yaml.reader import ReaderError
 
+from skillhouse.floor.regex import regex
 from skillhouse.skill.source import FIRST_LINE, YAML_DEPTH_MAX, FileRefusedError
 
 LINE_SHOWN_MAX = 60
@@ -30,6 +31,8 @@ class YamlFault(NamedTuple):
 
 
 _QUOTES = "put the value in quotes"
+_OPEN_QUOTE = YamlFault("a quote that is not closed", "close the quote")
+_OPEN_BRACKET = YamlFault("a bracket that is not closed", "close the bracket")
 _FAULTS: tuple[tuple[str, YamlFault], ...] = (
     (
         "mapping values are not allowed",
@@ -75,14 +78,8 @@ _FAULTS: tuple[tuple[str, YamlFault], ...] = (
             "`- ` on the line of a field", "put the value in quotes, or the list on the next lines"
         ),
     ),
-    (
-        "found unexpected end of stream",
-        YamlFault("a quote that is not closed", "close the quote"),
-    ),
-    (
-        "found unexpected document indicator",
-        YamlFault("a quote that is not closed", "close the quote"),
-    ),
+    ("found unexpected end of stream", _OPEN_QUOTE),
+    ("found unexpected document indicator", _OPEN_QUOTE),
     (
         "found unknown escape character",
         YamlFault(
@@ -258,8 +255,18 @@ def _yaml_error(error: yaml.YAMLError, block: str) -> FileRefusedError:
         problem = getattr(error, "problem", None) or "unreadable"
         line = FIRST_LINE if mark is None else mark.line + FIRST_LINE
     problem = " ".join(str(problem).split())
-    lines, at = block.split("\n"), line - FIRST_LINE
-    fault = fault_of(problem, lines[at] if 0 <= at < len(lines) else "")
+    begun = getattr(error, "context_mark", None)
+    if begun is not None and ("expected ':'" in problem or fault_of(problem) is _OPEN_QUOTE):
+        # The parser notices it only where the next field or the end follows.
+        line = begun.line + FIRST_LINE
+    lines = block.split("\n")
+    opened = unclosed(lines[: line - FIRST_LINE + 1])
+    if opened is None:
+        at = line - FIRST_LINE
+        fault = fault_of(problem, lines[at] if 0 <= at < len(lines) else "")
+    else:
+        line = opened.at + FIRST_LINE
+        fault = _OPEN_QUOTE if opened.sign in "\"'" else _OPEN_BRACKET
     message = f"{fault.seen}{line_shown(block, line - FIRST_LINE)}"
     return FileRefusedError("yaml-error", message, line, hint=fault.hint, detail=problem)
 
@@ -280,6 +287,87 @@ def lines_of(block: str) -> dict[str, int]:
         depth += isinstance(event, yaml.CollectionStartEvent)
     parser.dispose()
     return lines
+
+
+_SIGNED = regex(r"(?P<indent> *)(?:- +)*(?:[^\s#'\"\[\]{}][^#'\"\[\]{}]*?:[ \t]+)?(?P<value>\S.*)")
+"""A field or an item with what it holds."""
+_NEXT_KEY = regex(r"(?P<indent> *)(?:- |-$|[A-Za-z_][\w .-]{0,63}:(?:[ \t]|$)|---|\.\.\.)")
+_BLOCK = regex(r"[|>][-+0-9]*[ \t]*(?:#.*)?")
+_PAIRS = {"[": "]", "{": "}"}
+_LINES_MAX = 2_000
+"""Lines of one block that are looked at."""
+
+
+class Opening(NamedTuple):
+    at: int
+    """Index of the line."""
+    sign: str
+
+
+def unclosed(lines: Sequence[str]) -> Opening | None:
+    """Return the first sign that opens a value and is not closed before the next field or item.
+
+    YAML goes on to the next quote or to the end, and then complains about what follows.
+
+    >>> unclosed(["name: a", 'description: "Folds text', 'license: "MIT"'])
+    Opening(at=1, sign='"')
+    >>> unclosed(["description: 'Folds", "  text'", "tags: [a,", "  b]"])
+    """
+    block_indent: int | None = None
+    skipped = -1
+    for at, line in enumerate(lines[:_LINES_MAX]):
+        indent = len(line) - len(line.lstrip(" "))
+        if block_indent is not None and (not line.strip() or indent > block_indent):
+            continue
+        block_indent = None
+        found = _SIGNED.fullmatch(line)
+        if at <= skipped or found is None:
+            continue
+        value = found["value"]
+        if _BLOCK.fullmatch(value):
+            block_indent = indent
+        elif value[0] in "\"'[{":
+            end = _field_end(lines, at, indent)
+            text = "\n".join((value, *lines[at + 1 : end]))
+            if not _is_closed(text):
+                return Opening(at, value[0])
+            skipped = end - 1
+    return None
+
+
+def _field_end(lines: Sequence[str], at: int, indent: int) -> int:
+    """Return the index of the next line that begins a field or an item, at most as indented."""
+    for place in range(at + 1, len(lines)):
+        following = _NEXT_KEY.match(lines[place])
+        if following is not None and len(following["indent"]) <= indent:
+            return place
+    return len(lines)
+
+
+def _is_closed(text: str) -> bool:
+    """Whether a text that begins with a quote or a bracket closes it."""
+    waiting: list[str] = []
+    quote, place = "", 0
+    while place < len(text):
+        sign = text[place]
+        if quote:
+            is_doubled = sign == quote == "'" and text[place + 1 : place + 2] == "'"
+            if is_doubled or (sign == "\\" and quote == '"'):
+                place += 1
+            elif sign == quote:
+                quote = ""
+                if not waiting:
+                    return True
+        elif sign in _PAIRS:
+            waiting.append(_PAIRS[sign])
+        elif waiting and sign == waiting[-1]:
+            waiting.pop()
+            if not waiting:
+                return True
+        elif sign in "\"'" and (not waiting or text[place - 1] in "[{,: \n"):
+            quote = sign
+        place += 1
+    return False
 
 
 _CORE: tuple[tuple[re.Pattern[str], Callable[[str], Any]], ...] = (

@@ -353,6 +353,30 @@ _TEXT_FIELDS = frozenset(
 """Fields that hold no list and no map, so that lines below their key are text."""
 
 
+_INDENTED_KEY = regex(rf"[ \t]+(?P<name>{'|'.join(sorted(_USUAL_KEYS | _TEXT_FIELDS))}):[ \t]")
+
+
+def indented_field(block: str, field: RepairedField) -> RepairedField | None:
+    """Return the usual field that is indented, and thereby part of a text above it."""
+    if field.name not in _TEXT_FIELDS:
+        return None
+    for at, line in enumerate(block.split("\n")[field.line - FIRST_LINE + 1 :], start=1):
+        if line[:1] not in ("", " ", "\t"):
+            return None
+        if found := _INDENTED_KEY.match(line):
+            return RepairedField(found["name"], field.line + at)
+    return None
+
+
+def opens_bracket(block: str, field: RepairedField) -> bool:
+    """Whether the value of a field begins with a bracket that it does not close."""
+    opened = _events().unclosed(block.split("\n"))
+    return opened is not None and (opened.at, opened.sign in "[{") == (
+        field.line - FIRST_LINE,
+        True,
+    )
+
+
 def _name_at(entries: list[_Entry], at: int) -> str:
     """Return the field in which a line is."""
     return next((entry.key for entry in reversed(entries) if entry.at <= at), "frontmatter")

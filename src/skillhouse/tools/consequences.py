@@ -258,7 +258,7 @@ def check_scripts(plan: CommandPlan, workspace: Workspace, session: Session) -> 
     What an earlier command of the line may make is left to the run, and so is what the line expects
     to fail.
     """
-    for word, base in _missing_in(plan, str(workspace.root)):
+    for word, base in missing_scripts(plan, str(workspace.root)):
         if workspace.is_withheld(os.path.normpath(os.path.join(base, word)), session):
             continue
         meant = _meant(word, workspace, session)
@@ -268,7 +268,7 @@ def check_scripts(plan: CommandPlan, workspace: Workspace, session: Session) -> 
         raise RefusedError(f"no such file: `{word}`; relative paths begin at `{place}`")
 
 
-def _missing_in(
+def missing_scripts(
     plan: CommandPlan, directory: str, before: Sequence[SimpleCommand] = (), depth: int = 0
 ) -> Iterator[tuple[str, str]]:
     """Yield the scripts that a plan given in a directory runs and that are not there, each with
@@ -285,7 +285,7 @@ def _missing_in(
             if is_certain and argv is not None:
                 inside = _plan_inside(argv, base) if depth < DEPTH_MAX else None
                 if inside is not None:
-                    yield from _missing_in(inside, base, earlier, depth + 1)
+                    yield from missing_scripts(inside, base, earlier, depth + 1)
                 for word in _missing(argv, base):
                     path = os.path.normpath(os.path.join(base, word))
                     if not may_be_made(path, earlier, base):

@@ -146,8 +146,9 @@ def make_app(
         *EditPages(site).routes(),
         *PackagePages(site).routes(),
         *stopping.routes(),
-        *ClientsPage(site).routes(),
+        # A client's page is below the same path as that of exports.
         *ExportPage(site).routes(),
+        *ClientsPage(site).routes(),
         *RehearsePage(site).routes(),
         *SystemPage(site, stopping).routes(),
         *TrustPage(site).routes(),

@@ -7,6 +7,7 @@ every listener of this package: nothing answers outside it.
 
 from __future__ import annotations
 
+import contextlib
 import hmac
 import json
 import secrets
@@ -144,8 +145,10 @@ class RequestGuard:
         if tokens:
             # A cookie replaces the token in the address bar, and so in the history.
             if len(tokens) == 1 and self.keys.is_token(tokens[0]):
-                cookie = (b"set-cookie", self.keys.set_cookie())
-                moved = GuardReply(status=303, headers=((b"location", b"/"), cookie))
+                # A browser that is signed in already stays the one that it is.
+                signed_in = self.keys.has_session(scope)
+                cookie = () if signed_in else ((b"set-cookie", self.keys.set_cookie()),)
+                moved = GuardReply(status=303, headers=((b"location", b"/"), *cookie))
                 await _reply(moved, scope, send)
             else:
                 await self._unauthorized(scope, receive, send)
@@ -307,6 +310,13 @@ class AccessKeys:
             if found is not None:
                 return found
         return None
+
+    def has_session(self, scope: Scope) -> bool:
+        """Whether a cookie of the request is that of a browser that is signed in."""
+        with contextlib.suppress(StateError):
+            access = self.access(scope)
+            return access is not None and access.kind == "browser"
+        return False
 
     def set_cookie(self) -> bytes:
         """Return the `Set-Cookie` of a session: of this browser's own, where those are kept."""

@@ -36,7 +36,7 @@ ROWS_MAX = 40
 _LETTERS = {
     "+": "seen",
     "f": "in a folder of it; how it is read is not known",
-    "m": "listed, but misread",
+    "m": "listed, but read differently",
     "p": "for people only",
     "c": "description shortened",
     "n": "name without description",
@@ -44,7 +44,7 @@ _LETTERS = {
     "s": "another of that name is taken",
     "x": "dropped",
     "u": "project not trusted",
-    "-": "not looked at",
+    "-": "not in its folders",
 }
 _OF_STATE = {
     LensState.SEEN: "+",
@@ -260,12 +260,12 @@ def _counts(report: ClientReport, place: int) -> str:
         ("c", "shortened"),
         ("n", "without description"),
         ("o", "left out"),
-        ("m", "misread"),
+        ("m", "read differently"),
         ("p", "for people only"),
         ("s", "shadowed"),
         ("x", "dropped"),
         ("u", "not trusted"),
-        ("-", "not looked at"),
+        ("-", "not in its folders"),
     ):
         if found[sign]:
             parts.append(f"{found[sign]} {words}")

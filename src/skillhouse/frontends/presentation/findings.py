@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING
 
-from skillhouse.floor import Severity
+from msgspec import Struct
+
+from skillhouse.floor import Diagnostic, Severity
 from skillhouse.frontends.presentation.text import counted
-
-if TYPE_CHECKING:
-    from skillhouse.floor import Diagnostic
 
 FOLDED_FROM = 30
 """Findings of one run from which on those of one code are folded."""
@@ -41,6 +39,70 @@ def folded_lines(
         if count > _most(key):
             more = counted(count - _most(key), "more error" if key[1] else "more finding")
             yield f"… and {more} [{key[0]}]: --all"
+
+
+TITLES = {
+    "allowed-tools-form": "`allowed-tools` has commas or is a list; read all the same",
+    "below-a-skill": "a SKILL.md inside another skill is a file of that skill",
+    "bom": "begins with a byte order mark; read all the same",
+    "comment-cut": "YAML takes the end of the description for a comment",
+    "compatibility-length": "`compatibility` is empty or too long; kept",
+    "description-missing": "has no description",
+    "description-too-long": "`description` is over 1,024 characters",
+    "encoding": "is not UTF-8",
+    "exported-copy": "is a copy that `skillhouse export` wrote",
+    "frontmatter-missing": "does not begin with `---`",
+    "frontmatter-unclosed": "has no closing `---`",
+    "hidden-characters": "has characters that people do not see",
+    "key-case": "has a field in capitals; read all the same",
+    "large": "is over 256 KiB; a model gets its beginning",
+    "line-endings": "has CR alone as a newline; read all the same",
+    "metadata-type": "`metadata` has a value that is not text",
+    "name-invalid": "`name` is not of a-z, 0-9 and single hyphens",
+    "name-mismatch": "`name` is not that of the directory",
+    "name-missing": "has no name; that of the directory is used",
+    "shadowed": "another skill of this name is taken instead",
+    "yaml-error": "has frontmatter that is not YAML",
+    "yaml-repaired": "has a value that is not YAML; read as text",
+}
+"""What many findings of a code say, as a sentence about a file."""
+READ_ALL_THE_SAME = frozenset(
+    {
+        "allowed-tools-form",
+        "bom",
+        "compatibility-length",
+        "exported-copy",
+        "key-case",
+        "line-endings",
+    }
+)
+"""Codes of findings that change nothing about how a skill is found, shown and loaded."""
+
+
+class FindingGroup(Struct, frozen=True, kw_only=True):
+    code: str
+    severity: Severity
+    title: str
+    """English; empty for a single finding and for a code without a sentence."""
+    findings: tuple[Diagnostic, ...]
+
+
+def grouped(findings: Iterable[Diagnostic]) -> tuple[FindingGroup, ...]:
+    """Return findings by code and severity, errors first and then the most frequent."""
+    found: dict[tuple[str, Severity], list[Diagnostic]] = defaultdict(list)
+    for one in findings:
+        found[one.code, one.severity].append(one)
+    order = {severity: at for at, severity in enumerate(Severity)}
+    keys = sorted(found, key=lambda key: (order[key[1]], -len(found[key]), key[0]))
+    return tuple(
+        FindingGroup(
+            code=code,
+            severity=severity,
+            title=TITLES.get(code, "") if len(found[code, severity]) > 1 else "",
+            findings=tuple(found[code, severity]),
+        )
+        for code, severity in keys
+    )
 
 
 def _most(key: tuple[str, bool]) -> int:

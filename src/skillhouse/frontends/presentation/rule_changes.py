@@ -21,7 +21,7 @@ from skillhouse.house import Skillhouse
 from skillhouse.house.config import Config
 from skillhouse.house.config.config_lines import CONFIG_FILE_MAX
 from skillhouse.manage import checked_addition, rule_text
-from skillhouse.manage.rule_editor import without_rule
+from skillhouse.manage.rule_editor import with_changed_rule, without_rule
 from skillhouse.permission import Layer, Rule, example_holds, matches
 from skillhouse.tools.difference import difference
 
@@ -69,6 +69,20 @@ def addition(house: Skillhouse, rule: Rule) -> RuleChange:
     text = written(rule)
     whole = checked_addition(house.config.places, text)
     return _change(house, text, whole, (*user_rules(house.config), rule))
+
+
+def replacement(house: Skillhouse, index: int, rule: Rule) -> RuleChange:
+    """Return what another rule at a place, from 0, would change; errors of `with_changed_rule`."""
+    whole = with_changed_rule(house.config.places, index, rule)
+    rules = user_rules(house.config)
+    changed = structs.replace(
+        rules[index],
+        effect=rule.effect,
+        action=rule.action,
+        pattern=rule.pattern,
+        reason=rule.reason,
+    )
+    return _change(house, written(rule), whole, (*rules[:index], changed, *rules[index + 1 :]))
 
 
 def removal(house: Skillhouse, index: int) -> RuleChange:

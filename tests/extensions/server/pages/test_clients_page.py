@@ -17,6 +17,7 @@ from tests.house.places import make_places, write_skill
 
 from skillhouse.extensions.server.pages.clients_page import ROWS_MAX
 from skillhouse.house import Skillhouse, configured
+from skillhouse.tools import Caller
 
 pytestmark = pytest.mark.slow
 
@@ -55,7 +56,7 @@ def fixes_on(client: TestClient) -> dict[str, tuple[str, str, str]]:
 
 def test_the_table_has_each_skill_with_the_verdict_of_each_client(client: TestClient):
     page = Page(client.get("/clients").text)
-    for expected in ("codex", "default", "notes", "~/.agents/skills/broken", "not looked at"):
+    for expected in ("codex", "default", "notes", "~/.agents/skills/broken", "not in its folders"):
         assert expected in page.text
     one = Page(client.get("/clients?client=claude-code").text)
     assert "claude-code" in one.text
@@ -129,7 +130,7 @@ def test_the_table_is_bounded_and_shows_what_differs_first(house: Skillhouse, cl
 def test_the_table_is_narrowed_by_folder_and_client(client: TestClient):
     def shown(**query: str) -> set[str]:
         rows = re.findall(
-            r'<th scope="row"[^>]*><bdi>([^<]*)</bdi>',
+            r'<th scope="row"[^>]*>(?:<a [^>]*>)?<bdi>([^<]*)</bdi>',
             client.get("/clients", params={"client": "claude-code", **query}).text,
         )
         return set(rows)
@@ -144,3 +145,37 @@ def test_the_table_is_narrowed_by_folder_and_client(client: TestClient):
     assert "notes" in unseen
     assert (seen | unseen, seen & unseen) == (every, set())
     assert "No skill fits this filter." in client.get("/clients?folder=/none").text
+
+
+def test_names_lead_to_skills_and_clients_and_numbers_to_the_list(client: TestClient):
+    answer = client.get("/clients")
+    page = Page(answer.text)
+    assert {"/skills/user:notes", "/clients/codex", "/"} <= set(page.links)
+    # One box that scrolls in one direction.
+    assert "max-height" not in client.get("/clients.css").text
+    listed = re.findall(r"The <a href=./.>list of skills</a> has (\d+)", answer.text)
+    rows = json.loads(client.get("/api/v1/library").text)["total"]
+    assert listed == [str(rows)]
+
+
+def test_each_client_has_a_page_of_what_it_sees_called_and_was_denied(
+    house: Skillhouse, client: TestClient
+):
+    caller = Caller(client="codex-mcp-client", client_info="codex-mcp-client 0.9 <b>")
+    house.call_sync("skill", {"name": "notes"}, caller=caller)
+    house.call_sync("exec", {"command": "rm -rf /"}, caller=caller)
+    house.call_sync("exec", {"command": "git push"}, caller=caller)
+    answer = client.get("/clients/codex")
+    page = Page(answer.text)
+    text = " ".join(page.text.split())
+    assert "/skills/user:notes" in page.links
+    assert len([one for one in page.links if one.startswith("/calls/")]) >= 3, page.links
+    assert any(one.startswith("/approvals/") and "standing" not in one for one in page.links)
+    assert "no rule allows this: rm of /" in text
+    assert "sees it" in text
+    assert "<b>" not in answer.text.partition("<main")[2]
+    # Of a client that only the log knows there is what it called.
+    assert "What it sees" not in client.get("/clients/codex-mcp-client").text
+    for unknown in ("nothing", "<script>"):
+        assert client.get("/clients/" + unknown).status_code == 404
+    assert client.get("/clients/exports").status_code == 200

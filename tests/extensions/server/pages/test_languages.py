@@ -19,11 +19,13 @@ from skillhouse.extensions.server.pages.languages import (
     problem_texts,
     texts_of,
 )
+from skillhouse.extensions.server.pages.policy_pages import ACTION_TEXTS, DONE_TEXTS
 from skillhouse.extensions.server.pages.renderer import FACT_LABELS, TEMPLATES, WORDS
 from skillhouse.extensions.server.pages.site import PLACES, local_path
 from skillhouse.extensions.server.pages.skill_markdown import IMAGE
 from skillhouse.extensions.server.pages.system_page import SCOPE_TEXTS
 from skillhouse.frontends.presentation.question import ANSWER_WORDS
+from skillhouse.house import POLICY_SUMMARIES
 from skillhouse.permission.lint import UNKNOWN_ACTION
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -46,6 +48,9 @@ def shown_texts() -> set[str]:
         | WORDS
         | {IMAGE}
         | set(SCOPE_TEXTS.values())
+        | set(ACTION_TEXTS.values())
+        | set(DONE_TEXTS.values())
+        | {text for texts in POLICY_SUMMARIES.values() for text in texts}
         | FACT_LABELS
         | set(ANSWER_WORDS.values())
     )

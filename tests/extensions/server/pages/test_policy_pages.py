@@ -215,3 +215,106 @@ def test_a_page_that_changes_nothing_offers_no_change(house: Skillhouse) -> None
     preview = client.get("/policy/remove/0").text
     assert "an agent runs this" in preview
     assert "data-proof" not in preview
+
+
+def body_of(page: str) -> tuple[str, dict[str, str], dict[str, str]]:
+    """Return the address, the body and the headers that the button of a preview sends."""
+    [path] = re.findall(r'<form class="change"[^>]*data-path="([^"]+)"', page)
+    [proof] = re.findall(r'<form class="change"[^>]*data-proof="([^"]+)"', page)
+    [tag] = re.findall(r'data-match="([^"]*)"', page)
+    [body] = re.findall(r"data-body='([^']*)'", page)
+    sent = {"skillhouse-proof": proof, "if-match": html.unescape(tag), **OURS}
+    return path, json.loads(html.unescape(body)), sent
+
+
+def test_each_action_of_the_form_is_explained_and_profiles_are_elsewhere(
+    client: TestClient,
+) -> None:
+    page = client.get("/policy").text
+    choices = page.partition('id="add-action"')[2].partition("</select>")[0]
+    for action in re.findall(r"<option[^>]*>([^<]+)", choices):
+        assert f"<div><dt><code>{action}</code></dt><dd>" in page
+    assert "Compared with" not in page
+
+
+@pytest.mark.parametrize(
+    ("action", "pattern", "warned"),
+    [
+        ("exec", 'git *; rm "', "a word with a double quote"),
+        ("exec", "git *; rm x", "each command of a line is judged by itself"),
+        ("exec", "make & x", "each command of a line is judged by itself"),
+        ("exec", "sort > out.txt", "the files that a line reads and writes"),
+        ("read", "docs/*", "paths are absolute"),
+        ("fetch", "https://example.com/*", "a method comes first"),
+        ("fetch", "GET https://example.com", ""),
+        ("fetch", "*", ""),
+        ("fetch", "https://example.com", "a method comes first"),
+        ("exec", "git log *", ""),
+        ("exec", "echo 'a\"b' *", ""),
+    ],
+)
+def test_a_rule_that_can_match_nothing_is_warned_of_before_it_is_made(
+    client: TestClient, action: str, pattern: str, warned: str
+) -> None:
+    asked = {"effect": "deny", "action": action, "pattern": pattern}
+    page = client.get("/policy/add", params=asked).text
+    assert ("rule-no-effect" in page, warned in page) == (bool(warned), True)
+
+
+def test_a_rule_is_changed_in_its_place_and_said_to_be(client: TestClient, file: Path) -> None:
+    listed = client.get("/policy").text
+    assert "/policy?change=0#add-title" in listed
+    form = client.get("/policy?change=0").text
+    assert 'action="/policy/change/0"' in form
+    assert 'value="others &lt;b&gt;see&lt;/b&gt; it"' in form
+    asked = {"effect": "deny", "action": "exec", "pattern": "git push *", "reason": "no"}
+    preview = client.get("/policy/change/0", params=asked).text
+    assert "Nothing was written yet" in preview
+    path, body, sent = body_of(preview)
+    assert client.put(path, json=body, headers=sent).status_code == 200
+    wanted = RULES.replace('effect = "ask"', 'effect = "deny"', 1)
+    assert file.read_text() == wanted.replace("others <b>see</b> it", "no")
+    assert 'data-done="/policy?done=changed"' in preview
+    assert "The rule was changed." in client.get("/policy?done=changed").text
+    # Two patterns share the lines of one table.
+    refused = client.get("/policy/change/1", params=asked)
+    assert (refused.status_code, "by hand" in refused.text) == (422, True)
+    copied = client.get("/policy?copy=3").text
+    assert 'action="/policy/add"' in copied
+    assert "<option selected>deny</option>" in copied
+    assert client.get("/policy?change=99").text.count('action="/policy/add"') == 1
+
+
+def test_a_fresh_home_sets_a_starting_policy_by_a_button(tmp_path: Path) -> None:
+    places = make_places(tmp_path)
+    with Skillhouse(configured(places)) as house:
+        client = client_of(house, COOKIE, session="session-of-this-start")
+        page = client.get("/policy").text
+        assert "Use this policy" in page
+        found = re.findall(r'data-path="/api/v1/policy/starting" data-proof="([^"]+)"', page)
+        sent = {"skillhouse-proof": found[0], **OURS}
+        answer = client.put("/api/v1/policy/starting", json={"policy": "careful"}, headers=sent)
+        assert answer.status_code == 200
+        assert places.user_file.read_text() == 'policy = "careful"\n'
+        after = client.get("/policy?done=policy").text
+        assert "The starting policy was set." in after
+        assert "Use this policy" not in after
+        wrong = client.put("/api/v1/policy/starting", json={"policy": "x"}, headers=sent)
+        assert wrong.status_code == 400
+
+
+def test_a_fresh_home_adds_a_repository_by_a_form(tmp_path: Path) -> None:
+    places = make_places(tmp_path)
+    with Skillhouse(configured(places)) as house:
+        client = client_of(house, COOKIE, session="session-of-this-start")
+        page = client.get("/packages").text
+        [proof] = re.findall(r'data-path="/api/v1/repositories" data-proof="([^"]+)"', page)
+        sent = {"skillhouse-proof": proof, **OURS}
+        asked = {"name": "team", "url": "https://skills.example.com"}
+        answer = client.post("/api/v1/repositories", json=asked, headers=sent)
+        assert (answer.status_code, answer.json()["trusted"]) == (201, False)
+        for wrong in ({"name": "team", "url": "https://x.example"}, {"name": "b", "url": "ftp://"}):
+            refused = client.post("/api/v1/repositories", json=wrong, headers=sent)
+            assert refused.status_code == 422, wrong
+        assert places.user_file.read_text().count("[[skills.repositories]]") == 1
+        assert ">team</a>" in client.get("/packages").text

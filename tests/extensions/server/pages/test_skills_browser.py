@@ -147,6 +147,27 @@ def test_a_new_skill_is_made_and_listed_and_its_error_is_shown_while_typing(visi
     assert "meeting-notes" in begun.listed()
 
 
+def test_findings_are_seen_beside_the_text_and_name_the_line_to_mend(visit, tmp_path: Path):
+    file = write_skill(tmp_path / "home/.agents/skills/memo") / "SKILL.md"
+    head = '---\nname: memo\ndescription: "unclosed quote\nlicense: MIT\n---\n'
+    file.write_text(head + "Words.\n" * 60, encoding="utf-8")
+    begun = visit(viewport={"width": 1400, "height": 900})
+    page = begun.page
+    begun.go(f"/edit/{file}#L3")
+    finding = page.locator("#findings li", has_text="a quote that is not closed")
+    finding.wait_for()
+    assert "`description`: a quote that is not closed" in finding.inner_text()
+    assert finding.get_by_role("button").inner_text() == "line 3"
+    assert page.locator(".gutter .at-error").evaluate_all(
+        "found => found.map(one => [...one.parentNode.children].indexOf(one) + 1)"
+    ) == [3]
+    for part in ("#findings li", "#text", "button[type=submit]:has-text('Save')"):
+        box = page.locator(part).last.bounding_box()
+        assert box["y"] + box["height"] <= 900, part
+    chosen = "t => t.value.slice(t.selectionStart, t.selectionEnd)"
+    assert page.locator("#text").evaluate(chosen) == 'description: "unclosed quote'
+
+
 def test_an_edit_shows_its_error_at_the_line_and_loses_nothing_in_a_conflict(visit, tmp_path: Path):
     file = write_skill(tmp_path / "home/.agents/skills/memo") / "SKILL.md"
     begun = visit()
@@ -203,6 +224,31 @@ def test_a_deleted_skill_is_put_back_from_the_trash(visit, tmp_path: Path):
     page.click("text=Restore")
     page.locator("#rows a", has_text="memo").wait_for()
     assert directory.exists()
+
+
+def test_a_mistyped_package_is_corrected_on_the_page_that_refuses_it(visit, tmp_path: Path):
+    made = StaticRepository(tmp_path / "team")
+    made.make("1.0.0", "csv-tools")
+    configure(tmp_path, ("team", f"file://{made.place}", True))
+    (tmp_path / "home/.config/skillhouse/config.toml").chmod(0o600)
+    begun = visit()
+    page = begun.page
+    begun.go("/packages")
+    page.fill("#source", "csv-tolls")
+    page.get_by_role("button", name="Show the plan").first.click()
+    page.locator("#job .notice-error").wait_for()
+    said = page.inner_text("#job .notice-error")
+    assert "no skill csv-tolls in team; did you mean csv-tools" in said
+    assert page.input_value("#job #source") == "csv-tolls"
+    assert page.locator("#job a", has_text="Packages").count() == 1
+    page.get_by_role("button", name="Show the plan for csv-tools").click()
+    page.locator("#agree").wait_for()
+    # By the field as well.
+    page.go_back()
+    page.locator("#job .notice-error").wait_for()
+    page.fill("#job #source", "csv-tools")
+    page.get_by_role("button", name="Show the plan", exact=True).click()
+    page.locator("#agree").wait_for()
 
 
 def test_a_package_of_a_loopback_repository_is_installed_after_its_plan(visit, tmp_path: Path):

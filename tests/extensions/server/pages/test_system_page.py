@@ -160,3 +160,50 @@ def test_a_read_only_page_offers_no_change_but_the_stop(house: Skillhouse):
     assert 'action="/approvals/stop"' in text
     house.services.enforcement.stop("local", "a drill")
     assert "data-path" not in client.get("/system").text
+
+
+def test_findings_of_one_code_are_one_row_with_a_link_for_each(tmp_path: Path):
+    places = make_places(tmp_path)
+    root = places.home / ".agents/skills"
+    for at in range(17):
+        file = write_skill(root / f"many-{at:02}") / "SKILL.md"
+        text = file.read_text().replace("\n---\nBody", "\nallowed-tools: Read, Write\n---\nBody")
+        file.write_text(text)
+    broken = root / "broken"
+    broken.mkdir()
+    (broken / "SKILL.md").write_text('---\nname: broken\ndescription: "x\n---\n')
+    with Skillhouse(configured(places)) as house:
+        client = client_of(house)
+        answer = client.get("/system")
+        page = Page(answer.text)
+        text = " ".join(page.text.split())
+        assert "17 files: allowed-tools has commas or is a list; read all the same" in text
+        assert answer.text.count('class="code">allowed-tools-form') == 1
+        assert "/edit/user:many-03#L4" in page.links
+        assert f"/edit/{str(broken).replace('/', '%2F')}%2FSKILL.md#L3" in page.links
+        chinese = client.get("/system", headers={"accept-language": "zh"}).text
+        assert "17 个文件" in chinese
+        # A warning that changes nothing is none of those that the list can be filtered by.
+        listed = " ".join(Page(client.get("/").text).text.split())
+        assert "with findings (1)" in listed, re.findall("with findings.{9}", listed)
+
+
+def test_other_browsers_are_folded_and_signed_out_together(house: Skillhouse):
+    tokens = house.services.enforcement.access_tokens
+    tokens.new("kept", [AccessScope.READ])
+    app = make_app(house, token="token", port=PORT)
+    client = TestClient(app, BASE, raise_server_exceptions=False, follow_redirects=False)
+    client.headers.update({"host": f"127.0.0.1:{PORT}"})
+    for _ in range(3):
+        tokens.new_browser()
+    client.get("/?token=token")
+    # Whoever is signed in and opens the printed address again is no further browser.
+    assert "set-cookie" not in client.get("/?token=token").headers
+    text = client.get("/system").text
+    assert "3 other browsers" in text
+    assert text.count("This browser") == 1
+    button = attributes_of(text, "/api/v1/browsers")
+    origin = {"origin": BASE, "skillhouse-proof": button["data-proof"]}
+    assert client.delete("/api/v1/browsers", headers=origin).json()["total"] == 3
+    assert [one.kind for one in tokens.all()] == ["token", "browser"]
+    assert "other browser" not in client.get("/system").text

@@ -36,8 +36,14 @@ from skillhouse.frontends.answers.policy import (
     rule_finding,
     trial_decisions,
 )
-from skillhouse.frontends.presentation.rule_changes import addition, removal, user_rules, written
-from skillhouse.house import AccessScope, usable_config
+from skillhouse.frontends.presentation.rule_changes import (
+    addition,
+    removal,
+    replacement,
+    user_rules,
+    written,
+)
+from skillhouse.house import POLICY_SUMMARIES, AccessScope, usable_config
 from skillhouse.manage import (
     checked_addition,
     only_editor,
@@ -45,6 +51,7 @@ from skillhouse.manage import (
     without_rule,
     write_user_text,
 )
+from skillhouse.manage.rule_editor import with_changed_rule, with_policy
 from skillhouse.permission import ACTIONS, Effect, Rule, lint_rules
 
 if TYPE_CHECKING:
@@ -152,19 +159,50 @@ def _add(api: ApiServices, request: ApiRequest) -> RuleChangeAnswer:
     return RuleChangeAnswer(path=str(places.user_file), rule=text, text=whole)
 
 
-def _remove(api: ApiServices, request: ApiRequest) -> RuleChangeAnswer | RulesFileAnswer:
+def _set_policy(api: ApiServices, request: ApiRequest) -> RulesFileAnswer:
+    name, places = request.body["policy"], api.house.config.places
+    with only_editor(places, api.house.config.state_directory), api.fresh() as house:
+        whole = with_policy(places, name)
+        write_user_text(house.audit_log, places, whole, "policy", {"policy": name})
+    api.reader.expire()
+    return RulesFileAnswer(path=str(places.user_file), text=whole)
+
+
+def _place_of(request: ApiRequest) -> int:
     index = request.path["index"]
     if not (index.isascii() and index.isdigit() and len(index) < 7):
         raise ApiProblem(404, "unknown-rule", "expected the place of a rule, from 0")
+    return int(index)
+
+
+def _replace(api: ApiServices, request: ApiRequest) -> RuleChangeAnswer:
+    index, asked = _place_of(request), request.body
+    rule = structs.replace(_rule_of(asked), reason=asked.get("reason", ""))
     places = api.house.config.places
     if request.query.get("preview"):
         with api.fresh() as house:
             _check_tag(house, request)
-            return removal(house, int(index)).answer(places.user_file)
+            return replacement(house, index, rule).answer(places.user_file)
     with only_editor(places, api.house.config.state_directory), api.fresh() as house:
         _check_tag(house, request)
-        whole = without_rule(places, int(index))
-        gone = rule_value(user_rules(house.config)[int(index)])
+        whole = with_changed_rule(places, index, rule)
+        changed = {**rule_value(rule), "before": rule_value(user_rules(house.config)[index])}
+        write_user_text(house.audit_log, places, whole, "rule-change", changed)
+    api.reader.expire()
+    return RuleChangeAnswer(path=str(places.user_file), rule=written(rule), text=whole)
+
+
+def _remove(api: ApiServices, request: ApiRequest) -> RuleChangeAnswer | RulesFileAnswer:
+    index = _place_of(request)
+    places = api.house.config.places
+    if request.query.get("preview"):
+        with api.fresh() as house:
+            _check_tag(house, request)
+            return removal(house, index).answer(places.user_file)
+    with only_editor(places, api.house.config.state_directory), api.fresh() as house:
+        _check_tag(house, request)
+        whole = without_rule(places, index)
+        gone = rule_value(user_rules(house.config)[index])
         write_user_text(house.audit_log, places, whole, "rule-remove", gone)
     api.reader.expire()
     return RulesFileAnswer(path=str(places.user_file), text=whole)
@@ -251,6 +289,25 @@ ROUTES = (
         problems=(412,),
     ),
     Endpoint(
+        name="changeRule",
+        method="PUT",
+        path="/policy/rules/user/{index}",
+        tag="policy",
+        what="Changes a rule of the user's file in its place, or shows the file as it would be.",
+        run=_replace,
+        scope=_MANAGE,
+        query=(IF_MATCH, PREVIEW),
+        body=Body(
+            schema=record(
+                _RULE, optional={"reason": {"type": "string", "maxLength": 500}}, closed=True
+            ),
+            example={"effect": "ask", "action": "exec", "pattern": "git push *"},
+        ),
+        answer=ref(RuleChangeAnswer),
+        example={"path": "/home/you/.config/skillhouse/config.toml", "rule": "…", "text": "…"},
+        problems=(412, 428),
+    ),
+    Endpoint(
         name="removeRule",
         method="DELETE",
         path="/policy/rules/user/{index}",
@@ -262,6 +319,21 @@ ROUTES = (
         answer=either(RuleChangeAnswer, RulesFileAnswer),
         example={"path": "/home/you/.config/skillhouse/config.toml", "text": "…"},
         problems=(412, 428),
+    ),
+    Endpoint(
+        name="setStartingPolicy",
+        method="PUT",
+        path="/policy/starting",
+        tag="policy",
+        what="Sets the policy whose rules count beside those of the user's file.",
+        run=_set_policy,
+        scope=_MANAGE,
+        body=Body(
+            schema=record({"policy": {"enum": sorted(POLICY_SUMMARIES)}}, closed=True),
+            example={"policy": "developer"},
+        ),
+        answer=ref(RulesFileAnswer),
+        example={"path": "/home/you/.config/skillhouse/config.toml", "text": "…"},
     ),
     Endpoint(
         name="lintRules",

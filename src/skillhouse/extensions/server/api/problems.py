@@ -105,6 +105,8 @@ def problem_of(error: Exception) -> ApiProblem:
     more: dict[str, Any] = {}
     if isinstance(error, AmbiguousSkillError):
         more["candidates"] = list(error.candidates)
+    elif near := getattr(error, "nearest", ()):
+        more["candidates"] = list(near)
     if isinstance(error, ConfigError) and error.known and not error.suggestion:
         more["hint"] = f"known are {', '.join(f'`{one}`' for one in error.known)}"
     return ApiProblem(status, code, str(error), **more)

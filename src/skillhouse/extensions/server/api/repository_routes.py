@@ -10,8 +10,13 @@ from msgspec import UNSET
 import skillhouse.house
 from skillhouse import install, registry
 from skillhouse.extensions.server.api.api_services import ApiServices
-from skillhouse.extensions.server.api.route_table import ApiRequest, Endpoint, RouteParameter
-from skillhouse.extensions.server.api.schemas import SHORT, listing, ref
+from skillhouse.extensions.server.api.route_table import (
+    ApiRequest,
+    Body,
+    Endpoint,
+    RouteParameter,
+)
+from skillhouse.extensions.server.api.schemas import SHORT, listing, record, ref
 from skillhouse.frontends.answers.json_form import ListAnswer, copied, listed
 from skillhouse.frontends.answers.packages import (
     ConfiguredRepositoryAnswer,
@@ -23,7 +28,10 @@ from skillhouse.frontends.answers.packages import (
     publishers_answer,
     release_answer,
 )
+from skillhouse.house import AccessScope
 from skillhouse.install import judged_listing
+from skillhouse.manage import only_editor, write_user_text
+from skillhouse.manage.rule_editor import with_repository
 
 BROWSED_MAX = 200
 """Skills of each repository that a search lists."""
@@ -33,6 +41,19 @@ _REMOTE = (404, 409, 422, 502)
 def _repositories(api: ApiServices, _: ApiRequest) -> ListAnswer:
     found = [copied(ConfiguredRepositoryAnswer, one) for one in api.house.config.repositories]
     return listed("repositories", found)
+
+
+def _add(api: ApiServices, request: ApiRequest) -> ConfiguredRepositoryAnswer:
+    name, url = request.body["name"], request.body["url"]
+    places = api.house.config.places
+    with only_editor(places, api.house.config.state_directory), api.fresh() as house:
+        whole = with_repository(places, name, url)
+        changed = {"name": name, "url": url}
+        write_user_text(house.audit_log, places, whole, "repository-add", changed)
+    api.reader.expire()
+    with api.fresh() as house:
+        added = next(one for one in house.config.repositories if one.name == name)
+    return copied(ConfiguredRepositoryAnswer, added)
 
 
 def _packages(api: ApiServices, request: ApiRequest) -> ListAnswer:
@@ -144,6 +165,34 @@ ROUTES = (
                 }
             ],
         },
+    ),
+    Endpoint(
+        name="addRepository",
+        method="POST",
+        path="/repositories",
+        tag="packages",
+        what="Adds a repository to the user's file; it is not trusted, so each install asks.",
+        run=_add,
+        scope=AccessScope.MANAGE,
+        status=201,
+        body=Body(
+            schema=record(
+                {
+                    "name": SHORT,
+                    "url": {"type": "string", "minLength": 1, "maxLength": 2_000},
+                },
+                closed=True,
+            ),
+            example={"name": "team", "url": "https://skills.example.com"},
+        ),
+        answer=ref(ConfiguredRepositoryAnswer),
+        example={
+            "name": "team",
+            "url": "https://skills.example.com",
+            "trusted": False,
+            "require_signature": False,
+        },
+        problems=(422,),
     ),
     Endpoint(
         name="searchPackages",

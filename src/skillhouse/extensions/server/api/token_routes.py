@@ -32,6 +32,15 @@ def _revoke(api: ApiServices, request: ApiRequest) -> TokenAnswer:
     return token_answer(api.tokens.revoke(request.path["token"]))
 
 
+def _sign_out(api: ApiServices, request: ApiRequest) -> ListAnswer:
+    if not request.access.is_owner:
+        text = "browsers are signed out with the token that `skillhouse up` printed, or on its page"
+        raise ApiProblem(403, "owner-wanted", text)
+    own = request.access.id
+    others = [one for one in api.tokens.all() if one.kind == "browser" and one.id != own]
+    return listed("tokens", [token_answer(api.tokens.revoke(one.id)) for one in others])
+
+
 def _new(api: ApiServices, request: ApiRequest) -> NewTokenAnswer:
     # INVARIANT: no key makes one that outlives it or does more: neither a named token, nor a
     # browser's cookie, which another server of this machine may have got.
@@ -107,6 +116,17 @@ ROUTES = (
         answer=ref(NewTokenAnswer),
         example={**_EXAMPLE, "used_ms": None, "used": None, "token": "skh_3fa9c1d25e6f_…"},
         problems=(409,),
+    ),
+    Endpoint(
+        name="signOutOtherBrowsers",
+        method="DELETE",
+        path="/browsers",
+        tag="service",
+        what="Ends every browser but the one that asks; named tokens stay.",
+        run=_sign_out,
+        scope=_MANAGE,
+        answer=listing("tokens", TokenAnswer),
+        example={"list": "tokens", "total": 0, "tokens": []},
     ),
     Endpoint(
         name="revokeToken",

@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from skillhouse.audit import AuditEntry, Query, entries_of
 from skillhouse.clients import (
     ClientColumn,
     ClientReport,
@@ -23,7 +24,10 @@ from skillhouse.clients import (
     problems,
     proposed_fixes,
 )
+from skillhouse.extensions.server.pages.renderer import edit_path, skill_path
 from skillhouse.extensions.server.pages.site import Site
+from skillhouse.floor import Severity, SkillhouseError
+from skillhouse.frontends.answers.audit import subject_of
 from skillhouse.frontends.answers.client_changes import fix_answer, fix_groups
 from skillhouse.frontends.presentation.client_report import WHOLE, letter
 from skillhouse.frontends.presentation.doctor_values import (
@@ -31,12 +35,18 @@ from skillhouse.frontends.presentation.doctor_values import (
     seen_by,
     unsafe_entries,
 )
+from skillhouse.frontends.presentation.library import library_lines
+from skillhouse.manage import OwnRoots
 from skillhouse.skill import profile_names
 
 CLIENTS_PATH = "/clients"
 ROWS_MAX = 300
 """Skills of the table; those that some client does not see in full come first."""
 FIXES_MAX = 50
+CALLS_SHOWN = 20
+CALLS_MAX = 1_000
+LOOKED_AT_MAX = 20_000
+"""Records in which the calls of one client are looked for, from the newest."""
 
 
 class ClientCell(NamedTuple):
@@ -117,7 +127,7 @@ class ClientsPage:
         self._site = site
 
     def routes(self) -> list[Route]:
-        return [Route(CLIENTS_PATH, self.page)]
+        return [Route(CLIENTS_PATH, self.page), Route("/clients/{name}", self.one)]
 
     def page(self, request: Request) -> Response:
         places = self._site.house.config.places
@@ -149,7 +159,82 @@ class ClientsPage:
             unsafe=unsafe_entries(places),
             profiles=client_profiles(places),
             budgets=budgets_of(report.clients),
+            links=self._links(),
+            listed=self._listed(),
         )
+
+    def one(self, request: Request) -> Response:
+        """Show what one client sees of the skills, what it called, and what it was denied."""
+        house, name = self._site.house, request.path_params["name"]
+        places = house.config.places
+        calls, fault = self._calls_of(name)
+        is_known = name in (*known_clients(), *profile_names(places.profiles))
+        if not is_known and not calls:
+            raise HTTPException(404)
+        report = seen_by(places, examined_profiles(places, (name,))) if is_known else None
+        rows = [] if report is None else rows_of(report)
+        denied = [one for one in calls if one.status == "denied"]
+        pending = house.approvals.pending()
+        return self._site.page(
+            request,
+            "client.html",
+            name=name,
+            column=report.clients[0] if report is not None else None,
+            rows=rows[:ROWS_MAX],
+            total=len(rows),
+            counts=counts_of(rows, 0) if rows else {},
+            budgets={} if report is None else budgets_of(report.clients),
+            fault=fault,
+            calls=[(one, subject_of(one)) for one in calls[:CALLS_SHOWN]],
+            call_count=len(calls),
+            denied=[(one, subject_of(one)) for one in denied[:CALLS_SHOWN]],
+            denials=len(denied),
+            questions=[one for one in pending if is_called(one.request.client, name)],
+            grants=len(house.approvals.grant_store.all()),
+            links=self._links(),
+        )
+
+    def _calls_of(self, name: str) -> tuple[list[AuditEntry], str]:
+        """Return the latest calls of a client, newest first, and why the log cannot be read."""
+        log = self._site.house.audit_log
+        try:
+            entries = itertools.islice(entries_of(log.path, Query(), key=log.key), LOOKED_AT_MAX)
+            found = (one for one in entries if is_called(one.record.client, name))
+            return list(itertools.islice(found, CALLS_MAX)), ""
+        except SkillhouseError as error:
+            return [], str(error)
+
+    def _links(self) -> dict[str, str]:
+        """Return the address of each skill that has a page here, by its file."""
+        scan = self._site.reader.scan()
+        found = {
+            file: skill_path(skill.id if scan.by_id.get(skill.id) is skill else file)
+            for file, skill in scan.by_file.items()
+        }
+        with self._site.reader.using() as house:
+            own = OwnRoots(house)
+        for finding in scan.index.diagnostics:
+            # One that cannot be read is edited where it is.
+            if finding.severity is Severity.ERROR and finding.path is not None:
+                file = str(finding.path)
+                if file not in found and own.scope_of(finding.path):
+                    found[file] = edit_path(file)
+        return found
+
+    def _listed(self) -> int:
+        """Return how many skills the list of this service has."""
+        with self._site.reader.using() as house:
+            return sum(1 for _ in library_lines(house))
+
+
+def is_called(given: str, name: str) -> bool:
+    """Whether what a client calls itself, with its version, is this client.
+
+    >>> is_called("codex-mcp-client 0.9", "codex"), is_called("codexy 1", "codex")
+    (True, False)
+    """
+    own = given.partition(" ")[0].casefold()
+    return own == name.casefold() or own.startswith(f"{name.casefold()}-")
 
 
 def rows_of(report: ClientReport) -> list[Row]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from starlette.exceptions import HTTPException
@@ -15,12 +15,39 @@ from skillhouse.extensions.server.pages.site import Site
 from skillhouse.floor import ConfigError, SkillhouseError
 from skillhouse.frontends.answers.json_form import plain
 from skillhouse.frontends.answers.policy import decision_answer
-from skillhouse.frontends.presentation.doctor_values import listed_profiles
-from skillhouse.frontends.presentation.rule_changes import RuleChange, addition, removal
-from skillhouse.house import Skillhouse, usable_config
+from skillhouse.frontends.presentation.rule_changes import (
+    RuleChange,
+    addition,
+    removal,
+    replacement,
+)
+from skillhouse.house import POLICY_SUMMARIES, Skillhouse, usable_config
 from skillhouse.house.config.rule_lines import RuleLayer, rule_layers
-from skillhouse.permission import ACTIONS, Effect, Rule, RuleFinding, lint_rules
+from skillhouse.permission import ACTIONS, Effect, Layer, Rule, RuleFinding, lint_rules
 
+ACTION_TEXTS: Mapping[str, str] = {
+    "exec": "runs a command: its words, such as `git push *`",
+    "exec-once": "runs a command that means more than the words of a rule; no rule allows it",
+    "shell": "gives a whole line to a shell; no rule allows it",
+    "script": "runs a script of the workspace: its path; no rule allows it",
+    "network": "lets a command reach the network: the words of the command",
+    "fetch": "gets an address: method and host, such as `GET https://docs.python.org`",
+    "net": "is asked by no tool of skillhouse; for a program's own tool",
+    "read": "reads a file: its absolute path",
+    "list": "lists a directory: its absolute path",
+    "write": "writes, edits or deletes a file: its absolute path",
+    "skill": "loads the instructions of a skill: its name",
+    "sign": "signs with a key that skillhouse keeps",
+    "memory": "is asked by no tool of skillhouse; for a program's own tool",
+}
+"""Texts of the interface, translated where they are shown."""
+DONE_TEXTS: Mapping[str, str] = {
+    "added": "The rule was added.",
+    "changed": "The rule was changed.",
+    "removed": "The rule was removed.",
+    "policy": "The starting policy was set.",
+}
+"""Likewise; what a page is opened with after a change."""
 RESOURCE_MAX = 8_192
 """Characters of a resource or pattern, as the API takes them."""
 
@@ -36,6 +63,7 @@ class PolicyPages:
         return [
             Route("/policy", self.all),
             Route("/policy/add", self.add),
+            Route("/policy/change/{index:int}", self.change),
             Route("/policy/remove/{index:int}", self.remove),
         ]
 
@@ -51,8 +79,6 @@ class PolicyPages:
                 "findings": [_findings(one) for one in layers],
                 "faults": faults,
                 "agents": sorted(config.agents),
-                "profile": config.profile if isinstance(config.profile, str) else "",
-                "profiles": listed_profiles(places),
                 "user_file": places.user_file,
                 "grants": len(house.approvals.grant_store.all()),
                 **_explanation(house, action, resource, agent or "default"),
@@ -61,26 +87,32 @@ class PolicyPages:
             request,
             "policy.html",
             actions=sorted(ACTIONS),
+            starting=tuple(POLICY_SUMMARIES.items()),
             effects=[effect.value for effect in Effect],
+            action_texts=ACTION_TEXTS,
+            done=DONE_TEXTS.get(_text(request, "done"), ""),
             asked_action=action or "exec",
             resource=resource,
+            **_filled(request, values["layers"]),
             agent=agent or "default",
             **values,
         )
 
     def add(self, request: Request) -> Response:
-        asked = {name: _text(request, name) for name in ("effect", "action", "pattern", "reason")}
-        if asked["effect"] not in list(Effect) or asked["action"] not in ACTIONS:
-            raise HTTPException(404)
-        rule = Rule(
-            effect=Effect(asked["effect"]),
-            action=asked["action"],
-            pattern=asked["pattern"],
-            reason=asked["reason"],
-        )
-        body = {key: value for key, value in asked.items() if value or key != "reason"}
+        rule, body = _asked_rule(request)
         return self._preview(
             request, lambda house: addition(house, rule), method="POST", path="", body=body
+        )
+
+    def change(self, request: Request) -> Response:
+        index: int = request.path_params["index"]
+        rule, body = _asked_rule(request)
+        return self._preview(
+            request,
+            lambda house: replacement(house, index, rule),
+            method="PUT",
+            path=f"/user/{index}",
+            body=body,
         )
 
     def remove(self, request: Request) -> Response:
@@ -100,6 +132,7 @@ class PolicyPages:
     ) -> Response:
         """Show a change with the button that makes just this one, or why it is not possible."""
         found, error, tag = None, "", ""
+        rule = None if body is None else _asked_rule(request)[0]
         with self._services.fresh() as house:
             user_file = house.config.places.user_file
             try:
@@ -119,12 +152,39 @@ class PolicyPages:
             method=method,
             api_path=f"/api/v1/policy/rules{path}",
             body=body,
+            # What can be said of the rule by itself, whatever rules are beside it.
+            odd=[] if rule is None else lint_rules((Layer(name="user", rules=(rule,)),)),
             user_file=user_file,
         )
 
 
 def _text(request: Request, name: str) -> str:
     return request.query_params.get(name, "").strip()[:RESOURCE_MAX]
+
+
+def _asked_rule(request: Request) -> tuple[Rule, dict[str, str]]:
+    """Return the rule that a form asks for, and the body of the request that makes it."""
+    asked = {name: _text(request, name) for name in ("effect", "action", "pattern", "reason")}
+    if asked["effect"] not in list(Effect) or asked["action"] not in ACTIONS:
+        raise HTTPException(404)
+    rule = Rule(
+        effect=Effect(asked["effect"]),
+        action=asked["action"],
+        pattern=asked["pattern"],
+        reason=asked["reason"],
+    )
+    return rule, {key: value for key, value in asked.items() if value or key != "reason"}
+
+
+def _filled(request: Request, layers: Sequence[RuleLayer]) -> dict[str, object]:
+    """Return what the form of a rule begins with: nothing, or a rule to change or to copy."""
+    rules = next((one.layer.rules for one in layers if one.layer.name == "user"), ())
+    for name in ("change", "copy"):
+        text = _text(request, name)
+        place = int(text) if text.isascii() and text.isdigit() and len(text) < 7 else -1
+        if 0 <= place < len(rules):
+            return {"filled": rules[place], "changed_at": place if name == "change" else None}
+    return {"filled": None, "changed_at": None}
 
 
 def _explanation(house: Skillhouse, action: str, resource: str, agent: str) -> dict[str, object]:

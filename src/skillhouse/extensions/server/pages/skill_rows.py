@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from skillhouse.audit import AuditError, AuditLog, Query, entries_of
 from skillhouse.extensions.server.status import SkillScan
+from skillhouse.frontends.presentation.findings import READ_ALL_THE_SAME
 from skillhouse.frontends.presentation.library import (
     LISTINGS,
     LibraryLine,
@@ -152,7 +153,11 @@ def skill_rows(
     The caller holds the lock of `house`; `used` are the times of `LastUse`.
     """
     start, home = house.config.places.start, house.config.places.home
-    findings = Counter(str(one.path) for one in scan.index.diagnostics if one.path is not None)
+    findings = Counter(
+        str(one.path)
+        for one in scan.index.diagnostics
+        if one.path is not None and one.code not in READ_ALL_THE_SAME
+    )
     visible = house.view(agent).visible.skills
     effects = loading_effects(house, visible, digests=DIGESTS_MAX, agent=agent)
     roots: dict[str, tuple[str, ...]] = {}

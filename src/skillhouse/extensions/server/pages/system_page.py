@@ -7,24 +7,31 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from skillhouse.audit import troubles
 from skillhouse.extensions.server.guard import access_of
+from skillhouse.extensions.server.pages.renderer import ROWS_MAX, edit_path, skill_path
 from skillhouse.extensions.server.pages.site import Site
 from skillhouse.extensions.server.pages.stop_page import StopPage
 from skillhouse.floor import tracing
 from skillhouse.frontends.presentation.doctor_values import machine
+from skillhouse.frontends.presentation.findings import grouped
 from skillhouse.frontends.presentation.sandbox_levels import (
     LevelStatuses,
     probe_rows,
     tested_levels,
 )
 from skillhouse.house import TOKEN_DAYS, AccessScope, file_troubles, usable_config
+from skillhouse.manage import EDITABLE
+from skillhouse.skill import SKILL_FILE
 
 if TYPE_CHECKING:
+    from skillhouse.extensions.server.status import SkillScan
+    from skillhouse.floor import Diagnostic
     from skillhouse.house import Config
 
 SYSTEM_PATH = "/system"
@@ -35,6 +42,33 @@ SCOPE_TEXTS: Mapping[AccessScope, str] = {
     AccessScope.APPROVE: "questions, in your place",
 }
 """Texts of the interface, translated where they are shown."""
+
+
+class FindingPlace(Struct, frozen=True, kw_only=True):
+    """Where a finding is: a page of this service, or a path that has none."""
+
+    name: str
+    line: int | None
+    address: str = ""
+
+
+def finding_place(scan: SkillScan, finding: Diagnostic) -> FindingPlace | None:
+    """Return the editor of a SKILL.md at its line where it may be edited, else the skill's page."""
+    file = finding.path
+    if file is None:
+        return None
+    skill = scan.by_file.get(str(file)) or scan.by_file.get(str(file.parent / SKILL_FILE))
+    if skill is not None:
+        reference = skill.id if scan.by_id.get(skill.id) is skill else skill.file
+        is_editable = skill.scope in EDITABLE and file.name == SKILL_FILE
+        address = edit_path(reference) if is_editable else skill_path(reference)
+        at = f"#L{finding.line}" if is_editable and finding.line else ""
+        return FindingPlace(name=skill.name, line=finding.line, address=address + at)
+    roots = (root for root in scan.roots if root.scope in EDITABLE and root.state == "read")
+    if file.name == SKILL_FILE and any(file.is_relative_to(root.path) for root in roots):
+        at = f"#L{finding.line}" if finding.line else ""
+        return FindingPlace(name=str(file), line=finding.line, address=edit_path(str(file)) + at)
+    return FindingPlace(name=str(file), line=finding.line)
 
 
 class SystemPage:
@@ -57,6 +91,9 @@ class SystemPage:
             profile = house.policy.profile.name
             is_trusted = house.is_project_trusted
         statuses = self._tested() if request.query_params.get("sandbox") == "test" else {}
+        keys, own_id = tokens.all(), access_of(request.scope).id
+        others = [one for one in keys if one.kind == "browser" and one.id != own_id]
+        groups = grouped(scan.index.diagnostics)
         capture = config.places.environment.get(tracing.CAPTURE_VARIABLE, "")
         return self._site.page(
             request,
@@ -76,11 +113,16 @@ class SystemPage:
             statuses=statuses,
             probes=probe_rows(statuses),
             is_trusted=is_trusted,
-            tokens=tokens.all(),
+            tokens=[one for one in keys if one.kind != "browser" or one.id == own_id],
+            other_browsers=sorted(others, key=lambda one: -max(one.used_ms, one.created_ms)),
+            finding_groups=groups,
+            finding_places=[
+                [finding_place(scan, one) for one in group.findings[:ROWS_MAX]] for group in groups
+            ],
             agents=["default", *sorted(set(config.agents) - {"default"})],
             scopes=[(scope.value, SCOPE_TEXTS[scope]) for scope in AccessScope],
             token_days=TOKEN_DAYS,
-            own_id=access_of(request.scope).id,
+            own_id=own_id,
             is_traced=tracing.is_heard(),
             captures=bool(capture),
             csrf_token=self._stopping.csrf_token(request),

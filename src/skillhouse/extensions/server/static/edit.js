@@ -120,6 +120,9 @@ addEventListener("beforeunload", (event) => {
 });
 number(new Map());
 look();
+/* A finding elsewhere leads to its line here. */
+const wanted = /^#L([0-9]{1,6})$/.exec(location.hash);
+if (wanted && !isNew) go(Number(wanted[1]));
 
 /* Another text is in the file by now: a person chooses, and theirs is not lost meanwhile. */
 
