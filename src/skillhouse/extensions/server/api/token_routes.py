@@ -7,7 +7,7 @@ from skillhouse.extensions.server.api.approval_routes import PAGES, is_visible
 from skillhouse.extensions.server.api.problems import ApiProblem
 from skillhouse.extensions.server.api.route_table import ApiRequest, Body, Endpoint
 from skillhouse.extensions.server.api.schemas import array, listing, record, ref
-from skillhouse.frontends.answers.json_form import ListAnswer, PageAnswer
+from skillhouse.frontends.answers.json_form import ListAnswer, PageAnswer, listed
 from skillhouse.frontends.answers.service import NewTokenAnswer, TokenAnswer, token_answer
 from skillhouse.house import TOKEN_DAYS, AccessScope
 from skillhouse.house.access_tokens import NAME_MAX
