@@ -51,6 +51,7 @@ from skillhouse.extensions.server.pages.extension_pages import ExtensionPages
 from skillhouse.extensions.server.pages.package_pages import PackagePages
 from skillhouse.extensions.server.pages.page_version import VersionedPages
 from skillhouse.extensions.server.pages.policy_pages import PolicyPages
+from skillhouse.extensions.server.pages.reference_page import ReferencePage
 from skillhouse.extensions.server.pages.rehearse_page import RehearsePage
 from skillhouse.extensions.server.pages.site import Render, Site
 from skillhouse.extensions.server.pages.skill_page import SkillPage
@@ -130,6 +131,7 @@ def make_app(
     )
     api = ApiApp(services, endpoints)
     site = Site(services)
+    services.reference = ReferencePage(site).content
     answers = _Answers(site, example=example)
     stopping = StopPage(enforcement, site.page, services.proofs)
     inbox = ApprovalPages(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import shlex
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from jsonschema_rs import Draft202012Validator
 from starlette.testclient import TestClient
-from tests.extensions.server.api.place import API, TOKEN, client_of, make_house
+from tests.extensions.server.api.place import API, TOKEN, client_of, make_house, token_of
 
 import skillhouse
 from skillhouse.extensions.server.api.openapi import openapi_document, statuses_of
@@ -164,3 +165,25 @@ def test_a_printed_example_is_answered_as_printed(one: Endpoint, tmp_path: Path)
     assert answer.status_code == one.status, answer.text
     if one.media == JSON:
         Draft202012Validator(resolved(whole(one.answer, components()))).validate(answer.json())
+
+
+@pytest.mark.parametrize(
+    ("language", "title"), [("en", "Reference of the API"), ("zh", "API 参考")]
+)
+def test_the_document_is_a_page_without_scripts(tmp_path: Path, language: str, title: str) -> None:
+    house = make_house(tmp_path)
+    client = client_of(house)
+    answer = client.get(f"{API}/docs", headers={"accept-language": language})
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
+    assert f"<h1>{title}</h1>" in answer.text
+    assert "<script" not in answer.text
+    for one in ENDPOINTS:
+        (sample,) = operation(one)["x-codeSamples"]
+        assert (
+            html.escape(sample["source"]).replace("&quot;", "&#34;").replace("&#x27;", "&#39;")
+            in answer.text
+        ), one.name
+    assert client_of(house, {}).get(f"{API}/docs").status_code == 401
+    assert client_of(house, token_of(house, "call")).get(f"{API}/docs").status_code == 403
+    assert client_of(house, token_of(house, "read")).get(f"{API}/docs").status_code == 200

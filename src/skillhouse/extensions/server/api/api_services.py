@@ -98,6 +98,8 @@ class ApiServices:
         self.read_only = read_only
         self.clock = clock
         self._document = document
+        self.reference: Callable[[Mapping[str, str]], bytes] | None = None
+        """Makes the page of the document for the headers of a request."""
         self.answered: dict[int, int] = {}
         """Number of answers by their status."""
         self.started = clock()

@@ -51,7 +51,11 @@ Send a token as `Authorization: Bearer TOKEN`: that of the start, or a named one
 (`skillhouse tokens new`), whose scopes are named at each operation. A browser's cookie reads; for a
 change it also sends `Skillhouse-Proof`, which a page of ours has.
 
-Errors are problem details (RFC 9457) whose `code` is stable."""
+Errors are problem details (RFC 9457) whose `code` is stable.
+
+Within `/api/v1` members, parameters and operations are added, and none is taken away or gets
+another meaning. What has a successor is marked as deprecated, stays in version 1, and goes with
+`/api/v2`; both are served for at least one minor version."""
 
 
 def openapi_document(endpoints: Iterable[Endpoint]) -> dict[str, Any]:

@@ -24,6 +24,12 @@ def _openapi(api: ApiServices, _: ApiRequest) -> RouteResponse:
     return RouteResponse(content=json_text(api.openapi).encode())
 
 
+def _reference(api: ApiServices, request: ApiRequest) -> RouteResponse:
+    assert api.reference is not None  # noqa: S101 - the application gives it.
+    vary = {"vary": "accept-language, cookie"}
+    return RouteResponse(content=api.reference(request.headers), headers=vary)
+
+
 def _health(api: ApiServices, request: ApiRequest) -> HealthAnswer:
     # INVARIANT: without a key nothing of this machine is said, such as its name and what runs here.
     has_key = AccessScope.READ in request.access.scopes
@@ -107,6 +113,17 @@ ROUTES = (
         run=_openapi,
         answer=record({"openapi": TEXT, "paths": {"type": "object"}}),
         example={"openapi": "3.1.0", "paths": {}},
+    ),
+    Endpoint(
+        name="showReference",
+        method="GET",
+        path="/docs",
+        tag="service",
+        what="This document as a page, with a curl line for each operation.",
+        run=_reference,
+        media="text/html; charset=utf-8",
+        answer={"type": "string"},
+        example="<!doctype html>…",
     ),
     Endpoint(
         name="health",
