@@ -11,6 +11,7 @@ from starlette.testclient import TestClient
 from tests.house.places import make_places, write_skill
 
 from skillhouse import __version__
+from skillhouse.extensions.server import app as app_module
 from skillhouse.extensions.server import http_app
 from skillhouse.extensions.server.guard import HEADERS
 from skillhouse.extensions.server.pages.skill_pages import PAGE_ROWS
@@ -404,3 +405,22 @@ def test_the_page_says_what_the_catalog_leaves_out(client: TestClient, house: Sk
     assert "Left out of the catalog of 2,000 tokens: " in page.text
     assert "skill tool's description of 2,000 characters: " in page.text
     assert "`search_skills` finds them." in page.text
+
+
+def test_files_of_the_pages_are_kept_by_their_digest_and_sent_compressed(house: Skillhouse):
+    client = client_of(house)
+    plain = client.get("/app.js", headers={"accept-encoding": "identity"})
+    packed = client.get("/app.js")
+    assert (packed.headers["content-encoding"], packed.text) == ("gzip", plain.text)
+    assert plain.headers["cache-control"] == packed.headers["cache-control"] == "no-cache"
+    tag = plain.headers["etag"]
+    again = client.get("/app.js", headers={"if-none-match": tag})
+    assert (again.status_code, again.content) == (304, b"")
+    assert client.get("/style.css", headers={"if-none-match": tag}).status_code == 200
+    # All else is kept by no one, also what is refused at the same address.
+    foreign = client.get("/app.js", headers={"origin": "http://elsewhere.example"})
+    for other in (client.get("/"), foreign):
+        assert other.headers["cache-control"] == "no-store"
+    scripts = sorted((Path(app_module.__file__).parent / "static").glob("*.js"))
+    sizes = [int(client.get(f"/{one.name}").headers["content-length"]) for one in scripts]
+    assert sum(sizes) <= 25_000

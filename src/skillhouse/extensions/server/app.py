@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import hashlib
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -189,6 +191,7 @@ def make_app(
         unauthorized=answers.unauthorized,
         # The page of the 401 needs its style; both files are the same for everyone.
         # A device's answer has its own signature.
+        kept_paths=STATIC_TYPES,
         open_paths=frozenset((*_OPEN_PATHS, *((MCP_PATH,) if open_mcp else ()))),
         post_below=INBOX_PATH,
         methods_at={
@@ -223,20 +226,47 @@ def _needed_scope(method: str, path: str) -> AccessScope | None:
     return AccessScope.READ if method in ("GET", "HEAD") else AccessScope.MANAGE
 
 
+class _StaticFile:
+    """A file that is the same for everyone, as it is and compressed; its tag is its digest."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.packed = gzip.compress(data, mtime=0)
+        self.tag = f'W/"{hashlib.sha256(data).hexdigest()[:32]}"'
+
+
 class _Answers:
     """Style, script and icon, and the answers to requests that failed."""
 
     def __init__(self, site: Site, *, example: str) -> None:
         self._site = site
         self._example = example
-        self._files = {path: (_STATIC / path[1:]).read_bytes() for path in STATIC_TYPES}
+        self._files = {
+            path: _StaticFile((_STATIC / path[1:]).read_bytes()) for path in STATIC_TYPES
+        }
 
     def routes(self) -> list[Route]:
         return [Route(path, self.static) for path in STATIC_TYPES]
 
     def static(self, request: Request) -> Response:
+        """Return a file, compressed where that is taken; nothing where the browser has its bytes.
+
+        A browser asks each time (RFC 9111, `no-cache`): after an update no page has an older file.
+        """
         path: str = request.scope["path"]
-        return Response(self._files[path], headers={"content-type": STATIC_TYPES[path]})
+        file = self._files[path]
+        headers = {
+            "content-type": STATIC_TYPES[path],
+            "cache-control": "no-cache",
+            "etag": file.tag,
+            "vary": "accept-encoding",
+        }
+        if file.tag in request.headers.get("if-none-match", ""):
+            return Response(None, 304, headers=headers)
+        taken = request.headers.get("accept-encoding", "").replace(",", " ").split()
+        if "gzip" in taken:
+            return Response(file.packed, headers={**headers, "content-encoding": "gzip"})
+        return Response(file.data, headers=headers)
 
     async def unauthorized(self, scope: Scope, receive: Receive, send: Send) -> None:
         message = "send the token that `skillhouse up` printed as `Authorization: Bearer TOKEN`"

@@ -11,7 +11,7 @@ import contextlib
 import hmac
 import json
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
@@ -94,6 +94,7 @@ class RequestGuard:
         methods_at: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
         allowed: Sequence[str] = (),
         problems_below: str = "",
+        kept_paths: Container[str] = frozenset(),
         needed: NeededScope = lambda _, __: None,
     ) -> None:
         """Store the checks.
@@ -107,6 +108,8 @@ class RequestGuard:
             post_below: Prefix of the paths that allow POST as well.
             methods_at: Paths with methods of their own.
             allowed: Additional host names, NAME or NAME:PORT; none is a pattern.
+            kept_paths: Paths of files that are the same for everyone: the application says how long
+                a browser keeps them.
             problems_below: Prefix of the paths for which the application answers methods and
                 scopes itself, and refusals are problem details; empty for none.
             needed: What a named token needs elsewhere.
@@ -115,6 +118,7 @@ class RequestGuard:
         self.keys = keys
         self._unauthorized = unauthorized
         self._open_paths = open_paths
+        self._kept_paths = kept_paths
         self._post_below = post_below
         self._methods_at = methods_at
         self._problems_below = problems_below
@@ -132,7 +136,9 @@ class RequestGuard:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
         elif scope["type"] == "http":
-            await self._answer(scope, receive, _with_headers(send))
+            await self._answer(
+                scope, receive, _with_headers(send, is_kept=scope["path"] in self._kept_paths)
+            )
         else:
             await send({"type": "websocket.close", "code": 1008})
 
@@ -241,15 +247,16 @@ async def _reply(reply: GuardReply, scope: Scope, send: Send) -> None:
     await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
 
 
-def _with_headers(send: Send) -> Send:
-    """Return a `send` that adds our headers to every answer."""
+def _with_headers(send: Send, *, is_kept: bool) -> Send:
+    """Return a `send` that adds our headers to every answer; what is kept may say how long."""
 
     async def send_with_headers(message: Message) -> None:
         if message["type"] == "http.response.start":
-            kept = [
-                pair for pair in message.get("headers", ()) if pair[0].lower() not in _SET_BY_US
-            ]
-            message["headers"] = [*kept, *HEADERS]
+            given = [(name.lower(), value) for name, value in message.get("headers", ())]
+            own = [pair for pair in given if is_kept and pair[0] == b"cache-control"]
+            kept = [pair for pair in given if pair[0] not in _SET_BY_US]
+            ours = [pair for pair in HEADERS if not own or pair[0] != b"cache-control"]
+            message["headers"] = [*kept, *own, *ours]
         await send(message)
 
     return send_with_headers
