@@ -120,7 +120,7 @@ def test_every_link_of_the_pages_leads_somewhere(client: TestClient):
         assert (link, answer.status_code) == (link, 200)
         if answer.headers["content-type"].startswith("text/html"):
             ahead += Page(answer.text).links
-    assert {"/api/status", "/api/skills", "/skills/builtin:weather"} <= seen
+    assert {"/api/v1/status", "/api/v1/skills", "/skills/builtin:weather"} <= seen
 
 
 def test_a_project_that_is_not_trusted_is_not_read_and_the_page_says_how(
