@@ -50,6 +50,15 @@ def paying(amount: int) -> tuple[str, str]:
     return "sign", json.dumps(asked)
 
 
+class WaitingCall(subprocess.Popen[str]):
+    """A call that waits for its answer; a test that failed does not wait for it."""
+
+    def __exit__(self, kind: type[BaseException] | None, *more: Any) -> None:
+        if kind is not None:
+            self.kill()
+        super().__exit__(kind, *more)
+
+
 class Place:
     """A served place, and the ways to ask and to look there."""
 
@@ -60,10 +69,10 @@ class Place:
         self.state = base / "home/.local/state/skillhouse"
         self.broker = ApprovalBroker(self.state)
 
-    def call(self, tool: str, arguments: str) -> subprocess.Popen[str]:
+    def call(self, tool: str, arguments: str) -> WaitingCall:
         """Start a call that waits for its answer in a process of its own."""
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("SKILLHOUSE_", "XDG_"))}
-        return subprocess.Popen(
+        return WaitingCall(
             [sys.executable, "-m", "skillhouse", "call", tool, "--args", arguments, "--wait"],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -416,14 +425,14 @@ def test_a_rule_is_added_and_removed_with_a_look_before(
     assert '+pattern = "curl *"' in page.inner_text(".difference")
     assert file.read_text() == before
     page.click("text=Add this rule")
-    page.wait_for_url("**/policy")
+    page.wait_for_url("**/policy?done=added")
     assert 'pattern = "curl *"' in file.read_text()
     page.fill("#try-resource", "curl example.com")
     page.click("#try button")
     page.wait_for_selector(".verdict .effect-deny")
     page.click("text=Remove…")
     page.click("text=Remove this rule")
-    page.wait_for_url("**/policy")
+    page.wait_for_url("**/policy?done=removed")
     assert "curl" not in file.read_text()
 
 
@@ -447,7 +456,9 @@ def test_hostile_questions_fit_the_window_and_look_like_no_control(
         assert page.evaluate("document.documentElement.scrollWidth") == width, address
         assert "\u202e" not in page.content()
     page.goto(f"{place.root}/approvals/{found.id}")
-    names = page.eval_on_selector_all("button", "all => all.map(one => one.textContent.trim())")
+    names = page.eval_on_selector_all(
+        "main button", "all => all.map(one => one.textContent.trim())"
+    )
     assert sorted(names) == [
         "Every project…",
         "Make a one-time token",

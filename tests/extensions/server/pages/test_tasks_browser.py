@@ -158,7 +158,7 @@ def test_a_denial_is_understood_and_its_rule_changed(hands: Hands, home: Home) -
     hands.click("text=Remove this rule…")
     hands.sees(".difference", "git push")
     hands.click("button:has-text('Remove this rule')")
-    hands.page.wait_for_url("**/policy")
+    hands.page.wait_for_url("**/policy?done=removed")
     assert "git push" not in home.rules.read_text()
     assert hands.clicks <= 3
 
