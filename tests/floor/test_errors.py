@@ -95,13 +95,21 @@ CASES: list[tuple[SkillhouseError, str, dict[str, Any]]] = [
             "path": AT,
             "key": "rots",
             "suggestion": "roots",
+            "known": (),
             "line": None,
         },
     ),
     (
         ConfigError("no home"),
         "no home",
-        {"message": "no home", "path": None, "key": "", "suggestion": "", "line": None},
+        {
+            "message": "no home",
+            "path": None,
+            "key": "",
+            "suggestion": "",
+            "line": None,
+            "known": (),
+        },
     ),
     (StateError("newer than us", AT), "newer than us: `skills/pdf`", {"path": AT}),
     (

@@ -188,7 +188,7 @@ def test_list_names_what_was_not_read_and_how_to_change_it(run: Run, place: Path
     assert "1 finding about files: `skillhouse list --findings`" in err
     code, out, _ = run("list", "--findings")
     assert code == 0
-    assert "bad/SKILL.md:3: error: `name`: a quote that is not closed" in out
+    assert "bad/SKILL.md:2: error: `name`: a quote that is not closed" in out
 
 
 @pytest.mark.parametrize(
