@@ -239,8 +239,11 @@ def main() -> int:
         scenes[options.calls.stem] = probe(options.calls)
     rows: dict[str, dict[str, str]] = {}
     only = [name for name in options.only.split(",") if name]
+    found_actors = actors(options.agents, only)
+    if not found_actors:
+        parser.error("no client is there: --agents takes a folder of programs, node_modules/.bin")
     try:
-        for title, actor in actors(options.agents, only).items():
+        for title, actor in found_actors.items():
             row = rows[title] = {}
             for name, scene in (scenes or SCENES).items():
                 if not scene.clients(OWN_TOOLS[actor.client.name], hook_client(actor.client.name)):

@@ -83,7 +83,19 @@ function apply() {
   history.replaceState(null, "", addressOf(filters));
   if (clear) clear.hidden = !Object.keys(filters).length;
   if ("whole" in rows.dataset) filterHere();
-  else later(() => fetchRows(location.href));
+  else ask();
+}
+
+// One request at a time, and after it one for what was typed meanwhile.
+let isAsking = false;
+let isStale = false;
+async function ask() {
+  isStale = isAsking;
+  if (isAsking) return;
+  isAsking = true;
+  await fetchRows(location.href);
+  isAsking = false;
+  if (isStale) ask();
 }
 
 let timer = 0;
