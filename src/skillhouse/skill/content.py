@@ -68,12 +68,15 @@ def skill_links(skill: Skill) -> SkillLinks:
     refused: list[LinkedFile] = []
     base = os.path.realpath(skill.directory)
     is_linked = bool(skill.link) and os.path.dirname(skill.link) != os.path.dirname(skill.file)
-    bound = base if is_linked else skill.link_bound or _work_tree(base)
+    bound: str | None = None
     named = skill.link_targets if skill.link_bound else None
     for relative, path in _links(base):
         real = os.path.realpath(path)
         if real.startswith(base + "/") or base.startswith(f"{real}/"):
             continue
+        if bound is None:
+            # Most skills have no link, and the work tree is looked for up to the root.
+            bound = base if is_linked else skill.link_bound or _work_tree(base)
         found = _ends_in(relative, path, real, bound, named)
         if found is None:
             refused.append(LinkedFile(relative, real))

@@ -264,11 +264,25 @@ class StatusReader:
         """Do what `scan` does; the lock is held."""
         now = self._clock()
         if self._last_scan is None or now - self._scanned_at >= FRESH_SECONDS:
-            self._last_scan = None
-            self._house.refresh()
-            self._last_scan = _scan(self._house)
+            last, self._last_scan = self._last_scan, None
+            is_changed = self._house.refresh()
+            is_same = last is not None and not is_changed and _holds(last, self._house)
+            # The same object: what was made of it holds as well.
+            self._last_scan = last if is_same else _scan(self._house)
             self._scanned_at = now
+        assert self._last_scan is not None  # noqa: S101 - for the type checker.
         return self._last_scan
+
+
+def _holds(scan: SkillScan, house: Skillhouse) -> bool:
+    """Whether a scan of the same files still says what is so."""
+    return (
+        house.index is scan.index
+        and house.view() is scan.view
+        and house.is_project_trusted == scan.is_trusted
+        and _roots(house, scan.index) == scan.roots
+        and offered_code(house) == scan.code
+    )
 
 
 def _scan(house: Skillhouse) -> SkillScan:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -225,3 +226,34 @@ def test_the_first_page_says_what_waits_what_was_denied_and_what_was_called(
     assert calls.count('class="record"') == 1
     assert "&lt;b&gt;ls" in page
     assert "<b>ls" not in page
+
+
+def test_rows_that_are_kept_follow_files_rules_and_switches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [1_000.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    places = make_places(tmp_path)
+    write_skill(tmp_path / "home/.agents/skills/notes", description="Takes notes.")
+    house = Skillhouse(configured(places))
+    client = served(house)
+
+    def states() -> list[str]:
+        now[0] += 1.5  # A scan is used for a second.
+        return rows(client.get("/").text)
+
+    first = states()
+    assert states() == first
+    assert any(one.startswith("notes: in-use listed") for one in first), first
+    # A file of ours, a rule of the user's file, and a switch from elsewhere.
+    write_skill(Path(house.config.places.home) / ".agents/skills/second")
+    assert any(one.startswith("second:") for one in states())
+    file = house.config.places.user_file
+    file.parent.mkdir(parents=True, exist_ok=True)
+    text = ""
+    file.write_text(f'{text}\n[[rules]]\neffect = "deny"\naction = "skill"\npattern = "notes"\n')
+    assert any(one.startswith("notes: denied") for one in states()), states()
+    file.write_text(text)
+    assert any(one.startswith("notes: in-use") for one in states())
+    house.management.set_enabled("user:second", enabled=False)
+    assert any(one.startswith("second: disabled") for one in states()), states()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
@@ -32,6 +33,7 @@ from skillhouse.frontends.answers.audit import command_of
 from skillhouse.frontends.presentation.library import library_counts
 from skillhouse.frontends.presentation.short_paths import unread_folders
 from skillhouse.retrieval import Fit, Hit
+from skillhouse.store import STATE_FILE, commit_stamp
 
 PAGE_ROWS = 200
 """Rows of one page; the filter of a longer list is that of the server."""
@@ -42,6 +44,7 @@ DELETED_MAX = 50
 """Deleted skills that can be put back from the page, the latest."""
 
 
+ROWS_SECONDS = 10.0
 TODAY_MAX = 1_000
 """Records among which those of today are counted."""
 LATEST = 4
@@ -59,6 +62,15 @@ class DayOfCalls(NamedTuple):
     """Whether there are more of today than were looked at."""
 
 
+class KnownRows(NamedTuple):
+    """The rows of a scan, and for how long they are taken for right."""
+
+    scan: SkillScan
+    key: object
+    until: float
+    rows: list[SkillRow]
+
+
 class FoundRow(NamedTuple):
     """A row, with why a search found it."""
 
@@ -73,7 +85,7 @@ class SkillPages:
         self._site = site
         self._reader = site.reader
         self._used = LastUse(site.house.audit_log)
-        self._known: tuple[SkillScan, str, list[SkillRow]] | None = None
+        self._known: KnownRows | None = None
 
     def routes(self) -> list[Route]:
         return [
@@ -129,13 +141,20 @@ class SkillPages:
         )
 
     def _rows_of(self, scan: SkillScan, agent: str) -> list[SkillRow]:
-        """Return the rows of a scan, made once: each key press that filters a long list asks."""
+        """Return the rows of a scan, made once: each key press that filters a long list asks.
+
+        They are made again for another scan, after each use of a skill and each approval, and
+        after a while for the files of a skill beside its SKILL.md, of which a scan knows nothing.
+        """
+        used, now = self._used.times(), time.monotonic()
+        state = self._site.house.config.state_directory / STATE_FILE
+        key = (agent, commit_stamp(state), used)
         known = self._known
-        if known is None or known[0] is not scan or known[1] != agent:
-            used = self._used.times()
+        if known is None or known.scan is not scan or known.key != key or now > known.until:
             with self._reader.using() as house:
-                known = self._known = (scan, agent, skill_rows(house, scan, used, agent))
-        return known[2]
+                rows = skill_rows(house, scan, used, agent)
+            known = self._known = KnownRows(scan, key, now + ROWS_SECONDS, rows)
+        return known.rows
 
     def api_status(self, _: Request) -> Response:
         return json_response(status_answer(self._reader.status(), self._site.services.instance))
