@@ -60,7 +60,7 @@ def test_a_skill_is_published_and_installed(run: Run, place: Path, server: Serve
         ("@acme/notes", "1.1.0"),
     }
     code, _, err = run("install", "note", *UNSIGNED)
-    assert "nearest: `notes` in official" in err
+    assert "did you mean `notes` in official" in err
 
 
 def test_what_is_published_is_checked_first(run: Run, place: Path, server: Server):

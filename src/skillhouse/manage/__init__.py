@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from skillhouse.manage.rule_editor import only_editor as only_editor
     from skillhouse.manage.rule_editor import rule_text as rule_text
     from skillhouse.manage.rule_editor import rule_value as rule_value
+    from skillhouse.manage.rule_editor import with_changed_rule as with_changed_rule
+    from skillhouse.manage.rule_editor import with_policy as with_policy
+    from skillhouse.manage.rule_editor import with_repository as with_repository
     from skillhouse.manage.rule_editor import without_rule as without_rule
     from skillhouse.manage.rule_editor import write_user_text as write_user_text
     from skillhouse.manage.skill_editor import EDITABLE as EDITABLE

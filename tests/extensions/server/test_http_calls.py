@@ -34,7 +34,7 @@ def test_the_page_shows_skills_with_code_and_what_their_calls_left(
     called(house, "one:tool")
     client = client_of(house)
     first = client.get("/")
-    assert "Python: tool (read), pay (sign)" in Page(first.text).text
+    assert "Python · 2 tools" in Page(first.text).text
     assert "security.level" in first.text
     assert "one:pay (sign) Does pay." in Page(client.get("/skills/one").text).text
     moved = client.get("/calls")

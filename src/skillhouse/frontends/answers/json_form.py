@@ -8,7 +8,6 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias, TypeVar
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from skillhouse.audit import timestamp
 from skillhouse.floor import structs
 
 Count: TypeAlias = Annotated[int, Meta(ge=0)]
@@ -135,6 +134,8 @@ def with_moments(found: dict[str, Any]) -> dict[str, Any]:
     """
     if MOMENTS.isdisjoint(found):
         return found
+    from skillhouse.audit import timestamp  # noqa: PLC0415 - most answers hold no moment.
+
     whole: dict[str, Any] = {}
     for name, value in found.items():
         whole[name] = value

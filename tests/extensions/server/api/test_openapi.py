@@ -115,6 +115,7 @@ NEEDS = {
     "createSkill": (409, "skill-exists"),
     "updateSkill": (412, "changed"),
     "restoreSkill": (404, "not-deleted"),
+    "changeRule": (412, "changed"),
     "removeRule": (412, "changed"),
     "showApproval": (404, "unknown"),
     "answerApproval": (404, "unknown"),

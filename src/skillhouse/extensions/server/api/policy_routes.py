@@ -48,10 +48,11 @@ from skillhouse.manage import (
     checked_addition,
     only_editor,
     rule_value,
+    with_changed_rule,
+    with_policy,
     without_rule,
     write_user_text,
 )
-from skillhouse.manage.rule_editor import with_changed_rule, with_policy
 from skillhouse.permission import ACTIONS, Effect, Rule, lint_rules
 
 if TYPE_CHECKING:

@@ -30,8 +30,7 @@ from skillhouse.frontends.answers.packages import (
 )
 from skillhouse.house import AccessScope
 from skillhouse.install import judged_listing
-from skillhouse.manage import only_editor, write_user_text
-from skillhouse.manage.rule_editor import with_repository
+from skillhouse.manage import only_editor, with_repository, write_user_text
 
 BROWSED_MAX = 200
 """Skills of each repository that a search lists."""
