@@ -228,18 +228,14 @@ def test_the_first_page_says_what_waits_what_was_denied_and_what_was_called(
     assert "<b>ls" not in page
 
 
-def test_rows_that_are_kept_follow_files_rules_and_switches(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    now = [1_000.0]
-    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+def test_rows_that_are_kept_follow_files_rules_and_switches(tmp_path: Path) -> None:
     places = make_places(tmp_path)
     write_skill(tmp_path / "home/.agents/skills/notes", description="Takes notes.")
     house = Skillhouse(configured(places))
     client = served(house)
 
     def states() -> list[str]:
-        now[0] += 1.5  # A scan is used for a second.
+        time.sleep(1.1)  # A scan is used for a second.
         return rows(client.get("/").text)
 
     first = states()
