@@ -17,7 +17,7 @@ from http_api import SKILLS, started
 
 CHROMIUM = "/usr/bin/chromium"
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-quic"]
-PAINT = "performance.getEntriesByName('first-contentful-paint')[0].startTime"
+PAINT = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? null"
 ANSWER = "performance.getEntriesByType('navigation')[0].responseEnd"
 WORDS = ("m", "me", "mer", "merg", "merge", "merge 1", "merge 12", "")
 FILTER = """text => new Promise((done) => {
@@ -57,7 +57,9 @@ def main() -> None:
                 cpu.append(1_000 * (service.cpu_seconds() - before))
                 last = page.locator(f"#rows > li >> nth={min(SKILLS, ROWS) - 1}")
                 last.wait_for(state="attached")
-                paints.append(page.evaluate(PAINT))
+                while (paint := page.evaluate(PAINT)) is None:
+                    page.wait_for_timeout(10)
+                paints.append(paint)
                 answers.append(page.evaluate(ANSWER))
                 filters += [page.evaluate(FILTER, word) for word in WORDS]
             browser.close()
