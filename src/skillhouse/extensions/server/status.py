@@ -91,6 +91,10 @@ class SkillScan(Struct, frozen=True, kw_only=True):
     catalog_notes: tuple[str, ...]
     """The same as text; empty if nothing is left out."""
 
+    def reference_of(self, skill: Skill) -> str:
+        """Return by what a skill is named here: its id, or its file where another has the id."""
+        return _reference(skill, self.by_id)
+
     @property
     def unread(self) -> bool:
         return any(root.state == "unread" for root in self.roots)
@@ -263,15 +267,15 @@ class StatusReader:
     def _fresh_scan(self) -> SkillScan:
         """Do what `scan` does; the lock is held."""
         now = self._clock()
-        if self._last_scan is None or now - self._scanned_at >= FRESH_SECONDS:
-            last, self._last_scan = self._last_scan, None
+        found = self._last_scan
+        if found is None or now - self._scanned_at >= FRESH_SECONDS:
+            self._last_scan = None
             is_changed = self._house.refresh()
-            is_same = last is not None and not is_changed and _holds(last, self._house)
-            # The same object: what was made of it holds as well.
-            self._last_scan = last if is_same else _scan(self._house)
-            self._scanned_at = now
-        assert self._last_scan is not None  # noqa: S101 - for the type checker.
-        return self._last_scan
+            # Else it is the same object: what was made of it holds as well.
+            if found is None or is_changed or not _holds(found, self._house):
+                found = _scan(self._house)
+            self._last_scan, self._scanned_at = found, now
+        return found
 
 
 def _holds(scan: SkillScan, house: Skillhouse) -> bool:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
+
+from msgspec import Struct
 
 from skillhouse.approval import OWNER, Answer, Approval, ApprovalError, ApprovedScript, Grant
 from skillhouse.extensions.server.api.api_services import PAGE_MAX, ApiServices, paged
@@ -32,6 +35,23 @@ PAGES = (
 LATEST_MAX = 200
 
 
+def short_list(
+    request: ApiRequest,
+    name: str,
+    items: Sequence[Any],
+    value: Callable[[Any], Struct] = lambda one: one,
+) -> ListAnswer:
+    """Return a page of a list of `PAGES`, whose items have ids."""
+    return paged(
+        items,
+        request.query,
+        key=lambda one: one.id,
+        name=name,
+        value=value,
+        default=PAGE_MAX,
+    )
+
+
 def is_visible(access: Access, user: str) -> bool:
     """Whether something of that user may be shown; the owner sees everything."""
     return access.user in (OWNER, user)
@@ -42,14 +62,7 @@ def _list(api: ApiServices, request: ApiRequest) -> ListAnswer:
     wants_all = request.query.get("all", False)
     found = broker.latest(LATEST_MAX) if wants_all else broker.pending()
     shown = [one for one in found if is_visible(request.access, one.request.user)]
-    return paged(
-        shown,
-        request.query,
-        key=lambda one: one.id,
-        name="approvals",
-        value=approval_answer,
-        default=PAGE_MAX,
-    )
+    return short_list(request, "approvals", shown, approval_answer)
 
 
 def _found(api: ApiServices, request: ApiRequest) -> Approval:
@@ -85,27 +98,13 @@ def _answer(api: ApiServices, request: ApiRequest) -> ApprovalAnswer:
 def _grants(api: ApiServices, request: ApiRequest) -> ListAnswer:
     broker = api.house.approvals
     grants = [one for one in broker.grant_store.all() if is_visible(request.access, one.user)]
-    return paged(
-        grants,
-        request.query,
-        key=lambda one: one.id,
-        name="grants",
-        value=lambda one: one,
-        default=PAGE_MAX,
-    )
+    return short_list(request, "grants", grants)
 
 
 def _scripts(api: ApiServices, request: ApiRequest) -> ListAnswer:
     scripts = api.house.approvals.scripts.all()
     found = [one for one in scripts if is_visible(request.access, one.user)]
-    return paged(
-        found,
-        request.query,
-        key=lambda one: one.id,
-        name="scripts",
-        value=lambda one: one,
-        default=PAGE_MAX,
-    )
+    return short_list(request, "scripts", found)
 
 
 def _revoke(api: ApiServices, request: ApiRequest) -> RevokedGrantAnswer:

@@ -124,13 +124,12 @@ def _json(value: object) -> str:
 def fault_in_words(fault: ValidationError, schema: Mapping[str, Any]) -> str:
     """Return what is wrong with a body, for a person: where, what fits there, and what it got."""
     path = [str(part) for part in fault.instance_path]
-    got: Any = fault.instance
     keyword = fault.schema_path[-1]
     # What the keyword belongs to says all that fits there.
     wanted: Any = schema
     for part in fault.schema_path[:-1]:
         wanted = wanted[part]
-    got = fault.instance
+    got: Any = fault.instance
     if keyword == "required":
         missing = next(name for name in wanted["required"] if name not in got)
         member = ".".join((*path, missing))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from skillhouse.extensions.server.api.api_services import PAGE_MAX, ApiServices, paged
-from skillhouse.extensions.server.api.approval_routes import PAGES, is_visible
+from skillhouse.extensions.server.api.api_services import ApiServices
+from skillhouse.extensions.server.api.approval_routes import PAGES, is_visible, short_list
 from skillhouse.extensions.server.api.problems import ApiProblem
 from skillhouse.extensions.server.api.route_table import ApiRequest, Body, Endpoint
 from skillhouse.extensions.server.api.schemas import array, listing, record, ref
@@ -15,14 +15,7 @@ from skillhouse.house.access_tokens import NAME_MAX
 
 def _list(api: ApiServices, request: ApiRequest) -> ListAnswer:
     tokens = [one for one in api.tokens.all() if is_visible(request.access, one.user)]
-    return paged(
-        tokens,
-        request.query,
-        key=lambda one: one.id,
-        name="tokens",
-        value=token_answer,
-        default=PAGE_MAX,
-    )
+    return short_list(request, "tokens", tokens, token_answer)
 
 
 def _revoke(api: ApiServices, request: ApiRequest) -> TokenAnswer:

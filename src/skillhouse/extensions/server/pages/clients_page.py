@@ -207,10 +207,7 @@ class ClientsPage:
     def _links(self) -> dict[str, str]:
         """Return the address of each skill that has a page here, by its file."""
         scan = self._site.reader.scan()
-        found = {
-            file: skill_path(skill.id if scan.by_id.get(skill.id) is skill else file)
-            for file, skill in scan.by_file.items()
-        }
+        found = {file: skill_path(scan.reference_of(skill)) for file, skill in scan.by_file.items()}
         with self._site.reader.using() as house:
             own = OwnRoots(house)
         for finding in scan.index.diagnostics:

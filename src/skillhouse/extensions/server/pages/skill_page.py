@@ -351,10 +351,10 @@ def installed_state_of(house: Skillhouse, skill: Path) -> InstalledState | None:
     """Return how the installed skill of a directory compares with its lock; None for no such."""
     real = os.path.realpath(skill)
     try:
-        with install.Installer(house) as installer:
-            for place, name, entry in installer.installed.entries():
-                if os.path.realpath(place.target(name)) == real:
-                    return installer.installed.state(name, entry, place)
+        installed = install.InstalledSkills(house)
+        for place, name, entry in installed.entries():
+            if os.path.realpath(place.target(name)) == real:
+                return installed.state(name, entry, place)
     except SkillhouseError:
         # The page of the packages names the lock that cannot be read.
         return None

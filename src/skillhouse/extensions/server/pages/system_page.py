@@ -59,7 +59,7 @@ def finding_place(scan: SkillScan, finding: Diagnostic) -> FindingPlace | None:
         return None
     skill = scan.by_file.get(str(file)) or scan.by_file.get(str(file.parent / SKILL_FILE))
     if skill is not None:
-        reference = skill.id if scan.by_id.get(skill.id) is skill else skill.file
+        reference = scan.reference_of(skill)
         is_editable = skill.scope in EDITABLE and file.name == SKILL_FILE
         address = edit_path(reference) if is_editable else skill_path(reference)
         at = f"#L{finding.line}" if is_editable and finding.line else ""
