@@ -93,6 +93,20 @@ def _middle(usages: list[Usage]) -> Usage:
     )
 
 
+def moment_of(handle: int) -> Callable[[bytes], float]:
+    """Return what reads a terminal on to the next mark, and gives the time when it was there."""
+    unread = b""
+
+    def until(mark: bytes) -> float:
+        nonlocal unread
+        while mark not in unread:
+            unread += os.read(handle, 65_536)
+        unread = unread.split(mark, 1)[1]
+        return time.perf_counter()
+
+    return until
+
+
 def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return a Markdown table whose columns but the first are aligned to the right."""
     marks = ["---", *("--:" for _ in header[1:])]

@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from _measure import markdown_table
+from _measure import markdown_table, moment_of
 
 TEXTS = ("first", "second")
 
@@ -61,15 +61,7 @@ def chat(command: list[str], home: str) -> dict[str, float]:
         os.environ.update(HOME=home, TERM="dumb")
         os.chdir(home)
         os.execv(command[0], command)
-    unread = b""
-
-    def until(mark: bytes) -> float:
-        nonlocal unread
-        while mark not in unread:
-            unread += os.read(handle, 65_536)
-        unread = unread.split(mark, 1)[1]
-        return time.perf_counter()
-
+    until = moment_of(handle)
     prompt = until(b"\n> ") - began
     took = {"first prompt": prompt}
     for text in TEXTS:

@@ -57,10 +57,10 @@ class Service:
 
 
 @contextlib.contextmanager
-def started(base: Path) -> Iterator[Service]:
+def started(base: Path, skills: int = SKILLS) -> Iterator[Service]:
     home, project = base / "home", base / "project"
     (project / ".git").mkdir(parents=True)
-    for number in range(SKILLS):
+    for number in range(skills):
         place = home / f".agents/skills/skill-{number:04}"
         place.mkdir(parents=True)
         word, other = WORDS[number % 10], WORDS[number // 10 % 10]

@@ -6,18 +6,23 @@ of it: each skill is on it before it is in force. DIR says whose disk is measure
 
 `--npx` measures instead whole commands that install one skill of N from a Git server on loopback:
 ours and that of `npx skills add`, in turn (`SKILLHOUSE_NPX_SKILLS=1` installs the latter once).
+With `--all` they install all of N; `--sample FILE` gives them the texts of published skills.
 """
 
 from __future__ import annotations
 
 import argparse
+import base64
+import gzip
+import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
@@ -46,10 +51,12 @@ def main() -> None:
     parser.add_argument("--directory", help="where everything is written")
     parser.add_argument("--npx", action="store_true", help="compare with `npx skills add`")
     parser.add_argument("--rounds", type=int, default=7, help="of the comparison")
+    parser.add_argument("--all", action="store_true", help="compare installs of all")
+    parser.add_argument("--sample", type=Path, help="published SKILL.md files, as JSON lines")
     options = parser.parse_args()
     if options.npx:
         with tempfile.TemporaryDirectory(dir=options.directory) as directory:
-            compare(Path(directory), options.many, options.rounds)
+            compare(Path(directory), options)
         return
     with tempfile.TemporaryDirectory(dir=options.directory) as directory:
         rows = list(_measured(Path(directory), options.skills, options.many))
@@ -93,19 +100,23 @@ def _measured(base: Path, skills: int, many: int) -> Iterator[tuple[str, Times, 
     yield f"one skill of {many} in a repository", took, 1
 
 
-def compare(base: Path, many: int, rounds: int) -> None:
-    """Print what whole commands take that install one of many skills, theirs and ours in turn."""
+def compare(base: Path, options: argparse.Namespace) -> None:
+    """Print what whole commands take that install one of many skills or all, theirs and ours."""
     theirs = npx_skills.program()
     if theirs is None:
         raise SystemExit(npx_skills.MISSING)
+    many, rounds = options.many, options.rounds
     for number in range(many):
         _skill(base / f"work/skills/one-{number}", files=5)
+    if options.sample is not None:
+        _publish(base / "work/skills", many, options.sample)
     make_repository(base / "work")
     git(base, "clone", "--quiet", "--bare", str(base / "work"), str(base / "served/team.git"))
     size = sum(path.stat().st_size for path in (base / "work/skills").rglob("*") if path.is_file())
     times: dict[str, list[Times]] = {"npx skills add": [], "skillhouse install": []}
     with served(git_server(base / "served")) as address:
-        url, name = f"{address}/team.git", f"one-{many // 2}"
+        url, name = f"{address}/team.git", "*" if options.all else f"one-{many // 2}"
+        own_words = ["--all"] if options.all else ["--skill", name]
         for number in range(rounds):
             theirs_home, own_home, project = (
                 base / f"{what}-{number}" for what in ("theirs", "own", "project")
@@ -116,9 +127,10 @@ def compare(base: Path, many: int, rounds: int) -> None:
                 npx_skills.add, theirs, url, "--skill", name, home=theirs_home, project=project
             )
             times["npx skills add"].append(_timed(add))
-            install = partial(_install_command, url, name, home=own_home, project=project)
+            install = partial(_install_command, url, own_words, home=own_home, project=project)
             times["skillhouse install"].append(_timed(install))
-    print(f"one of {many} skills ({size / 1e6:.1f} MB), median of {rounds} rounds")
+    what = f"all of {many}" if options.all else f"one of {many}"
+    print(f"{what} skills ({size / 1e6:.1f} MB), median of {rounds} rounds")
     middle = {
         what: (median(passed for passed, _ in found), median(used for _, used in found))
         for what, found in times.items()
@@ -127,10 +139,10 @@ def compare(base: Path, many: int, rounds: int) -> None:
     print(markdown_table(("command", "s", "CPU s"), rows))
 
 
-def _install_command(url: str, name: str, *, home: Path, project: Path) -> None:
-    command = [sys.executable, "-m", "skillhouse", "install", url, "--skill", name]
+def _install_command(url: str, words: Sequence[str], *, home: Path, project: Path) -> None:
+    command = [sys.executable, "-m", "skillhouse", "install", url, *words]
     subprocess.run(
-        [*command, "--yes", "--allow-unsigned"],
+        [*command, "--yes", "--allow-unsigned", "--accept-obeyed"],
         cwd=project,
         env={"HOME": str(home), "PATH": os.environ["PATH"]},
         check=True,
@@ -154,6 +166,16 @@ def _skill(directory: Path, *, files: int = FILES) -> Path:
     return directory
 
 
+def _publish(skills: Path, many: int, sample: Path) -> None:
+    """Give the skills the texts of published ones, with names of their own."""
+    with gzip.open(sample) as lines:
+        texts = [base64.b64decode(json.loads(line)["skill_md_b64"]) for line in lines]
+    fit = [text for text in texts if re.match(rb"---\n(?:.*\n)*?name: *[a-z0-9-]+\n", text)]
+    for number in range(many):
+        text = re.sub(rb"(?m)^name:.*$", b"name: one-%d" % number, fit[number % len(fit)], count=1)
+        (skills / f"one-{number}/SKILL.md").write_bytes(text)
+
+
 def install_all(installer: Installer, addresses: Iterable[str]) -> None:
     for address in addresses:
         _install_one(installer, address)
@@ -163,7 +185,7 @@ def _install_one(installer: Installer, text: str) -> None:
     found = installer.opened(text)
     place = installer.installed.place("user")
     with installer.staged(found, found.candidates[0], place, requested=text) as staged:
-        installer.install(staged, allow_unsigned=True)
+        installer.install(staged, agreed=("unsigned",))
 
 
 def _thaw(installer: Installer) -> None:

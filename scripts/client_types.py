@@ -16,7 +16,7 @@ import msgspec
 
 from skillhouse.floor import structs
 from skillhouse.frontends.answers.approvals import ApprovalAnswer
-from skillhouse.frontends.answers.audit import AuditEntryAnswer
+from skillhouse.frontends.answers.audit import ListedEntryAnswer, ListedRecord
 from skillhouse.frontends.answers.catalogs import SkillHitAnswer
 from skillhouse.frontends.answers.installs import PlannedAnswer
 from skillhouse.frontends.answers.json_form import MOMENTS, moment_of
@@ -59,7 +59,7 @@ class AgreedJson(TypedDict):
     answers: list[str]
 '''
 ANSWERS: Mapping[str, type] = {
-    "AuditEntryJson": AuditEntryAnswer,
+    "AuditEntryJson": ListedEntryAnswer,
     "CallResultJson": CallResultAnswer,
     "ContentJson": ContentAnswer,
     "DecisionJson": ExplanationAnswer,
@@ -149,6 +149,9 @@ class _Text:
             return "None"
         if kind in (Any, object):
             return "Any"
+        if kind is ListedRecord:
+            # It has 46 members, which the OpenAPI document names.
+            return "dict[str, Any]"
         if issubclass(kind, enum.Enum):
             return "str"
         if issubclass(kind, msgspec.Struct) or is_dataclass(kind):

@@ -159,6 +159,7 @@ webhook_secret_env = "HOOK_SECRET"
 SERVER = '[[mcp_servers]]\nlabel = "a"\nurl = "https://a.example.com/mcp"\n'
 REMOTE = '[[remotes]]\nurl = "https://a.example.com"\nkind = "opencode"\n'
 REPOSITORY = '[[skills.repositories]]\nname = "a"\nurl = "https://a.example.com"\n'
+ALLOWED = '[[registry.sources]]\nsource = "official"\n'
 COVERING = RULE.format("rules").replace("ask", "allow")
 
 SETTINGS = {
@@ -185,6 +186,12 @@ SETTINGS = {
     "skill_code.callback": EXECUTOR,
     "search.weights": '[search]\nweights = "@STATE@"',
     "search.database": '[search]\ndatabase = "env:INDEX"',
+    "registry.min_release_age": '[registry]\nmin_release_age = "24h"',
+    "registry.sources": ALLOWED,
+    "registry.sources.source": ALLOWED,
+    "registry.sources.publishers": ALLOWED + 'publishers = ["acme of skills.example.com"]',
+    "registry.sources.require_signature": ALLOWED + "require_signature = true",
+    "registry.sources.min_release_age": ALLOWED + 'min_release_age = "7d"',
     "mcp_servers.label": SERVER,
     "mcp_servers.url": SERVER,
     "mcp_servers.environment": '[[mcp_servers]]\nlabel = "a"\ncommand = ["/opt/none"]\n'
@@ -204,6 +211,8 @@ SETTINGS = {
     "skills.repositories.trusted": REPOSITORY + "trusted = true",
     "skills.repositories.token": REPOSITORY + 'token = "env:SKILLS_TOKEN"',
     "skills.repositories.require_signature": REPOSITORY + "require_signature = true",
+    "skills.repositories.refresh": REPOSITORY + 'refresh = "24h"',
+    "registry.timestamp": '[registry]\ntimestamp = "https://timestamps.example.com/tsr"',
 }
 """A document for each key whose value has a form of its own; @STATE@ is replaced by a directory
 that exists. `scripts/config_reference.py` makes those of the other keys from their types."""

@@ -56,6 +56,9 @@ def help_of(*arguments: str) -> str:
     return output.getvalue().strip()
 
 
+_OF_GROUPS = {"policy": ("policy", "explain"), "signer": ("signer", "keys")}
+
+
 def commands_page() -> str:
     """Return the page of commands."""
     head = (
@@ -67,8 +70,9 @@ def commands_page() -> str:
     )
     parts = [head]
     for verb in VERBS:
-        words = ("policy", "explain") if verb == "policy" else (verb,)
-        parts.append(f"\n## {' '.join(words)}\n\n```text\n{help_of(*words, '--help')}\n```\n")
+        words = _OF_GROUPS.get(verb, (verb,))
+        option = "--help-all" if verb == "install" else "--help"
+        parts.append(f"\n## {' '.join(words)}\n\n```text\n{help_of(*words, option)}\n```\n")
     return "".join(parts)
 
 

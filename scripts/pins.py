@@ -48,10 +48,15 @@ PINS = (
     ("model-signing", ["requirements/model-signing.in"]),
     # What compares the HTTP API with its document; it wants other packages than we have.
     ("schemathesis", ["requirements/schemathesis.in"]),
+    # What makes a client from that document, as others do.
+    ("openapi-client", ["requirements/openapi-client.in"]),
     # A PostgreSQL with the extension `vector`, which Debian 12 does not have.
     ("pgvector", ["requirements/pgvector.in"]),
 )
 """Name of each file and what it is compiled from; a later one agrees with the earlier ones."""
+
+WHEELS_ALONE = frozenset(("uv", "core", "build"))
+"""What deploy/Dockerfile installs: a package without a wheel would have to be built there."""
 
 OPTIONS = (
     "--universal",
@@ -73,7 +78,9 @@ def main() -> int:
     for name, sources in PINS:
         output = f"requirements/{name}.txt"
         print(f"compiling {output}", file=sys.stderr)
-        command = [uv, "pip", "compile", *OPTIONS, *arguments, *sources, "--output-file", output]
+        wheels = ("--only-binary", ":all:") if name in WHEELS_ALONE else ()
+        options = (*OPTIONS, *wheels, *arguments, *sources)
+        command = [uv, "pip", "compile", *options, "--output-file", output]
         # uv prints the file as well; it is of no use on a terminal.
         done = subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL, check=False)
         if done.returncode:

@@ -102,15 +102,18 @@ class Portion:
             return
         with self.reports.open("rb") as file:
             file.seek(self.read)
-            for line in file:
-                if line.endswith(b"\n"):
-                    self.read += len(line)
-                    node, *said = json.loads(line)
-                    if len(said) == 2:
-                        self.costs[node] = (said[0], said[1])
-                    # A test is as good as the worst of its phases.
-                    elif self.outcomes.get(node) != "failed":
-                        self.outcomes[node] = said[0]
+            # What is being written may end amid a line; its rest is for the next time, also where
+            # it arrives between two reads of this one.
+            new = file.read()
+        whole = new[: new.rfind(b"\n") + 1]
+        self.read += len(whole)
+        for line in whole.splitlines():
+            node, *said = json.loads(line)
+            if len(said) == 2:
+                self.costs[node] = (said[0], said[1])
+            # A test is as good as the worst of its phases.
+            elif self.outcomes.get(node) != "failed":
+                self.outcomes[node] = said[0]
 
 
 def portions_of(

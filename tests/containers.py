@@ -91,6 +91,8 @@ class Composition:
         for volume in about["volumes"]:
             options += self._volume(*volume.split(":"))
         options += ["--ro-bind", str(self.base / "secrets" / service), "/run/secrets/rpc-token"]
+        for extra in sorted((self.base / "further-secrets").glob("*")):
+            options += ["--ro-bind", str(extra), f"/run/secrets/{extra.name}"]
         options += ["--chdir", about.get("working_dir", "/"), "--remount-ro", "/"]
         program = ["-I", "-c", code] if code else ["-m", "skillhouse", *words]
         return ["bwrap", *options, "--", sys.executable, *program]

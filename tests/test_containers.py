@@ -185,7 +185,7 @@ def test_up_answers_on_all_addresses_for_its_own_names_only(
         assert address.startswith(f"http://127.0.0.1:{port}/?token=")
 
         def status(host: str, **headers: str) -> int:
-            request = urllib.request.Request(f"http://127.0.0.2:{port}/api/status")
+            request = urllib.request.Request(f"http://127.0.0.2:{port}/api/v1/status")
             request.add_header("Host", host)
             for name, value in headers.items():
                 request.add_header(name, value)

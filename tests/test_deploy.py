@@ -136,6 +136,25 @@ def test_what_the_dockerfile_copies_is_there() -> None:
     assert (first, sent) == ("*", {name.partition("/")[0] for name in sources})
 
 
+def test_the_bot_is_added_to_the_core_with_secrets_of_its_own() -> None:
+    added = read_mapping((DEPLOY / "bot.yaml").read_text(encoding="utf-8"))
+    assert set(added["services"]) == {"core"}
+    core = added["services"]["core"]
+    assert set(core) == {"secrets", "healthcheck"}
+    assert core["healthcheck"]["test"] == ["CMD", "skillhouse", "bot", "--check"]
+    settings = bot_settings()["bot"]
+    assert settings["telegram"]["token"] == "file:/run/secrets/bot-token"
+    assert settings["key"] == "file:/run/secrets/model-key"
+    assert core["secrets"] == list(added["secrets"]) == ["bot-token", "model-key"]
+
+
+def bot_settings() -> dict[str, Any]:
+    """Return deploy/core.toml with the lines about the bot uncommented."""
+    head, mark, tail = (DEPLOY / "core.toml").read_text(encoding="utf-8").partition("# [bot]\n")
+    assert mark
+    return tomllib.loads(head + mark[2:] + tail.replace("# ", ""))
+
+
 def test_both_generations_of_compose_take_the_file() -> None:
     # 1.29 refuses the key `name`, and has the project's name from .env, as Compose 2 does.
     assert set(COMPOSE) == {"services", "networks", "volumes", "secrets"}
@@ -150,7 +169,11 @@ def test_the_installed_compose_reads_the_file(tmp_path: Path) -> None:
     shutil.copytree(DEPLOY, tmp_path / "deploy", ignore=shutil.ignore_patterns("secrets"))
     (tmp_path / "deploy/secrets").mkdir()
     (tmp_path / "deploy/secrets/rpc-token").write_text("f" * 64)
+    for name in ("bot-token", "model-key"):
+        (tmp_path / "deploy/secrets" / name).write_text("f" * 64)
     for command in commands.values():
-        argv = [*command, f"--file={tmp_path}/deploy/compose.yaml", "config"]
-        done = ran(argv)
-        assert (done.returncode, "read_only: true" in done.stdout) == (0, True), done.stderr
+        for more in ([], [f"--file={tmp_path}/deploy/bot.yaml"]):
+            argv = [*command, f"--file={tmp_path}/deploy/compose.yaml", *more, "config"]
+            done = ran(argv)
+            assert (done.returncode, "read_only: true" in done.stdout) == (0, True), done.stderr
+            assert ("bot-token" in done.stdout) == bool(more)

@@ -72,7 +72,7 @@ def reaches(address, port):
     return "reached"
 
 try:
-    urllib.request.urlopen("http://core:8600/api/status", timeout=10)
+    urllib.request.urlopen("http://core:8600/api/v1/status", timeout=10)
 except urllib.error.HTTPError as error:
     named = error.code
 print(json.dumps([named, *(reaches(*place) for place in json.loads(sys.argv[1]))]))

@@ -9,12 +9,13 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
 from scripts import suite_tracer
-from scripts.suite import main, portions_of, share_of
+from scripts.suite import Portion, main, portions_of, share_of
 from scripts.suite_record import FileRecord, Record, reaching
 from scripts.suite_tracer import Unit, folded, later
 
@@ -79,6 +80,24 @@ def test_a_process_that_dies_fails_the_run(tree: Path):
     code, said = suite(tree, ("test_passes.py", "test_dies.py"))
     assert code == 2
     assert "ended with exit code 9" in said
+
+
+def test_reports_are_read_whole_while_they_are_written(tmp_path: Path):
+    reports = tmp_path / "0.jsonl"
+    rows = [[f"test_{n}", "passed"] for n in range(500)]
+
+    def write() -> None:
+        with reports.open("wb", buffering=0) as file:
+            for byte in "".join(json.dumps(row) + "\n" for row in rows).encode():
+                file.write(bytes([byte]))
+
+    portion = Portion(files=[], number=0, reports=reports, log=tmp_path / "0.log")
+    writer = threading.Thread(target=write)
+    writer.start()
+    while writer.is_alive():
+        portion.take()
+    portion.take()
+    assert list(portion.outcomes) == [node for node, _ in rows]
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from skillhouse.approval import SignatureError, WebhookChannel, checked_url, verified_id
+from skillhouse.approval import SignatureError, WebhookChannel, checked_url, rows_of, verified_id
 from skillhouse.approval.webhook import chat_text, secret_bytes, signed_headers
 from skillhouse.floor import ConfigError
 from tests.approval.questions import broker_at, question
@@ -64,8 +64,8 @@ def test_a_chat_is_shown_tool_file_and_how_the_texts_begin(tmp_path: Path) -> No
         f"tool: {asked.tool}",
         "sent by the agent:",
         "  path: a.txt",
-        f"  old: {'x' * 200}",
-        f"  new: {'y' * 200}…",
+        *rows_of(f"  old: {'x' * 200}"),
+        *rows_of(f"  new: {'y' * 200}…"),
     ]
 
 

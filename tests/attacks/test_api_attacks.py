@@ -425,7 +425,7 @@ def test_a_named_token_does_what_its_scope_names_and_nothing_else(
     assert client.get("/").status_code == 403
     if scope != "call":
         assert client.post("/mcp", json={}).status_code == 403
-    assert client.get("/api/skills").status_code == (200 if scope == "read" else 403)
+    assert client.get("/api/operations").status_code == (200 if scope == "read" else 403)
     listed = {"operation": "SKILLS_GET_ALL"}
     expected = 200 if scope == "manage" else 403
     assert client.post("/api/operations", json=listed).status_code == expected

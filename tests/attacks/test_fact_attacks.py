@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import re
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import closing
@@ -86,6 +87,7 @@ def blocks(text: str, indent: str = "") -> tuple[str, str]:
 
 
 def assert_apart(found: str, sent: str) -> None:
+    sent = re.sub(r"\n {8,}", "", sent)
     assert SPOOF not in found
     assert all(f"{label}: {value}" in found for label, value in FOUND)
     assert all(f"{label}: {SPOOF}" in sent for label in LABELS)
@@ -133,7 +135,6 @@ def test_the_api_has_two_lists(house: Skillhouse, opened: ApprovalRequest, run: 
     for given in (
         client.get(f"/api/v1/approvals/{opened.id}").json(),
         client.get("/api/v1/approvals").json()["approvals"][0],
-        client.get("/api/approvals").json()[0],
         json.loads(run("approvals", "show", opened.id, "--json")[1]),
     ):
         assert list(given["facts"]) == ["found", "sent"]

@@ -121,11 +121,11 @@ def test_a_foreign_origin(naive: TestClient, ours: TestClient, origin: str):
     stolen = naive.get("/", headers={"origin": origin})
     assert SECRET in stolen.text
     assert stolen.headers["access-control-allow-origin"] == "*"
-    answer = ours.get("/api/skills", headers={**COOKIE, "origin": origin})
+    answer = ours.get("/api/v1/skills", headers={**COOKIE, "origin": origin})
     assert (answer.status_code, SECRET in answer.text) == (403, False)
     assert "access-control-allow-origin" not in answer.headers
     own = {**COOKIE, "origin": f"http://localhost:{PORT}"}
-    assert ours.get("/api/skills", headers=own).status_code == 200
+    assert ours.get("/api/v1/skills", headers=own).status_code == 200
 
 
 @pytest.mark.parametrize("site", ["cross-site", "same-site", "else"])
@@ -157,13 +157,13 @@ def test_no_token_a_wrong_one_and_parts_of_it(naive: TestClient, ours: TestClien
         "Bearer x",
         f"Bearer {SESSION}",
     ):
-        answer = ours.get("/api/skills", headers={"authorization": value})
+        answer = ours.get("/api/v1/skills", headers={"authorization": value})
         assert (value, answer.status_code, SECRET in answer.text) == (value, 401, False)
     twice = [("authorization", f"Bearer {TOKEN}"), ("authorization", "Bearer x")]
-    assert ours.get("/api/skills", headers=twice).status_code == 401
+    assert ours.get("/api/v1/skills", headers=twice).status_code == 401
     # A key that is wrong is not mended by another that is right.
     both = {"authorization": "Bearer x", **COOKIE}
-    assert ours.get("/api/skills", headers=both).status_code == 401
+    assert ours.get("/api/v1/skills", headers=both).status_code == 401
 
 
 def test_the_cookie_of_an_earlier_start(naive: TestClient, ours: TestClient):
@@ -177,7 +177,7 @@ def test_the_cookie_of_an_earlier_start(naive: TestClient, ours: TestClient):
 def test_the_token_in_an_address_of_the_api(naive: TestClient, ours: TestClient):
     # Addresses end up in histories, logs and the links that people pass on.
     assert SECRET in naive.get("/closed/api", params={"token": TOKEN}).text
-    for path in ("/api/status", "/api/skills", "/skills/private", "/index.html"):
+    for path in ("/api/v1/status", "/api/v1/skills", "/skills/private", "/index.html"):
         answer = ours.get(f"{path}?token={TOKEN}")
         assert (path, answer.status_code, SECRET in answer.text) == (path, 401, False)
         assert "set-cookie" not in answer.headers
@@ -199,7 +199,7 @@ def test_a_form_of_another_site_with_a_cookie_that_goes_along(naive: TestClient,
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "GETS"])
 def test_a_method_that_could_change_something(naive: TestClient, ours: TestClient, method: str):
     assert naive.request(method, "/").status_code == 200
-    for path in ("/", "/api/skills", f"/?token={TOKEN}"):
+    for path in ("/", "/api/v1/status", f"/?token={TOKEN}"):
         answer = ours.request(method, path, headers=COOKIE)
         assert (path, answer.status_code) == (path, 405)
         assert answer.headers["allow"] == "GET, HEAD"
@@ -279,7 +279,7 @@ def test_hidden_characters_in_a_body(naive: TestClient, ours: TestClient, tmp_pa
 def test_a_path_in_place_of_an_id(naive: TestClient, ours: TestClient, tmp_path: Path, path: str):
     assert "outside" in naive.get("/skills/%2e%2e/outside.txt").text
     path = path.replace("{base}", str(tmp_path))
-    for prefix in ("/skills/", "/api/skills/"):
+    for prefix in ("/skills/", "/api/v1/skills/"):
         answer = ours.get(prefix + path, headers=COOKIE)
         assert (path, answer.status_code) == (path, 404)
         assert "a file outside every skill" not in answer.text

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import pytest
 
-from skillhouse.registry import GitRepository, SourceError, git_repository, pack, parse_source
+from skillhouse.registry import GitRepository, SourceError, git_program, pack, parse_source
 from tests.attacks.test_install_attacks import AGREED, SKILL, refused
 from tests.frontends.conftest import Run, place, run
 from tests.frontends.terminals import Seat
@@ -243,7 +243,7 @@ def test_ten_objects_that_name_ten_million_files(place: Path) -> None:
 
 @pytest.mark.slow
 def test_a_pack_that_is_too_large(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(git_repository, "PACK_MAX", 1024 * 1024)
+    monkeypatch.setattr(git_program, "PACK_MAX", 1024 * 1024)
     origin = place / "origin"
     make_skill(origin / "notes")
     (origin / "big").write_bytes(os.urandom(4 * 1024 * 1024))
@@ -275,7 +275,8 @@ def test_a_server_that_leads_elsewhere(run: Run, place: Path) -> None:
             urllib.request.urlopen(f"{outer}/a.git/info/refs")
         assert asked == ["/a.git/info/refs"]
         asked.clear()
-        assert "source: cannot get" in refused(run, place, f"{outer}/a.git")
+        said = refused(run, place, f"{outer}/a.git")
+        assert f"source: `{outer}/a` moved to `{inner}/a`: install it from there if you" in said
         assert "redirect" in refused(run, place, f"{outer}/a.tar.gz")
     assert asked == []
 

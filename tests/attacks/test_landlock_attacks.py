@@ -10,7 +10,6 @@ import subprocess
 import sys
 import textwrap
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -219,7 +218,7 @@ def test_killing_what_holds_a_run_leaves_nothing_of_it(
     script = f"(setsid sleep {mark} &); setsid sh -c 'sleep {mark} & sleep {mark}' & sleep {mark}"
     thread = background(launcher, workspace, script)
     # The supervisor, the watcher, two shells and their four programs.
-    until(lambda: len(running(mark)) >= TREE)
+    until(lambda: len(running(mark)) >= TREE and len(holders(os.getpid())) == 2)
     victims = holders(os.getpid())
     assert len(victims) == 2
     os.kill(victims[which], signal.SIGKILL)
@@ -263,9 +262,9 @@ def test_killing_the_group_of_what_holds_a_run_leaves_nothing_of_it(
     script = f"setsid sleep {mark} & (setsid sleep {mark} &); sleep {mark}"
     thread = background(launcher, workspace, script)
     assert started(mark, seconds=20)
-    time.sleep(0.2)
+    # A watcher has the name of what it is only once it runs.
+    assert until(lambda: len(holders(os.getpid())) == 2, 20)
     victims = holders(os.getpid())
-    assert len(victims) == 2
     # As `Run` does where it got no report, whose number would be the watcher's.
     os.killpg(victims[0], signal.SIGKILL)
     assert still_running(mark) == []

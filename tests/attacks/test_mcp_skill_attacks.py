@@ -389,7 +389,7 @@ def test_commands_need_a_yes_for_the_skill_while_one_of_a_server_is_in_use(
         house.call_sync("skill", {"name": "docs:pdf"})
         after = house.call_sync("exec", command)
         assert after.status == "pending"
-        assert "`docs:pdf` of another server is in use" in after.content
+        assert "`docs:pdf` of another server is loaded" in after.content
 
 
 @pytest.mark.parametrize(

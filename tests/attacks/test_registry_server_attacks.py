@@ -95,9 +95,10 @@ def publisher(server: Server) -> str:
 
 
 def kept(server: Server) -> list[str]:
-    """Return what the registry has on its disk, but for the log of its database."""
+    """Return what the registry has on its disk, but for its logs."""
+    logs = ("registry.sqlite3", "requests.jsonl")
     found = server.directory.rglob("*")
-    return sorted(str(one) for one in found if not one.name.startswith("registry.sqlite3"))
+    return sorted(str(one) for one in found if not one.name.startswith(logs))
 
 
 def refused(

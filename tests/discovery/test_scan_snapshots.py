@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillhouse.discovery import discover
+from skillhouse.discovery import discover, discover_since
 from skillhouse.discovery.scan import CACHE_FILE, ROOTS_KEPT, ScanSnapshots, Snapshot
 from skillhouse.skill import SkillIndex
 from tests.discovery.trees import (
@@ -258,3 +258,32 @@ def test_a_removed_cache_is_made_again(tmp_path: Path) -> None:
     shutil.rmtree(cache)
     assert everything(indexed(root, cache)) == expected
     assert read_in_vain(root, cache) == []
+
+
+def test_what_was_found_earlier_is_taken_only_while_nothing_changed(tmp_path: Path):
+    root, cache = make_tree(tmp_path / "root"), tmp_path / "cache"
+
+    def again(before: SkillIndex | None) -> SkillIndex:
+        return discover_since(
+            before, [root], profile="default", trusted=True, cache=cache, clock=later
+        )
+
+    first = again(None)
+    assert not first.is_decoded
+    kept = again(first)  # The first one is from before anything was kept.
+    assert kept.skills == first.skills
+    same = again(kept)
+    assert same.is_decoded
+    assert same.skills is kept.skills
+    # A file that changed, one that came, one that went, and a link, behind which no scan looks.
+    (root / "s00/SKILL.md").write_text("---\nname: s00\ndescription: Changed.\n---\n")
+    changed = again(same)
+    assert [one.description for one in changed.skills if one.name == "s00"] == ["Changed."]
+    write_skill(root / "new")
+    assert "new" in names(grown := again(changed))
+    shutil.rmtree(root / "new")
+    assert names(again(grown)) == names(changed)
+    write_skill(tmp_path / "elsewhere/linked")
+    (root / "linked").symlink_to(tmp_path / "elsewhere/linked")
+    once = again(again(None))
+    assert not again(once).is_decoded

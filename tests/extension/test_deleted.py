@@ -26,6 +26,7 @@ DELETED: Mapping[str, tuple[str, ...]] = {
     "registry": ("extensions/registry",),
     "cells": ("extensions/cells",),
     "chat": ("extensions/chat",),
+    "channels": ("extensions/channels",),
     "meaning": ("extensions/meaning", "extensions/postgres"),
     "signer": (),
 }
@@ -40,8 +41,6 @@ OTHERS = (
 )
 """Modules that are not imported: of extensions, of other programs, and those that run alone."""
 VERBS_OF = {verb: module.partition(":")[2] for verb, (module, _) in VERBS.items() if ":" in module}
-NEEDS = {"registry": {"server"}}
-"""What an extension needs of another, which its verbs name when it is missing."""
 RUNS: tuple[tuple[str, ...], ...] = (
     ("list", "--json"),
     ("catalog",),

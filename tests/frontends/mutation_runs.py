@@ -388,10 +388,6 @@ PAGES = (
     *("/audit", "/policy", "/policy/add", "/policy/remove/0", "/system", "/system/trust", "/stop"),
     *(
         "/version",
-        "/api/status",
-        "/api/skills",
-        "/api/approvals",
-        "/api/calls",
         "/language/zh/problems",
     ),
 )
@@ -400,7 +396,6 @@ PAGES_OF_A_SKILL = (
     "/files/{}",
     "/seen/{}",
     "/edit/{}",
-    "/api/skills/{}",
     "/clients/exports?action=export&skill={}&client=claude-code",
 )
 BODIES: Mapping[str, Any] = {

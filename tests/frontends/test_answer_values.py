@@ -24,14 +24,10 @@ __all__ = ["settled"]
 
 OPEN = {
     "ApprovalAnswer.content": "of any tool",
-    "AuditEntryAnswer.outcome": "the fields of AuditRecord",
-    "AuditEntryAnswer.record": "the fields of AuditRecord",
     "DraftAnswer.fields": "what a skill's frontmatter has",
-    "JobAnswer.result": "of the kind of job",
-    "LineAnswer.plan": "what reads a command says",
+    "JobAnswer.result": "of the kind of job: its routes say which there are",
     "ResultAnswer.data": "of any tool",
     "ShownSkillAnswer.frontmatter": "what a skill's frontmatter has",
-    "SkillDetailAnswer.frontmatter": "what a skill's frontmatter has",
     "ToolAnswer.parameters": "a JSON Schema",
 }
 """Members that may hold anything, and what it is."""

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import pty
+import re
 import sqlite3
 import subprocess
 import sys
@@ -318,3 +319,22 @@ def test_a_call_in_a_pipeline_is_asked_about_on_its_terminal(place: Path) -> Non
     os.close(ours)
     assert os.waitstatus_to_exitcode(status) == 0
     assert (place / "project/notes/a.txt").read_text() == "text"
+
+
+def test_a_code_pairs_an_app_and_its_address_is_a_page(run: Run, typing: Typing) -> None:
+    address = ("--url", "http://192.168.1.5:8600/approvals")
+    code, out, err = typing("pair", "approvals", "pair", "phone", "--app", *address)
+    assert code == 0
+    found = re.search(r"^code: ([2-9A-Z]{4}-[2-9A-Z]{4}-[2-9A-Z]{4})$", out, re.MULTILINE)
+    assert found
+    assert f"\naddress: http://192.168.1.5:8600/companion/#code={found[1]}\n" in out
+    assert "is plain HTTP and not this machine" in " ".join(err.split())
+    made = json.loads(typing("pair", "approvals", "pair", "phone", "--app", "--json")[1])
+    assert made["address"] == f"http://127.0.0.1:8600/companion/#code={made['code']}"
+    assert made["picture"].startswith("<svg")
+    assert json.loads(run("approvals", "devices", "--json")[1])["devices"] == []
+    for wrong in ("ftp://house.example", "house.example", "https://me@house.example"):
+        code, _, err = typing("pair", "approvals", "pair", "phone", "--app", "--url", wrong)
+        assert (code, "expected an address such as" in err) == (2, True)
+    assert "expected `--app`" in run("approvals", "pair", "phone", "--url", "https://a.example")[2]
+    assert typing("no", "approvals", "pair", "phone", "--app")[0] == 1

@@ -231,8 +231,8 @@ def test_compare_tells_only_what_differs_and_why(run: Run, machine: Path) -> Non
     text = " ".join(out.split())
     assert "~/.codex/skills/lint codex: seen as `lint` gemini-cli: not in its folders" in text
     assert "~/.gemini/skills/translate codex: not in its folders" in text
-    assert "gemini-cli: dropped: it has no name (line 1)" in text
-    assert ".agents/skills/minutes codex, gemini-cli: dropped" not in text
+    assert "gemini-cli: not loaded: it has no name (line 1)" in text
+    assert ".agents/skills/minutes codex, gemini-cli: not loaded" not in text
     code, out, _ = run("profiles", "compare", "codex", "codex", "--json")
     assert (code, json.loads(out)["differing"]) == (0, [])
 

@@ -37,10 +37,16 @@ def test_help_with_a_verb_explains_the_verb(
 def _verbs_below(
     parser: argparse.ArgumentParser, words: str
 ) -> Iterator[tuple[str, argparse.ArgumentParser]]:
-    groups = [one.choices for one in parser._actions if isinstance(one.choices, dict)]  # noqa: SLF001
+    """Yield the verbs that help lists; older words for one are taken, and named nowhere."""
+    groups = [one for one in parser._actions if isinstance(one.choices, dict)]  # noqa: SLF001
     if not groups:
         yield words, parser
-    for name, below in (groups[0] if groups else {}).items():
+        return
+    listed = {one.dest for one in groups[0]._choices_actions}  # type: ignore[attr-defined]  # noqa: SLF001
+    choices: dict[str, argparse.ArgumentParser] = groups[0].choices  # type: ignore[assignment]
+    for name, below in choices.items():
+        if name not in listed:
+            continue
         yield from _verbs_below(below, f"{words} {name}")
 
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from skillhouse.frontends.cli.options import Parser
+from skillhouse.frontends.cli.verbs import parser_of
 from skillhouse.registry import pack
 from tests.frontends.conftest import Run
 from tests.house.coded import best_sandbox
@@ -178,8 +180,10 @@ def test_a_skill_of_a_repository_is_installed_at_its_commit(run: Run, place: Pat
     make_skill(origin / "skills/other")
     commit(origin)
     url = f"git+{origin.as_uri()}"
-    code, out, _ = run("install", url, "--list")
-    assert (code, out) == (0, "skills/notes\nskills/other\n")
+    code, out, err = run("install", url, "--list")
+    lines = [f"skills/{name}  About {name}. Use it in tests." for name in ("notes", "other")]
+    assert (code, out.splitlines()) == (0, lines)
+    assert f"commit {git(origin, 'rev-parse', 'HEAD')} of 2026-01-01" in err
     code, _, err = run("install", url, *AGREED)
     assert code == 2
     assert "name one with --skill: skills/notes, skills/other" in err
@@ -206,7 +210,7 @@ def test_an_update_shows_what_changed_and_a_rollback_takes_it_back(run: Run, pla
     (origin / "notes/new.md").write_text("new\n")
     commit(origin)
     code, out, _ = run("outdated")
-    assert (code, out) == (1, "notes  1.0 → 2.0\n")
+    assert (code, out) == (1, "notes  1.0 → 2.0, 2 files\n")
     code, out, _ = run("update", "--dry-run")
     assert code == 0
     assert "1 changed, 1 added" in out
@@ -637,3 +641,18 @@ def test_a_scope_as_an_option_is_shown_how_it_is_written(run: Run) -> None:
         code, _, err = run(verb, "--scope", "project", "notes")
         assert (code, before in err) == (2, True), (verb, err)
     assert "; did you mean `--project`" in run("install", "--scope=project", "./notes")[2]
+
+
+def test_the_first_page_of_help_has_twelve_options_and_the_other_all(run: Run) -> None:
+    parser = parser_of("install")[1]
+    assert isinstance(parser, Parser)
+    first = parser.format_help()
+    parser.first_page = None
+    whole = parser.format_help()
+    options = [[line.split()[0] for line in page.splitlines() if line.startswith("  -")]
+               for page in (first, whole)]  # fmt: skip
+    assert len(options[0]) == 12
+    assert len(options[1]) > 20
+    assert {"--accept-near", "--digest", "--from-lock", "-C"} <= set(options[1]) - set(options[0])
+    # What the first page leaves out is understood.
+    assert run("install", "--from-lok", "x")[2].count("did you mean `--from-lock`") == 1

@@ -53,7 +53,8 @@ def forge_archive(origin: Path) -> str:
 def listed(run: Run, source: str) -> tuple[list[str], str]:
     code, out, err = run("install", source, "--list")
     assert code == 0, err
-    return out.splitlines(), err
+    # What each is about is at the end.
+    return [line.partition("  About ")[0] for line in out.splitlines()], err
 
 
 @pytest.mark.parametrize("kind", [directory, repository, cloned, archive, forge_archive])
@@ -64,7 +65,7 @@ def test_a_skill_at_the_top_hides_no_other(run: Run, place: Path, kind) -> None:
     make_skill(origin / "assets/template")
     source = kind(origin)
     above = "notes/" if kind is forge_archive else ""
-    top = {cloned: "cloned", forge_archive: "notes"}.get(kind, "notes")
+    top = {cloned: "cloned (notes)", forge_archive: "notes"}.get(kind, "notes")
     wanted = [top, f"{above}skills/one", f"{above}two  inside another skill"]
     assert listed(run, source)[0] == wanted
     for name in ("one", "two", "notes"):

@@ -112,7 +112,7 @@ def test_one_upstream_freezes_no_update_of_others(run: Run, place: Path) -> None
         commit(sources[name])
     code, out, err = run("outdated")
     assert code == 1
-    assert out == "aaa  1.0 → 2.0\nccc  1.0 → 2.0\n"
+    assert out == "aaa  1.0 → 2.0, 1 file\nccc  1.0 → 2.0, 1 file\n"
     assert f"skillhouse: bbb: {FAULT}" in err
     code, _, err = run("update", *AGREED)
     assert code == 1
@@ -201,7 +201,7 @@ def test_a_client_that_cannot_be_looked_at_is_named_by_doctor(
     assert code == 1
     assert [one["name"] for one in found["clients"]] == ["claude-code"]
     assert found["problems"][0]["code"] == "internal-fault"
-    assert found["problems"][0]["title"].startswith(f"`codex` was not looked at: {FAULT}")
+    assert found["problems"][0]["title"].startswith(f"`codex` could not be checked: {FAULT}")
 
 
 def test_validate_goes_on_past_a_fault(

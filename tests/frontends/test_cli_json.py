@@ -51,6 +51,9 @@ LISTS = {
     "config check": "files",
     "config repositories": "repositories",
     "remote list": "remotes",
+    "signer keys list": "keys",
+    "signer keys log": "events",
+    "signer keys session list": "sessions",
     "keys list": "keys",
     "keys log": "events",
     "keys session list": "sessions",
@@ -73,6 +76,7 @@ THINGS = (
     "invoke no-such-skill",
     "hint weather",
     "load weather",
+    "bot --check",
     "completions bash",
     "rehearse weather",
     "new made --description Makes.",
@@ -102,9 +106,16 @@ THINGS = (
     "tokens revoke made",
     "registry token new --scope read",
     "registry token revoke no-such-token",
+    "registry backup out.tar",
+    "registry root status",
+    "registry root init --key made.pem",
 )
 """Those that print one thing."""
 REFUSED = (
+    "registry restore no-such-backup",
+    "registry root rotate",
+    "registry root owners x=y",
+    "registry root sign --key no-such.pem",
     "list --nonsense",
     "list --root no-such-directory",
     "list --profile no-such-profile",
@@ -124,14 +135,14 @@ REFUSED = (
     "approvals pair phone",
     "approvals unpair no-such",
     "audit show no-such",
-    "keys new main",
-    "keys import main",
-    "keys limit main",
-    "keys remove main",
-    "keys accept",
-    "keys session new main",
-    "keys session rotate main",
-    "keys session revoke",
+    *(
+        f"{group} {words}"
+        for group in ("keys", "signer keys")
+        for words in (
+            *("new main", "import main", "limit main", "remove main", "accept"),
+            *("session new main", "session rotate main", "session revoke"),
+        )
+    ),
     "resume",
     "policy allow nonsense ls",
     "profiles show no-such-profile",

@@ -12,6 +12,7 @@ import pytest
 
 from skillhouse.floor import make_private
 from skillhouse.frontends.cli.signing_keys import seconds_from
+from skillhouse.frontends.cli.verbs import parser_of
 from tests.frontends.conftest import Run
 from tests.signer.places import PASSWORD, TOKEN, filled
 
@@ -27,35 +28,44 @@ def _password(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def events(run: Run) -> list[str]:
-    return [event["event"] for event in json.loads(run("keys", "log", "--json")[1])["events"]]
+    return [
+        event["event"] for event in json.loads(run("signer", "keys", "log", "--json")[1])["events"]
+    ]
 
 
 def test_without_keys_the_list_says_how_to_make_one(run: Run) -> None:
-    assert run("keys", "list") == (0, "", "no keys yet; `skillhouse keys new NAME` makes one\n")
-    assert json.loads(run("keys", "list", "--json")[1])["keys"] == []
-    assert run("keys", "session", "list")[:2] == (0, "")
-    assert run("keys", "session", "revoke", "--all")[:2] == (0, "revoked 0 session keys\n")
+    assert run("signer", "keys", "list") == (
+        0,
+        "",
+        "no keys yet; `skillhouse signer keys new NAME` makes one\n",
+    )
+    assert json.loads(run("signer", "keys", "list", "--json")[1])["keys"] == []
+    assert run("signer", "keys", "session", "list")[:2] == (0, "")
+    assert run("signer", "keys", "session", "revoke", "--all")[:2] == (
+        0,
+        "revoked 0 session keys\n",
+    )
 
 
 @pytest.mark.slow
 def test_a_key_is_imported_listed_limited_and_forgotten(run: Run, place: Path) -> None:
     descriptor = filled(SECRET)
-    code, out, err = run("keys", "import", "wallet", "--from", str(descriptor), *LOCKED)
+    code, out, err = run("signer", "keys", "import", "wallet", "--from", str(descriptor), *LOCKED)
     os.close(descriptor)
     assert (code, out, err) == (0, f"imported wallet: {ADDRESS}\n", "")
     limit = f"eip155:1/erc20:{TOKEN}=5/{10**30}"
-    assert run("keys", "limit", "wallet", "--limit", limit, *LOCKED)[0] == 0
-    (key,) = json.loads(run("keys", "list", "--json")[1])["keys"]
+    assert run("signer", "keys", "limit", "wallet", "--limit", limit, *LOCKED)[0] == 0
+    (key,) = json.loads(run("signer", "keys", "list", "--json")[1])["keys"]
     assert (key["id"], key["session"], key["limits"][0]["day"]) == (ADDRESS, "", str(10**30))
-    _, out, _ = run("keys", "list")
+    _, out, _ = run("signer", "keys", "list")
     assert ADDRESS in out
     assert "at most 5 base units of token" in out
-    assert run("keys", "remove", "wallet", *LOCKED)[0] == 2
-    assert run("keys", "remove", "wallet", "--yes", *LOCKED)[:2] == (
+    assert run("signer", "keys", "remove", "wallet", *LOCKED)[0] == 2
+    assert run("signer", "keys", "remove", "wallet", "--yes", *LOCKED)[:2] == (
         0,
         f"forgot wallet: {ADDRESS}\n",
     )
-    assert run("keys", "accept", *LOCKED)[0] == 0
+    assert run("signer", "keys", "accept", *LOCKED)[0] == 0
     assert events(run) == ["imported", "terms", "removed", "accepted"]
     kept = [path.read_bytes() for path in place.rglob("*") if path.is_file()]
     assert not any(SECRET.encode() in data or PASSWORD.encode() in data for data in kept)
@@ -63,22 +73,44 @@ def test_a_key_is_imported_listed_limited_and_forgotten(run: Run, place: Path) -
 
 @pytest.mark.slow
 def test_a_session_key_is_made_rotated_and_revoked(run: Run) -> None:
-    new = ("keys", "session", "new", "bot", "--kind", "ed25519", "--limit", "message=1/9")
+    new = ("signer", "keys", "session", "new", "bot", "--kind", "ed25519", "--limit", "message=1/9")
     assert run(*new, "--ttl", "2h", *LOCKED)[0] == 0
     assert run(*new, *LOCKED)[0] == 1
-    assert "session key, active" in run("keys", "list")[1]
-    assert run("keys", "session", "rotate", "bot", *LOCKED)[1].startswith("rotated session key bot")
-    assert run("keys", "session", "revoke", "bit")[0::2] == (1, "did you mean `bot`\n")
-    assert run("keys", "session", "revoke", "bot", "--reason", "lost")[:2] == (
+    assert "session key, active" in run("signer", "keys", "list")[1]
+    assert run("signer", "keys", "session", "rotate", "bot", *LOCKED)[1].startswith(
+        "rotated session key bot"
+    )
+    assert run("signer", "keys", "session", "revoke", "bit")[0::2] == (1, "did you mean `bot`\n")
+    assert run("signer", "keys", "session", "revoke", "bot", "--reason", "lost")[:2] == (
         0,
         "revoked 1 session key\n",
     )
-    found = json.loads(run("keys", "session", "list", "--json")[1])["sessions"]
+    found = json.loads(run("signer", "keys", "session", "list", "--json")[1])["sessions"]
     assert [(s["state"], s["reason"]) for s in found] == [
         ("revoked", "rotated"),
         ("revoked", "lost"),
     ]
     assert events(run) == ["created", "rotated", "created", "revoked"]
+
+
+@pytest.mark.slow
+def test_the_words_of_before_work_and_name_the_new_ones(run: Run) -> None:
+    code, out, err = run("keys", "new", "main", *LOCKED)
+    assert (code, out.partition(" ")[0]) == (0, "made")
+    assert err == ("`keys` is for publishers: use `skillhouse signer keys new` for this key\n")
+    assert run("keys", "session", "list")[0] == 0
+    # The list of all keys is no word of before.
+    assert run("keys", "list")[0::2] == (0, "")
+    for words in (("keys", "remove", "main", "--yes"), ("keys", "accept")):
+        assert "`skillhouse signer keys " in run(*words, *LOCKED)[2]
+
+
+def test_the_help_of_keys_is_about_publishers() -> None:
+    listed = parser_of("keys")[1].format_help()
+    assert not any(f"    {verb} " in listed for verb in ("import", "limit", "session", "accept"))
+    assert all(f"    {verb} " in listed for verb in ("request", "issue", "certify", "trust"))
+    # What a signer's keys have is in the help of its own group.
+    assert "skillhouse signer keys import wallet" in parser_of("signer")[1].format_help()
 
 
 @pytest.mark.parametrize(
@@ -96,7 +128,7 @@ def test_a_session_key_is_made_rotated_and_revoked(run: Run) -> None:
 def test_wrong_words_are_errors_that_say_what_to_write(
     run: Run, arguments: tuple[str, ...], code: int, message: str
 ) -> None:
-    found, out, err = run("keys", *arguments)
+    found, out, err = run("signer", "keys", *arguments)
     assert (found, out) == (code, "")
     assert message in err
 
@@ -106,7 +138,7 @@ def test_a_damaged_keystore_is_an_error(run: Run, place: Path) -> None:
     make_private(state)
     (state / "keys.json").write_text("{}")
     (state / "keys.json").chmod(0o600)
-    code, _, err = run("keys", "list")
+    code, _, err = run("signer", "keys", "list")
     assert code == 1
     assert "version 1 of a keystore" in err
 
@@ -169,7 +201,7 @@ def test_two_passwords_that_differ_make_nothing(place: Path, run: Run) -> None:
     code, screen = typed("keys", "new", "main", answers=answers)
     assert code == 1
     assert "the two passwords differ; nothing was made" in screen
-    assert json.loads(run("keys", "list", "--json")[1])["keys"] == []
+    assert json.loads(run("signer", "keys", "list", "--json")[1])["keys"] == []
 
 
 @pytest.mark.slow
@@ -177,4 +209,4 @@ def test_ctrl_c_at_the_password_ends_both_processes_quietly(place: Path, run: Ru
     code, screen = typed("keys", "new", "main", answers={"new password": "\x03"})
     assert code == 130
     assert "Traceback" not in screen
-    assert json.loads(run("keys", "list", "--json")[1])["keys"] == []
+    assert json.loads(run("signer", "keys", "list", "--json")[1])["keys"] == []

@@ -125,15 +125,88 @@ def test_a_skill_that_its_source_dropped_is_named(run: Run, origin: Path) -> Non
         assert "`skillhouse uninstall notes` removes it here" in err
 
 
-def test_without_a_version_the_day_and_the_digest_are_shown(run: Run, origin: Path) -> None:
+def test_without_a_version_the_commit_and_the_day_are_shown(run: Run, origin: Path) -> None:
     text = "---\nname: notes\ndescription: About notes.\n---\n"
     (origin / "skills/notes/SKILL.md").write_text(text)
     commit(origin)
     assert run("install", origin.as_uri(), "--skill", "notes", *AGREED)[0] == 0
-    assert re.match(r"user:notes  2026-01-01 skilltree1:[0-9a-f]{12}  file:", run("info")[1])
+    label = r"[0-9a-f]{8} 2026-01-01"
+    assert re.match(rf"user:notes  {label}  file:", run("info")[1])
     (origin / "skills/notes/SKILL.md").write_text(text + "More.\n")
     commit(origin)
-    code, out, _ = run("outdated")
-    label = r"2026-01-01 skilltree1:[0-9a-f]{12}"
+    for ids in ((), ("notes",), ("user:notes",)):
+        code, out, _ = run("outdated", *ids)
+        assert code == 1
+        assert re.fullmatch(f"notes  {label} → {label}, 1 file\n", out)
+    _, out, _ = run("outdated", "--json")
+    (value,) = json.loads(out)["skills"]
+    assert value["newest_commit"] == git(origin, "rev-parse", "HEAD")
+    assert (value["commit"] != value["newest_commit"], value["changed_files"]) == (True, 1)
+    assert run("outdated", "nots")[0] != 0
+
+
+def test_of_two_that_have_one_version_the_commits_are_shown(run: Run, origin: Path) -> None:
+    assert run("install", origin.as_uri(), "--all", *AGREED)[0] == 0
+    make_skill(origin / "skills/notes", "New.")
+    make_skill(origin / "skills/other", "New.", version="1.1")
+    (origin / "skills/other/more.txt").write_text("x")
+    commit(origin)
+    _, out, _ = run("outdated")
+    same, another = out.splitlines()
+    label = r"1\.0 [0-9a-f]{8} 2026-01-01"
+    assert re.fullmatch(f"notes  {label} → {label}, 1 file", same)
+    assert another == "other  1.0 → 1.1, 2 files"
+    assert run("outdated", "other")[1] == f"{another}\n"
+
+
+def test_a_skill_that_has_another_name_now_is_named(run: Run, origin: Path) -> None:
+    make_skill(origin / "skills/notes", "Of notes.")
+    commit(origin)
+    assert run("install", origin.as_uri(), "--all", *AGREED)[0] == 0
+    git(origin, "mv", "skills/notes", "skills/memos")
+    text = (origin / "skills/memos/SKILL.md").read_text()
+    (origin / "skills/memos/SKILL.md").write_text(text.replace("name: notes", "name: memos"))
+    text = (origin / "skills/other/SKILL.md").read_text()
+    (origin / "skills/other/SKILL.md").write_text(text.replace("name: other", "name: others"))
+    commit(origin)
+    code, _, err = run("update", *AGREED)
     assert code == 1
-    assert re.fullmatch(f"notes  {label} → {label}\n", out)
+    url = origin.as_uri()
+    assert "but `skills/memos` has its files" in err
+    assert f"`skillhouse install git+{url} --skill skills/memos` brings that" in err
+    assert "`skillhouse uninstall notes` removes it here" in err
+    assert "`other` is called `others` at its source now" in err
+    assert f"`skillhouse install {url} --skill skills/other` brings that" in err
+
+
+def test_a_lock_without_commits_learns_them_at_the_next_update(
+    run: Run, place: Path, origin: Path
+) -> None:
+    assert run("install", origin.as_uri(), "--all", *AGREED)[0] == 0
+    path = place / "home/.config/skillhouse/skills.lock"
+    before = json.loads(path.read_text())
+    old = json.loads(path.read_text())
+    for entry in old["skills"].values():
+        del entry["git"]
+    path.write_text(json.dumps(old))
+    assert run("outdated")[0] == 0
+    assert run("verify", "--offline")[0] == 0
+    assert run("update", "--dry-run")[0] == 0
+    assert json.loads(path.read_text()) == old
+    assert run("update")[0] == 0
+    assert json.loads(path.read_text()) == before
+
+
+def test_the_nearest_name_is_said_of_one_that_is_not_there(run: Run, origin: Path) -> None:
+    code, _, err = run("install", origin.as_uri(), "--skill", "othr", *AGREED)
+    assert (code, "got 0; did you mean `other`: see --list" in err) == (2, True)
+
+
+def test_a_list_has_the_commit_and_what_each_skill_is_about(run: Run, origin: Path) -> None:
+    head = git(origin, "rev-parse", "HEAD")
+    _, out, err = run("install", origin.as_uri(), "--list")
+    assert f"commit {head} of 2026-01-01" in err
+    assert out.splitlines()[0] == "skills/notes  About notes. Use it in tests."
+    _, out, _ = run("install", origin.as_uri(), "--list", "--json")
+    first = json.loads(out)["skills"][0]
+    assert (first["name"], first["description"]) == ("notes", "About notes. Use it in tests.")

@@ -14,7 +14,7 @@ from tests.extensions.registry.hosting.servers import Server, serving
 from tests.frontends.conftest import Run
 from tests.frontends.test_cli_repositories import configure, lock_of
 from tests.house.coded import tool, write_code
-from tests.registry.publisher_skill import LOCKED, REGISTRY
+from tests.registry.publisher_skill import AS_INSTALLED, LOCKED, REGISTRY
 from tests.registry.sources import make_skill
 
 UNSIGNED = ("--yes", "--allow-unsigned")
@@ -160,7 +160,7 @@ def test_a_developer_signs_and_publishes_and_is_revoked(
     code, out, _ = run("install", "pdf", "--yes")
     assert code == 0
     assert f"publisher  acme of {REGISTRY}, by certificate " in out
-    assert run("verify")[:2] == (0, "user:pdf  as installed\n")
+    assert run("verify")[:2] == (0, AS_INSTALLED)
     load = ("call", "skill", "--args", '{"name":"pdf"}')
     assert run(*load)[0] == 0
 
@@ -227,3 +227,17 @@ def test_an_install_trusts_nothing_else_of_the_project(run: Run, place: Path, se
     assert run("skill", "install", "brought", *UNSIGNED, "--force", *js)[0] == 0
     out = run("tools", "list", *js)[1]
     assert ("brought:tool" in out, "there:tool" in out, "later:tool" in out) == (True, True, False)
+
+
+def test_a_near_name_of_another_token_is_published_beside_the_known_one(
+    run: Run, place: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+):
+    flags = ("--yes", "--allow-unsigned")
+    known = make_skill(place / "notes", version="1.0.0")
+    assert run("publish", str(known), *flags)[0] == 0
+    monkeypatch.setenv("REPOSITORY_ACCESS", server.token("publish:default/*"))
+    near = make_skill(place / "notes-helper", version="1.0.0")
+    for more in (("--dry-run",), (), ("--beside", "notse")):
+        code, _, err = run("publish", str(near), *flags, *more)
+        assert (code, "--beside notes" in err) == (1, True), err
+    assert run("publish", str(near), *flags, "--beside", "notes")[0] == 0

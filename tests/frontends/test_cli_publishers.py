@@ -16,7 +16,7 @@ from keyring.backend import KeyringBackend
 from tests.frontends.conftest import Run
 from tests.loopback_http import QuietHandler, served
 from tests.registry.pki import TimestampAuthority
-from tests.registry.publisher_skill import LOCKED, REGISTRY, make_skill
+from tests.registry.publisher_skill import AS_INSTALLED, LOCKED, REGISTRY, make_skill
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("publisher")]
 
@@ -101,7 +101,7 @@ def test_a_revoked_publisher_is_stopped_where_their_skills_are_installed(
     elsewhere()
     run("keys", "trust", "root.crt")
     assert run("install", "./pdf", "--yes")[0] == 0
-    assert run("verify")[:2] == (0, "user:pdf  as installed\n")
+    assert run("verify")[:2] == (0, AS_INSTALLED)
     # A list that holds whole bodies is a way to a model too.
     listing = ("catalog", "--style", "direct")
     assert "### Skill: pdf" in run(*listing)[1]
@@ -202,7 +202,7 @@ def test_a_name_stays_with_its_publisher(run: Run) -> None:
     assert run("sign", "pdf", "--key", "globex", *LOCKED)[0] == 0
     code, _, err = run("install", "./pdf", "--yes")
     assert (code, f"{why}signed by globex of {REGISTRY}" in err) == (1, True)
-    assert run("verify")[:2] == (0, "user:pdf  as installed\n")
+    assert run("verify")[:2] == (0, AS_INSTALLED)
     assert run("sign", "pdf", "--key", "acme", "--replace", *LOCKED)[0] == 0
     assert run("update", "--yes")[0] == 0
     assert "version    1.3.0" in run("info", "pdf")[1]
@@ -287,6 +287,69 @@ def test_a_timestamp_is_asked_for_and_trusted(run: Run, place: Path) -> None:
     before = Path("pdf/skill.sig").read_bytes()
     assert run("sign", "pdf", "--timestamp", gone, *LOCKED)[0] == 1
     assert Path("pdf/skill.sig").read_bytes() == before
+
+
+@pytest.mark.skipif(not shutil.which("openssl"), reason="openssl is not here")
+def test_signing_asks_the_authority_of_the_configuration(run: Run, place: Path) -> None:
+    code, out, _ = run("sign", "pdf", *LOCKED)
+    end = x509.load_pem_x509_certificate(Path("developer-acme.crt").read_bytes())
+    day = f"{end.not_valid_after_utc:%Y-%m-%d}"
+    unset = "no timestamp authority is set (`registry.timestamp`, or --timestamp URL)"
+    assert (code, f"it ends with the certificate, on {day}: {unset}" in out) == (0, True)
+    authority = TimestampAuthority(place / "authority")
+
+    class Answer(QuietHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            self.answer(200, authority.answer(body))
+
+    config = place / "home/.config/skillhouse/config.toml"
+    config.parent.mkdir(parents=True, exist_ok=True)
+    with served(Answer) as url:
+        config.write_text(
+            f'[net]\nprivate = ["127.0.0.1/32"]\n[registry]\ntimestamp = "{url}/tsr"\n'
+        )
+        code, out, _ = run("sign", "pdf", *LOCKED)
+        kept = f"the timestamp of {url}/tsr keeps it when the certificate ends, on {day}"
+        assert (code, kept in out) == (0, True)
+        value = json.loads(run("sign", "pdf", *LOCKED, "--json")[1])
+        assert (value["timestamped"], value["certificate_ends"][:10]) == (True, day)
+        code, out, _ = run("sign", "pdf", "--no-timestamp", *LOCKED)
+        assert (code, f"on {day}: no authority was asked" in out) == (0, True)
+        both = run("sign", "pdf", "--no-timestamp", "--timestamp", url, *LOCKED)
+        assert (both[0], "exclude each other" in both[2]) == (2, True)
+    before = Path("pdf/skill.sig").read_bytes()
+    code, _, err = run("sign", "pdf", *LOCKED)
+    assert (code, "--no-timestamp signs without it" in err) == (1, True)
+    assert Path("pdf/skill.sig").read_bytes() == before
+    for wrong in ("timestamps", "ftp://x.example/", "https://me@x.example/"):
+        config.write_text(f'[registry]\ntimestamp = "{wrong}"\n')
+        assert "expected https://host/path in `timestamp`" in run("list")[2]
+
+
+def test_what_ends_soon_is_said_where_skills_are_shown(
+    run: Run, elsewhere: Callable[[], None]
+) -> None:
+    issue = ("keys", "issue", "acme.csr", "--by", "root", "--days", "20", "--output", "short.crt")
+    assert run(*issue, *LOCKED)[0] == 0
+    assert run("keys", "certify", "short.crt")[0] == 0
+    assert run("sign", "pdf", *LOCKED)[0] == 0
+    elsewhere()
+    run("keys", "trust", "root.crt")
+    end = x509.load_pem_x509_certificate(Path("short.crt").read_bytes()).not_valid_after_utc
+    said = f"the certificate of acme ends on {end:%Y-%m-%d}, and no timestamp keeps what it signed"
+    out = run("install", "./pdf", "--dry-run")[1]
+    assert said in " ".join(out.split())
+    value = json.loads(run("install", "./pdf", "--yes", "--json")[1])["skills"][0]
+    assert value["warnings"] == [
+        "the registry has no revocation list here, so none was asked", said,
+    ]  # fmt: skip
+    assert f"; {said}" in run("verify")[1]
+    # The first time is in the log, once.
+    assert run("audit", "list", "--json")[1].count('"system:skill-verified"') == 1
+    assert f"user:pdf: {said}" in run("list")[1]
+    assert said in " ".join(run("doctor")[1].split())
+    assert said in json.loads(run("verify", "./pdf", "--json")[1])["ending"]
 
 
 def test_keys_and_what_is_trusted_are_listed(run: Run) -> None:

@@ -133,6 +133,16 @@ def moved_skill(run: Run, place: Path) -> None:
     test_cli_outdated.move(origin)
 
 
+def rewritten_skill(run: Run, place: Path) -> None:
+    """Install a skill, and give its source another history with the same files."""
+    origin = place / "from"
+    sources.make_skill(origin / "skills/notes")
+    sources.make_repository(origin)
+    agreed = test_cli_outdated.AGREED
+    assert run("install", f"{origin.as_uri()}@main", "--skill", "notes", *agreed)[0] == 0
+    sources.git(origin, "commit", "--quiet", "--amend", "-m", "Another one.")
+
+
 def open_question(run: Run, place: Path) -> str:
     return str(json.loads(run("call", *WRITE, "--json")[1])["approval_id"])
 
@@ -172,6 +182,22 @@ ASKING = (
         "(y, n)",
         moved_skill,
         answers=dict.fromkeys(WORDLESS, 0),
+    ),
+    Asking(
+        "update._take_place",
+        ("update",),
+        "Type `rewritten`",
+        rewritten_skill,
+        answers=dict.fromkeys(WORDLESS, 0),
+        refused=0,
+        says="another repository is there now",
+    ),
+    Asking(
+        "install._is_public",
+        ("install", "--search", "pdf"),
+        "(y, n)",
+        refused=1,
+        says="no repository",
     ),
     Asking("client_fixes.fix_files", ("doctor", "--client=codex", "--fix"), "(y, n)", broken_skill),
     Asking("validate_fix.fix", ("validate", "{}", "--fix"), "(y, n)", broken_skill),

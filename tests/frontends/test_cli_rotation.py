@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.frontends.conftest import Run
-from tests.registry.publisher_skill import LOCKED, REGISTRY
+from tests.registry.publisher_skill import AS_INSTALLED, LOCKED, REGISTRY
 
 LOAD = ("call", "skill", "--args", '{"name":"pdf"}')
 
@@ -52,7 +52,7 @@ def test_an_update_brings_a_new_signature_over_the_same_files(run: Run) -> None:
     out = well(run, "update", "--yes")
     assert "only its signature is another" in out
     assert certificate_of("pdf") == verified(run)["certificate"] != before
-    assert run("verify")[:2] == (0, "user:pdf  as installed\n")
+    assert run("verify")[:2] == (0, AS_INSTALLED)
     well(run, *LOAD)
     assert "up to date" in run("update", "--yes")[2]
 
@@ -68,7 +68,7 @@ def test_a_rollback_brings_the_signature_that_was_there_before(run: Run) -> None
     for wanted in (before, after, before):
         well(run, "rollback", "pdf", "--yes")
         assert installed.read_bytes() == wanted
-        assert run("verify")[:2] == (0, "user:pdf  as installed\n")
+        assert run("verify")[:2] == (0, AS_INSTALLED)
         well(run, *LOAD)
 
 
@@ -81,7 +81,7 @@ def test_locked_skills_come_back_with_the_signature_of_the_lock(run: Run) -> Non
     shutil.rmtree(installed)
     well(run, "install", "--frozen", "--yes")
     assert (installed / "skill.sig").read_bytes() == Path("pdf/skill.sig").read_bytes()
-    assert run("verify")[:2] == (0, "user:pdf  as installed\n")
+    assert run("verify")[:2] == (0, AS_INSTALLED)
     # Its source has another signature by now, and nothing is kept here.
     renewed(run)
     shutil.rmtree(installed)
@@ -90,7 +90,7 @@ def test_locked_skills_come_back_with_the_signature_of_the_lock(run: Run) -> Non
     assert (code, "another certificate than in the lock" in err) == (1, True), err
     assert not installed.exists()
     well(run, "update", "--yes")
-    assert run("verify")[:2] == (0, "user:pdf  as installed\n")
+    assert run("verify")[:2] == (0, AS_INSTALLED)
 
 
 def test_a_new_key_of_a_developer_goes_on_while_old_releases_stay_valid(run: Run) -> None:

@@ -112,7 +112,7 @@ def test_the_page_and_the_log_of_up_say_what_became_of_a_change(peer: Peer) -> N
 
     def fault(address: str, token: str) -> str:
         headers = {"authorization": f"Bearer {token}"}
-        found = httpx2.get(f"{address}/api/status", headers=headers, timeout=PATIENCE_SECONDS)
+        found = httpx2.get(f"{address}/api/v1/status", headers=headers, timeout=PATIENCE_SECONDS)
         said: str = found.json()["config_fault"]
         return said
 

@@ -166,7 +166,7 @@ def test_without_a_token_tools_are_served_and_the_page_is_not(peer: Peer) -> Non
     with up(peer, "--no-auth") as (address, token):
         anyio.run(work, address)
         assert httpx2.get(f"{address}/").status_code == 401
-        assert httpx2.get(f"{address}/api/status").status_code == 401
+        assert httpx2.get(f"{address}/api/v1/status").status_code == 401
         body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
         for headers in ({"origin": "http://evil.example"}, {"host": "evil.example"}):
             assert httpx2.post(f"{address}/mcp", json=body, headers=headers).status_code >= 400

@@ -13,6 +13,7 @@ import pytest
 
 from skillhouse.approval import Answer, ApprovalRequest
 from skillhouse.extensions.server import http_app
+from skillhouse.extensions.server.pages.renderer import FACT_WORDS
 from skillhouse.frontends.adapters.framework_bridge import FrameworkBridge
 from skillhouse.frontends.mcp.elicitation import (
     DECISION,
@@ -70,10 +71,10 @@ def test_every_surface_shows_the_facts_reasons_and_answers_of_a_question(
     form, framework = asked_by_mcp(request), bridge.question(result)
     assert framework is not None
     surfaces = {
-        "terminal": at_terminal,
+        "terminal": re.sub(r"\r?\n {8,}", "", at_terminal),
         "show": run("approvals", "show", request.id)[1],
         "page": page_of(house, request.id),
-        "mcp": form.message,
+        "mcp": re.sub(r"\n {8,}", "", form.message),
         "framework": json.dumps(framework, ensure_ascii=False),
         "json": run("approvals", "show", request.id, "--json")[1],
     }
@@ -82,7 +83,8 @@ def test_every_surface_shows_the_facts_reasons_and_answers_of_a_question(
         for expected in (asked.title, asked.consequence, *asked.reasons):
             assert flat(expected) in words.replace("`", "") or flat(expected) in words, name
         for label, value in (*asked.found, *asked.sent):
-            assert label in words.casefold(), (name, label)
+            named = FACT_WORDS.get(label, label) if name == "page" else label
+            assert named.casefold() in words.casefold(), (name, label)
             assert all(flat(line) in words for line in value.split("\n")), (name, label)
     lasting = [words for one, words in asked.answers.items() if one not in ("once", "no")]
     for words in asked.answers.values():

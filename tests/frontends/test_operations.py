@@ -107,7 +107,11 @@ def test_a_request_of_another_shape_is_an_error_of_the_caller(management: Manage
         ("SKILLS_GETALL", {}, "did you mean `SKILLS_GET_ALL`"),
         ("SKILLS_DELETE", {}, "no argument `skillId`"),
         ("SKILLS_DELETE", {"skillId": "x", "force": True}, "unknown argument `force`"),
-        ("SKILLS_TOGGLE_ENABLED", {"skillId": "x", "enabled": "yes"}, "expected `bool`"),
+        (
+            "SKILLS_TOGGLE_ENABLED",
+            {"skillId": "x", "enabled": "yes"},
+            "expected `true` or `false`, got text",
+        ),
     ):
         with pytest.raises(ConfigError, match=message):
             answer(management, operation, arguments)

@@ -34,9 +34,12 @@ NOT_RUN = {
     "README.md": 2,
     "docs/guides/agents.md": 1,
     "docs/guides/approvals.md": 1,
+    "docs/guides/bot.md": 4,
     "docs/guides/build-an-agent.md": 1,
     "docs/guides/chat.md": 1,
     "docs/guides/containers.md": 2,
+    "docs/guides/install.md": 1,
+    "docs/guides/operate-registry.md": 3,
     "docs/guides/page.md": 1,
     "docs/guides/executable-skills.md": 1,
     "docs/guides/first-hour.md": 1,
@@ -185,7 +188,8 @@ def test_no_command_is_outside_of_a_block_that_the_rule_knows(page: str) -> None
 def test_what_is_not_run_is_counted_and_gives_its_reason() -> None:
     marked = [block for page in NAMES for block in blocks(page) if block.mark]
     for block in marked:
-        assert block.language in COMMANDS, str(block)
+        # A configuration, too, can be that of a test, with stand-ins for the services it names.
+        assert block.language in COMMANDS or block.mark == "run by", str(block)
         assert block.reason, str(block)
     left_out = [block for block in marked if block.mark == "not run"]
     print(*(f"{block}: {block.reason}" for block in left_out), sep="\n")
@@ -198,6 +202,12 @@ def test_what_is_not_run_is_counted_and_gives_its_reason() -> None:
     for block in marked:
         if block.mark == "run by":
             assert (ROOT / block.reason).is_file(), str(block)
+
+
+def test_no_block_is_a_file_of_the_machine() -> None:
+    """It would be written there: what follows "`/etc/x.toml`:" is taken for that file."""
+    written = [(str(block), block.file) for page in NAMES for block in blocks(page) if block.file]
+    assert [one for one in written if one[1].startswith("/")] == []
 
 
 def test_a_page_for_a_newcomer_has_no_set_up() -> None:

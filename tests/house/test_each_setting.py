@@ -17,8 +17,8 @@ import anyio
 import pytest
 
 from skillhouse.approval import Answer, ApprovalRequest
-from skillhouse.floor.structs import is_struct
-from skillhouse.house import ConfigNews, Settings, Skillhouse, configured
+from skillhouse.floor.structs import field_names, is_struct
+from skillhouse.house import BotSettings, ConfigNews, Settings, Skillhouse, configured
 from skillhouse.house.config.config_values import AgentSettings
 from skillhouse.house.config_reload import RESTART, RESTART_CODE
 from skillhouse.tools import ToolResult
@@ -624,10 +624,18 @@ ELSEWHERE = {
     "search.encoder": "its weights are no part of this suite; composition.py compares both keys",
     "search.weights": "likewise",
     "search.database": "tests/retrieval",
+    **dict.fromkeys(
+        (f"bot.{name}" for name in field_names(BotSettings)),
+        "read once, by `skillhouse bot` when it starts; tests/extensions/channels",
+    ),
     "hooks.hints": "tests/frontends/hooks/test_turn_texts.py, in the judge, which is what reads it",
+    "registry.ended": "judged with registry.require_signature, by one check that is made again",
+    "registry.timestamp": "read by `skillhouse sign` alone",
     "signer.password": "tests/signer; enforcement.py ends the process of the one before",
     "sections": "of extensions, whose tools each reload makes again; tests/extension",
     "skills.repositories": "read at each install",
+    "registry.sources": "likewise; tests/install/test_source_policy.py",
+    "registry.min_release_age": "likewise",
     "assignees": "tests/tiers",
     "mcp_servers": "the rows `mcp_servers.*`",
     "remotes": "the row `remotes.url`",

@@ -47,6 +47,27 @@ def test_a_file_that_cannot_be_used_is_shown_without_another_change(place: Path)
     assert not house.refresh()
 
 
+def test_a_scan_of_unchanged_files_has_the_skills_of_the_one_before(place: Path) -> None:
+    house = Skillhouse(configured(make_places(place)))
+
+    def same() -> list[str]:
+        """Return the skills that the next scan takes from the one in use."""
+        known = {id(skill) for skill in house.index.skills}
+        return [one.name for one in house.services.scan().index.skills if id(one) in known]
+
+    assert house.index.get("notes").name == "notes"
+    every = [one.name for one in house.index.skills]
+    # The first scan read files, and the second what was kept of them.
+    assert not house.refresh()
+    assert same() == every
+    # A body that changed changes no list, and at most its skill is another.
+    write_skill(skills_of(place) / "notes", body="A body that is longer.\n")
+    assert not house.refresh()
+    assert set(every) - {"notes"} <= set(same())
+    assert not house.refresh()
+    assert set(every) - {"notes"} <= set(same())
+
+
 def test_a_later_look_tells_what_came_went_and_changed(place: Path) -> None:
     house = Skillhouse(configured(make_places(place)))
     before = house.snapshot

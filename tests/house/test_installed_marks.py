@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from skillhouse.floor import tree_digest
-from skillhouse.house.installed_check import MARKS_FILE, InstalledMarks, MarkState
+from skillhouse.house.installed_check import MARKS_FILE, InstalledMarks, Judgement
 from skillhouse.registry import LockEntry
 
 LATER = 4_000_000_000_000_000_000
@@ -31,10 +31,10 @@ class Scene:
         self.entry = LockEntry(tree_digest=tree_digest(self.skill), repository="x", resolved="x")
 
     def state(self) -> str:
-        def judge(directory: Path, entry: LockEntry) -> tuple[MarkState, str]:
+        def judge(directory: Path, entry: LockEntry) -> Judgement:
             self.reads += 1
             is_same = tree_digest(directory) == entry.tree_digest
-            return ("ok", "") if is_same else ("edited", "others")
+            return Judgement("ok") if is_same else Judgement("edited", "others")
 
         # Another process each time.
         marks = InstalledMarks(

@@ -270,7 +270,11 @@ def test_a_state_with_one_text_of_each_directory_keeps_it(tmp_path: Path) -> Non
     with closing(sqlite3.connect(path)) as connection, connection:
         one = "json_extract(shown, '$[0]')"
         connection.execute(f"UPDATE trust SET shown = {one} WHERE shown <> ''")
-        connection.execute("DROP TABLE page_key")
+        later = ("page_key", "channel_message", "channel_answer", "channel_session")
+        last = ("verified_tree", "takedown", "repository_look")
+        for table in (*later, "pairing_code", "push_subscription", *last):
+            connection.execute(f"DROP TABLE {table}")
+        connection.execute("ALTER TABLE device DROP COLUMN public_key")
         connection.execute("PRAGMA user_version = 47")
     close_pooled(path)
     write_skill(tmp_path / SKILLS / "pdf", "Run curl.")

@@ -22,13 +22,13 @@ NODE = (22, 20)
 def program() -> tuple[str, ...] | None:
     """Return the command, or None where there is none."""
     modules = own_npm("skills-cli", makes=MAKES)
-    node = _node() if modules is not None else None
-    if modules is None or node is None:
+    found = node() if modules is not None else None
+    if modules is None or found is None:
         return None
-    return node, str(modules / "skills/bin/cli.mjs")
+    return found, str(modules / "skills/bin/cli.mjs")
 
 
-def _node() -> str | None:
+def node() -> str | None:
     """Return this machine's node, or one of npm where that is too old."""
     found = shutil.which("node")
     said = ran([found, "--version"]).stdout if found else ""

@@ -103,7 +103,7 @@ SKILLS = replace(
     results={
         "ask-load": ASKED + "aa11",
         "load": LOADED,
-        "hidden": 'wrong argument `name`: "vault" is not one of "tally"',
+        "hidden": "wrong argument `name` of `skill`: expected `tally`, got `vault`",
         "own-read": "Unit: owl7 is 3\n",
         "own-run": "tally: 3 owl7\n",
         "own-write": "",

@@ -12,8 +12,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 
-def contexts(directory: Path, name: str) -> tuple[ssl.SSLContext, ssl.SSLContext]:
-    """Return what a server of this name shows, and what a client that trusts it uses."""
+def contexts(directory: Path, name: str, *more: str) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    """Return what a server of these names shows, and what a client that trusts it uses."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     now = datetime.now(UTC)
@@ -25,7 +25,10 @@ def contexts(directory: Path, name: str) -> tuple[ssl.SSLContext, ssl.SSLContext
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - timedelta(days=1))
         .not_valid_after(now + timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+        .add_extension(
+            x509.SubjectAlternativeName([x509.DNSName(one) for one in (name, *more)]),
+            critical=False,
+        )
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .sign(key, hashes.SHA256())
     )

@@ -8,6 +8,10 @@ REGISTRY = "skills.example.com"
 PASSWORD = "correct horse"
 LOCKED = ("--password", "env:PUBLISHER_TEST")
 """Where commands of tests find the password of a publisher's key."""
+AS_INSTALLED = (
+    "user:pdf  as installed; the registry has no revocation list here, so none was asked\n"
+)
+"""What `verify` says of the skill where no list was taken over."""
 SKILL = """---
 name: pdf
 description: Reads PDF files when asked to.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import json
 import os
 import shutil
 import signal
@@ -13,15 +14,19 @@ from pathlib import Path
 
 import pytest
 
-from skillhouse.floor import SkillError, StateError, tree_digest
+from skillhouse.floor import SkillError, StateError, encode, tree_digest
+from skillhouse.floor.structs import replace
 from skillhouse.registry import (
     InstallPlace,
     Installs,
     LocalEditsError,
     LockedSignature,
     LockEntry,
+    StagedInstall,
+    entry_value,
     read_lock,
 )
+from skillhouse.registry.installs import exchange
 from tests.harness import ran
 from tests.registry.sources import make_skill
 
@@ -62,17 +67,30 @@ def install(base: Path, body: str) -> None:
     shutil.rmtree(directory.parent)
 
 
+def install_three(base: Path, body: str) -> None:
+    """Put three skills into place at once; `notes` is the second."""
+    installs, place = Installs(base / "state"), place_in(base)
+    wanted = []
+    for name in ("before", "notes", "then"):
+        directory, entry = staged(installs, place, body)
+        entry = replace(entry, path=place.path_of(name))
+        wanted.append(StagedInstall(name=name, directory=directory, entry=entry))
+    assert installs.install_all(place, wanted) == (None, None, None)
+    for one in wanted:
+        shutil.rmtree(one.directory.parent)
+
+
 def remove(base: Path) -> None:
     moved = Installs(base / "state").remove(place_in(base), "notes")
     assert moved is not None
     shutil.rmtree(moved.parent)
 
 
-def body_of(base: Path) -> str:
+def body_of(base: Path, name: str = "notes") -> str:
     """Return the body of the skill in force, which the lock has, or "" for none of both."""
     place = place_in(base)
-    entry = read_lock(place.lock).skills.get("notes")
-    target = place.target("notes")
+    entry = read_lock(place.lock).skills.get(name)
+    target = place.target(name)
     if entry is None:
         assert not target.exists(), "in place, and not in the lock"
         return ""
@@ -88,6 +106,7 @@ def body_of(base: Path) -> str:
 ACTS: dict[str, tuple[Callable[[Path], None], str, str]] = {
     "install": (lambda base: install(base, "New."), "", "New."),
     "update": (lambda base: install(base, "New."), "Old.", "New."),
+    "three at once": (lambda base: install_three(base, "New."), "Old.", "New."),
     "remove": (remove, "Old.", ""),
     "sign again": (lambda base: install(base, "Old.:two"), "Old.:one", "Old.:two"),
 }
@@ -156,6 +175,8 @@ def judged(base: Path, before: str, after: str) -> str:
     Installs(base / "state").recover()
     found = body_of(base)
     assert found in (before, after), found
+    others = [body_of(base, name) for name in ("before", "then")]
+    assert set(others) <= {"", "New."}, others
     # And everything goes on from here; what was left is swept.
     install(base, "Next.")
     assert body_of(base) == "Next."
@@ -182,6 +203,66 @@ def test_a_crash_at_any_moment_leaves_one_whole_version(
     assert lines[-1][2] == "after"
     if "killed" in fault:
         assert {line[1] for line in lines[:-1]} == {str(int(signal.SIGKILL))}
+
+
+def test_of_several_the_one_that_is_refused_is_left_out(tmp_path: Path) -> None:
+    install(tmp_path, "Old.")
+    (place_in(tmp_path).target("notes") / "SKILL.md").write_text("edited")
+    installs, place = Installs(tmp_path / "state"), place_in(tmp_path)
+    wanted = [
+        StagedInstall(name=name, directory=directory, entry=entry)
+        for name in ("one", "notes", "two")
+        for directory, entry in [staged(installs, place, "New.")]
+    ]
+    faults = installs.install_all(place, wanted)
+    assert [type(one) for one in faults] == [type(None), LocalEditsError, type(None)]
+    assert [body_of(tmp_path, name) for name in ("one", "two")] == ["New.", "New."]
+    assert (place.target("notes") / "SKILL.md").read_text() == "edited"
+
+
+def test_many_files_wait_for_the_disk_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[int] = []
+    each = os.fsync
+
+    def counted(handle: int) -> None:
+        waited.append(handle)
+        each(handle)
+
+    monkeypatch.setattr(os, "fsync", counted)
+    installs, place = Installs(tmp_path / "state"), place_in(tmp_path)
+    counts = []
+    for number in (50, 100):
+        wanted = [
+            StagedInstall(name=f"s{number}-{one}", directory=directory, entry=entry)
+            for one in range(number)
+            for directory, entry in [staged(installs, place, "New.")]
+        ]
+        waited.clear()
+        assert not any(installs.install_all(place, wanted))
+        counts.append(len(waited))
+    # The journal, the directory of the skills and the lock, whatever their number.
+    assert counts[0] == counts[1] < 12
+
+
+def test_what_an_older_version_began_is_ended(tmp_path: Path) -> None:
+    install(tmp_path, "Old.")
+    installs, place = Installs(tmp_path / "state"), place_in(tmp_path)
+    directory, entry = staged(installs, place, "New.")
+    begun = {
+        "lock": str(place.lock),
+        "name": "notes",
+        "target": str(place.target("notes")),
+        "staging": str(directory.parent),
+        "before": read_lock(place.lock).skills["notes"].tree_digest,
+        "after": entry.tree_digest,
+        "entry": json.dumps(entry_value(entry)),
+    }
+    (tmp_path / "state/pending").write_bytes(encode(begun))
+    assert body_of(tmp_path) == "Old."
+    assert exchange(directory, place.target("notes"))
+    installs.recover()
+    assert body_of(tmp_path) == "New."
+    assert not (tmp_path / "state/pending").exists()
 
 
 def test_files_that_changed_while_a_person_looked_are_not_installed(tmp_path: Path) -> None:

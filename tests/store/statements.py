@@ -20,6 +20,7 @@ NOT_STATE = frozenset(
         # Caches and indexes, which are made again.
         *("discovery/scan.py", "retrieval/tokens.py", "retrieval/segment_store.py"),
         # The database of a registry server.
+        "extensions/registry/hosting/backup.py",
         "extensions/registry/hosting/sqlite_schema.py",
         "extensions/registry/hosting/sqlite_search.py",
         "extensions/registry/hosting/sqlite_store.py",

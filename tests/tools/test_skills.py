@@ -143,7 +143,7 @@ def test_a_skill_is_taken_by_aliases_of_the_parameter_and_forms_of_its_name(
         ({"skill": "slides", "skill_name": "slides"}, "no argument `skill`"),
         ({"skill": 3}, "wrong argument `name`"),
         ({"skil": "slides"}, "no argument `skil`"),
-        ({}, "required"),
+        ({}, "it lacks `name`: expected `"),
     ],
 )
 def test_an_alias_is_held_to_the_same_list(

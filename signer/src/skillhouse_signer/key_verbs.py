@@ -1,4 +1,4 @@
-"""What `skillhouse keys` does with the keys that sign messages and transactions."""
+"""What `skillhouse signer keys` does with the keys that sign messages and transactions."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def list_keys(
         terminal.json_list("keys", [*found, *publishers])
         return 0
     if not keys and not publishers:
-        terminal.note("no keys yet; `skillhouse keys new NAME` makes one")
+        terminal.note("no keys yet; `skillhouse signer keys new NAME` makes one")
     for key in keys:
         what = str(key.kind)
         if key.is_session:

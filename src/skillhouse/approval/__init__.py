@@ -12,8 +12,10 @@ if TYPE_CHECKING:
     from skillhouse.approval.connections import caller_connection as caller_connection
     from skillhouse.approval.connections import new_connection as new_connection
     from skillhouse.approval.device_secrets import DeviceSecrets as DeviceSecrets
+    from skillhouse.approval.devices import APP_SIGNATURE as APP_SIGNATURE
     from skillhouse.approval.devices import BODY_MAX as BODY_MAX
     from skillhouse.approval.devices import Device as Device
+    from skillhouse.approval.devices import DeviceAnswer as DeviceAnswer
     from skillhouse.approval.devices import Devices as Devices
     from skillhouse.approval.devices import Issuer as Issuer
     from skillhouse.approval.devices import Tokens as Tokens
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from skillhouse.approval.grants import GrantStore as GrantStore
     from skillhouse.approval.grants import ScriptStore as ScriptStore
     from skillhouse.approval.grants import narrowed as narrowed
+    from skillhouse.approval.pairing_codes import CODE_SECONDS as CODE_SECONDS
+    from skillhouse.approval.pairing_codes import PairingCodes as PairingCodes
     from skillhouse.approval.request import FOUND_HEADING as FOUND_HEADING
     from skillhouse.approval.request import LASTING as LASTING
     from skillhouse.approval.request import OWNER as OWNER
@@ -43,6 +47,7 @@ if TYPE_CHECKING:
     from skillhouse.approval.request import allowed_answers as allowed_answers
     from skillhouse.approval.request import canonical as canonical
     from skillhouse.approval.request import content_digest as content_digest
+    from skillhouse.approval.request import rows_of as rows_of
     from skillhouse.approval.request import rule_text as rule_text
     from skillhouse.approval.request import session_key as session_key
     from skillhouse.approval.wait import ApprovalOutcome as ApprovalOutcome

@@ -192,7 +192,8 @@ class ApprovalBroker:
         return answered
 
     def _take(self, question: Approval, reply: Reply) -> None:
-        """Take the answer of a channel, which no device signed."""
+        """Take the answer of a channel, which no device signed; its name is who gave it, where
+        that is another than the user."""
         self.answer(
             question.id,
             reply.answer,
@@ -201,6 +202,7 @@ class ApprovalBroker:
             nonce=question.request.nonce,
             message=reply.message,
             rules=reply.rules,
+            device_name=reply.device_name,
         )
 
     def _narrowed(self, request: ApprovalRequest, reply: Reply) -> ApprovalRequest:

@@ -10,6 +10,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 from msgspec import Struct
@@ -26,6 +27,7 @@ from skillhouse.approval.request import (
 from skillhouse.approval.webhook import (
     WINDOW_SECONDS,
     SignatureError,
+    proved_id,
     secret_bytes,
     verified_id,
 )
@@ -122,6 +124,8 @@ def _digest(question: Approval, token: str) -> str:
 BODY_MAX = 16_384
 """Bytes of an answer."""
 SECRET_BYTES = 32
+APP_SIGNATURE = "p256"
+"""Before the signature of an app: ECDSA with P-256 and SHA-256, r and s of 32 bytes each."""
 REFUSED_SECONDS = 60
 """Refused messages are recorded once in this time, with their number: anyone may send them."""
 
@@ -139,8 +143,15 @@ class Device(PartialStruct, frozen=True, kw_only=True):
     user: str
     """The user as whom it answers."""
     secret: str
-    """`whsec_` and base64; shown once, when it is paired."""
+    """`whsec_` and base64; shown once, when it is paired. Empty for an app with a key pair."""
     paired_ms: int
+    public_key: str = ""
+    """Of a companion app, in base64: a point of P-256, uncompressed. Its private half is in the
+    app's browser, which does not give it out."""
+
+    @property
+    def is_app(self) -> bool:
+        return bool(self.public_key)
 
 
 class DeviceRevocation(Struct, frozen=True, kw_only=True):
@@ -185,19 +196,28 @@ class Devices:
 
     def pair(self, name: str, *, user: str) -> Device:
         """Return a new device with a secret of its own; what cannot be recorded is not paired."""
+        secret = "whsec_" + base64.b64encode(secrets.token_bytes(SECRET_BYTES)).decode()
+        return self._paired(name, user, secret, "")
+
+    def pair_app(self, name: str, *, user: str, public_key: str) -> Device:
+        """Return a new device that has the private half of this key (`Device.public_key`)."""
+        return self._paired(name, user, "", public_key)
+
+    def _paired(self, name: str, user: str, secret: str, public_key: str) -> Device:
         device = Device(
             id=secrets.token_hex(8),
             name=name,
             user=user,
-            secret="whsec_" + base64.b64encode(secrets.token_bytes(SECRET_BYTES)).decode(),
+            secret=secret,
             paired_ms=int(self._clock() * 1000),
+            public_key=public_key,
         )
-        self._record("paired", device, "")
+        self._record("paired", device, "an app with a key of its own" if public_key else "")
         with pooled(self._path, STATE) as store, store.transaction() as connection:
             connection.execute(
-                "INSERT INTO device (id, name, user_name, secret, paired_ms) "
-                "VALUES (?, ?, ?, ?, ?)",
-                (device.id, device.name, device.user, device.secret, device.paired_ms),
+                "INSERT INTO device (id, name, user_name, secret, paired_ms, public_key) "
+                "VALUES (?, ?, ?, ?, ?, ?)",
+                (device.id, name, user, secret, device.paired_ms, public_key),
             )
         return device
 
@@ -205,11 +225,12 @@ class Devices:
         if not self._path.exists():
             return ()
         with pooled(self._path, STATE) as store:
-            query = "SELECT id, name, user_name, secret, paired_ms FROM device ORDER BY seq"
-            rows = store.rows(query)
+            rows = store.rows(
+                "SELECT id, name, user_name, secret, paired_ms, public_key FROM device ORDER BY seq"
+            )
         return tuple(
-            Device(id=i, name=name, user=user, secret=secret, paired_ms=paired)
-            for i, name, user, secret, paired in rows
+            Device(id=i, name=name, user=user, secret=secret, paired_ms=paired, public_key=key)
+            for i, name, user, secret, paired, key in rows
         )
 
     def unpair(self, device_id: str) -> DeviceRevocation | None:
@@ -221,6 +242,12 @@ class Devices:
         with pooled(self._path, STATE) as store, store.transaction() as connection:
             connection.execute("DELETE FROM device WHERE id = ?", (device_id,))
             connection.execute("DELETE FROM approval_token WHERE device = ?", (device_id,))
+            connection.execute("DELETE FROM push_subscription WHERE device = ?", (device_id,))
+            # Of an app that is lost for good no sign of life is waited for (tiers).
+            connection.execute(
+                "DELETE FROM tier_mark WHERE name = 'companion' "
+                "AND NOT EXISTS (SELECT 1 FROM device WHERE public_key <> '')"
+            )
             # An answer of before devices were noted may be this one's.
             approvals = connection.execute(
                 "UPDATE approval SET state = 'expired', message = 'the device was unpaired' "
@@ -244,6 +271,17 @@ class Devices:
         SignatureError if it is not a paired device's, old, or came before; ApprovalError if it does
         not count."""
         device, given, question = self._proved(broker, headers, body)
+        return self._given(broker, device, given, question)
+
+    def answer_of_app(
+        self, broker: ApprovalBroker, device: Device, given: DeviceAnswer
+    ) -> Approval:
+        """Take the answer in a message of which `sender_app` was this device."""
+        return self._given(broker, device, given, _shown(broker, given))
+
+    def _given(
+        self, broker: ApprovalBroker, device: Device, given: DeviceAnswer, question: Approval
+    ) -> Approval:
         answered = broker.answer(
             question.id,
             given.answer,
@@ -256,6 +294,35 @@ class Devices:
         )
         self._record("answered", device, f"{given.answer.value} to approval {question.id}")
         return answered
+
+    def sender_app(
+        self,
+        device_id: str,
+        headers: Mapping[str, str],
+        body: bytes,
+        proves: Callable[[str, bytes, bytes], bool],
+    ) -> Device:
+        """Return the paired app that signed a message, which is taken once; SignatureError else.
+
+        `proves` says whether a signature of some bytes is by the private half of a key.
+        """
+        device = next((d for d in self.all() if d.id == device_id and d.is_app), None)
+        try:
+            if device is None:
+                # Said as a wrong signature is: which devices there are is nothing that is said.
+                raise SignatureError("wrong", "the signature is not right")
+            message_id = proved_id(
+                headers,
+                body,
+                partial(proves, device.public_key),
+                version=APP_SIGNATURE,
+                now_seconds=self._clock(),
+            )
+            self._take_once(device.id, message_id)
+        except SignatureError as error:
+            self._note_refused(device_id, error)
+            raise
+        return device
 
     def token(self, broker: ApprovalBroker, headers: Mapping[str, str], body: bytes) -> str:
         """Return a one-time token to a device that answers with `once`; raises as `answer` does."""
@@ -281,13 +348,10 @@ class Devices:
         except SignatureError as error:
             self._note_refused(given.device if given else "", error)
             raise
-        question = broker.get(given.approval)
-        if question.request.content_digest != given.content_digest:
-            raise ApprovalError("another-call", "the device showed another call than this one")
-        return device, given, question
+        return device, given, _shown(broker, given)
 
     def _sender(self, given: DeviceAnswer, headers: Mapping[str, str], body: bytes) -> Device:
-        device = next((d for d in self.all() if d.id == given.device), None)
+        device = next((d for d in self.all() if d.id == given.device and not d.is_app), None)
         # An unknown device takes as long, and says the same, as a wrong signature.
         secret = (
             secrets.token_bytes(SECRET_BYTES) if device is None else secret_bytes(device.secret)
@@ -323,6 +387,14 @@ class Devices:
             if isinstance(error.__cause__, sqlite3.IntegrityError):
                 raise SignatureError("repeated", "this message came before") from error
             raise
+
+
+def _shown(broker: ApprovalBroker, given: DeviceAnswer) -> Approval:
+    """Return the question of an answer; ApprovalError if the device showed another call."""
+    question = broker.get(given.approval)
+    if question.request.content_digest != given.content_digest:
+        raise ApprovalError("another-call", "the device showed another call than this one")
+    return question
 
 
 def _decoded(body: bytes) -> DeviceAnswer:

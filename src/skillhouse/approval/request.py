@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import json
+import re
 from collections.abc import Mapping
 from typing import Any, Literal, Protocol
 
@@ -67,6 +68,40 @@ Level = Literal["read", "write", "sign"]
 FOUND_HEADING = "found by skillhouse:"
 SENT_HEADING = "sent by the agent:"
 """The lines above the two blocks of facts in a text."""
+ROW_COLUMNS = 72
+"""Columns of a row where the window of the reader is not known."""
+ROOM_MIN = 8
+"""Columns of a row that has no room for more."""
+WORD_MAX = 24
+"""Characters from which a word is broken where a row ends."""
+
+
+def rows_of(line: str, columns: int = ROW_COLUMNS) -> list[str]:
+    """Return a line of a question in rows that fit; only the first begins where the line does.
+
+    A window breaks a longer row itself, and what follows would begin at its first column, as only
+    a line of ours does. Later rows are further in than any line of a question; nothing is left
+    out. Outside of ASCII a character counts as two columns: its width depends on the window.
+
+    >>> rows_of("  why: abcdef ghi", 18), rows_of("  why: abcdef ghi", 17)
+    (['  why: abcdef ghi'], ['  why: abcdef ', '        ghi'])
+    """
+    room = columns - 1  # A window may begin a new row once its last column is filled.
+    margin = " " * max(8, min(len(line) - len(line.lstrip(" ")), 8) + 4)
+    rows = [""]
+    for word in re.findall(r"[^ ]* ?", line):
+        start = margin if len(rows) > 1 else ""
+        if len(word) < WORD_MAX and _width(rows[-1] + word.rstrip()) > room > _width(margin + word):
+            rows.append(margin)
+        for character in word:
+            if _width(rows[-1] + character) > max(room, len(start) + ROOM_MIN):
+                rows.append(start := margin)
+            rows[-1] += character
+    return rows
+
+
+def _width(text: str) -> int:
+    return len(text) if text.isascii() else sum(1 if c.isascii() else 2 for c in text)
 
 
 class Answer(enum.StrEnum):
@@ -238,7 +273,8 @@ class ApprovalError(SkillhouseError):
     """A question or an answer is not taken; `code` says why.
 
     Codes: unknown, ambiguous, answered, expired, used, wrong-nonce, not-allowed, not-offered,
-    too-wide, another-call, another-client, denied, open, queue-full, too-many, clock, wrong-token.
+    too-wide, another-call, another-client, denied, open, queue-full, too-many, clock, wrong-token,
+    wrong-code, wrong-phrase, no-push.
     """
 
     def __init__(self, code: str, message: str) -> None:

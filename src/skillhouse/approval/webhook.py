@@ -22,6 +22,7 @@ from skillhouse.approval.request import (
     SENT_HEADING,
     ApprovalRequest,
     allowed_answers,
+    rows_of,
 )
 from skillhouse.floor import ConfigError, SkillhouseError
 
@@ -56,16 +57,32 @@ def verified_id(
 ) -> str:
     """Return the id of a message that is signed and recent (seconds since 1970); the caller takes
     it once. Header names are in lower case. Raises SignatureError."""
+
+    def is_right(signed: bytes, signature: bytes) -> bool:
+        wanted = base64.b64encode(hmac.digest(secret, signed, "sha256"))
+        return hmac.compare_digest(wanted, signature)
+
+    return proved_id(headers, body, is_right, version="v1", now_seconds=now_seconds)
+
+
+Proves = Callable[[bytes, bytes], bool]
+"""Whether a signature, as it was sent, is one of these bytes."""
+
+
+def proved_id(
+    headers: Mapping[str, str], body: bytes, proves: Proves, *, version: str, now_seconds: float
+) -> str:
+    """Return what `verified_id` does, for signatures of any kind; `version` is before each."""
     message_id = headers.get("webhook-id", "")
     timestamp = headers.get("webhook-timestamp", "")
     if not message_id or len(message_id) > ID_MAX or not timestamp.isascii():
         raise SignatureError("missing", "expected the headers of a signed message")
     if not timestamp.isdigit() or len(timestamp) > 12:
         raise SignatureError("missing", "expected a time in seconds since 1970")
-    wanted = _signature(body, secret, message_id, timestamp).encode()
+    mark, signed = f"{version},".encode(), signed_bytes(body, message_id, timestamp)
     given = headers.get("webhook-signature", "").encode().split()
-    signatures = [part.removeprefix(b"v1,") for part in given if part.startswith(b"v1,")]
-    if not any(hmac.compare_digest(wanted, signature) for signature in signatures):
+    signatures = [part.removeprefix(mark) for part in given if part.startswith(mark)]
+    if not any(proves(signed, signature) for signature in signatures):
         raise SignatureError("wrong", "the signature is not right")
     if abs(now_seconds - int(timestamp)) > WINDOW_SECONDS:
         raise SignatureError("old", f"the message is more than {WINDOW_SECONDS} seconds off")
@@ -84,8 +101,12 @@ def secret_bytes(text: str) -> bytes:
     return secret
 
 
+def signed_bytes(body: bytes, message_id: str, timestamp: str) -> bytes:
+    return b".".join((message_id.encode(), timestamp.encode(), body))
+
+
 def _signature(body: bytes, secret: bytes, message_id: str, timestamp: str) -> str:
-    signed = b".".join((message_id.encode(), timestamp.encode(), body))
+    signed = signed_bytes(body, message_id, timestamp)
     return base64.b64encode(hmac.digest(secret, signed, "sha256")).decode()
 
 
@@ -159,7 +180,8 @@ def chat_text(request: ApprovalRequest) -> str:
     """Return the beginning of each text; all of it is among the facts, and on the page.
 
     Only a line of ours begins at its first column: what was found and what was sent are blocks
-    below a line each, and no value or name of the call passes for such a line.
+    below a line each, and no value or name of the call passes for such a line, also where a window
+    of `ROW_COLUMNS` would have broken it.
     """
     lines = [" ".join(request.title.split()), f"tool: {request.tool}"]
     for heading, facts in ((FOUND_HEADING, request.found), (SENT_HEADING, request.sent)):
@@ -168,6 +190,7 @@ def chat_text(request: ApprovalRequest) -> str:
             begun = text if len(text) <= PREVIEW_MAX else f"{text[:PREVIEW_MAX]}…"
             first, *rest = begun.splitlines() or [""]
             lines += [f"  {' '.join(label.split())}: {first}", *(f"    {line}" for line in rest)]
+    lines = [row for line in lines for row in rows_of(line)]
     return "\n".join(lines)
 
 

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -427,6 +427,30 @@ def recorded(audit: AuditLog, action: str, arguments: Mapping[str, object]) -> I
         _end(audit, action, intent, sys.exc_info()[1] if failed else None)
 
 
+@contextmanager
+def recorded_set(
+    audit: AuditLog, action: str, each: Sequence[Mapping[str, object]]
+) -> Iterator[list[BaseException | None]]:
+    """Like `recorded` for several changes that are made together: the disk is waited for once.
+
+    The block puts into the list that it is given why one of them was not made.
+    """
+    last = len(each) - 1
+    intents = [
+        _begin(audit, action, arguments, durable=number == last)
+        for number, arguments in enumerate(each)
+    ]
+    faults: list[BaseException | None] = [None] * len(intents)
+    failed = True
+    try:
+        yield faults
+        failed = False
+    finally:
+        fault = sys.exc_info()[1] if failed else None
+        for intent, own in zip(intents, faults, strict=True):
+            _end(audit, action, intent, own or fault)
+
+
 @asynccontextmanager
 async def recorded_async(
     audit: AuditLog, action: str, arguments: Mapping[str, object]
@@ -444,10 +468,12 @@ async def recorded_async(
             await in_thread(lambda: _end(audit, action, intent, fault))
 
 
-def _begin(audit: AuditLog, action: str, arguments: Mapping[str, object]) -> str:
+def _begin(
+    audit: AuditLog, action: str, arguments: Mapping[str, object], *, durable: bool = True
+) -> str:
     tool = f"manage:{action}"
     draft = AuditDraft(kind="intent", tool=tool, user="local", arguments=arguments)
-    return audit.write(draft, durable=True)
+    return audit.write(draft, durable=durable)
 
 
 def _end(audit: AuditLog, action: str, intent: str, fault: BaseException | None) -> None:

@@ -148,9 +148,16 @@ def _links(root: str) -> list[str]:
 
 
 class RealPathCache(dict[str, str]):
+    """Real paths by paths: of a directory of thousands of skills each part is looked at once."""
+
     def __missing__(self, path: str) -> str:
-        self[path] = os.path.realpath(path)
-        return self[path]
+        above, name = os.path.split(path)
+        if name in ("", ".", "..") or not os.path.isabs(above) or os.path.islink(path):
+            real = os.path.realpath(path)
+        else:
+            real = os.path.join(self[above], name)
+        self[path] = real
+        return real
 
 
 class ClientView(Struct):

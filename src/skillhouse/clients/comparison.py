@@ -18,6 +18,7 @@ from msgspec import Struct, field
 from skillhouse.clients.client_view import ClientView, RealPathCache
 from skillhouse.clients.verdicts import (
     LISTED,
+    ClientColumn,
     ClientReport,
     LensState,
     NearMiss,
@@ -59,6 +60,8 @@ _UNFIT = frozenset('/\\:*?"<>|')
 
 
 class MisplacedFiles(Struct):
+    directories: list[str] = field(default_factory=list)
+    """Each that was read."""
     files: list[str] = field(default_factory=list)
     """Each SKILL.md."""
     roots: list[str] = field(default_factory=list)
@@ -76,6 +79,7 @@ def look_around(roots: Iterable[str]) -> MisplacedFiles:
         while pending and left:
             left -= 1
             place, depth = pending.pop()
+            result.directories.append(place)
             if (listed := _listed(place)) is None:
                 continue
             names = {entry.name for entry in listed}
@@ -116,18 +120,16 @@ def _listed(place: str) -> list[os.DirEntry[str]] | None:
         return None
 
 
-def unread_roots(places: Iterable[str], known: frozenset[str]) -> Iterator[str]:
-    """Yield each `.NAME/skills` of `places` that is not in `known`."""
+def _hidden_directories(places: Iterable[str]) -> Iterator[str]:
+    """Yield each `.NAME` of `places`, in which a client may have skills."""
     for place in places:
         try:
             names = sorted(name for name in os.listdir(place) if name.startswith("."))
         except OSError:
             # A directory above the start may be unreadable.
             continue
-        for name in names:
-            root = os.path.join(place, name, "skills")
-            if name not in _NEVER and root not in known and os.path.isdir(root):
-                yield root
+        found = (os.path.join(place, name) for name in names if name not in _NEVER)
+        yield from filter(os.path.isdir, found)
 
 
 def read_plainly(file: str, most: int) -> bytes:
@@ -214,7 +216,26 @@ def compare(
         skills=tuple(skills),
         misses=tuple(sorted(around.misses, key=lambda miss: empty.short(miss.path))),
         digests=_digests(skills),
+        looked_at=tuple(_looked_at(clients, around, skills)),
     )
+
+
+def _looked_at(
+    clients: Sequence[ClientColumn], around: MisplacedFiles, skills: Sequence[ReportedSkill]
+) -> Iterable[str]:
+    """Return what the comparison looked at; of roots that are missing, what is above them too."""
+    found = dict.fromkeys(around.directories)
+    for root in (*around.roots, *(root for client in clients for root in client.roots)):
+        place, above = root, os.path.dirname(root)
+        found[place] = None
+        while place != above and not os.path.lexists(place):
+            place, above = above, os.path.dirname(above)
+            found[place] = None
+    for skill in skills:
+        for place in skill.places:
+            directory = os.path.dirname(place)
+            found |= dict.fromkeys((place, directory, os.path.dirname(directory)))
+    return found
 
 
 class _LensRows:
@@ -290,24 +311,25 @@ def _around(
     known = {str(root.path): None for view in views for root in view.roots}
     top = git_root(start) or start
     walk = [str(place) for place in (start, *start.parents) if place.is_relative_to(top)]
-    unread = list(unread_roots(dict.fromkeys([*walk, str(home)]), frozenset(known)))
+    places = tuple(dict.fromkeys([*walk, str(home)]))
+    hidden = list(_hidden_directories(places))
+    below = (os.path.join(place, "skills") for place in hidden)
+    unread = [root for root in below if root not in known and os.path.isdir(root)]
     roots = dict.fromkeys(reals[root] for root in [*known, *unread] if os.path.isdir(root))
-    # In an untrusted project not even the names of directories are read.
-    barred = {
-        reals[str(root.path)]
-        for view in views
-        for root in view.roots
-        if root.scope == "project" and not view.may_read
-    }
-    allowed = {
-        reals[str(root.path)]
-        for view in views
-        for root in view.roots
-        if root.scope != "project" or view.may_read
-    }
-    around = look_around(root for root in roots if root not in barred - allowed)
+    barred = _barred(views, reals)
+    around = look_around(root for root in roots if root not in barred)
     around.roots += unread
+    around.directories += (*places, *hidden)
     return around
+
+
+def _barred(views: Sequence[ClientView], reals: RealPathCache) -> set[str]:
+    """Return the roots of an untrusted project, of which not even the directories are read."""
+    found: dict[bool, set[str]] = {True: set(), False: set()}
+    for view in views:
+        for root in view.roots:
+            found[root.scope != "project" or view.may_read].add(reals[str(root.path)])
+    return found[False] - found[True]
 
 
 def _digests(skills: Sequence[ReportedSkill]) -> dict[str, str]:

@@ -31,7 +31,7 @@ NAMED_MAX = 6
 Readers = Mapping[str, tuple[str, ...]]
 """The clients that read each directory of skills, relative to one base."""
 _EFFECTS = {
-    LensState.DROPPED: "dropped by",
+    LensState.DROPPED: "not loaded by",
     LensState.SEEN: "read differently by",
     LensState.UNSEEN: "not in the folders of",
 }
@@ -193,7 +193,7 @@ def _faults(report: ClientReport) -> Iterator[ReportedProblem]:
     for client, fault in report.faults:
         yield ReportedProblem(
             code=InternalFaultError.code,
-            title=f"`{client}` was not looked at: {fault}",
+            title=f"`{client}` could not be checked: {fault}",
             clients=(client,),
             fix="the other clients were; add the report to what you send us",
         )
@@ -407,7 +407,7 @@ def _budgets(report: ClientReport) -> Iterator[ReportedProblem]:
             f"{number:,} {words}"
             for number, words in (
                 (budget.shortened, "descriptions shortened"),
-                (budget.without_description, "descriptions dropped"),
+                (budget.without_description, "descriptions left out"),
                 (budget.omitted, "skills left out"),
             )
             if number

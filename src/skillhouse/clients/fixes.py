@@ -227,8 +227,9 @@ def _check_inside(directory: Path, bound: Path) -> None:
 def _of_files(report: ClientReport) -> Iterator[Fix]:
     for skill in report.skills:
         codes = {verdict.code for verdict in skill.verdicts} & FILE_CODES
-        bound = bound_of(report, skill.file)
-        if not codes or not bound or is_own(report, skill.places[0]):
+        # Of thousands most have nothing to fix.
+        bound = bound_of(report, skill.file) if codes else ""
+        if not bound or is_own(report, skill.places[0]):
             continue
         try:
             before = ConfigFile(Path(skill.file), bound=Path(bound), may_be_outside=False).text
@@ -350,7 +351,9 @@ def _move_proposals(report: ClientReport) -> Iterator[_Proposal]:
     """Bring a skill to ROOT/NAME."""
     for skill in report.skills:
         found = {verdict.code for verdict in skill.verdicts} & MOVED_CODES
-        directory = _directory(report, skill) if found else ""
+        if not found:
+            continue
+        directory = _directory(report, skill)
         root = os.path.realpath(skill.root)
         if not directory or not directory.startswith(root):
             continue

@@ -133,6 +133,8 @@ class ClientReport(Struct, frozen=True, kw_only=True):
     """Real path of each copy that `export` wrote, with that of the skill it was copied from."""
     faults: tuple[tuple[str, str], ...] = ()
     """Clients that could not be looked at, and why; they are not among `clients`."""
+    looked_at: tuple[str, ...] = ()
+    """Files and directories of skills, there or not, without whose change this stays as it is."""
 
     def by_client(self, skill: ReportedSkill) -> Iterator[tuple[str, Verdict]]:
         """Yield each client's name with its verdict on a skill."""

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from skillhouse.discovery.build_index import discover as discover
+    from skillhouse.discovery.build_index import discover_since as discover_since
     from skillhouse.discovery.catalog import Catalog as Catalog
     from skillhouse.discovery.catalog import catalog_under as catalog_under
     from skillhouse.discovery.catalog import render_catalog as render_catalog

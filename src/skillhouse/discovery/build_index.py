@@ -246,6 +246,19 @@ def discover(
         cache: Directory of the persistent index, which `search` uses too; None reads every file.
         clock: Nanoseconds since the epoch.
     """
+    return discover_since(None, roots, profile=profile, trusted=trusted, cache=cache, clock=clock)
+
+
+def discover_since(
+    before: SkillIndex | None,
+    roots: Sequence[Root | str | Path],
+    *,
+    profile: str | Profile,
+    trusted: bool,
+    cache: Path | None,
+    clock: Callable[[], int] = time.time_ns,
+) -> SkillIndex:
+    """Do what `discover` does; where nothing has changed since `before`, its skills are taken."""
     chosen = load_profile(profile)
     ranks = {rule.name: rank for rank, rule in enumerate(chosen.scopes)}
     given = [root if isinstance(root, Root) else Root(Path(root)) for root in roots]
@@ -289,9 +302,31 @@ def discover(
     if snapshots is not None and snapshots.fault is not None:
         message, path = str(snapshots.fault), snapshots.fault.path
         general.append(_general("cache-unusable", Severity.WARNING, message, path))
+    made_of = _made_of(scans, general, chosen)
     return SkillIndex(
-        source=lambda: _merged(scans, general, chosen), name_match=chosen.name_match, cache=cache
+        source=lambda: _merged(scans, general, chosen),
+        name_match=chosen.name_match,
+        cache=cache,
+        made_of=made_of,
+        before=before,
     )
+
+
+def _made_of(
+    scans: dict[tuple[str, str], _Scan], general: list[Diagnostic], profile: Profile
+) -> object:
+    """Return a value that is equal for equal indexes; None where a look at files is needed.
+
+    What is behind a link is looked at while roots are merged, and no scan has seen it.
+    """
+    parts = []
+    for place, (scanned, namespace, following, places) in scans.items():
+        walk = scanned.walk
+        if scanned.snapshot is None or walk.links() or walk.leads_out:
+            return None
+        found = tuple(walk.findings), tuple(walk.left_out)
+        parts.append((place, namespace, following, places, scanned.snapshot, found))
+    return parts, general, profile
 
 
 class _Scan(NamedTuple):

@@ -271,6 +271,8 @@ class ScannedRoot(NamedTuple):
     entries: Callable[[], list[ScanEntry]]
     """The entries by name and path, refused ones first; decoded at the call."""
     walk: RootWalk
+    snapshot: Snapshot | None = None
+    """Of which the entries are made, where it is kept: of equal ones they are equal."""
 
 
 def scan(
@@ -315,7 +317,7 @@ def scan(
             if current is not None:
                 if current is not snapshot:
                     snapshots.patch(key, current)
-                return ScannedRoot(lambda: unpacked(current), walk)
+                return ScannedRoot(lambda: unpacked(current), walk, current)
             known = {entry.path: entry for entry in unpacked(snapshot)}
         except DecodeError:
             known = {}

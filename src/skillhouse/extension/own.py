@@ -30,6 +30,7 @@ OWN_EXTENSIONS = {
     "registry": OwnExtension(package="skillhouse.extensions.registry", extra="server"),
     "cells": OwnExtension(package="skillhouse.extensions.cells", extra="all"),
     "chat": OwnExtension(package="skillhouse.extensions.chat", extra="chat"),
+    "channels": OwnExtension(package="skillhouse.extensions.channels", extra="telegram"),
     "meaning": OwnExtension(package="skillhouse.extensions.meaning", extra="semantic"),
     "postgres": OwnExtension(package="skillhouse.extensions.postgres", extra="postgres"),
     "signer": OwnExtension(package="skillhouse_signer", extra="signer"),

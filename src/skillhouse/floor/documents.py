@@ -135,6 +135,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     table = dict(pairs)
     if len(table) < len(pairs):
         seen: set[str] = set()
+        # mypy: `add` returns nothing, which is what makes the first one false.
         twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
         # Two readers would disagree on which one counts.
         raise ValueError(f"a key is there twice: {twice[:80]!r}")

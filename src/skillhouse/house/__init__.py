@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from skillhouse.house.agent_view import AgentView as AgentView
     from skillhouse.house.agent_view import Invocable as Invocable
     from skillhouse.house.call_keys import CallKeys as CallKeys
+    from skillhouse.house.config import BotSettings as BotSettings
     from skillhouse.house.config import Config as Config
     from skillhouse.house.config import ExtensionSettings as ExtensionSettings
     from skillhouse.house.config import Locations as Locations
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from skillhouse.house.config.rule_tables import POLICY_SUMMARIES as POLICY_SUMMARIES
     from skillhouse.house.config.rule_tables import policy_text as policy_text
     from skillhouse.house.config.rule_tables import starting_rules as starting_rules
+    from skillhouse.house.config.secret_places import read_secret as read_secret
     from skillhouse.house.config_reload import ConfigNews as ConfigNews
     from skillhouse.house.container import token_at as token_at
     from skillhouse.house.conversation import Conversation as Conversation

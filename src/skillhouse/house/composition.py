@@ -95,7 +95,7 @@ def compose(
         mcp_host,
     )
     network = Lazy(partial(_network, config))
-    check = Lazy(partial(_installed_check, config))
+    check = Lazy(partial(_installed_check, config, services))
     encoders = Lazy(partial(_encoders, config))
     settings = None
     if before is not None and was is not None:
@@ -137,13 +137,20 @@ def _network(config: Config) -> Network:
     return Network(config)
 
 
-def _installed_check(config: Config) -> InstalledCheck:
+def _installed_check(config: Config, services: LastingServices) -> InstalledCheck:
+    def note(tree_digest: str, publisher: str) -> None:
+        services.enforcement.noted(
+            "skill-verified", user="", reason=tree_digest, publisher=publisher
+        )
+
     from skillhouse.house.installed_check import InstalledCheck, install_locks  # noqa: PLC0415
 
     return InstalledCheck(
         config.state_directory,
         install_locks(config),
         require_signature=config.registry.require_signature,
+        refuses_ended=config.registry.ended == "refuse",
+        note=note,
         cache=config.cache_directory,
     )
 
@@ -201,7 +208,8 @@ def _check_tools(config: Config, profile: Profile, own: Sequence[toolbox.Tool]) 
         known = names_of_tools(profile)
         if own:
             toolbox.check_own_tools(own, known)
-        _check_lists(lists, (*known, *(tool.name for tool in own)))
+        # A tool of the bot's conversations, which a list may name for every process.
+        _check_lists(lists, (*known, "send_file", *(tool.name for tool in own)))
 
 
 def _check_lists(lists: Mapping[str, tuple[str, ...]], known: Sequence[str]) -> None:

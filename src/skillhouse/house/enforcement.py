@@ -97,7 +97,7 @@ class EnforcementSettings:
         policy = self.tier_policy.get()
         entries = [policy.defaults, *policy.tools.values(), *(p for _, p in policy.wildcards)]
         entries += [policy.fallback] if policy.fallback else []
-        return any(entry.confirmation_channel == COMPANION_APP for entry in entries)
+        return policy.has_companion or COMPANION_APP in {e.confirmation_channel for e in entries}
 
 
 def _signer(config: Config) -> Any:
@@ -117,7 +117,8 @@ def _read_tier_policy(config: Config) -> TierPolicy:
         policy = load_tier_policy(file, assignees=assignees, tier1_channel=PAGE)
     else:
         policy = TierPolicy(assignees=assignees, tier1_channel=PAGE)
-    return replace(policy, published=profile_of(config).tool_names)
+    profile = profile_of(config)
+    return replace(policy, published=profile.tool_names, has_companion=profile.companion_app)
 
 
 class SettingsInUse(Protocol):

@@ -72,6 +72,10 @@ class ExtensionParts:
         """Return their ways to ask a person."""
         return tuple(made for _, made in self._each(lambda one: one.channels, config))
 
+    def chat_channels(self, config: Config) -> tuple[object, ...]:
+        """Return the services by which the bot is reached."""
+        return tuple(made for _, made in self._each(lambda one: one.chat_channels, config))
+
     def pages(self, config: Config) -> tuple[tuple[Extension, ExtensionPage], ...]:
         """Return their pages; one without a usable path is left out."""
         found = self._each(lambda one: one.pages, config)

@@ -229,7 +229,7 @@ def _left_out(place: SearchPlace, name: str, file: str | None) -> Iterator[Absen
                     state="left-out",
                     name=name,
                     path=path,
-                    reason=f"not looked at: in `{left.root}`, {bound}",
+                    reason=f"not read: in `{left.root}`, {bound}",
                     hint=HINTS["scan-limit" if left.bound == "directories" else "depth-limit"],
                 )
 

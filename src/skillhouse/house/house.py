@@ -174,16 +174,17 @@ class Skillhouse:
         """Return the visible skills that fit a request best, best first."""
         return list(self.view(agent).search.find(query, limit=limit).hits)
 
-    def tools(self, *, agent: str = "default") -> ModelTools:
+    def tools(self, *, agent: str = "default", also: Sequence[str] = ()) -> ModelTools:
         """Return an agent's tools, for showing them to a model; only `call` runs them.
 
-        `.openai()` and `.anthropic()` are what the APIs of these take.
+        `also` names unlisted ones. `.openai()` and `.anthropic()` are what the APIs of these take.
         """
         from skillhouse.house.model_tools import ModelTools
 
         self.use_extensions()
         snapshot = self._current()
-        return ModelTools(snapshot.gate(agent).tools.values(), snapshot.view(agent))
+        shown = snapshot.gate(agent).tools_with(also)
+        return ModelTools(shown.values(), snapshot.view(agent))
 
     async def call(
         self,

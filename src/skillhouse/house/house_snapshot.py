@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from skillhouse import discovery, remote
 from skillhouse import skill as skill_package
-from skillhouse.discovery import Root, default_roots, discover
+from skillhouse.discovery import Root, default_roots, discover, discover_since
 from skillhouse.floor import (
     ConfigError,
     Diagnostic,
@@ -126,8 +126,15 @@ class SnapshotServices(Protocol):
 class HouseSnapshot:
     """The skills of one moment: listing, searching and loading all use it."""
 
-    def __init__(self, composition: Composition, services: SnapshotServices) -> None:
+    def __init__(
+        self,
+        composition: Composition,
+        services: SnapshotServices,
+        before: HouseSnapshot | None = None,
+    ) -> None:
         """Take a composition; everything is read when it is first asked for.
+
+        Of `before`, of the same composition, is taken what has not changed since.
 
         The touched and the recent files of `services` outlive a snapshot, which keeps its first
         order: a client takes another list for a change.
@@ -143,6 +150,14 @@ class HouseSnapshot:
         self._views: dict[str, AgentView] = {}
         self._gates: dict[str, toolbox.Gate] = {}
         self._signatures: dict[str, Signature] | None = None
+        # INVARIANT: nothing here leads to `before`, or each scan would keep all earlier ones.
+        self._discovered: SkillIndex | None = None
+        self._invocations: tuple[tuple[Skill, ...], tuple[Diagnostic, ...]] = ((), ())
+        if before is not None:
+            self._take(before)
+
+    def _take(self, before: HouseSnapshot) -> None:
+        self._discovered, self._invocations = before._discovered, before._invocations
 
     @once
     def roots(self) -> tuple[Root, ...]:
@@ -167,22 +182,24 @@ class HouseSnapshot:
         return self._index.get()
 
     def _find(self) -> SkillIndex:
-        found = discover(
+        found = discover_since(
+            self._discovered,
             self.roots,
             profile=self._profile,
             trusted=self._trust.is_trusted,
             cache=self._config.cache_directory,
         )
+        self._discovered = found
         if self._policy.remote_skills is not None:
             found = with_skills_of(self._policy.remote_skills, found, self.roots)
         if found.shadowed:
             found = with_explained_duplicates(found, self._config.state_directory)
         if any(skill.link for skill in found.skills):
             found = self._policy.linked.as_seen(found)
-        odd = (
-            *self._config.problems,
-            *invocation_findings(found, self._profile.extensions),
-        )
+        if not found.is_decoded or found.skills is not self._invocations[0]:
+            problems = invocation_findings(found, self._profile.extensions)
+            self._invocations = (found.skills if found.is_decoded else (), problems)
+        odd = (*self._config.problems, *self._invocations[1])
         if not odd:
             return found
         return SkillIndex(
@@ -369,6 +386,10 @@ class HouseSnapshot:
             self._signatures = now
             for view in self._views.values():
                 view.search.renew(now)
+        if self._discovered is not None and later._discovered is not None:
+            # The next scan is compared with what is there now.
+            later._discovered.share(self._discovered)
+            self._take(later)
 
     def close(self) -> None:
         """Stop reading in the background."""

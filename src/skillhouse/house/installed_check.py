@@ -13,6 +13,7 @@ import itertools
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -45,6 +46,7 @@ from skillhouse.registry import (
     Publisher,
     PublisherCheck,
     TreeChanges,
+    TrustMemory,
 )
 
 if TYPE_CHECKING:
@@ -60,8 +62,18 @@ STEADY_NANOSECONDS = 2_000_000_000
 """A file that changed more recently may change again without another time stamp."""
 
 MarkState = Literal["ok", "accepted", "edited", "refused", "missing"]
-Judge = Callable[[Path, "LockEntry"], tuple[MarkState, str]]
-"""Reads a directory and says how it compares with its entry, and why."""
+Judge = Callable[[Path, "LockEntry"], "Judgement"]
+"""Reads a directory and says how it compares with its entry."""
+
+
+class Judgement(Struct, frozen=True):
+    """How the files in a directory compare with a lock's entry."""
+
+    state: MarkState
+    reason: str = ""
+    """Why it is not to be used; empty where it is."""
+    ending: str = ""
+    """What vouches for it and ended, or soon does."""
 
 
 class InstalledMark(Struct, frozen=True, kw_only=True):
@@ -73,6 +85,8 @@ class InstalledMark(Struct, frozen=True, kw_only=True):
     """Its real path."""
     state: MarkState
     reason: str = ""
+    ending: str = ""
+    """What a person should do about the signature of one that is well, in time."""
 
     @property
     def is_well(self) -> bool:
@@ -103,6 +117,7 @@ class _LastFound(Struct, frozen=True):
     """Of the marks, the entry and what is trusted."""
     state: str
     reason: str
+    ending: str = ""
 
 
 class InstalledMarks:
@@ -117,6 +132,8 @@ class InstalledMarks:
         trusted: Path,
         cache: Path | None,
         clock: Callable[[], int] = time.time_ns,
+        taken_down: Callable[[LockEntry], str] = lambda _: "",
+        policy: str = "",
     ) -> None:
         """Take what judges files that differ, and what the locks say.
 
@@ -124,7 +141,11 @@ class InstalledMarks:
             entries: Gives the entries of a scope by their paths, which are relative to its base.
             trusted: The directory of what is trusted: after a change all signatures are read again.
             cache: Where the marks are kept; None reads every file each time.
+            taken_down: Says why a repository took a skill down; asked each time.
+            policy: What the judge goes by besides: after a change all is judged again.
         """
+        self._taken_down = taken_down
+        self._policy = policy
         self._judge = judge
         self._entries = entries
         self._bases = bases
@@ -142,7 +163,7 @@ class InstalledMarks:
         kept = dict(known)
         # A certificate may end any day; signatures are judged again on each.
         day = self._clock() // 86_400_000_000_000
-        around = f"{day} {_marks_of(self._trusted)[0]}"
+        around = f"{day} {_marks_of(self._trusted)[0]} {self._policy}"
         found = tuple(
             mark
             for scope in scopes
@@ -170,19 +191,28 @@ class InstalledMarks:
             key = f"{around} {marks} {entry.tree_digest} {entry.accepted} {signer}"
             last = kept.get(str(real))
             if last is not None and last.key == key and last.state in _STATES:
-                state, reason = _STATES[last.state], last.reason
+                found = Judgement(_STATES[last.state], last.reason, last.ending)
             else:
-                state, reason = self._judged(real, entry)
+                found = self._judged(real, entry)
                 kept.pop(str(real), None)
                 if newest < self._clock() - STEADY_NANOSECONDS:
-                    kept[str(real)] = _LastFound(key, state, reason)
-            yield InstalledMark(scope=scope, name=name, directory=real, state=state, reason=reason)
+                    kept[str(real)] = _LastFound(key, found.state, found.reason, found.ending)
+            if not found.reason and (why := self._taken_down(entry)):
+                found = Judgement("refused", why)
+            yield InstalledMark(
+                scope=scope,
+                name=name,
+                directory=real,
+                state=found.state,
+                reason=found.reason,
+                ending=found.ending,
+            )
 
-    def _judged(self, real: Path, entry: LockEntry) -> tuple[MarkState, str]:
+    def _judged(self, real: Path, entry: LockEntry) -> Judgement:
         with isolated() as failed:
             return self._judge(real, entry)
         # INVARIANT: what cannot be judged is refused.
-        return "refused", str(failed[0])
+        return Judgement("refused", str(failed[0]))
 
     def _known(self) -> dict[str, _LastFound]:
         if self._file is None:
@@ -263,7 +293,7 @@ def install_locks(config: Config) -> dict[str, tuple[Path, Path]]:
 
 def compared_state(
     store: PackageStore,
-    check: PublisherCheck,
+    check: InstalledCheck,
     name: str,
     entry: LockEntry,
     place: InstallPlace,
@@ -283,7 +313,7 @@ def compared_state(
 
 def _compared(
     store: PackageStore,
-    check: PublisherCheck,
+    check: InstalledCheck,
     name: str,
     entry: LockEntry,
     place: InstallPlace,
@@ -312,12 +342,13 @@ def _compared(
             difference=tuple(registry.text_changes(changes, before, members)),
         )
     try:
-        publisher = check.publisher_of(target, tree)
+        publisher = check.publishers.publisher_of(target, tree)
     except registry.PublisherError as error:
         return made(state="refused", problem=str(error), digest=tree.digest)
-    if problem := other_publisher(entry, publisher):
+    if problem := other_publisher(entry, publisher) or check.taken_down(entry):
         return made(state="refused", problem=problem, digest=tree.digest)
-    return made(state="accepted" if entry.accepted else "ok", digest=tree.digest)
+    note = "" if publisher is None else "; ".join(publisher.warnings)
+    return made(state="accepted" if entry.accepted else "ok", digest=tree.digest, note=note)
 
 
 class InstalledCheck:
@@ -329,15 +360,24 @@ class InstalledCheck:
         locks: Mapping[str, tuple[Path, Path]],
         *,
         require_signature: bool = False,
+        refuses_ended: bool = False,
         cache: Path | None = None,
+        note: Callable[[str, str], None] = lambda _tree, _who: None,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         """Take for each scope the lock and the directory that its paths are relative to.
 
         Args:
             require_signature: Refuse what is unsigned, installed or not.
+            refuses_ended: Refuse a certificate or a list of revocations that ended.
             cache: Where `marks` keeps what it knows.
+            note: Gets the digest of a tree, and who signed it, when it is verified first.
         """
         self._require_signature = require_signature
+        self._refuses_ended = refuses_ended
+        self._now = now
+        self.memory = TrustMemory(state_directory, note=note)
+        """What this machine learned of publishers and repositories."""
         self._state = state_directory
         self._locks = locks
         self._read: dict[Path, tuple[tuple[int, ...], Mapping[str, LockEntry]]] = {}
@@ -347,12 +387,17 @@ class InstalledCheck:
             {scope: base for scope, (_, base) in locks.items()},
             trusted=state_directory / registry.TRUSTED_DIRECTORY,
             cache=cache,
+            clock=lambda: int(now().timestamp() * 1_000_000_000),
+            taken_down=self.taken_down,
+            policy=str(refuses_ended),
         )
         """How the installed skills are, for lists."""
 
     @once
-    def _publishers(self) -> PublisherCheck:
-        return PublisherCheck(self._state)
+    def publishers(self) -> PublisherCheck:
+        return PublisherCheck(
+            self._state, self._now, memory=self.memory, refuses_ended=self._refuses_ended
+        )
 
     @once
     def _installs(self) -> registry.Installs:
@@ -373,7 +418,7 @@ class InstalledCheck:
         if not self._require_signature or scope == "builtin":
             return ""
         try:
-            found = self._publishers.publisher_in(directory)
+            found = self.publishers.publisher_in(directory)
         except (registry.PublisherError, MissingExtraError, TreeError, SkillError) as error:
             return str(error)
         return "" if found else "it is unsigned, and `registry.require_signature` is set"
@@ -394,9 +439,16 @@ class InstalledCheck:
             for place, real in itertools.product(places, {base, Path(os.path.realpath(base))}):
                 if place.is_relative_to(real):
                     entry = entries.get(place.relative_to(real).as_posix())
-                    if entry is not None and (fault := self.judge(place, entry)[1]):
+                    if entry is None:
+                        continue
+                    if fault := self.judge(place, entry).reason or self.taken_down(entry):
                         return fault
         return ""
+
+    def taken_down(self, entry: LockEntry) -> str:
+        """Return why the repository of an installed skill took it down; empty where it did not."""
+        found = self.memory.taken_down(entry)
+        return "" if found is None else found.text
 
     def _entries(self, lock: Path) -> Mapping[str, LockEntry]:
         stamp = file_stamp(lock)
@@ -407,26 +459,28 @@ class InstalledCheck:
             self._read[lock] = known
         return known[1]
 
-    def judge(self, directory: Path, entry: LockEntry) -> tuple[MarkState, str]:
-        """Return how the files in a directory compare with a lock's entry, and why."""
+    def judge(self, directory: Path, entry: LockEntry) -> Judgement:
+        """Return how the files in a directory compare with a lock's entry."""
         known = self._installs.expected(directory, entry)
         expected = tuple(digest for one in known for digest in one.expected)
         try:
             tree = matching_tree(directory, expected, self._installs.packed)
         except (TreeError, OSError) as error:
             reason = f"its files cannot be compared with those that were installed: {error}"
-            return "edited", reason
+            return Judgement("edited", reason)
         entries = [one for one in known if tree.digest in one.expected]
         if not entries:
-            return "edited", "its files are not those that were installed"
+            return Judgement("edited", "its files are not those that were installed")
         try:
-            publisher = self._publishers.publisher_of(directory, tree)
+            publisher = self.publishers.publisher_of(directory, tree)
         except (registry.PublisherError, MissingExtraError) as error:
-            return "refused", str(error)
+            return Judgement("refused", str(error))
         # While the same files with another signature come into place, there are two entries.
         if problem := min((other_publisher(one, publisher) for one in entries), key=bool):
-            return "refused", problem
-        return ("accepted" if tree.digest == entry.accepted else "ok"), ""
+            return Judgement("refused", problem)
+        ending = "" if publisher is None else "; ".join(publisher.ending)
+        state: MarkState = "accepted" if tree.digest == entry.accepted else "ok"
+        return Judgement(state, ending=ending)
 
 
 def other_publisher(entry: LockEntry, publisher: Publisher | None) -> str:

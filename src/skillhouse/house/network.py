@@ -52,7 +52,7 @@ class Network:
 
     @once
     def route(self) -> net.Route:
-        return self._route or net.Route()
+        return self._route or net.Route(environment=self._environment)
 
     @once
     def policy(self) -> net.NetPolicy:
@@ -263,26 +263,32 @@ class Network:
             raise ConfigError(message, key="approvals.webhook_secret_env")
         try:
             webhook = approval.WebhookChannel(
-                settings.webhook_url, secret, self._post, page=settings.page_url
+                settings.webhook_url, secret, self.post, page=settings.page_url
             )
             return (*asked, webhook)
         except approval.SignatureError as error:
             message = f"`{settings.webhook_secret_env}` cannot sign: {error}"
             raise ConfigError(message, key="approvals.webhook_secret_env") from error
 
-    async def _post(self, url: str, headers: Mapping[str, str], body: bytes) -> int:
+    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> int:
         """Send one body to the configured address, and to no other."""
+        private = _LOOPBACK.get(urlsplit(url).hostname or "", ())
+        return await self._sent(url, headers, body, private=private)
+
+    async def push(self, url: str, headers: Mapping[str, str], body: bytes) -> int:
+        """Send one body to an address that a browser named, which may lead to no private network
+        unless `net.private` lists it."""
+        return await self._sent(url, headers, body)
+
+    async def _sent(
+        self, url: str, headers: Mapping[str, str], body: bytes, *, private: tuple[str, ...] = ()
+    ) -> int:
         target = net.parse_url(url)
         own = net.HostRule(
             host=target.host, scheme=target.scheme, port=target.port, methods=frozenset({"POST"})
         )
         # A redirect would carry the question to an address that is not configured.
-        policy = self._only(
-            own,
-            private=_LOOPBACK.get(urlsplit(url).hostname or "", ()),
-            redirects=0,
-            seconds=WEBHOOK_SECONDS,
-        )
+        policy = self._only(own, private=private, redirects=0, seconds=WEBHOOK_SECONDS)
         response = await net.fetch(
             url, policy=policy, method="POST", headers=headers, body=body, route=self.route
         )

@@ -6,7 +6,7 @@ import contextlib
 import os
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -204,17 +204,27 @@ def _code_verdict(house: Skillhouse, tool: toolbox.SkillCodeTool, its_id: str) -
 
 
 def judged_mentions(
-    house: Skillhouse, body: str, directory: Path | None = None
+    house: Skillhouse,
+    body: str,
+    directory: Path | None = None,
+    *,
+    lines: toolbox.ForecastCache | None = None,
 ) -> tuple[tuple[MentionVerdict, ...], tuple[UnjudgedBlock, ...]]:
     """Return what a body mentions with the verdict of each, and the blocks that were not judged.
 
-    The skill in `directory` is supposed loaded: its own scripts are judged where they are.
+    The skill in `directory` is supposed loaded: its own scripts are judged where they are. `lines`
+    is shared by several skills of one moment, in which many lines are the same.
     """
     tools = frozenset(TOOL_DEFAULTS)
     mentions = find_mentions(body, tools, is_program=lambda name: grammar_of(name) is not None)
-    cache = toolbox.ForecastCache()
-    found = tuple(_verdict(house, mention, cache, directory) for mention in mentions.found)
-    return found, mentions.unjudged
+    cache, seen = toolbox.ForecastCache(), lines or toolbox.ForecastCache()
+
+    def judge(line: str) -> JudgedLine:
+        # What a skill lets a line reach is below its directory, which no author knows.
+        return seen.once(line, lambda: judged_line(house, line, cache=cache, loaded=directory))
+
+    found = (_verdict(house, mention, judge, directory) for mention in mentions.found)
+    return tuple(found), mentions.unjudged
 
 
 class ReadCommand(Struct, frozen=True, kw_only=True):
@@ -263,16 +273,12 @@ def judged_line(
     """
     found = house.forecast("exec", {"command": line}, agent=agent, cache=cache, loaded=loaded)
     layers = house.policy.layers(agent)
-    rules = LayerRules(layers)
     workspace = house.config.places.start
     # What the gate decided is above; this is how the line is read, to show it.
     paths = PersistentPaths(house.config.protection.asked)
     places = PathPolicy(workspace, writable=(workspace,), paths=paths)
-    variables = house.config.places.environment
-    handed = {n: variables[n] for n in house.config.exec_environment if n in variables}
-    tools = tool_finder(house.config).places(Path(os.path.realpath(workspace)))
-    shown = toolbox.shown_variables(handed, workspace, tools)
-    verdict = judge_line(line, rules, places, environment=shown)
+    shown = (cache or toolbox.ForecastCache()).once("variables", lambda: _shown_variables(house))
+    verdict = judge_line(line, LayerRules(layers), places, environment=shown)
     matched = [
         house.policy.explain(
             Permission(action="exec", resource=command_resource(judged.argv), argv=judged.argv),
@@ -300,6 +306,13 @@ def judged_line(
         matched=tuple((each.permission.resource, each.matched) for each in matched),
         commands=_read_commands(verdict, layers),
     )
+
+
+def _shown_variables(house: Skillhouse) -> Mapping[str, str]:
+    workspace, variables = house.config.places.start, house.config.places.environment
+    handed = {n: variables[n] for n in house.config.exec_environment if n in variables}
+    tools = tool_finder(house.config).places(Path(os.path.realpath(workspace)))
+    return toolbox.shown_variables(handed, workspace, tools)
 
 
 def _read_commands(verdict: CommandVerdict, layers: Sequence[Layer]) -> tuple[ReadCommand, ...]:
@@ -341,10 +354,10 @@ def _deciding(judged: JudgedCommand, layers: Sequence[Layer]) -> tuple[str, int,
 
 
 def _verdict(
-    house: Skillhouse, mention: Mention, cache: toolbox.ForecastCache, directory: Path | None
+    house: Skillhouse, mention: Mention, judge: Callable[[str], JudgedLine], directory: Path | None
 ) -> MentionVerdict:
     if mention.kind == "command":
-        return _command_verdict(house, mention, cache, directory)
+        return _command_verdict(house, mention, judge, directory)
     need = PermissionRequest(
         permission=Permission(action=mention.text, resource=""),
         default=TOOL_DEFAULTS.get(mention.text, Effect.ASK),
@@ -362,15 +375,15 @@ def _verdict(
 
 
 def _command_verdict(
-    house: Skillhouse, mention: Mention, cache: toolbox.ForecastCache, directory: Path | None
+    house: Skillhouse, mention: Mention, judge: Callable[[str], JudgedLine], directory: Path | None
 ) -> MentionVerdict:
-    judged = judged_line(house, mention.text, cache=cache, loaded=directory)
+    judged = judge(mention.text)
     plan = judged.verdict.plan
     gone = _missing_scripts(house, judged, directory)
     own = {word: path for word, path in gone.items() if path}
     placed = _placed(mention.text, own)
     if placed != mention.text and judged.effect is not Effect.DENY:
-        judged = judged_line(house, placed, cache=cache, loaded=directory)
+        judged = judge(placed)
     reasons = judged.reasons
     if gone and judged.effect is not Effect.DENY:
         # Rules say nothing of a file that is not there; an earlier step may make it.

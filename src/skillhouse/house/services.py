@@ -24,6 +24,7 @@ from skillhouse.floor import (
     structs,
 )
 from skillhouse.floor.lock import Lazy, once
+from skillhouse.house.companion import Companion
 from skillhouse.house.composition import Composition, compose, names_of_tools
 from skillhouse.house.config.config_files import profile_of, project_of
 from skillhouse.house.config_reload import Adopted, ConfigNews
@@ -157,6 +158,10 @@ class Services:
     def installed_check(self) -> InstalledCheck:
         return self.composition.installed_check.get()
 
+    @once
+    def companion(self) -> Companion:
+        return Companion(self.enforcement, self.config.state_directory)
+
     @property
     def enforcement_settings(self) -> EnforcementSettings:
         return self.composition.enforcement.get()
@@ -187,7 +192,9 @@ class Services:
 
     def scan(self) -> HouseSnapshot:
         """Return a snapshot of the skills as they are now; it is read when it is first asked."""
-        return HouseSnapshot(self.composition, self)
+        before = self.snapshot
+        is_same = before.composition is self.composition
+        return HouseSnapshot(self.composition, self, before if is_same else None)
 
     def exchange(self, now: HouseSnapshot) -> None:
         """Put another scan into use, unless a reload came after it began and scanned by itself.

@@ -6,6 +6,7 @@ if TYPE_CHECKING:
     from skillhouse.install.change_plan import CHANGED as CHANGED
     from skillhouse.install.change_plan import EDITED as EDITED
     from skillhouse.install.change_plan import OBEYED as OBEYED
+    from skillhouse.install.change_plan import REWRITTEN as REWRITTEN
     from skillhouse.install.change_plan import UNSIGNED as UNSIGNED
     from skillhouse.install.change_plan import UNTRUSTED as UNTRUSTED
     from skillhouse.install.change_plan import ChangeRequest as ChangeRequest
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from skillhouse.install.install_steps import UnsignedError as UnsignedError
     from skillhouse.install.installed_skills import InstalledSkills as InstalledSkills
     from skillhouse.install.installer import Installer as Installer
-    from skillhouse.install.installer import StagedSkill as StagedSkill
     from skillhouse.install.lock_import import ChangedSourceError as ChangedSourceError
     from skillhouse.install.lock_import import RestoredSkill as RestoredSkill
     from skillhouse.install.lock_import import is_users_lock as is_users_lock
@@ -26,12 +26,14 @@ if TYPE_CHECKING:
     from skillhouse.install.lock_import import restored as restored
     from skillhouse.install.publisher import PreparedPackage as PreparedPackage
     from skillhouse.install.publisher import Publishing as Publishing
+    from skillhouse.install.refresh import RepositoryRefresh as RepositoryRefresh
     from skillhouse.install.repositories import Repositories as Repositories
     from skillhouse.install.repositories import RepositoryOffer as RepositoryOffer
     from skillhouse.install.repositories import read_token as read_token
     from skillhouse.install.repositories import repository_at as repository_at
     from skillhouse.install.repository_search import judged_listing as judged_listing
     from skillhouse.install.skill_sources import OpenSource as OpenSource
+    from skillhouse.install.skill_stage import StagedSkill as StagedSkill
 else:
     from skillhouse.lazy_exports import lazy_exports
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Literal
@@ -11,20 +11,26 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 
 from skillhouse import registry
-from skillhouse.floor import SkillhouseError, isolated, structs
+from skillhouse.floor import SkillhouseError, isolated, nearest, structs
+from skillhouse.install.install_policy import HeldBackError
 
 if TYPE_CHECKING:
     from skillhouse.house.installed_check import InstalledState
     from skillhouse.install.install_report import InstallReport
     from skillhouse.install.installed_skills import InstalledSkills
-    from skillhouse.install.installer import Installer, StagedSkill
+    from skillhouse.install.installer import Installer
     from skillhouse.install.skill_sources import OpenSource
+    from skillhouse.install.skill_stage import StagedSkill
     from skillhouse.registry import Candidate, InstallPlace, LockEntry, OtherEntry
 
 UNSIGNED = "unsigned"
 UNTRUSTED = "untrusted"
 OBEYED = "obeyed"
 """It brings files that other programs act on."""
+NEAR = "near"
+"""Its name may be taken for that of another skill."""
+REWRITTEN = "rewritten"
+"""Its source has another history than it had, or the tag was moved."""
 EDITED = "edited"
 CHANGED = "changed"
 """What a person agrees to by name: no signature, a repository that is not trusted, files of theirs
@@ -108,6 +114,8 @@ def agreements(report: InstallReport) -> tuple[str, ...]:
         *[UNSIGNED] * (report.publisher is None),
         *[UNTRUSTED] * report.is_untrusted,
         *[OBEYED] * report.is_obeyed,
+        *[NEAR] * bool(report.near),
+        *[REWRITTEN] * bool(report.rewritten),
     )
 
 
@@ -154,7 +162,12 @@ def _named(every: Sequence[Candidate], name: str) -> Candidate:
             raise registry.SourceError(
                 f"expected one skill `{name}` in the source, got {len(exact)}: {said}"
             )
-    raise registry.SourceError(f"expected one skill `{name}` in the source, got 0: see --list")
+    known = {word for one in every for word in (one.folder, *filter(None, _names(one)))}
+    close = ", ".join(f"`{word}`" for word in nearest(wanted, known))
+    meant = f"; did you mean {close}" if close else ""
+    raise registry.SourceError(
+        f"expected one skill `{name}` in the source, got 0{meant}: see --list"
+    )
 
 
 def _paths(one: Candidate) -> tuple[str, ...]:
@@ -196,7 +209,19 @@ def updatable(
             raise PinnedError(message)
         yield place, name, entry
     if not ids:
-        yield from installed.entries()
+        yield from by_source(installed.entries())
+
+
+def by_source(
+    entries: Iterable[tuple[InstallPlace, str, LockEntry]],
+) -> list[tuple[InstallPlace, str, LockEntry]]:
+    """Return installed skills in their order, those of one repository together, so that it is
+    fetched once however many others there are."""
+    found = list(entries)
+    first: dict[str, int] = {}
+    for number, (_, _, entry) in enumerate(found):
+        first.setdefault(entry.repository, number)
+    return sorted(found, key=lambda one: first[one[2].repository])
 
 
 def restorable(state: InstalledState) -> bool:
@@ -288,9 +313,12 @@ def planned(installer: Installer, staged: StagedSkill, wanted: WantedChange) -> 
     if wanted.is_update and staged.report.is_same:
         if staged.report.moved_from:
             follow = partial(installer.follow, staged)
-            return PlannedChange(staged=staged, is_in_force=False, questions=(), apply=follow)
+            asked = (REWRITTEN,) * bool(staged.report.rewritten)
+            return PlannedChange(staged=staged, is_in_force=False, questions=asked, apply=follow)
         # Edits of its files are no business of an update.
         return PlannedChange(staged=staged, is_in_force=True, questions=(), apply=_nothing)
+    if staged.report.held:
+        raise HeldBackError(staged.name, staged.report.held)
     try:
         installer.check(staged, force=False)
     except SkillhouseError as error:
@@ -304,13 +332,7 @@ def planned(installer: Installer, staged: StagedSkill, wanted: WantedChange) -> 
             installer.restore(staged, restored, force=EDITED in words)
             return
         # What was agreed to is this very report.
-        installer.install(
-            staged,
-            allow_unsigned=UNSIGNED in words,
-            accept_untrusted=UNTRUSTED in words,
-            accept_obeyed=OBEYED in words,
-            force=EDITED in words,
-        )
+        installer.install(staged, agreed=words, force=EDITED in words)
         if entry and entry.pinned:
             scope = staged.report.place.scope
             installer.installed.pin(entry.name, scope=scope, reason=entry.pin_reason)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from skillhouse.floor import SkillError, SkillhouseError
@@ -10,7 +10,17 @@ from skillhouse.house.installed_check import other_publisher
 from skillhouse.install.install_report import InstallReport
 from skillhouse.install.install_steps import InstallError, UnsignedError
 from skillhouse.install.repositories import RepositoryOffer
-from skillhouse.registry import LockEntry, SkillFacts, SourceError, is_older
+from skillhouse.registry import (
+    GitRepository,
+    LockEntry,
+    Publisher,
+    SkillFacts,
+    SourceError,
+    is_older,
+    typed_name,
+)
+from skillhouse.registry.lock import COMMIT_SHOWN
+from skillhouse.registry.owners import refused_signer
 
 
 class UntrustedError(SkillhouseError):
@@ -18,33 +28,95 @@ class UntrustedError(SkillhouseError):
     installed: no person agreed to that."""
 
 
+class HeldBackError(SkillhouseError):
+    """An update is too new to be installed yet."""
+
+    code = "held-back"
+
+    def __init__(self, name: str, held: str) -> None:
+        message = (
+            f"`{name}` is held back: {held}; `skillhouse update {name} --ignore-age` does it now"
+        )
+        super().__init__(message)
+
+
+class RewrittenError(SkillhouseError):
+    """The commit that is installed is not in the past of its source any more, and no person agreed
+    to that."""
+
+    code = "rewritten"
+
+
 def check_agreed(
-    report: InstallReport,
-    *,
-    require_signature: bool,
-    allow_unsigned: bool,
-    accept_untrusted: bool,
-    accept_obeyed: bool,
+    report: InstallReport, agreed: Collection[str], *, require_signature: bool
 ) -> None:
-    """Refuse what no person agreed to: an unsigned skill, one of an untrusted repository, or one
-    with files that other programs obey."""
+    """Refuse what no person agreed to: an unsigned skill, one of an untrusted repository, one with
+    files that other programs obey, or one whose source has another history.
+
+    Args:
+        agreed: The words of `change_plan` that a person said of it.
+    """
     name, offer = report.name, report.offer
+    if report.rewritten and "rewritten" not in agreed:
+        raise RewrittenError(f"`{name}`: {report.rewritten}: nothing was installed")
     if report.publisher is None:
         why = ""
         if require_signature:
             why = ", and `registry.require_signature` is set"
         elif offer is not None and offer.settings.require_signature:
             why = f", and `require_signature` is set for `{offer.settings.name}`"
-        if why or not allow_unsigned:
+        if why or "unsigned" not in agreed:
             raise UnsignedError(f"`{name}` is unsigned{why}: nothing was installed")
-    if report.is_untrusted and not accept_untrusted:
+    if report.is_untrusted and "untrusted" not in agreed:
         repository = "" if offer is None else offer.settings.name
         message = f"`{name}` is from `{repository}`, which is not trusted: nothing was installed"
         raise UntrustedError(message)
-    if report.is_obeyed and not accept_obeyed:
+    if report.is_obeyed and "obeyed" not in agreed:
         names = ", ".join(f"`{path}`" for path, _ in report.effects.obeyed[:5])
         message = f"`{name}` brings files that other programs obey ({names}): nothing was installed"
         raise UntrustedError(message)
+    if report.near and "near" not in agreed:
+        raise UntrustedError(f"{report.near}: nothing was installed")
+
+
+def rewritten(before: LockEntry, after: LockEntry, git: GitRepository, *, ref: str | None) -> str:
+    """Return what a repository did to the commit that is installed; empty where that is in its
+    past.
+
+    INVARIANT: what a lock claims decides only what is said; whether a commit is in the past is
+    read from what was fetched.
+
+    Args:
+        before: What is installed, from the same repository.
+        after: What would be installed.
+        ref: The branch or tag, empty for HEAD, where it was asked for before, too; else None.
+    """
+    was, now = before.commit, git.commit
+    if not was:
+        return ""
+    known = before.git
+    if ref and known is not None and known.tag and known.tag != git.tag:
+        to = f"from {known.tag[:COMMIT_SHOWN]} to {git.tag[:COMMIT_SHOWN]}"
+        return f"the tag `{ref}` was moved, {to}" if git.tag else f"`{ref}` is no tag any more"
+    if was == now:
+        is_other = before.inside == after.inside and before.tree_digest != after.tree_digest
+        said = f"the lock has other files than its commit {was[:COMMIT_SHOWN]}"
+        return said if is_other else ""
+    if ref and known is None and git.tag:
+        return f"the tag `{ref}` was moved, from {was[:COMMIT_SHOWN]} to {now[:COMMIT_SHOWN]}"
+    history = git.history()
+    if was in history.commits:
+        return ""
+    root = "" if known is None else known.root
+    if root and history.root and root != history.root:
+        begin = root[:COMMIT_SHOWN]
+        return f"another repository is there now: its history does not begin with {begin}"
+    if ref is None:
+        # Another branch was asked for, which may not have that commit.
+        return ""
+    if history.problem:
+        return f"its history cannot be compared with {was[:COMMIT_SHOWN]}: {history.problem}"
+    return f"its history was rewritten: {was[:COMMIT_SHOWN]} is no part of it any more"
 
 
 def check_offer(offer: RepositoryOffer, facts: SkillFacts, tree_digest: str) -> None:
@@ -63,6 +135,29 @@ def check_offer(offer: RepositoryOffer, facts: SkillFacts, tree_digest: str) -> 
     if tree_digest != release.tree_digest:
         message = f"expected {release.tree_digest} of `{offer.skill}` {release.version}"
         raise SourceError(f"{message}, got {tree_digest}")
+
+
+def check_taken_down(name: str, problem: str) -> None:
+    """Refuse a release that its repository took down, whatever it says by now.
+
+    Raises:
+        SourceError: this machine knows that it did.
+    """
+    if problem:
+        more = f"`skillhouse verify {name} --lift` asks the repository whether that still holds"
+        raise SourceError(f"`{name}` is not installed, {problem}; {more}")
+
+
+def check_owner(offer: RepositoryOffer, publisher: Publisher | None) -> None:
+    """Refuse a skill that is not signed by an owner of its name, also where none is installed yet.
+
+    Raises:
+        SourceError: the root of its repository gives the name to others.
+    """
+    name = typed_name(offer.namespace, offer.skill)
+    handle = "" if publisher is None else publisher.handle
+    if why := refused_signer(offer.owners or (), handle, name):
+        raise SourceError(f"{why}: the root of `{offer.settings.name}` says whose it is")
 
 
 def check_repository(name: str, installed: LockEntry | None, entry: LockEntry) -> None:

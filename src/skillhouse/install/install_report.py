@@ -24,7 +24,7 @@ from skillhouse.registry import (
     is_older,
 )
 from skillhouse.skill import UnjudgedBlock, hidden_text
-from skillhouse.tools import PermissionRequest, UnknownToolError
+from skillhouse.tools import ForecastCache, PermissionRequest, UnknownToolError
 
 HOSTS_MAX = 50
 """Hosts that are listed; of more the number is given."""
@@ -79,6 +79,8 @@ class InstallReport(Struct, frozen=True, kw_only=True):
     """What the lock would have."""
     inside: str
     """The directory in the source."""
+    source: str
+    """As the operator's rules about sources name it."""
     place: InstallPlace
     effects: SkillEffects
     offer: RepositoryOffer | None = None
@@ -91,6 +93,14 @@ class InstallReport(Struct, frozen=True, kw_only=True):
     """The same as lines of a diff."""
     lacking: tuple[str, ...] = ()
     """Files that its source names and does not hold, each with the reason."""
+    held: str = ""
+    """How long an update is still held back because it is new; empty where it is not."""
+    near: str = ""
+    """Which other skill its name may be taken for; empty for none, and for an installed one."""
+    rewritten: str = ""
+    """What its repository did to the commit that is installed; empty where that is in its past."""
+    also_at: tuple[str, ...] = ()
+    """Other directories at its source that hold a skill of this name, where it moved."""
 
     @property
     def name(self) -> str:
@@ -134,13 +144,16 @@ class InstallReport(Struct, frozen=True, kw_only=True):
         return self.installed is not None and is_older(self.entry.version, self.installed.version)
 
 
-def judged_hosts(house: Skillhouse, texts: Iterable[tuple[str, str]]) -> tuple[HostVerdict, ...]:
+def judged_hosts(
+    house: Skillhouse, texts: Iterable[tuple[str, str]], lines: ForecastCache | None = None
+) -> tuple[HostVerdict, ...]:
     """Return the hosts that texts mention, by their files, with the verdict of each."""
+    seen = lines or ForecastCache()
     found: dict[str, set[str]] = {}
     for name, text in texts:
         for origin in hosts_in(text):
             found.setdefault(origin, set()).add(name)
-    return tuple(_host(house, origin, sorted(found[origin])) for origin in sorted(found))
+    return tuple(_host(house, origin, sorted(found[origin]), seen) for origin in sorted(found))
 
 
 def hosts_in(text: str) -> frozenset[str]:
@@ -169,11 +182,15 @@ def _origin(scheme: str, authority: str) -> str:
         return UNREADABLE
 
 
-def _host(house: Skillhouse, origin: str, files: list[str]) -> HostVerdict:
+def _host(house: Skillhouse, origin: str, files: list[str], seen: ForecastCache) -> HostVerdict:
+    effect, reason = seen.once(("host", origin), lambda: _reached(house, origin))
+    return HostVerdict(origin=origin, files=tuple(files), effect=effect, reason=reason)
+
+
+def _reached(house: Skillhouse, origin: str) -> tuple[Effect, str]:
+    """Return what a request to a host would meet, and why."""
     if origin == UNREADABLE:
-        return HostVerdict(
-            origin=origin, files=tuple(files), effect=Effect.DENY, reason="no request leads there"
-        )
+        return Effect.DENY, "no request leads there"
     need = PermissionRequest(
         permission=Permission(action="fetch", resource=f"GET {origin}/"),
         default=Effect.ASK,
@@ -181,10 +198,9 @@ def _host(house: Skillhouse, origin: str, files: list[str]) -> HostVerdict:
     )
     try:
         forecast = house.forecast("fetch", {}, need=need)
-        effect, reason = forecast.effect, forecast.reasons[0]
     except UnknownToolError as error:
-        effect, reason = Effect.DENY, str(error)
-    return HostVerdict(origin=origin, files=tuple(files), effect=effect, reason=reason)
+        return Effect.DENY, str(error)
+    return forecast.effect, forecast.reasons[0]
 
 
 def texts_of(directory: Path, tree: Tree) -> Iterable[tuple[str, str]]:
@@ -221,12 +237,16 @@ def obeyed_files(paths: Iterable[str]) -> Iterator[tuple[str, str]]:
 
 
 def skill_effects(
-    house: Skillhouse, directory: Path, tree: Tree, facts: SkillFacts
+    house: Skillhouse,
+    directory: Path,
+    tree: Tree,
+    facts: SkillFacts,
+    lines: ForecastCache | None = None,
 ) -> SkillEffects:
-    """Return what the skill in `directory` would do here."""
+    """Return what the skill in `directory` would do here; `lines` is shared by several."""
     texts = tuple(texts_of(directory, tree))
-    mentions, unjudged = judged_mentions(house, facts.body, directory)
-    hosts = judged_hosts(house, texts)
+    mentions, unjudged = judged_mentions(house, facts.body, directory, lines=lines)
+    hosts = judged_hosts(house, texts, lines)
     return SkillEffects(
         mentions=mentions,
         unjudged=unjudged,

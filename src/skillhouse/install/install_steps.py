@@ -36,7 +36,14 @@ def install_step(name: str) -> Iterator[None]:
     except InstallError:
         raise
     except SkillhouseError as error:
-        raise InstallError(_step_of(error, name), error) from error
+        raise install_error(name, error) from error
+
+
+def install_error(name: str, error: SkillhouseError) -> InstallError:
+    """Return an error that names the step, which is that of `name` where nothing says another."""
+    found = InstallError(_step_of(error, name), error)
+    found.__cause__ = error
+    return found
 
 
 def _step_of(error: SkillhouseError, default: str) -> str:

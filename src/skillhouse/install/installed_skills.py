@@ -18,7 +18,7 @@ from skillhouse.house.installed_check import (
     compared_state,
     install_locks,
 )
-from skillhouse.registry import InstallPlace, LockEntry, LockMerge, PackageStore, PublisherCheck
+from skillhouse.registry import InstallPlace, LockEntry, LockMerge, PackageStore
 from skillhouse.skill import install_name
 
 
@@ -43,7 +43,11 @@ class InstalledSkills:
         directory = house.config.state_directory / INSTALLS
         self.installs = registry.Installs(directory)
         self.store = PackageStore(directory / registry.PACKAGES)
-        self.publishers = PublisherCheck(house.config.state_directory)
+        self._check = house.services.installed_check
+        self.publishers = self._check.publishers
+        self.taken_down = self._check.taken_down
+        """Why the repository of an entry took it down; empty where it did not."""
+        self.memory = self._check.memory
         self._places = install_places(house)
 
     def place(self, scope: str) -> InstallPlace:
@@ -105,7 +109,7 @@ class InstalledSkills:
 
     def state(self, name: str, entry: LockEntry, place: InstallPlace) -> InstalledState:
         """Compare an installed skill with the lock; nothing is fetched."""
-        return compared_state(self.store, self.publishers, name, entry, place)
+        return compared_state(self.store, self._check, name, entry, place)
 
     def uninstall(self, name: str, *, scope: str = "", force: bool = False) -> InstallPlace:
         """Take a skill out of force and out of the lock; its files go to the trash.

@@ -2,56 +2,47 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import shlex
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
 
-from msgspec import Struct
-
 from skillhouse import registry
-from skillhouse.audit.log import recorded
-from skillhouse.floor import SkillError, Tree, read_tree, structs
+from skillhouse.audit.log import recorded, recorded_set
+from skillhouse.floor import SkillError, SkillhouseError, structs
 from skillhouse.house.house import Skillhouse
 from skillhouse.house.installed_check import InstalledState
 from skillhouse.install.install_policy import (
+    HeldBackError,
     check_agreed,
     check_alone,
     check_as_locked,
     check_newer,
-    check_offer,
     check_publisher,
     check_repository,
+    check_taken_down,
 )
-from skillhouse.install.install_report import InstallReport, skill_effects
-from skillhouse.install.install_steps import InstallError, install_step
+from skillhouse.install.install_report import InstallReport
+from skillhouse.install.install_steps import InstallError, install_error, install_step
 from skillhouse.install.installed_skills import InstalledSkills, keep_edits, with_edits
 from skillhouse.install.opened_sources import OpenedSources, chosen_by_path
-from skillhouse.install.repositories import RepositoryOffer, locked_place
+from skillhouse.install.public_collections import PublicCollections
+from skillhouse.install.repositories import locked_place
 from skillhouse.install.skill_sources import OpenSource, Progress, Report, SkillSources, no_progress
+from skillhouse.install.skill_stage import SkillStage, StagedSkill
+from skillhouse.install.source_policy import (
+    check_evidence,
+)
 from skillhouse.registry import (
     Candidate,
     InstallPlace,
-    LockedSignature,
     LockEntry,
     SourceError,
-    TreeChanges,
+    StagedInstall,
+    Takedown,
 )
-from skillhouse.skill import ArchiveMember, install_name, write_members
-
-
-class StagedSkill(Struct, frozen=True, kw_only=True):
-    """A skill that is ready beside its place, and not in force."""
-
-    directory: Path
-    members: tuple[ArchiveMember, ...]
-    report: InstallReport
-
-    @property
-    def name(self) -> str:
-        return self.report.name
 
 
 class Installer:
@@ -76,9 +67,10 @@ class Installer:
         self.sources = SkillSources(
             house.config, house.services.network, report=report, progress=progress
         )
-        self._opened = OpenedSources(self.sources, house.audit_log)
+        self._opened = OpenedSources(self.sources, house.audit_log, self._store)
+        self._stage = SkillStage(house, self.installed, self.sources, self._opened, now=now)
         self._done: dict[Path, LockEntry] = {}
-        """What was put into which directory by this installer."""
+        """What this installer put, or is about to put, into which directory."""
 
     def __enter__(self) -> Self:
         return self
@@ -101,115 +93,15 @@ class Installer:
             text, expected=expected, is_typed=is_typed, repository=repository, place=place
         )
 
-    @contextmanager
+    def public(self) -> PublicCollections:
+        """Return the public collections, whose repositories are opened as any source."""
+        return PublicCollections(self.opened, self._house.config.cache_directory)
+
     def staged(
         self, found: OpenSource, candidate: Candidate, place: InstallPlace, *, requested: str
-    ) -> Iterator[StagedSkill]:
-        """Give a skill of a source, written beside its place and looked through.
-
-        Raises:
-            InstallError: it is refused; nothing of it is left.
-        """
-        is_here = found.source.kind in ("directory", "archive")
-        resolved = structs.replace(
-            _NOTHING,
-            repository=found.source.repository,
-            resolved=found.resolved,
-            # A relative path means another place once one works elsewhere.
-            requested=found.resolved if is_here else requested,
-            digest=found.digest,
-            inside=candidate.path,
-            dated=found.dated or f"{self._now():%Y-%m-%d}",
-        )
-        filled = self._opened.filled(found, candidate)
-        with self._staged(
-            filled.members, candidate.folder, place, resolved, found.offer, filled.lacking
-        ) as staged:
-            yield staged
-
-    @contextmanager
-    def _staged(
-        self,
-        members: tuple[ArchiveMember, ...],
-        folder: str,
-        place: InstallPlace,
-        resolved: LockEntry,
-        offer: RepositoryOffer | None = None,
-        lacking: tuple[str, ...] = (),
-    ) -> Iterator[StagedSkill]:
-        staging = self._installs.stage(place.root)
-        try:
-            directory = staging / "new"
-            with install_step("archive"):
-                write_members(members, directory)
-            with install_step("skill"):
-                report = self._report(directory, folder, place, resolved, offer)
-                report = structs.replace(report, lacking=lacking)
-            yield StagedSkill(directory=directory, members=members, report=report)
-        finally:
-            shutil.rmtree(staging)
-
-    def _report(
-        self,
-        directory: Path,
-        folder: str,
-        place: InstallPlace,
-        resolved: LockEntry,
-        offer: RepositoryOffer | None,
-    ) -> InstallReport:
-        tree = read_tree(directory, whole=True)
-        facts = registry.read_facts(directory, folder, any_name=True)
-        name = install_name(facts.name, folder)
-        # Its directory here is called as it is, whatever the one at its source is called.
-        kept = tuple(one for one in facts.diagnostics if one.code != "name-mismatch")
-        facts = structs.replace(facts, diagnostics=kept)
-        if offer is not None:
-            check_offer(offer, facts, tree.digest)
-        publisher = self.installed.publishers.publisher_of(
-            directory, tree, facts=facts, repository=offer.registry if offer else ""
-        )
-        installed = registry.read_lock(place.lock).skills.get(name)
-        entry = structs.replace(
-            resolved,
-            tree_digest=tree.digest,
-            version=facts.version or (offer.release.version if offer else ""),
-            size=tree.size,
-            path=place.path_of(name),
-            signature=None
-            if publisher is None
-            else LockedSignature(
-                publisher=publisher.handle,
-                cert_sha256=publisher.certificate,
-                registry=publisher.registry,
-                signed_at=publisher.signed_at,
-                file_sha256=publisher.signature_sha256,
-            ),
-        )
-        changes, difference = self._compared(installed, tree, directory)
-        return InstallReport(
-            facts=facts,
-            tree=tree,
-            publisher=publisher,
-            entry=entry,
-            inside=resolved.inside,
-            place=place,
-            effects=skill_effects(self._house, directory, tree, facts),
-            offer=offer,
-            installed=installed,
-            changes=changes,
-            difference=difference,
-        )
-
-    def _compared(
-        self, installed: LockEntry | None, tree: Tree, directory: Path
-    ) -> tuple[TreeChanges | None, tuple[str, ...]]:
-        """Return what differs from the installed version, where its files are still known."""
-        before = None if installed is None else self._store.get(installed.tree_digest)
-        if before is None:
-            return None, ()
-        changes = registry.compare_trees(registry.member_tree(before), tree)
-        _, after = registry.directory_members(directory)
-        return changes, tuple(registry.text_changes(changes, before, after))
+    ) -> AbstractContextManager[StagedSkill]:
+        """Give a skill of a source, as of `SkillStage.of_source`."""
+        return self._stage.of_source(found, candidate, place, requested=requested)
 
     def released_state(self, name: str, entry: LockEntry, place: InstallPlace) -> InstalledState:
         """Compare an installed skill with the lock, and with what its repository says of it.
@@ -229,8 +121,32 @@ class Installer:
                 said = repositories.state_of(name, entry)
         state = self.installed.state(name, entry, place)
         if said is not None and said.state == "revoked" and state.is_well:
-            return structs.replace(state, state="refused", problem=said.text)
-        return structs.replace(state, note=note or ("" if said is None else said.text))
+            # It could not be kept.
+            state = structs.replace(state, state="refused", problem=said.text)
+        asked = () if said is None or state.state == "refused" else (said.text,)
+        notes = (note, *asked, state.note, *self.sources.repositories.problems)
+        return structs.replace(state, note="; ".join(dict.fromkeys(filter(None, notes))))
+
+    def lift(self, name: str) -> tuple[Takedown, ...]:
+        """Forget what was taken down under a name, where its repository says so by now.
+
+        It must name the very release. A person says so too: a repository's word is not signed, and
+        one that leaves the release out, as a mirror would, says nothing.
+
+        Raises:
+            InstallError: `source`, it cannot be asked, or says nothing else of a release.
+        """
+        found = self.installed.memory.of_skill(name)
+        with install_step("source"):
+            if not found:
+                raise SourceError(f"no release of `{name}` is known here as revoked")
+            for one in found:
+                self.sources.repositories.check_lifted(one)
+        for one in found:
+            arguments = {"name": name, "repository": one.repository, "digest": one.digest}
+            with recorded(self._log, "lift", {**arguments, "reason": one.reason}):
+                self.installed.memory.lift(one)
+        return found
 
     def check(self, staged: StagedSkill, *, force: bool = False) -> None:
         """Raise the InstallError of `install` about what is in the place now."""
@@ -242,63 +158,112 @@ class Installer:
         self,
         staged: StagedSkill,
         *,
-        allow_unsigned: bool = False,
-        accept_untrusted: bool = False,
-        accept_obeyed: bool = False,
+        agreed: Collection[str] = (),
+        ignore_age: bool = False,
         force: bool = False,
-    ) -> LockEntry:
-        """Put a staged skill in force and into the lock, and return its entry.
+    ) -> None:
+        """Put a staged skill in force and into the lock.
 
         Args:
-            allow_unsigned: A person said so of this very skill.
-            accept_untrusted: Likewise, where its repository is not trusted.
-            accept_obeyed: Likewise, where it brings files that other programs obey.
+            agreed: The words of `change_plan` that a person said of this very skill.
+            ignore_age: Also an update that is held back because it is new.
             force: Also over local edits, which the store keeps.
 
         Raises:
             InstallError: `policy`: it is unsigned or of an untrusted repository, and that is not
                 allowed, or the name is locked to another one; `place`: as of `Installs.install`.
         """
+        (fault,) = self.install_all([staged], agreed=agreed, ignore_age=ignore_age, force=force)
+        if fault is not None:
+            raise fault
+
+    def install_all(
+        self,
+        every: Sequence[StagedSkill],
+        *,
+        agreed: Collection[str],
+        ignore_age: bool = False,
+        force: bool = False,
+    ) -> tuple[SkillhouseError | None, ...]:
+        """Put skills of one place in force together; return of each why it alone was refused.
+
+        Args:
+            agreed: The words of `change_plan` that a person said of all of them.
+            ignore_age: As of `install`.
+            force: Likewise.
+        """
+        faults: list[SkillhouseError | None] = [None] * len(every)
+        ready: dict[int, StagedInstall] = {}
+        for number, staged in enumerate(every):
+            try:
+                entry = self._agreed_entry(staged, agreed, ignore_age=ignore_age, force=force)
+            except InstallError as error:
+                faults[number] = error
+                continue
+            directory = staged.directory
+            ready[number] = StagedInstall(name=staged.name, directory=directory, entry=entry)
+        if not ready:
+            return tuple(faults)
+        records = [_recorded(every[number], one.entry) for number, one in ready.items()]
+        place = every[0].report.place
+        with install_step("place"), recorded_set(self._log, "install", records) as recorded_faults:
+            for number, one in ready.items():
+                members, is_alone = every[number].members, len(ready) == 1
+                self._store.put(members, one.entry.tree_digest, durable=is_alone)
+            wanted = tuple(ready.values())
+            stored = None if len(ready) == 1 else self._store.directory
+            found = self._installs.install_all(place, wanted, force=force, also=stored)
+            for number, (at, fault) in enumerate(zip(ready, found, strict=True)):
+                recorded_faults[number] = fault
+                if fault is not None:
+                    faults[at] = install_error("place", fault)
+        return tuple(faults)
+
+    def _agreed_entry(
+        self, staged: StagedSkill, agreed: Collection[str], *, ignore_age: bool, force: bool
+    ) -> LockEntry:
+        """Return the entry of a skill that may be installed; InstallError for another."""
         report = staged.report
+        needed = self._house.config.registry.require_signature
         with install_step("policy"):
-            check_agreed(
-                report,
-                require_signature=self._house.config.registry.require_signature,
-                allow_unsigned=allow_unsigned,
-                accept_untrusted=accept_untrusted,
-                accept_obeyed=accept_obeyed,
+            check_agreed(report, agreed, require_signature=needed)
+            if report.held and not ignore_age:
+                raise HeldBackError(staged.name, report.held)
+            check_evidence(
+                self._house.config.registry, report.source, staged.name, report.publisher
             )
             check_repository(staged.name, report.installed, report.entry)
             check_publisher(staged.name, report.installed, report.entry)
+            check_taken_down(staged.name, self.installed.taken_down(report.entry))
         entry = structs.replace(report.entry, previous=self._before(report, force=force))
         if report.installed is not None:
             entry = structs.replace(
                 entry, pinned=report.installed.pinned, pin_reason=report.installed.pin_reason
             )
-        target = report.place.target(staged.name)
-        with install_step("place"):
-            check_alone(staged.name, self._done.get(target), entry, target)
-        arguments = {
-            "name": staged.name,
-            "path": str(target),
-            "resolved": entry.resolved,
-            "tree_digest": entry.tree_digest,
-            "publisher": "" if report.publisher is None else report.publisher.handle,
-        }
-        with install_step("place"), recorded(self._log, "install", arguments):
-            self._store.put(staged.members, entry.tree_digest)
-            self._installs.install(report.place, staged.name, staged.directory, entry, force=force)
-        self._done[target] = entry
+        self.reserve(staged)
         return entry
 
+    def reserve(self, staged: StagedSkill) -> None:
+        """Keep the place for this skill; InstallError where another one of this run has it."""
+        entry, target = staged.report.entry, staged.report.place.target(staged.name)
+        with install_step("place"):
+            check_alone(staged.name, self._done.get(target), entry, target)
+        self._done[target] = entry
+
     def follow(self, staged: StagedSkill) -> None:
-        """Take over where an installed skill is at its source by now; its files stay."""
+        """Take over where an installed skill is at its source by now, and its commit; its files
+        stay."""
         report, now = staged.report, staged.report.entry
         before = report.installed
         if before is None:
             return
         entry = structs.replace(
-            before, inside=now.inside, requested=now.requested, resolved=now.resolved
+            before,
+            inside=now.inside,
+            requested=now.requested,
+            resolved=now.resolved,
+            git=now.git,
+            dated=now.dated,
         )
         arguments = {"name": staged.name, "from": before.inside, "inside": now.inside}
         with install_step("place"), recorded(self._log, "follow", arguments):
@@ -309,15 +274,18 @@ class Installer:
 
         Edited files that it replaces are what a rollback then gives.
         """
+        with install_step("policy"):
+            check_taken_down(staged.name, self.installed.taken_down(entry))
         place = staged.report.place
+        with install_step("policy"):
+            check_evidence(
+                self._house.config.registry,
+                staged.report.source,
+                staged.name,
+                staged.report.publisher,
+            )
         entry = with_edits(self._store, place.target(staged.name), entry) if force else entry
-        arguments = {
-            "name": staged.name,
-            "path": str(place.target(staged.name)),
-            "resolved": entry.resolved,
-            "tree_digest": entry.tree_digest,
-        }
-        with install_step("place"), recorded(self._log, "install", arguments):
+        with install_step("place"), recorded(self._log, "install", _recorded(staged, entry)):
             self._store.put(staged.members, entry.tree_digest)
             self._installs.install(place, staged.name, staged.directory, entry, force=force)
 
@@ -344,10 +312,11 @@ class Installer:
                 others as of `staged`.
         """
         source = self._opened.named(name, entry)
+        also_at: tuple[str, ...] = ()
         if source is None:
-            found, candidate, requested = self._opened.newest(
-                name, entry, is_typed=place.scope == "user"
-            )
+            newest = self._opened.newest(name, entry, is_typed=place.scope == "user")
+            found, candidate, requested = newest.found, newest.candidate, newest.requested
+            also_at = newest.also_at
         else:
             requested = entry.requested
             found = self._opened.kept(source, expected="", said=requested)
@@ -356,17 +325,24 @@ class Installer:
         kept = self._store.get(entry.tree_digest) if found.digest == entry.digest else None
         if found.offer is not None and kept is not None:
             # The same archive: nothing has to be fetched again.
-            with self._staged(kept, name, place, entry, found.offer) as staged:
+            with self._stage.of_members(kept, name, place, entry, found.offer) as staged:
                 yield staged
             return
         with self.staged(found, candidate, place, requested=requested) as staged:
             with install_step("source"):
                 if staged.name != name:
-                    raise SourceError(f"`{name}` is called `{staged.name}` at its source now")
+                    raise SourceError(
+                        f"`{name}` is called `{staged.name}` at its source now: `skillhouse "
+                        f"uninstall {name}` removes it here, and `skillhouse install "
+                        f"{shlex.quote(requested)} --skill {shlex.quote(candidate.label)}` brings "
+                        "that"
+                    )
                 if found.offer is not None:
                     taken_back = found.offer.newer_yanked
                     check_newer(name, entry, staged.report.entry, taken_back=taken_back)
-            yield staged
+                held = self._stage.held(staged)
+            report = structs.replace(staged.report, held=held, also_at=also_at)
+            yield structs.replace(staged, report=report)
 
     @contextmanager
     def earlier(self, name: str, *, scope: str = "") -> Iterator[StagedSkill]:
@@ -386,7 +362,7 @@ class Installer:
             message = f"the files of the earlier version of `{name}` are not kept any more"
             raise SkillError("no-previous", place.target(name), message)
         resolved = structs.replace(before, accepted="", previous=None, signature=None)
-        with self._staged(members, name, place, resolved) as staged:
+        with self._stage.of_members(members, name, place, resolved) as staged:
             yield staged
 
     @contextmanager
@@ -409,7 +385,7 @@ class Installer:
             offer = found.offer
         kept = self._store.get(entry.tree_digest, signature=entry.signature_file)
         if kept is not None:
-            with self._staged(kept, name, place, entry, offer) as staged:
+            with self._stage.of_members(kept, name, place, entry, offer) as staged:
                 check_as_locked(name, entry, staged.report)
                 yield staged
             return
@@ -422,9 +398,17 @@ class Installer:
         with install_step("source"):
             candidate = chosen_by_path(found, entry.inside)
         members = self._opened.filled(found, candidate).members
-        with self._staged(members, candidate.folder, place, entry, offer) as staged:
+        with self._stage.of_members(members, candidate.folder, place, entry, offer) as staged:
             check_as_locked(name, entry, staged.report)
             yield staged
 
 
-_NOTHING = LockEntry(tree_digest="", repository="", resolved="")
+def _recorded(staged: StagedSkill, entry: LockEntry) -> dict[str, object]:
+    publisher = staged.report.publisher
+    return {
+        "name": staged.name,
+        "path": str(staged.report.place.target(staged.name)),
+        "resolved": entry.resolved,
+        "tree_digest": entry.tree_digest,
+        "publisher": "" if publisher is None else publisher.handle,
+    }

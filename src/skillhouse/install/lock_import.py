@@ -14,9 +14,10 @@ from skillhouse.floor import SkillhouseError
 from skillhouse.house.config import Locations
 from skillhouse.install.change_plan import ChangeRequest, WantedChange
 from skillhouse.install.install_steps import install_step
-from skillhouse.install.installer import Installer, StagedSkill
+from skillhouse.install.installer import Installer
 from skillhouse.install.opened_sources import chosen_by_path
 from skillhouse.install.skill_sources import OpenSource
+from skillhouse.install.skill_stage import StagedSkill
 from skillhouse.registry import (
     Candidate,
     Comparison,

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import shlex
 from collections import OrderedDict
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
+
+from msgspec import Struct
 
 from skillhouse import registry
 from skillhouse.audit import AuditLog
@@ -21,17 +24,30 @@ from skillhouse.registry import (
     Source,
     SourceError,
 )
+from skillhouse.skill import SKILL_FILE, ArchiveMember
 
 OPEN_MAX = 8
 """Sources that stay open, so that many skills of one repository are fetched once."""
 
 
+class NewestSkill(Struct, frozen=True, kw_only=True):
+    """What the source of an installed skill has now."""
+
+    found: OpenSource
+    candidate: Candidate
+    requested: str
+    """What is to be asked for from now on."""
+    also_at: tuple[str, ...] = ()
+    """Other directories with a skill of this name, where it is not at its path any more."""
+
+
 class OpenedSources:
     """Opens each source once; every request to one is in the audit log."""
 
-    def __init__(self, sources: SkillSources, log: AuditLog) -> None:
+    def __init__(self, sources: SkillSources, log: AuditLog, store: registry.PackageStore) -> None:
         self._sources = sources
         self._log = log
+        self._store = store
         self._open: OrderedDict[object, tuple[ExitStack, OpenSource]] = OrderedDict()
 
     def close(self) -> None:
@@ -67,10 +83,8 @@ class OpenedSources:
                 source = structs.replace(source, repository=wanted)
         return self.kept(source, expected=expected, is_typed=is_typed, said=text)
 
-    def newest(
-        self, name: str, entry: LockEntry, *, is_typed: bool
-    ) -> tuple[OpenSource, Candidate, str]:
-        """Return what the source of an installed skill has now, and what is to be asked for.
+    def newest(self, name: str, entry: LockEntry, *, is_typed: bool) -> NewestSkill:
+        """Return what the source of an installed skill has now.
 
         It is at its path, or at another one, where the source has one skill of its name.
 
@@ -80,16 +94,15 @@ class OpenedSources:
         try:
             found = self.typed(entry.requested, is_typed=is_typed)
             with install_step("source"):
-                return found, chosen_by_path(found, entry.inside), entry.requested
+                candidate = chosen_by_path(found, entry.inside)
+                return NewestSkill(found=found, candidate=candidate, requested=entry.requested)
         except InstallError as error:
             if not isinstance(error.__cause__, MissingPathError):
                 raise
             with install_step("source"):
                 return self._moved(name, entry, is_typed=is_typed)
 
-    def _moved(
-        self, name: str, entry: LockEntry, *, is_typed: bool
-    ) -> tuple[OpenSource, Candidate, str]:
+    def _moved(self, name: str, entry: LockEntry, *, is_typed: bool) -> NewestSkill:
         """Return where a skill is in its source by now; SourceError where it is gone."""
         source = self._sources.parse(entry.requested)
         whole = structs.replace(source, path="")
@@ -97,23 +110,45 @@ class OpenedSources:
         said += f"@{whole.ref}" if whole.ref else ""
         found = self.kept(whole, expected="", is_typed=is_typed, said=said)
         named = [one for one in found.candidates if name in (one.name, one.installed_as)]
-        if len(named) > 1:
-            # The very same files say which one is meant.
-            same = [one for one in named if self._is_same(found, one, entry)]
-            named = same if len(same) == 1 else named
-        if len(named) == 1:
-            return found, named[0], said if source.path else entry.requested
+        # The very same files say which one is meant.
+        same = [one for one in named if self._is_same(found, one, entry)] if named[1:] else named
+        if len(same) == 1:
+            return NewestSkill(
+                found=found,
+                candidate=same[0],
+                requested=said if source.path else entry.requested,
+                also_at=tuple(one.label for one in named if one is not same[0]),
+            )
+        flag = " --project" * (not is_typed)
+        remove = f"`skillhouse uninstall {name}` removes it here"
         if not named:
             message = (
                 f"no skill `{name}` is at `{entry.inside or '.'}` in `{said}` any more, nor "
-                f"elsewhere there: `skillhouse uninstall {name}` removes it here, and "
-                f"`skillhouse pin {name}` keeps it"
+                f"elsewhere there"
             )
-            raise SourceError(message)
+            other = self._renamed(found, entry)
+            if other is not None:
+                command = _command(said, other) + flag
+                message += f", but `{other.label}` has its files: `{command}` brings that"
+            keep = f"`skillhouse pin {name}` keeps it"
+            raise SourceError(f"{message}{';' if other else ':'} {remove}, and {keep}")
         places = " or ".join(f"`{one.label}`" for one in named)
-        flag = " --project" * (not is_typed)
-        command = shlex.join(("skillhouse", "install", said, "--skill", named[0].label))
-        raise SourceError(f"it moved to {places} at its source: `{command}{flag}`")
+        command = _command(said, named[0]) + flag
+        raise SourceError(f"it moved to {places} at its source: `{command}`")
+
+    def _renamed(self, found: OpenSource, entry: LockEntry) -> Candidate | None:
+        """Return the only skill that has all its files but for the head of its SKILL.md."""
+        kept = self._store.get(entry.tree_digest)
+        if kept is None:
+            return None
+        wanted = dict(_bodies(kept))
+        fitting = []
+        for one in found.candidates:
+            if {member.path for member in one.members} == set(wanted):
+                with isolated():
+                    if all(wanted[path] == data for path, data in _bodies(one.members)):
+                        fitting.append(one)
+        return fitting[0] if len(fitting) == 1 else None
 
     def _is_same(self, found: OpenSource, one: Candidate, entry: LockEntry) -> bool:
         with isolated():
@@ -181,6 +216,17 @@ class OpenedSources:
             wanted = ""
         location = registry.typed_name(place[1], name)
         return Source(kind="name", location=location, repository=entry.repository, ref=wanted)
+
+
+def _command(source: str, candidate: Candidate) -> str:
+    return shlex.join(("skillhouse", "install", source, "--skill", candidate.label))
+
+
+def _bodies(members: Iterable[ArchiveMember]) -> Iterator[tuple[str, bytes]]:
+    """Yield the path and content of files, of SKILL.md what is below its head."""
+    for member in members:
+        data = b"".join(member.read())
+        yield member.path, data.partition(b"\n---")[2] if member.path == SKILL_FILE else data
 
 
 def chosen_by_path(found: OpenSource, inside: str) -> Candidate:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from msgspec import Struct
 
@@ -72,6 +72,8 @@ class PreparedPackage(Struct, frozen=True, kw_only=True):
     publisher: str
     """Who signed it, as far as that is known here; empty for an unsigned one."""
     warnings: tuple[str, ...] = ()
+    beside: str = ""
+    """The skill there for which its name may be taken, as a person said."""
 
     @property
     def path(self) -> str:
@@ -105,7 +107,12 @@ class Publishing:
         raise PublishError(f"there are {len(known)} repositories to publish to; {hint}")
 
     def prepared(
-        self, source: Path, settings: RepositorySettings, *, namespace: str = ""
+        self,
+        source: Path,
+        settings: RepositorySettings,
+        *,
+        namespace: str = "",
+        beside: str = "",
     ) -> PreparedPackage:
         """Return a skill's directory or archive as it would be published.
 
@@ -146,6 +153,7 @@ class Publishing:
             media_type=media_type,
             publisher=publisher,
             warnings=tuple(warnings),
+            beside=beside,
         )
 
     def _publisher(
@@ -173,7 +181,7 @@ class Publishing:
         """
         arguments = {**_arguments(package), "dry_run": True}
         with recorded(self._log, "publish", arguments):
-            return self._sent(package, f"{package.path}?dry_run=1")
+            return self._sent(package, dry_run="1")
 
     def publish(self, package: PreparedPackage) -> bool:
         """Publish a package; return whether it is new: False for the very bytes that are there.
@@ -183,7 +191,7 @@ class Publishing:
         """
         with recorded(self._log, "publish", _arguments(package)):
             try:
-                self._sent(package, package.path)
+                self._sent(package)
             except RepositoryError as error:
                 # After an answer that was lost the same is published again.
                 if error.code == "version-exists" and error.digest == package.digest:
@@ -191,9 +199,12 @@ class Publishing:
                 raise
         return True
 
-    def _sent(self, package: PreparedPackage, path: str) -> Release:
+    def _sent(self, package: PreparedPackage, dry_run: str = "") -> Release:
         raw = base64.b64encode(bytes.fromhex(package.digest.partition(":")[2])).decode()
         headers = {"Content-Type": package.media_type, "Content-Digest": f"sha-256=:{raw}:"}
+        said = {"dry_run": dry_run, "beside": package.beside}
+        query = urlencode({key: value for key, value in said.items() if value})
+        path = f"{package.path}?{query}" if query else package.path
         repository = self.repositories.opened(package.settings)
         answer = repository.send("PUT", path, package.archive, headers=headers)
         release = _release(answer.body, repository)

@@ -17,6 +17,7 @@ from skillhouse.floor import (
     ConfigError,
     MissingExtraError,
     SkillhouseError,
+    StateError,
     isolated,
     nearest,
     needs_extra,
@@ -24,6 +25,7 @@ from skillhouse.floor import (
 from skillhouse.house.config import Config, RepositorySettings
 from skillhouse.house.config.secret_places import read_secret
 from skillhouse.house.network import Network
+from skillhouse.install.pinned_roots import OpenSigned, signed_by_root, take_publishers
 from skillhouse.registry import (
     DirectoryAccess,
     LockEntry,
@@ -33,8 +35,10 @@ from skillhouse.registry import (
     RepositoryAnswer,
     RepositoryError,
     SkillReleases,
+    Takedown,
     directory_of,
 )
+from skillhouse.registry.repository import RepositoryAccess
 
 _CREDENTIAL = "repository-token"
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -120,20 +124,28 @@ def repository_at(
     token: str = "",
     report: Callable[[str], None] = lambda _: None,
     progress: net.Progress = lambda _done, _total: None,
+    signed: OpenSigned | None = None,
 ) -> Repository:
     """Return the repository at an address: `https://…`, `file:///dir` or an absolute path.
+
+    Args:
+        signed: Opens what its pinned root signed, and nothing else then counts.
 
     Raises:
         ConfigError: it is no address of a repository, or the token would be sent in clear.
     """
     if (directory := directory_of(address)) is not None:
-        return Repository(directory.as_uri(), DirectoryAccess(directory))
+        return _repository(directory.as_uri(), DirectoryAccess(directory), signed)
     parts = urlsplit(address)
     if parts.scheme not in ("http", "https") or parts.query or parts.fragment or parts.username:
         message = f"expected https://host/path or file:///dir of a repository, got {address[:80]!r}"
         raise ConfigError(message, key="skills.repositories")
     access = HttpAccess(network, address, token=token, report=report, progress=progress)
-    return Repository(address, access)
+    return _repository(address, access, signed)
+
+
+def _repository(address: str, access: RepositoryAccess, signed: OpenSigned | None) -> Repository:
+    return Repository(address, access, signed(address, access) if signed else None)
 
 
 SUGGESTED_MAX = 4
@@ -141,16 +153,6 @@ SUGGESTED_MAX = 4
 SUGGESTED_FROM = 200
 """Skills of a repository among which the nearest name is looked for."""
 _LOCKED = re.compile(r"(?P<name>[a-z0-9]+(?:-[a-z0-9]+)*)(?:/@(?P<namespace>[a-z0-9-]+))?")
-
-
-def locked_name(repository: str, namespace: str) -> str:
-    """Return what a lock has as the repository of a skill.
-
-    >>> locked_name("official", "default"), locked_name("official", "acme")
-    ('official', 'official/@acme')
-    """
-    is_default = namespace == registry.DEFAULT_NAMESPACE
-    return repository if is_default else f"{repository}/@{namespace}"
 
 
 def locked_place(text: str) -> tuple[str, str] | None:
@@ -174,7 +176,7 @@ class FoundSkill(Struct, frozen=True, kw_only=True):
 
     @property
     def locked_as(self) -> str:
-        return locked_name(self.settings.name, self.skill.namespace)
+        return registry.locked_name(self.settings.name, self.skill.namespace)
 
 
 class RepositoryOffer(Struct, frozen=True, kw_only=True):
@@ -186,8 +188,12 @@ class RepositoryOffer(Struct, frozen=True, kw_only=True):
     release: Release
     registry: str = ""
     """What the repository calls itself: signatures must be for it; empty where it does not say."""
+    found: FoundSkill
+    """The skill with all its versions, and the repository."""
     newer_yanked: tuple[str, ...] = ()
     """Newer versions that would fit, and were taken back."""
+    owners: tuple[str, ...] | None = None
+    """The publishers that may sign the name: none while it is unclaimed; None without a root."""
 
     def age_days(self, now: datetime) -> int | None:
         """Return the days since it was published, as the repository says; None for no date."""
@@ -232,6 +238,9 @@ class Repositories:
         self._network = network
         self._report = report
         self._progress = progress
+        self._memory = registry.TrustMemory(config.state_directory)
+        self.problems: list[str] = []
+        """What a person should know of takedowns that are not kept."""
         self._open: dict[str, Repository] = {}
         self._with_revocations: set[str] = set()
 
@@ -253,7 +262,7 @@ class Repositories:
             return "there are " + ", ".join(f"`{one.name}`" for one in self.all)
         return (
             f"add it to `{self._config.places.user_file}` as [[skills.repositories]] with a name "
-            "and a url"
+            "and a url, or look into public collections of skills with `--public`"
         )
 
     def opened(self, settings: RepositorySettings) -> Repository:
@@ -266,6 +275,7 @@ class Repositories:
                 token=token,
                 report=self._report,
                 progress=self._progress,
+                signed=signed_by_root(settings, self._config.state_directory),
             )
         return self._open[settings.name]
 
@@ -294,6 +304,7 @@ class Repositories:
             except SkillhouseError as error:
                 raise _of(settings, error, is_last=len(asked) == 1) from error
             if found is not None:
+                self.hear(settings, found)
                 return FoundSkill(settings=settings, repository=repository, skill=found)
         raise self._unknown(namespace, skill, asked)
 
@@ -364,28 +375,67 @@ class Repositories:
             skill = self.opened(settings).skill(place[1], name)
         except SkillhouseError as error:
             raise _of(settings, error) from error
+        if skill is not None:
+            self.hear(settings, skill, entry)
         return _state(() if skill is None else skill.versions, entry)
+
+    def hear(
+        self, settings: RepositorySettings, skill: SkillReleases, entry: LockEntry | None = None
+    ) -> None:
+        """Keep what a repository took down, which binds here from now on, also without it."""
+        signed = self.opened(settings).signed
+        number = 0 if signed is None else signed.version
+        now = datetime.now(UTC)
+        try:
+            note = self._memory.hear(settings.name, skill, installed=entry, signed=number, now=now)
+        except StateError as error:
+            note = f"what `{settings.name}` took down is not kept: {error}"
+        if note and note not in self.problems:
+            self.problems.append(note)
+
+    def check_lifted(self, one: Takedown) -> None:
+        """Ask a repository about a release that it took down.
+
+        Raises:
+            RepositoryError: "revoked", it does not say of this release that it is something else;
+                others as of `Repository.read`.
+        """
+        name, namespace = locked_place(one.repository) or (one.repository, "")
+        settings = self.named(name)
+        try:
+            found = self.opened(settings).skill(namespace, one.skill)
+        except SkillhouseError as error:
+            raise _of(settings, error) from error
+        states = {each.digest: each.state for each in (found.versions if found else ())}
+        state = states.get(one.digest, "not there any more")
+        if state not in ("published", "yanked"):
+            message = f"`{name}` says that {one.skill} {one.version} is {state}: nothing is lifted"
+            raise RepositoryError("revoked", message)
 
     def take_revocations(self, settings: RepositorySettings) -> str:
         """Take over what a repository revoked, once; return what a person should know.
 
         Only a list of a root that is trusted here counts, and none that is older than the one
-        that is here.
+        that is here. Where a root is pinned, the publishers that it vouches for are trusted first.
 
         Raises:
             PublisherError: there is a list of a trusted root, and it is refused.
         """
         trusted = self._config.state_directory / registry.TRUSTED_DIRECTORY
-        if settings.name in self._with_revocations or not _has_roots(trusted):
+        if settings.name in self._with_revocations:
             return ""
         self._with_revocations.add(settings.name)
+        data = None
         try:
-            data = self.opened(settings).revocations()
+            repository = self.opened(settings)
+            take_publishers(settings, repository, trusted)
+            if _has_roots(trusted):
+                data = repository.revocations()
         except SkillhouseError as error:
             raise _of(settings, error) from error
-        if data is None:
-            return ""
-        return taken_over(settings.name, data, trusted)
+        if repository.signed and repository.signed.warning:
+            self._report(repository.signed.warning)
+        return "" if data is None else taken_over(settings.name, data, trusted)
 
 
 def taken_over(name: str, data: bytes, trusted: Path) -> str:

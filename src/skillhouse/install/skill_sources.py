@@ -14,13 +14,14 @@ from anyio.from_thread import start_blocking_portal
 from msgspec import Struct
 
 from skillhouse import registry, remote
-from skillhouse.floor import digest, nearest
-from skillhouse.floor.structs import replace
+from skillhouse.floor import digest, nearest, structs
 from skillhouse.house.config import Config
 from skillhouse.house.config.config_files import safe_path
 from skillhouse.house.network import Network
 from skillhouse.house.remote_skills import mcp_dial, mcp_servers_of
+from skillhouse.install.pinned_roots import registry_name
 from skillhouse.install.repositories import Repositories, RepositoryOffer, locked_place
+from skillhouse.install.source_policy import check_source, source_text
 from skillhouse.registry import Candidate, Source, SourceError
 from skillhouse.skill import (
     ARCHIVE_MAX,
@@ -51,7 +52,8 @@ class OpenSource(Struct, frozen=True, kw_only=True):
     candidates: tuple[Candidate, ...]
     digest: str = ""
     """`sha256:` of the archive; empty where there is none."""
-    commit: str = ""
+    git: registry.GitRepository | None = None
+    """The repository that it is a directory of, while it is open."""
     dated: str = ""
     """Day of the commit or release; empty where none is known."""
     problems: tuple[str, ...] = ()
@@ -90,6 +92,8 @@ class SkillSources:
             config, network, report=self._fetching, progress=self._bytes
         )
         """Those that are configured, each opened once."""
+        self._fetched: dict[Source, tuple[registry.GitRepository, int]] = {}
+        """Repositories that are open, each with the number of its sources that are."""
 
     def parse(self, text: str) -> Source:
         """Return what a text names; SourceError if that is nothing."""
@@ -115,6 +119,8 @@ class SkillSources:
         Raises:
             SourceError, ArchiveError, RemoteError, NetError: it cannot be had.
         """
+        if source.kind != "name":
+            check_source(self._config.registry, source_text(source))
         if expected and source.kind not in ("archive", "url", "name"):
             raise SourceError("only an archive has a digest; a commit is named by `@`")
         if not is_typed and source.transport == "http":
@@ -153,20 +159,22 @@ class SkillSources:
         if place is not None and "/" in source.repository and place[1] != namespace:
             raise SourceError(f"`{source.location}` is not of the namespace `{place[1]}`")
         found = self.repositories.find(namespace, skill, only=place[0] if place else "")
+        check_source(self._config.registry, found.locked_as)
         choice = registry.choose(found.skill, source.ref, allow_yanked=allow_yanked)
         release = choice.release
         if expected and expected != release.digest:
             message = f"expected {expected}, `{found.settings.name}` has {release.digest}"
             raise ArchiveError("digest", f"{message}: nothing was fetched")
         note = self.repositories.take_revocations(found.settings)
-        document = found.repository.document()
         offer = RepositoryOffer(
             settings=found.settings,
             namespace=namespace,
             skill=skill,
             release=release,
-            registry="" if document is None else document.name,
+            found=found,
+            registry=registry_name(found.settings, found.repository),
             newer_yanked=choice.newer_yanked,
+            owners=found.repository.owners(namespace, skill),
         )
 
         def fetch(candidate: Candidate) -> Candidate:
@@ -175,7 +183,7 @@ class SkillSources:
             return _with_files_of(candidate, inner)
 
         return OpenSource(
-            source=replace(source, repository=found.locked_as),
+            source=structs.replace(source, repository=found.locked_as),
             resolved=found.repository.resolved(found.skill, release),
             candidates=(Candidate(path="", folder=skill),),
             digest=release.digest,
@@ -207,6 +215,39 @@ class SkillSources:
 
     @contextmanager
     def _git(self, source: Source) -> Iterator[OpenSource]:
+        whole = source if source.is_loose else structs.replace(source, path="", skill="")
+        with self._repository(whole) as repository:
+            if source.is_loose:
+                # The repository divides it into ref and path.
+                source = repository.source
+            folder = source.repository.rpartition("/")[2]
+            found = registry.find_candidates(repository.files(), below=source.path, folder=folder)
+            yield OpenSource(
+                source=source,
+                resolved=f"git+{source.location}@{repository.commit}",
+                candidates=_of_skill(source, found.candidates),
+                unheld=found.unheld,
+                git=repository,
+                dated=repository.dated(),
+            )
+
+    @contextmanager
+    def _repository(self, whole: Source) -> Iterator[registry.GitRepository]:
+        """Give a repository at one ref, fetched once for all sources in it that are open."""
+        if whole not in self._fetched:
+            self._fetched[whole] = self._fetch(whole), 0
+        repository, count = self._fetched[whole]
+        self._fetched[whole] = repository, count + 1
+        try:
+            yield repository
+        finally:
+            repository, count = self._fetched[whole]
+            self._fetched[whole] = repository, count - 1
+            if count == 1:
+                del self._fetched[whole]
+                repository.close()
+
+    def _fetch(self, source: Source) -> registry.GitRepository:
         environment = dict(self._config.places.environment)
         path = safe_path(environment, self._config.places.start)
         program = shutil.which("git", path=path)
@@ -214,17 +255,7 @@ class SkillSources:
             raise SourceError("git is not installed; install it, or name an archive")
         self._fetching(source.location)
         git = registry.Git(program=program, environment={**environment, "PATH": path})
-        with registry.GitRepository(git, source, progress=self._progress) as repository:
-            folder = source.repository.rpartition("/")[2]
-            found = registry.find_candidates(repository.files(), below=source.path, folder=folder)
-            yield OpenSource(
-                source=source,
-                resolved=f"git+{source.location}@{repository.commit}",
-                candidates=found.candidates,
-                unheld=found.unheld,
-                commit=repository.commit,
-                dated=repository.dated(),
-            )
+        return registry.GitRepository(git, source, progress=self._progress)
 
     @contextmanager
     def _well_known(self, source: Source, *, is_typed: bool) -> Iterator[OpenSource]:
@@ -232,7 +263,14 @@ class SkillSources:
         get = self.network.download_for(
             source.location, self._fetching, is_typed=is_typed, progress=self._bytes
         )
-        listing = anyio.run(remote.fetch_listing, server, get)
+        try:
+            listing = anyio.run(remote.fetch_listing, server, get)
+        except remote.RemoteError as error:
+            if urlsplit(source.location).path.strip("/").count("/") == 0:
+                raise
+            # The page of a repository on a server of one's own looks like this, too.
+            message = f"{error}; if it is a Git repository: `git+{source.location}`"
+            raise SourceError(message) from error
         skills = {skill.name: skill for skill in listing.skills}
         with ExitStack() as stack:
             place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="skillhouse-")))
@@ -242,7 +280,7 @@ class SkillSources:
                 if not directory.exists():
                     anyio.run(remote.fetch_skill, skills[candidate.folder], directory, get)
                 _, members = registry.directory_members(directory)
-                return replace(candidate, members=members)
+                return structs.replace(candidate, members=members)
 
             yield OpenSource(
                 source=source,
@@ -275,7 +313,7 @@ class SkillSources:
 
             yield OpenSource(
                 # A label can be given to another server; a name stays with the one it is from.
-                source=replace(source, repository=remote.server_identity(server)),
+                source=structs.replace(source, repository=remote.server_identity(server)),
                 resolved=f"mcp:{server.label}" + (f"/{source.path}" if source.path else ""),
                 candidates=tuple(
                     Candidate(path=path, folder=skill.name) for path, skill in by_path.items()
@@ -304,6 +342,20 @@ class SkillSources:
         self._report(f"fetching {address}")
 
 
+def _of_skill(source: Source, every: tuple[Candidate, ...]) -> tuple[Candidate, ...]:
+    """Return the skills that a source means; SourceError where it names one that is not there."""
+    if not source.skill:
+        return every
+    named = tuple(one for one in every if source.skill in (one.name, one.installed_as, one.folder))
+    if named:
+        return named
+    names = [one.name or one.folder for one in every]
+    close = nearest(source.skill, names)
+    hint = f"; did you mean `{close[0]}`" if close else ""
+    what = "skill" if source.ref else "branch, tag, commit or skill"
+    raise SourceError(f"no {what} `{source.skill}` is in `{source.repository}`{hint}")
+
+
 @contextmanager
 def _directory(source: Source) -> Iterator[OpenSource]:
     """Give a directory that is a skill, or the skills that are below it."""
@@ -318,7 +370,9 @@ def _directory(source: Source) -> Iterator[OpenSource]:
 
 
 def _with_files_of(candidate: Candidate, found: Candidate) -> Candidate:
-    return replace(candidate, members=found.members, fault=found.fault, lacking=found.lacking)
+    return structs.replace(
+        candidate, members=found.members, fault=found.fault, lacking=found.lacking
+    )
 
 
 def _of_archive(source: Source, data: bytes, expected: str) -> OpenSource:

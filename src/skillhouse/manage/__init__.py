@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from skillhouse.manage.skill_states import installed_marks as installed_marks
     from skillhouse.manage.skill_states import may_hold_code as may_hold_code
     from skillhouse.manage.skill_states import state_of as state_of
+    from skillhouse.manage.skill_states import trust_notes as trust_notes
     from skillhouse.manage.skills_manager import SkillsManager as SkillsManager
     from skillhouse.manage.skills_manager import register_tools as register_tools
 else:

@@ -185,7 +185,7 @@ async def _opened(
     encrypted = target.scheme == "https"
     stream = await route.connect(target, addresses, limits, encrypted=encrypted)
     try:
-        exchange = Exchange(stream, limits)
+        exchange = Exchange(stream, limits, proxy=route.proxy(target))
         await exchange.send(request.method, target, headers, request.body)
         yield await exchange.head(), exchange
     finally:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from ipaddress import ip_address
 
 import anyio
@@ -14,10 +14,13 @@ from anyio.streams.tls import TLSStream
 from msgspec import Struct
 
 from skillhouse.net.net_errors import NetError
-from skillhouse.net.policy import NetLimits, NetPolicy, Target
+from skillhouse.net.policy import DEFAULT_PORTS, NetLimits, NetPolicy, Target
+from skillhouse.net.proxy_settings import CA_VARIABLE, Proxy, proxy_of
 
 ATTEMPTS = 4
 """Addresses of one name that are tried (as `ssrfguard`); who runs a name chooses their number."""
+PROXIED_LOOK_SECONDS = 1.0
+"""For the addresses of a name that a proxy looks up itself; those that come are judged."""
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 """Takes a name and a port and returns addresses as texts. Raises `OSError` when there are none."""
@@ -29,14 +32,28 @@ async def system_resolve(host: str, port: int) -> Sequence[str]:
 
 
 class Route:
-    """Makes connections. No proxy of the environment is ever used."""
+    """Makes connections, through the proxy that its environment names."""
 
     def __init__(
-        self, *, resolve: Resolve = system_resolve, tls: ssl.SSLContext | None = None
+        self,
+        *,
+        resolve: Resolve = system_resolve,
+        tls: ssl.SSLContext | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
-        """Take what looks names up, and the trusted certificates; the system's by default."""
+        """Take what looks names up, and the trusted certificates; the system's by default.
+
+        Args:
+            environment: Where `HTTPS_PROXY`, `HTTP_PROXY`, `NO_PROXY` and `SSL_CERT_FILE` are
+                looked up; without one there is no proxy.
+        """
         self._resolve = resolve
         self._tls = tls
+        self._environment = environment or {}
+
+    def proxy(self, target: Target) -> Proxy | None:
+        """Return the proxy that is asked for a target; NetError where the variable names none."""
+        return proxy_of(target, self._environment)
 
     async def addresses(self, target: Target, policy: NetPolicy) -> tuple[str, ...]:
         """Look the host up, once, and return its addresses when each may be reached.
@@ -44,19 +61,30 @@ class Route:
         INVARIANT: whoever calls this has checked the origin before: a look-up alone already
         reveals the name to a server of its owner.
         """
-        addresses: Sequence[str] = (target.host,)
-        if not target.is_address:
+        if self.proxy(target) is None:
+            addresses = await self._looked_up(target, policy.limits.connect_seconds)
+        else:
             try:
-                with anyio.fail_after(policy.limits.connect_seconds):
-                    addresses = await self._resolve(target.host, target.port)
-            except TimeoutError as error:
-                raise NetError("timeout", f"no answer about the name {target.host}") from error
-            except (OSError, UnicodeError) as error:
-                raise NetError("resolve-failed", f"no address for {target.host}") from error
-        if not addresses:
-            raise NetError("resolve-failed", f"no address for {target.host}")
+                addresses = await self._looked_up(target, PROXIED_LOOK_SECONDS)
+            except NetError:
+                # Behind a proxy few names have an address: the proxy looks them up.
+                return ()
         policy.check_addresses(target.host, addresses)
         return tuple(addresses)
+
+    async def _looked_up(self, target: Target, seconds: float) -> Sequence[str]:
+        if target.is_address:
+            return (target.host,)
+        try:
+            with anyio.fail_after(seconds):
+                found = await self._resolve(target.host, target.port)
+        except TimeoutError as error:
+            raise NetError("timeout", f"no answer about the name {target.host}") from error
+        except (OSError, UnicodeError) as error:
+            raise NetError("resolve-failed", f"no address for {target.host}") from error
+        if not found:
+            raise NetError("resolve-failed", f"no address for {target.host}")
+        return found
 
     async def connect(
         self, target: Target, addresses: Sequence[str], limits: NetLimits, *, encrypted: bool
@@ -66,21 +94,53 @@ class Route:
         Args:
             encrypted: Speak TLS, with a certificate of the target's host.
         """
+        proxy = self.proxy(target)
         try:
             with anyio.fail_after(limits.connect_seconds):
-                stream = await _first(target, addresses[:ATTEMPTS])
+                if proxy is None:
+                    stream: ByteStream = await _first(target, addresses[:ATTEMPTS])
+                else:
+                    stream = await self._through(proxy, target, limits)
                 if not encrypted:
                     return stream
                 return await self._encrypt(stream, target)
         except TimeoutError as error:
-            message = f"no connection to {target.authority} in {limits.connect_seconds:g} s"
+            way = f" through the proxy {proxy.target.authority}" if proxy else ""
+            message = f"no connection to {target.authority}{way} in {limits.connect_seconds:g} s"
             raise NetError("timeout", message) from error
 
-    async def _encrypt(self, stream: SocketStream, target: Target) -> ByteStream:
-        if self._tls is None:
-            self._tls = ssl.create_default_context()
-            self._tls.set_alpn_protocols(["http/1.1"])
+    async def _through(self, proxy: Proxy, target: Target, limits: NetLimits) -> ByteStream:
+        """Return a stream to the proxy, and for https one to the target behind it."""
+        there = proxy.target
+        addresses = await self._looked_up(there, limits.connect_seconds)
+        stream: ByteStream = await _first(there, addresses[:ATTEMPTS])
+        if there.scheme == "https":
+            stream = await self._encrypt(stream, there)
+        if target.scheme != "https":
+            return stream
         try:
+            await Exchange(stream, limits, proxy=proxy).tunnel(target)
+        except BaseException:
+            await anyio.aclose_forcefully(stream)
+            raise
+        return stream
+
+    def _context(self) -> ssl.SSLContext:
+        context = ssl.create_default_context()
+        context.set_alpn_protocols(["http/1.1"])
+        file = self._environment.get(CA_VARIABLE, "")
+        if file:
+            try:
+                context.load_verify_locations(cafile=file)
+            except (OSError, ssl.SSLError) as error:
+                message = f"no certificates in the file of `{CA_VARIABLE}`: {file}"
+                raise NetError("connect-failed", message) from error
+        return context
+
+    async def _encrypt(self, stream: ByteStream, target: Target) -> ByteStream:
+        try:
+            if self._tls is None:
+                self._tls = self._context()
             return await TLSStream.wrap(stream, hostname=target.host, ssl_context=self._tls)
         except (ssl.SSLError, OSError, anyio.BrokenResourceError, anyio.EndOfStream) as error:
             await anyio.aclose_forcefully(stream)
@@ -136,10 +196,34 @@ class ResponseHead(Struct, frozen=True, kw_only=True):
 class Exchange:
     """A request and its answer; each method is called once, in their order."""
 
-    def __init__(self, stream: ByteStream, limits: NetLimits) -> None:
+    def __init__(
+        self, stream: ByteStream, limits: NetLimits, *, proxy: Proxy | None = None
+    ) -> None:
+        """Take a stream to the server, or to a proxy that is asked in its place."""
         self._stream = stream
         self._limits = limits
+        self._proxy = proxy
         self._h11 = h11.Connection(h11.CLIENT, max_incomplete_event_size=limits.head_bytes)
+
+    async def tunnel(self, target: Target) -> None:
+        """Ask the proxy for a stream to an origin; NetError where it gives none."""
+        place = target.authority if target.port != DEFAULT_PORTS[target.scheme] else ""
+        place = place or f"{target.authority}:{target.port}"
+        request = h11.Request(method="CONNECT", target=place, headers=[("Host", place), *self._own])
+        data = (self._h11.send(request) or b"") + (self._h11.send(h11.EndOfMessage()) or b"")
+        await self._stream.send(data)
+        head = await self.head()
+        if not 200 <= head.status < 300:
+            name = self._proxy.target.authority if self._proxy else ""
+            message = f"the proxy {name} gives no way to {target.authority}: status {head.status}"
+            raise NetError("connect-failed", message)
+        if self._h11.trailing_data[0]:
+            raise NetError("protocol-error", "the proxy sent bytes before the server was asked")
+
+    @property
+    def _own(self) -> Headers:
+        value = self._proxy.authorization if self._proxy else ""
+        return (("Proxy-Authorization", value),) if value else ()
 
     async def send(self, method: str, target: Target, headers: Headers, body: bytes) -> None:
         """Send a request; Host, Content-Length and Connection are set here.
@@ -147,13 +231,18 @@ class Exchange:
         Raises:
             NetError: "request-refused", a header is invalid.
         """
-        fields: list[tuple[str, str]] = [("Host", target.authority), *headers]
+        # A proxy gets the whole address; what goes through a tunnel is for the server alone.
+        is_proxied = self._proxy is not None and target.scheme == "http"
+        own = self._own if is_proxied else ()
+        fields: list[tuple[str, str]] = [("Host", target.authority), *headers, *own]
         if body or method in ("POST", "PUT", "PATCH"):
             fields.append(("Content-Length", str(len(body))))
         fields.append(("Connection", "close"))
         data = b""
         try:
-            request = h11.Request(method=method, target=target.path, headers=fields)
+            request = h11.Request(
+                method=method, target=target.url if is_proxied else target.path, headers=fields
+            )
             events: list[h11.Event] = [request, h11.EndOfMessage()]
             if body:
                 events.insert(1, h11.Data(data=body))

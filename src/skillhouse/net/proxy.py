@@ -155,7 +155,7 @@ class EgressProxy:
                     await upstream.send(await self._greeting(stream, incoming.rest(), target))
                     await _relay(stream, upstream, self._idle_seconds)
                     return
-                exchange = Exchange(upstream, self._answer_limits)
+                exchange = Exchange(upstream, self._answer_limits, proxy=self._route.proxy(target))
                 await exchange.send(method, target, incoming.headers(request), body)
                 head = await exchange.head()
                 began = True

@@ -29,14 +29,16 @@ if TYPE_CHECKING:
     from skillhouse.registry.facts import compare_trees as compare_trees
     from skillhouse.registry.facts import read_facts as read_facts
     from skillhouse.registry.facts import text_changes as text_changes
-    from skillhouse.registry.git_repository import Git as Git
+    from skillhouse.registry.git_program import Git as Git
     from skillhouse.registry.git_repository import GitRepository as GitRepository
     from skillhouse.registry.installs import PACKAGES as PACKAGES
     from skillhouse.registry.installs import InstallPlace as InstallPlace
     from skillhouse.registry.installs import Installs as Installs
     from skillhouse.registry.installs import LocalEditsError as LocalEditsError
+    from skillhouse.registry.installs import StagedInstall as StagedInstall
     from skillhouse.registry.lock import LOCK_FILE as LOCK_FILE
     from skillhouse.registry.lock import Lock as Lock
+    from skillhouse.registry.lock import LockedCommit as LockedCommit
     from skillhouse.registry.lock import LockedSignature as LockedSignature
     from skillhouse.registry.lock import LockEntry as LockEntry
     from skillhouse.registry.lock import entry_of as entry_of
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
     from skillhouse.registry.mirror_directory import MirrorError as MirrorError
     from skillhouse.registry.other_locks import Comparison as Comparison
     from skillhouse.registry.other_locks import OtherEntry as OtherEntry
+    from skillhouse.registry.other_locks import clawhub_fingerprint as clawhub_fingerprint
     from skillhouse.registry.other_locks import compare_hash as compare_hash
     from skillhouse.registry.other_locks import read_other_lock as read_other_lock
     from skillhouse.registry.package import Package as Package
@@ -59,6 +62,8 @@ if TYPE_CHECKING:
     from skillhouse.registry.package import member_tree as member_tree
     from skillhouse.registry.package import pack as pack
     from skillhouse.registry.package import write_archive as write_archive
+    from skillhouse.registry.page_addresses import MissingPathError as MissingPathError
+    from skillhouse.registry.page_addresses import SourceError as SourceError
     from skillhouse.registry.publish_checks import CheckedPackage as CheckedPackage
     from skillhouse.registry.publish_checks import HostingError as HostingError
     from skillhouse.registry.publish_checks import PublishChecks as PublishChecks
@@ -75,6 +80,7 @@ if TYPE_CHECKING:
     from skillhouse.registry.releases import blob_path as blob_path
     from skillhouse.registry.releases import encode_document as encode_document
     from skillhouse.registry.releases import is_version as is_version
+    from skillhouse.registry.releases import locked_name as locked_name
     from skillhouse.registry.releases import split_name as split_name
     from skillhouse.registry.releases import typed_name as typed_name
     from skillhouse.registry.repository import DirectoryAccess as DirectoryAccess
@@ -101,9 +107,7 @@ if TYPE_CHECKING:
     from skillhouse.registry.signed_directory import PublisherCheck as PublisherCheck
     from skillhouse.registry.signed_directory import read_signature as read_signature
     from skillhouse.registry.signed_directory import signed_skill as signed_skill
-    from skillhouse.registry.source import MissingPathError as MissingPathError
     from skillhouse.registry.source import Source as Source
-    from skillhouse.registry.source import SourceError as SourceError
     from skillhouse.registry.source import parse_source as parse_source
     from skillhouse.registry.source_files import SourceFile as SourceFile
     from skillhouse.registry.source_files import local_files as local_files
@@ -114,6 +118,9 @@ if TYPE_CHECKING:
     from skillhouse.registry.trust import PublisherError as PublisherError
     from skillhouse.registry.trust import SkillIdentity as SkillIdentity
     from skillhouse.registry.trust_anchors import AnchorStore as AnchorStore
+    from skillhouse.registry.trust_memory import RepositoryLook as RepositoryLook
+    from skillhouse.registry.trust_memory import Takedown as Takedown
+    from skillhouse.registry.trust_memory import TrustMemory as TrustMemory
     from skillhouse.registry.version_ranges import choose as choose
     from skillhouse.registry.version_ranges import is_older as is_older
 else:

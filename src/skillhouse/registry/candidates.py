@@ -10,7 +10,7 @@ from msgspec import Struct
 from skillhouse.floor import PathError, Severity, isolated
 from skillhouse.floor.paths import ASSET_DIRECTORIES
 from skillhouse.floor.structs import replace
-from skillhouse.registry.source import MissingPathError, SourceError
+from skillhouse.registry.page_addresses import MissingPathError, SourceError
 from skillhouse.registry.source_files import (
     POINTER,
     SourceFile,
@@ -57,6 +57,8 @@ class Candidate(Struct, frozen=True, kw_only=True):
     """The directory's name; for the top, that of the source."""
     name: str = ""
     """As its SKILL.md says; empty where that is not read yet, or is no skill."""
+    description: str = ""
+    """Likewise."""
     members: tuple[ArchiveMember, ...] = ()
     """Its files, with paths relative to it."""
     fault: str = ""
@@ -318,9 +320,11 @@ def _named(found: Candidate, folder: str) -> Candidate:
         return found
     result = parse(b"".join(text.read()), directory=folder)
     errors = [one for one in result.diagnostics if one.severity is Severity.ERROR]
-    name = "" if result.skill is None else result.skill.name
+    skill = result.skill
+    name, description = ("", "") if skill is None else (skill.name, skill.description)
+    found = replace(found, name=name, description=description)
     if not errors:
-        return replace(found, name=name)
+        return found
     said = f"; {errors[0].hint}" if errors[0].hint else ""
     fault = f"{errors[0].code}: {errors[0].message}{said}"
-    return replace(found, name=name, members=(), lacking=(), fault=fault)
+    return replace(found, members=(), lacking=(), fault=fault)

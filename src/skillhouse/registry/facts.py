@@ -143,6 +143,11 @@ class TreeChanges(Struct, frozen=True, kw_only=True):
         return bool(self.added or self.removed or self.changed or self.modes)
 
     @property
+    def count(self) -> int:
+        """How many files differ."""
+        return len({*self.added, *self.removed, *self.changed, *self.modes})
+
+    @property
     def summary(self) -> str:
         """Such as `1 file changed, 2 added`."""
         counts = {

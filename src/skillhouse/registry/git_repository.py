@@ -11,21 +11,27 @@ import contextlib
 import os
 import re
 import shutil
-import signal
 import subprocess
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO, Self
+from urllib.parse import urljoin, urlsplit
 
 from msgspec import Struct
 
 from skillhouse.floor import is_utf8
-from skillhouse.registry.source import Source, SourceError
+from skillhouse.floor.structs import replace
+from skillhouse.registry import git_program
+from skillhouse.registry.git_process import GitBlobs, end, expire, started
+from skillhouse.registry.git_program import Git, transport_of
+from skillhouse.registry.page_addresses import SourceError
+from skillhouse.registry.source import Source, inside_path, is_ref
 from skillhouse.registry.source_files import SUBMODULE, SourceFile
-from skillhouse.skill import FILE_MAX, ArchiveError, ArchiveMember
+from skillhouse.skill import ArchiveMember, validate_name
 
 GitProgress = Callable[[int, int, str], None]
 """Receives how many are here, of how many, and what they are."""
@@ -40,45 +46,34 @@ _UNITS = {
 }
 # Only numbers and our own words are shown: the server writes the lines after `remote:`.
 _LINE = re.compile(rf"({'|'.join(_UNITS)}): +\d{{1,3}}% \((\d{{1,9}})/(\d{{1,9}})\)")
-PACK_MAX = 512 * 1024 * 1024
-"""Bytes of any file that git may write."""
-MEMORY_MAX = 4 * 1024 * 1024 * 1024
-"""Bytes of address space of git."""
 FETCH_SECONDS = 300.0
 READ_SECONDS = 60.0
 LISTING_MAX = 64 * 1024 * 1024
 """Bytes of the list of files: a tree of ten objects can name billions of them."""
 ENTRIES_MAX = 200_000
 MESSAGE_MAX = 300
+HISTORY_SECONDS = 30.0
+_TRACE_MAX = 1024 * 1024
 
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _HEAD = "refs/skillhouse/head"
-_CHUNK = 65_536
 _EXECUTABLE, _PLAIN, _LINK = "100755", "100644", "120000"
 _LINK_MAX = 4096
 """Bytes of what a link says (PATH_MAX of Linux)."""
-_CONFIGURED = {
-    "core.hooksPath": os.devnull,
-    "core.fsmonitor": "false",
-    "core.symlinks": "false",
-    "core.alternateRefsCommand": "",
-    "fetch.fsckObjects": "true",
-    "fetch.recurseSubmodules": "false",
-    "submodule.recurse": "false",
-    # A repository that moved is asked for by its new address, or its name could be taken over.
-    "http.followRedirects": "false",
-    "http.lowSpeedLimit": "1000",
-    "http.lowSpeedTime": "30",
-    # Everything in one pack, whose size is bounded.
-    "fetch.unpackLimit": "1",
-    "transfer.bundleURI": "false",
-    "gc.auto": "0",
-    "maintenance.auto": "false",
-    "credential.interactive": "false",
-    "protocol.allow": "never",
-}
-_LIMITED = 'ulimit -f "$1" && ulimit -v "$2" && shift 2 && exec "$@"'
-"""A shell sets the limits, as nothing may run between fork and exec in a process with threads."""
+
+
+class MissingRefError(SourceError):
+    """A repository has no such branch, tag or commit."""
+
+
+class GitHistory(Struct, frozen=True, kw_only=True):
+    """The commits that led to one."""
+
+    commits: frozenset[str] = frozenset()
+    root: str = ""
+    """The commit that its first parents begin with; empty where the history is not known."""
+    problem: str = ""
+    """Why it is not known."""
 
 
 class GitWords:
@@ -111,38 +106,6 @@ class GitWords:
             progress(int(match[2]), int(match[3]), _UNITS[match[1]])
 
 
-class Git(Struct, frozen=True, kw_only=True):
-    """The program, and the environment that it starts in."""
-
-    program: str
-    environment: Mapping[str, str]
-    """Of this process; what steers git is left out of it."""
-
-    def command(self, transport: str, *arguments: str) -> list[str]:
-        options = {**_CONFIGURED, f"protocol.{transport}.allow": "always"}
-        flags = [word for key, value in options.items() for word in ("-c", f"{key}={value}")]
-        git = [self.program, *flags, *arguments]
-        shell = shutil.which("sh", path=os.defpath)
-        if shell is None:
-            return git
-        limits = (str(PACK_MAX // 512), str(MEMORY_MAX // 1024))
-        return [shell, "-c", _LIMITED, "sh", *limits, *git]
-
-    def variables(self, transport: str) -> dict[str, str]:
-        kept = {key: value for key, value in self.environment.items() if not key.startswith("GIT_")}
-        ssh = self.environment.get("GIT_SSH_COMMAND", "ssh -o BatchMode=yes")
-        return {
-            **kept,
-            "GIT_ALLOW_PROTOCOL": transport,
-            "GIT_TERMINAL_PROMPT": "0",
-            "GIT_ASKPASS": "",
-            "SSH_ASKPASS": "",
-            "GIT_NO_LAZY_FETCH": "1",
-            "GIT_SSH_COMMAND": ssh,
-            "LC_ALL": "C.UTF-8",
-        }
-
-
 class GitRepository:
     """A commit in a temporary directory, which `close` removes."""
 
@@ -160,13 +123,22 @@ class GitRepository:
             SourceError: git is missing, or the repository or its ref cannot be had.
         """
         self._git = git
-        self._source = source
+        self.source = source
+        """With `ref` and `path` as the repository divides them."""
+        self._transport = source.transport
         self._progress = progress
         self._directory = Path(tempfile.mkdtemp(prefix="skillhouse-git-"))
-        self._blobs: _Blobs | None = None
+        self._blobs: GitBlobs | None = None
+        self._history: GitHistory | None = None
+        self._files: tuple[SourceFile, ...] | None = None
+        self._dated = ""
+        self.tag = ""
+        """What the tag that was asked for names; empty for a branch or a commit."""
         try:
             self._run("init", "--quiet", "--bare", "--template=", seconds=READ_SECONDS)
-            self.commit = self._fetched(fetch_seconds)
+            address = self._run("ls-remote", "--get-url", "--", source.location)
+            self._transport = transport_of(source, address.decode("utf-8", "replace"))
+            self.commit = self._commit(fetch_seconds)
             """The full name of the commit."""
         except BaseException:
             self.close()
@@ -186,8 +158,45 @@ class GitRepository:
 
     def dated(self) -> str:
         """Return the day on which the commit was made, as its author's side says: YYYY-MM-DD."""
-        said = self._run("show", "--no-patch", "--format=%cs", self.commit)
-        return said.decode("ascii", "replace").strip()[:10]
+        if not self._dated:
+            said = self._run("show", "--no-patch", "--format=%cs", self.commit)
+            self._dated = said.decode("ascii", "replace").strip()[:10]
+        return self._dated
+
+    def history(self) -> GitHistory:
+        """Return the commits before this one, which are fetched once, without their files."""
+        if self._history is None:
+            try:
+                self._history = self._fetched_history()
+            except SourceError as error:
+                # A server may not give it, and one may be larger than anything that is kept.
+                self._history = GitHistory(problem=str(error))
+        return self._history
+
+    def _fetched_history(self) -> GitHistory:
+        shallow = self._directory / "shallow"
+        if shallow.exists():
+            refspec = f"+{self.source.ref or 'HEAD'}:{_HEAD}-history"
+            config = self._directory / "config"
+            kept = config.read_bytes()
+            more = ("--unshallow", "--filter=tree:0")
+            try:
+                self._fetch(*more, refspec, seconds=HISTORY_SECONDS)
+            finally:
+                # Else git would fetch what is not there whenever it is asked for.
+                config.write_bytes(kept)
+            if shallow.exists() and self.commit in shallow.read_text("ascii"):
+                raise SourceError(f"`{self.source.location}` gives no history")
+        # Two words a line: a commit and its parents. None that is not there is looked for.
+        listing = self._run("rev-list", "--parents", "--end-of-options", self.commit)
+        first: dict[str, str] = {}
+        for line in listing.decode("ascii", "replace").splitlines():
+            commit, *parents = line.split()
+            first[commit] = parents[0] if parents else ""
+        root = self.commit
+        while first.get(root):
+            root = first[root]
+        return GitHistory(commits=frozenset(first), root=root)
 
     def files(self) -> tuple[SourceFile, ...]:
         """Return what is in the commit; contents are read when they are asked for.
@@ -195,13 +204,22 @@ class GitRepository:
         Raises:
             SourceError: it has too many entries, or cannot be read.
         """
+        if self._files is None:
+            self._files = self._listed()
+        return self._files
+
+    def _listed(self) -> tuple[SourceFile, ...]:
         listing = self._run(
             "ls-tree", "-r", "-z", "-l", "--full-tree", self.commit, seconds=READ_SECONDS
         )
         entries = listing.split(b"\0")[:-1]
         if len(entries) > ENTRIES_MAX:
             raise SourceError(f"expected at most {ENTRIES_MAX} files in a repository")
-        self._blobs = _Blobs(self._git, self._directory, self._source.transport)
+        self._blobs = GitBlobs(
+            self._git.command(self._transport, "cat-file", "--batch"),
+            self._directory,
+            self._variables,
+        )
         return tuple(map(self._file, entries))
 
     def _file(self, entry: bytes) -> SourceFile:
@@ -227,8 +245,29 @@ class GitRepository:
         )
         return SourceFile(path=path, member=member)
 
+    def _commit(self, seconds: float) -> str:
+        try:
+            return self._fetched(seconds)
+        except MissingRefError:
+            if not self.source.is_loose:
+                raise
+            listed = self._run(
+                "ls-remote",
+                "--heads",
+                "--tags",
+                "--refs",
+                "--",
+                self.source.location,
+                seconds=seconds,
+            )
+            divided = divided_source(self.source, listed)
+            if divided is None:
+                raise
+            self.source = divided
+        return self._fetched(seconds)
+
     def _fetched(self, seconds: float) -> str:
-        wanted = self._source.ref or "HEAD"
+        wanted = self.source.ref or "HEAD"
         try:
             self._fetch("--depth=1", f"+{wanted}:{_HEAD}", seconds=seconds)
         except SourceError:
@@ -239,27 +278,52 @@ class GitRepository:
             name = wanted
         else:
             name = _HEAD
+            self.tag = self._tag()
         found = self._run("rev-parse", "--verify", "--end-of-options", f"{name}^{{commit}}")
         commit = found.decode("ascii", "replace").strip()
         if not _COMMIT.fullmatch(commit) or (_COMMIT.fullmatch(wanted) and commit != wanted):
             raise SourceError(f"expected the commit {wanted[:64]!r}, got {commit[:64]!r}")
         return commit
 
+    def _tag(self) -> str:
+        """Return what the tag names that was fetched; empty where it was none."""
+        said = (self._directory / "FETCH_HEAD").read_text("utf-8", "replace")
+        name, _, kind = said.partition("\t")
+        return name if kind.lstrip("\t").startswith("tag ") and _COMMIT.fullmatch(name) else ""
+
     def _fetch(self, *arguments: str, seconds: float) -> None:
         *options, refspec = arguments
         quiet = "--quiet" if self._progress is None else "--progress"
-        fixed = (quiet, "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head")
-        self._run("fetch", *fixed, *options, "--", self._source.location, refspec, seconds=seconds)
+        fixed = (quiet, "--no-tags", "--no-recurse-submodules")
+        self._run("fetch", *fixed, *options, "--", self.source.location, refspec, seconds=seconds)
 
-    def _run(self, *arguments: str, seconds: float = READ_SECONDS) -> bytes:
+    def _moved_to(self) -> str:
+        """Return where its server says that the repository is by now; empty for no such address."""
+        trace = self._directory / "trace"
+        traced = {"GIT_TRACE_CURL": str(trace), "GIT_TRACE_CURL_NO_DATA": "1"}
+        with contextlib.suppress(SourceError):
+            self._run("ls-remote", "--quiet", "--", self.source.location, more=traced)
+        with contextlib.suppress(OSError):
+            with open(trace, "rb") as file:
+                said = file.read(_TRACE_MAX)
+            return moved_address(self.source.location, said.decode("utf-8", "replace"))
+        return ""
+
+    def _run(
+        self,
+        *arguments: str,
+        seconds: float = READ_SECONDS,
+        more: Mapping[str, str] = MappingProxyType({}),
+    ) -> bytes:
         """Return what git prints; SourceError with its last words if it fails or takes too long."""
-        command = self._git.command(self._source.transport, *arguments)
-        where = self._source.location
-        with _started(command, self._directory, self._variables, subprocess.PIPE) as process:
+        command = self._git.command(self._transport, *arguments)
+        where = self.source.location
+        variables = {**self._variables, **more}
+        with started(command, self._directory, variables, subprocess.PIPE) as process:
             assert process.stderr is not None  # noqa: S101 asked for as a pipe
             words = GitWords(process.stderr, self._progress)
             expired = threading.Event()
-            timer = threading.Timer(seconds, _expire, (process, expired))
+            timer = threading.Timer(seconds, expire, (process, expired))
             timer.start()
             try:
                 assert process.stdout is not None  # noqa: S101 asked for as a pipe
@@ -270,27 +334,55 @@ class GitRepository:
             finally:
                 timer.cancel()
                 # Also its helpers, which would keep the pipe open.
-                _end(process)
+                end(process)
                 said = words.last()
             if code == 0:
                 return output
             if expired.is_set():
                 raise SourceError(f"no answer within {seconds:g} s from `{where}`")
             if self._is_full():
-                raise SourceError(f"cannot get `{where}`: it is larger than {PACK_MAX} bytes")
-            raise SourceError(f"cannot get `{where}`: {_reason(code, said)}")
+                raise SourceError(
+                    f"cannot get `{where}`: it is larger than {git_program.PACK_MAX} bytes"
+                )
+            if not more and _REDIRECTED.search(said):
+                raise SourceError(_moved(where, self._moved_to()))
+            reason = _reason(code, said)
+            failed = MissingRefError if reason == _NO_REF else SourceError
+            raise failed(f"cannot get `{where}`: {reason}")
 
     def _is_full(self) -> bool:
         """Whether git came to the bound of a file, of which it says nothing."""
         found = self._directory.rglob("*")
-        return any(os.lstat(path).st_size >= PACK_MAX // 512 * 512 for path in found)
+        return any(os.lstat(path).st_size >= git_program.PACK_MAX // 512 * 512 for path in found)
 
     @property
     def _variables(self) -> dict[str, str]:
-        variables = self._git.variables(self._source.transport)
+        variables = self._git.variables(self._transport)
         return {**variables, "GIT_DIR": str(self._directory)}
 
 
+def divided_source(source: Source, listed: bytes) -> Source | None:
+    """Return a source with the longest beginning that is a branch or tag as its ref.
+
+    None where there is none, unless what would be the ref may be the name of a skill.
+
+    Args:
+        listed: What `git ls-remote` prints.
+    """
+    names = (line.partition(b"\t")[2].decode("utf-8", "replace") for line in listed.splitlines())
+    known = {name.removeprefix("refs/heads/").removeprefix("refs/tags/") for name in names}
+    words = "/".join(filter(None, (source.ref, source.path))).split("/")
+    for count in range(len(words), 0, -1):
+        ref = "/".join(words[:count])
+        if ref in known and is_ref(ref):
+            return replace(source, ref=ref, path=inside_path("/".join(words[count:])))
+    is_skill = len(words) == 1 and not source.skill
+    if not is_skill or validate_name(source.ref, directory=source.ref):
+        return None
+    return replace(source, ref="", skill=source.ref)
+
+
+_NO_REF = "it has no such branch, tag or commit"
 _SAID: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(words), meaning)
     for words, meaning in (
@@ -310,9 +402,10 @@ _SAID: tuple[tuple[re.Pattern[str], str], ...] = tuple(
             ),
             "there is no git repository",
         ),
+        ("(?i)out of memory|cannot allocate", "what its server says needs too much memory"),
         (
             "(?i)couldn't find remote ref|remote branch .* not found|not our ref|no such ref",
-            "it has no such branch, tag or commit",
+            _NO_REF,
         ),
         ("(?i)certificate|ssl", "the certificate of its server is not accepted"),
         (
@@ -327,6 +420,39 @@ _SAID: tuple[tuple[re.Pattern[str], str], ...] = tuple(
 """What git says of a repository, and what that means, the most certain first."""
 
 
+_REDIRECTED = re.compile(rb"returned error: 30[12378]")
+_LOCATION = re.compile(r"(?im)<= recv header: location: *([!-~]{1,2000})")
+
+
+def moved_address(location: str, trace: str) -> str:
+    """Return the repository to which a server leads on; empty where it is none for git.
+
+    >>> said = "<= Recv header: Location: https://a.test/new/x.git/info/refs?service=git-upload-pack"
+    >>> moved_address("https://a.test/old/x.git", said)
+    'https://a.test/new/x.git'
+    """
+    match = _LOCATION.search(trace)
+    if match is None:
+        return ""
+    try:
+        address = urljoin(f"{location}/info/refs", match[1]).partition("/info/refs")[0]
+        parts = urlsplit(address)
+        is_plain = parts.hostname and not (parts.username or parts.password or parts.query)
+    except ValueError:
+        return ""
+    known = parts.scheme == "https" or (parts.scheme == "http" and location.startswith("http:"))
+    return address if known and is_plain and len(address) <= MESSAGE_MAX else ""
+
+
+def _moved(where: str, to: str) -> str:
+    if not to:
+        return f"cannot get `{where}`: its server leads elsewhere, which is not followed"
+    old, new = (one.removesuffix(".git") for one in (where, to))
+    if old == new:
+        return f"cannot get `{where}`: its server leads to `{to}`, which is not followed"
+    return f"`{old}` moved to `{new}`: install it from there if you mean it"
+
+
 def _reason(code: int, said: bytes) -> str:
     text = said.decode("utf-8", "replace").replace("\r", "\n")
     for words, meaning in _SAID:
@@ -337,74 +463,3 @@ def _reason(code: int, said: bytes) -> str:
     reason = (kept or [f"git ended with {code}"])[0]
     reason = re.sub("^(?:fatal|error): ", "", reason)
     return "".join(c if c.isprintable() else " " for c in reason)[:MESSAGE_MAX]
-
-
-@contextlib.contextmanager
-def _started(
-    command: Sequence[str], directory: Path, environment: Mapping[str, str], errors: IO[bytes] | int
-) -> Iterator[subprocess.Popen[bytes]]:
-    """Give a process, all of whose group is ended at the end of the block."""
-    try:
-        process = subprocess.Popen(
-            command,
-            cwd=directory,
-            env=dict(environment),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            start_new_session=True,
-        )
-    except OSError as error:
-        raise SourceError(f"git cannot be started: {error.strerror}") from error
-    try:
-        yield process
-    finally:
-        _end(process)
-        for pipe in (process.stdin, process.stdout, process.stderr):
-            if pipe is not None:
-                with contextlib.suppress(OSError):
-                    pipe.close()
-        process.wait()
-
-
-def _expire(process: subprocess.Popen[bytes], expired: threading.Event) -> None:
-    expired.set()
-    _end(process)
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    # The helper of a transport is a child of git, and outlives it when git alone is killed.
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
-
-
-class _Blobs:
-    """Reads contents through one process."""
-
-    def __init__(self, git: Git, directory: Path, transport: str) -> None:
-        self._stack = contextlib.ExitStack()
-        variables = {**git.variables(transport), "GIT_DIR": str(directory)}
-        errors: IO[bytes] = self._stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
-        command = git.command(transport, "cat-file", "--batch")
-        self._process = self._stack.enter_context(_started(command, directory, variables, errors))
-        self._lock = threading.Lock()
-
-    def close(self) -> None:
-        self._stack.close()
-
-    def read(self, blob: str, size: int) -> Iterator[bytes]:
-        """Yield the content of a blob, read whole, so that several readers do not mix."""
-        if size > FILE_MAX:
-            raise ArchiveError("too-large", f"expected at most {FILE_MAX} bytes in one file")
-        stdin, stdout = self._process.stdin, self._process.stdout
-        assert stdin is not None  # noqa: S101 both asked for as pipes
-        assert stdout is not None  # noqa: S101
-        with self._lock:
-            stdin.write(f"{blob}\n".encode())
-            stdin.flush()
-            head = stdout.readline(_CHUNK)
-            if head != f"{blob} blob {size}\n".encode():
-                raise ArchiveError("archive-broken", f"git has no content of {blob}")
-            content = stdout.read(size)
-            stdout.read(1)
-        yield content

@@ -17,7 +17,7 @@ import os
 import secrets
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -53,6 +53,8 @@ _UNKNOWN = (errno.ENOSYS, errno.EINVAL)
 STAGING = ".skillhouse-staging-"
 """Begins the name of a directory beside the skills, on their file system, before its owner."""
 SYNC_THREADS = 8
+SYNCED_EACH = 64
+"""Files up to which each is waited for by itself."""
 _OLD = "old"
 PACKAGES = "packages"
 """The directory of the packages, beside the journal."""
@@ -117,6 +119,14 @@ class LocalEditsError(SkillError):
     """A skill's files are not those that were installed, so nothing was changed."""
 
 
+class StagedInstall(Struct, frozen=True, kw_only=True):
+    """A checked skill in a staging directory, with the entry that the lock gets."""
+
+    name: str
+    directory: Path
+    entry: LockEntry
+
+
 class _Pending(Struct, frozen=True, kw_only=True):
     """A change that was begun."""
 
@@ -140,6 +150,12 @@ class _Pending(Struct, frozen=True, kw_only=True):
             (self.after, self.after_signature) if after else (self.before, self.before_signature)
         )
         return digest == tree and wanted in (None, signature)
+
+
+class _Journal(Struct, frozen=True, kw_only=True):
+    """The changes that were begun together."""
+
+    changes: tuple[_Pending, ...]
 
 
 class Installs:
@@ -172,33 +188,76 @@ class Installs:
             SkillError: the staged files are not those of the entry.
             StateError: the lock cannot be used.
         """
-        target = place.target(name)
+        one = StagedInstall(name=name, directory=staged, entry=entry)
+        (fault,) = self.install_all(place, [one], force=force)
+        if fault is not None:
+            raise fault
+
+    def install_all(
+        self,
+        place: InstallPlace,
+        wanted: Sequence[StagedInstall],
+        *,
+        force: bool = False,
+        also: Path | None = None,
+    ) -> tuple[SkillhouseError | None, ...]:
+        """Put several skills into place and into the lock, and wait for the disk once.
+
+        Return of each the error of `install` for which it alone was left out.
+
+        Args:
+            also: A directory whose new files are to be on the disk before.
+        """
+        faults: list[SkillhouseError | None] = [None] * len(wanted)
+        ready: list[tuple[StagedInstall, str]] = []
         with self._changing(place):
             lock = read_lock(place.lock)
-            before = self._judged(lock, name, target, force=force, wanted=entry.tree_digest)
-            # INVARIANT: read again from the disk, after everything that could write there.
-            after = read_tree(staged, whole=True).digest
-            signature = _signature(staged)
-            if after != entry.tree_digest:
-                message = f"expected {entry.tree_digest}, got {after}: nothing was installed"
-                raise SkillError("tree-digest", staged, message)
-            if signature != entry.signature_file and entry.signature_file:
-                message = "its signature was changed: nothing was installed"
-                raise SkillError("signature-changed", staged, message)
-            if before:
-                _carry(target, staged)
+            for number, one in enumerate(wanted):
+                try:
+                    ready.append((one, self._ready(place, lock, one, force=force)))
+                except SkillhouseError as error:
+                    faults[number] = error
             self._threads = self._threads or ThreadPoolExecutor(max_workers=SYNC_THREADS)
-            _make_durable(staged, self._threads)
-            staged.chmod(0o755)
-            is_known = lock.skills.get(name) == entry
-            if is_known and not before:
-                # One rename, after which all is as the lock has it already: nothing to recover.
-                _put(staged, target, is_there=False)
-                return
-            self._begin(place, name, staged, before, entry)
-            _put(staged, target, is_there=bool(before))
-            # A skill that comes back as the lock has it changes nothing there.
-            self._end(place.lock, None if is_known else lock.with_skill(name, entry))
+            make_durable([one.directory for one, _ in ready], self._threads, also=also)
+            # One rename, after which all is as the lock has it already: nothing to recover.
+            journaled = [
+                (one, before)
+                for one, before in ready
+                if before or lock.skills.get(one.name) != one.entry
+            ]
+            if journaled:
+                self._begin(
+                    _pending(place, one.name, one.directory, before, one.entry)
+                    for one, before in journaled
+                )
+            for one, before in ready:
+                _put(one.directory, place.target(one.name), is_there=bool(before))
+            if ready:
+                sync_directory(place.root)
+            if journaled:
+                changed = lock
+                for one, _ in journaled:
+                    changed = changed.with_skill(one.name, one.entry)
+                # A skill that comes back as the lock has it changes nothing there.
+                self._end(place.lock, None if changed.skills == lock.skills else changed)
+        return tuple(faults)
+
+    def _ready(self, place: InstallPlace, lock: Lock, one: StagedInstall, *, force: bool) -> str:
+        """Judge what is staged and what is in its place; return the digest of that."""
+        staged, entry, target = one.directory, one.entry, place.target(one.name)
+        before = self._judged(lock, one.name, target, force=force, wanted=entry.tree_digest)
+        # INVARIANT: read again from the disk, after everything that could write there.
+        after = read_tree(staged, whole=True).digest
+        if after != entry.tree_digest:
+            message = f"expected {entry.tree_digest}, got {after}: nothing was installed"
+            raise SkillError("tree-digest", staged, message)
+        if _signature(staged) != entry.signature_file and entry.signature_file:
+            message = "its signature was changed: nothing was installed"
+            raise SkillError("signature-changed", staged, message)
+        if before:
+            _carry(target, staged)
+        staged.chmod(0o755)
+        return before
 
     def check(
         self, place: InstallPlace, name: str, *, wanted: str = "", force: bool = False
@@ -231,7 +290,7 @@ class Installs:
                 write_lock(place.lock, lock.with_skill(name, None))
                 return None
             staging = self.stage(place.root)
-            self._begin(place, name, staging / _OLD, before, None)
+            self._begin([_pending(place, name, staging / _OLD, before, None)])
             os.rename(target, staging / name)
             sync_directory(place.root)
             self._end(place.lock, lock.with_skill(name, None))
@@ -275,8 +334,8 @@ class Installs:
 
         For those who only read: nothing is recovered.
         """
-        pending = self._pending()
-        if pending is None or pending.target != str(target):
+        pending = next((one for one in self._pending() if one.target == str(target)), None)
+        if pending is None:
             return (entry,)
         after = entry_of(json.loads(pending.entry)) if pending.entry else entry
         # Files that a person had edited, and agreed to have replaced, are there until then.
@@ -340,23 +399,10 @@ class Installs:
         except TreeError:
             return False
 
-    def _begin(
-        self, place: InstallPlace, name: str, staged: Path, before: str, entry: LockEntry | None
-    ) -> None:
-        """Say what is about to change; `staged` is in a staging directory, missing at a removal."""
-        pending = _Pending(
-            lock=str(place.lock),
-            name=name,
-            target=str(place.target(name)),
-            staging=str(staged.parent),
-            before=before,
-            before_signature=_signature(place.target(name)),
-            after="" if entry is None else entry.tree_digest,
-            after_signature=_signature(staged),
-            entry="" if entry is None else json.dumps(entry_value(entry)),
-        )
+    def _begin(self, changes: Iterable[_Pending]) -> None:
+        """Say what is about to change."""
         with write_atomically(self._journal, durable=True) as file:
-            file.write(encode(pending))
+            file.write(encode(_Journal(changes=tuple(changes))))
 
     def _end(self, path: Path, lock: Lock | None) -> None:
         """Write the lock, unless it stays as it is, and then end the change."""
@@ -365,19 +411,34 @@ class Installs:
         self._journal.unlink()
         sync_directory(self._directory)
 
-    def _pending(self) -> _Pending | None:
+    def _pending(self) -> tuple[_Pending, ...]:
         try:
-            return decode(self._journal.read_bytes(), _Pending)
+            data = self._journal.read_bytes()
         except FileNotFoundError:
-            return None
+            return ()
+        with contextlib.suppress(SkillhouseError):
+            return decode(data, _Journal).changes
+        try:
+            # Of an older version, which began one change at a time.
+            return (decode(data, _Pending),)
         except SkillhouseError as error:
             message = f"the journal of installs cannot be read: {error}"
             raise StateError(message, self._journal) from error
 
     def _recover(self) -> None:
         pending = self._pending()
-        if pending is None:
+        if not pending:
             return
+        made = [one for one in pending if self._is_made(one)]
+        path = Path(pending[0].lock)
+        lock = changed = read_lock(path) if made else Lock()
+        for one in made:
+            entry = entry_of(json.loads(one.entry)) if one.entry else None
+            changed = changed.with_skill(one.name, entry)
+        self._end(path, None if changed == lock else changed)
+
+    def _is_made(self, pending: _Pending) -> bool:
+        """Whether a change that was begun is on its later side, and the lock may be behind."""
         target, old = Path(pending.target), Path(pending.staging, _OLD)
         if not os.path.lexists(target) and old.is_dir() and pending.before:
             # Two renames, and the process died between them.
@@ -391,18 +452,25 @@ class Installs:
         except TreeError:
             # It was changed since; the lock then says what was there before.
             found, signature = pending.before, pending.before_signature or ""
-        path = Path(pending.lock)
-        is_before = pending.is_side(found, signature, after=False)
-        is_after = pending.is_side(found, signature, after=True)
-        if is_after and not is_before:
-            entry = entry_of(json.loads(pending.entry)) if pending.entry else None
-            self._end(path, read_lock(path).with_skill(pending.name, entry))
-            return
-        if is_after:
-            # A new version with the same files: only the lock is behind.
-            entry = entry_of(json.loads(pending.entry)) if pending.entry else None
-            write_lock(path, read_lock(path).with_skill(pending.name, entry))
-        self._journal.unlink()
+        # Of a new version with the same files the lock alone is behind.
+        return pending.is_side(found, signature, after=True)
+
+
+def _pending(
+    place: InstallPlace, name: str, staged: Path, before: str, entry: LockEntry | None
+) -> _Pending:
+    """Return what is about to change; `staged` is in a staging directory, missing at a removal."""
+    return _Pending(
+        lock=str(place.lock),
+        name=name,
+        target=str(place.target(name)),
+        staging=str(staged.parent),
+        before=before,
+        before_signature=_signature(place.target(name)),
+        after="" if entry is None else entry.tree_digest,
+        after_signature=_signature(staged),
+        entry="" if entry is None else json.dumps(entry_value(entry)),
+    )
 
 
 def _signature(directory: Path) -> str:
@@ -437,19 +505,54 @@ def _put(staged: Path, target: Path, *, is_there: bool) -> None:
     elif not exchange(staged, target):
         os.rename(target, staged.parent / _OLD)
         os.rename(staged, target)
-    sync_directory(target.parent)
 
 
-def _make_durable(directory: Path, threads: ThreadPoolExecutor) -> None:
-    """Have every file and name below a directory on the disk.
+def make_durable(
+    directories: Sequence[Path], threads: ThreadPoolExecutor, *, also: Path | None = None
+) -> None:
+    """Have every file and name below directories on the disk.
 
-    On several threads, because file systems write what waits at the same time together.
+    Of many files whole file systems are waited for, once, where the system can. Of others each on
+    one of several threads, because file systems write what waits at the same time together.
     """
-    files = [Path(place, name) for place, _, names in os.walk(directory) for name in names]
-    directories = [Path(place) for place, _, _ in os.walk(directory)]
-    for done in (threads.map(_sync, files), threads.map(sync_directory, directories)):
+    walked = [found for top in directories for found in os.walk(top)]
+    files = [Path(place, name) for place, _, names in walked for name in names]
+    places = [Path(place) for place, _, _ in walked]
+    if also is not None:
+        files += [path for path in also.iterdir() if path.is_file()]
+        places.append(also)
+    if len(files) > SYNCED_EACH:
+        systems = {os.lstat(place).st_dev: place for place in places}
+        if all(map(_sync_system, systems.values())):
+            return
+    for done in (threads.map(_sync, files), threads.map(sync_directory, places)):
         for _ in done:
             pass
+
+
+def _sync_system(directory: Path) -> bool:
+    """Have all of a file system on its disk; False where the system cannot."""
+    call = _syncfs()
+    if call is None:
+        return False
+    with descriptor(os.open(directory, os.O_RDONLY)) as handle:
+        if call(handle) == 0:
+            return True
+    code = ctypes.get_errno()
+    raise OSError(code, os.strerror(code), str(directory))
+
+
+@functools.cache
+def _syncfs() -> Callable[..., int] | None:
+    if sys.platform != "linux":
+        return None
+    call = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
+    if call is None:
+        return None
+    call.restype = ctypes.c_int
+    call.argtypes = (ctypes.c_int,)
+    found: Callable[..., int] = call
+    return found
 
 
 def _sync(file: Path) -> None:

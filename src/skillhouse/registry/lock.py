@@ -30,7 +30,11 @@ MERGE_FIX = "`skillhouse lock --merge`"
 _DIGEST = re.compile(r"skilltree1:[0-9a-f]{64}")
 DIGEST_SHOWN = len("skilltree1:") + 12
 """Characters of a tree digest that people are shown."""
+COMMIT_SHOWN = 8
+"""Likewise of a commit."""
 _SHA256 = re.compile(r"[0-9a-f]{64}")
+_COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_RESOLVED = re.compile(rf"git\+.+@({_COMMIT.pattern})")
 
 
 class LockedSignature(Struct, frozen=True, kw_only=True):
@@ -47,6 +51,16 @@ class LockedSignature(Struct, frozen=True, kw_only=True):
     @property
     def who(self) -> str:
         return f"{self.publisher} of {self.registry}" if self.registry else self.publisher
+
+
+class LockedCommit(Struct, frozen=True, kw_only=True):
+    """Which commit of a Git repository is installed, and what its history began with."""
+
+    commit: str
+    root: str = ""
+    """The commit with which the history began; empty where it was not known."""
+    tag: str = ""
+    """The object that the tag named which was asked for; empty for a branch or a commit."""
 
 
 class LockEntry(Struct, frozen=True, kw_only=True):
@@ -66,6 +80,8 @@ class LockEntry(Struct, frozen=True, kw_only=True):
     size: int = 0
     """Bytes of its files."""
     signature: LockedSignature | None = None
+    git: LockedCommit | None = None
+    """Of a Git repository; None for other sources, and in older locks."""
     pinned: bool = False
     pin_reason: str = ""
     accepted: str = ""
@@ -81,8 +97,24 @@ class LockEntry(Struct, frozen=True, kw_only=True):
 
     @property
     def label(self) -> str:
-        """The version, or a day and the digest of the files where there is none."""
-        return self.version or f"{self.dated} {self.tree_digest[:DIGEST_SHOWN]}".strip()
+        """The version, or the commit or the digest of the files with its day."""
+        return self.version or f"{self.mark} {self.dated}".strip()
+
+    @property
+    def exact(self) -> str:
+        """The version, the commit and the day, for two that have one label."""
+        return " ".join(filter(None, (self.version, self.mark, self.dated)))
+
+    @property
+    def commit(self) -> str:
+        """The commit that is installed, which older locks have at the end of `resolved`."""
+        found = _RESOLVED.fullmatch(self.resolved) if self.git is None else None
+        return found[1] if found else "" if self.git is None else self.git.commit
+
+    @property
+    def mark(self) -> str:
+        """By what two versions differ, whatever they call themselves; short enough to be read."""
+        return self.commit[:COMMIT_SHOWN] or self.tree_digest[:DIGEST_SHOWN]
 
     @property
     def expected(self) -> tuple[str, ...]:
@@ -167,6 +199,10 @@ def entry_of(value: Mapping[str, Any]) -> LockEntry:
     # INVARIANT: both become names of files in the store of packages.
     if entry.signature_file and not _SHA256.fullmatch(entry.signature_file):
         raise DecodeError(f"expected 64 hex digits, got {entry.signature_file[:80]!r}")
+    git = entry.git
+    for name in () if git is None else (git.commit, git.root or git.commit, git.tag or git.commit):
+        if not _COMMIT.fullmatch(name):
+            raise DecodeError(f"expected the name of a commit, got {name[:80]!r}")
     return entry
 
 

@@ -9,11 +9,19 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
 from urllib.parse import urlencode, urlsplit
 
 from msgspec import Struct
 
-from skillhouse.floor import DecodeError, SkillhouseError, isolated, shaped
+from skillhouse.floor import (
+    DecodeError,
+    MissingExtraError,
+    SkillhouseError,
+    isolated,
+    needs_extra,
+    shaped,
+)
 from skillhouse.registry.mirror_directory import (
     MIRROR_BYTES_MAX,
     MirrorDirectory,
@@ -21,6 +29,7 @@ from skillhouse.registry.mirror_directory import (
     MirrorState,
     write_lists,
 )
+from skillhouse.registry.owners import FIRST_ROOT, METADATA_DIRECTORY
 from skillhouse.registry.releases import (
     REPOSITORY_FILE,
     REVOCATIONS_FILE,
@@ -36,6 +45,9 @@ from skillhouse.registry.releases import (
 )
 from skillhouse.registry.repository import LISTED_MAX, Repository, RepositoryError
 from skillhouse.registry.revocations import list_number
+
+if TYPE_CHECKING:
+    from skillhouse.registry.signed_mirror import SignedCopy
 
 THREADS = 4
 """Skills that are fetched at once: most of the time goes by waiting for answers."""
@@ -97,9 +109,15 @@ def update_mirror(
         RepositoryError, NetError: the source cannot be had, or has too much.
     """
     reader = source()
+    wanted = tuple(sorted({address_name(*split_name(one)) for one in skills}))
+    was_signed = mirror.read(f"{METADATA_DIRECTORY}/{FIRST_ROOT}") is not None
+    signed, problems = _signed(mirror, reader) if was_signed else (None, [])
+    if signed is not None and not (signed.is_new or check or _is_unfinished(mirror, wanted)):
+        # Only the time until which it is current is another one.
+        signed.write(skills=_documents(wanted))
+        return MirrorReport(looked_at=0, changed=0, archives=0, bytes=0)
     name = _name(reader)
     known = _checked_state(mirror, reader.address, name)
-    wanted = tuple(sorted({address_name(*split_name(one)) for one in skills}))
     # Before anything is fetched, so that a kill leaves a directory that the next run goes on with.
     mirror.keep_state(
         MirrorState(source=reader.address, name=name, skills=wanted, sequence=None)
@@ -107,8 +125,12 @@ def update_mirror(
         else known
     )
     since = known.sequence if known is not None and known.skills == wanted and not check else None
-    problems = list(_take_revocations(mirror, reader))
+    problems += _take_revocations(mirror, reader)
     names, sequence = _names(reader, wanted, since)
+    if names and not was_signed:
+        # One that gets a root is signed here with the next change.
+        signed, more = _signed(mirror, reader)
+        problems += more
     work = _Update(mirror, source, check=check, max_bytes=max_bytes, report=report)
     work.bring(names)
     problems += work.problems
@@ -117,6 +139,9 @@ def update_mirror(
     # The last one: a directory without it is no mirror yet.
     mirror.put(REPOSITORY_FILE, encode_document(RepositoryDocument(api=1, name=name)))
     if not work.problems:
+        if signed is not None:
+            # INVARIANT: what is signed comes after the archives that it names.
+            signed.write(skills=_documents(wanted))
         state = MirrorState(source=reader.address, name=name, skills=wanted, sequence=sequence)
         mirror.keep_state(state)
     return MirrorReport(
@@ -126,6 +151,27 @@ def update_mirror(
         bytes=work.bytes,
         problems=tuple(problems),
     )
+
+
+def _signed(mirror: MirrorDirectory, reader: Repository) -> tuple[SignedCopy | None, list[str]]:
+    """Return what the source signed, and what is wrong where it is not mirrored."""
+    try:
+        with needs_extra("registry"):
+            # python-tuf is an optional part, and a source without a root needs none of it.
+            from skillhouse.registry.signed_mirror import SignedCopy  # noqa: PLC0415
+    except MissingExtraError as error:
+        return None, [f"what the source signed is not mirrored: {error}"]
+    copy = SignedCopy(mirror, reader)
+    return (copy if copy.read() else None), []
+
+
+def _documents(wanted: Sequence[str]) -> frozenset[str]:
+    return frozenset(index_path(*split_name(one)) for one in wanted)
+
+
+def _is_unfinished(mirror: MirrorDirectory, wanted: Sequence[str]) -> bool:
+    state = mirror.state()
+    return state is None or state.sequence is None or state.skills != tuple(wanted)
 
 
 def _name(reader: Repository) -> str:

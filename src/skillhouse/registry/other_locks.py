@@ -22,8 +22,9 @@ from msgspec import Struct
 from skillhouse.floor import DecodeError, PathError, StateError, shaped
 from skillhouse.floor.documents import json_value
 from skillhouse.registry.lock import LOCK_MAX, SKILLS_MAX
+from skillhouse.registry.page_addresses import SourceError
 from skillhouse.registry.releases import DEFAULT_NAMESPACE, is_version, split_name
-from skillhouse.registry.source import SourceError, parse_source
+from skillhouse.registry.source import parse_source
 from skillhouse.skill import SKILL_FILE, ArchiveMember, package_path
 
 LockKind = Literal["skills-lock", "skill-lock", "clawhub"]
@@ -286,6 +287,25 @@ def folder_hash(files: Mapping[str, bytes]) -> str:
         whole.update(path.encode("ascii"))
         whole.update(files[path])
     return whole.hexdigest()
+
+
+def clawhub_fingerprint(files: Mapping[str, bytes]) -> str:
+    """Return the fingerprint of files as `clawhub` 0.23 makes it; empty if that is unknown.
+
+    It leaves out what is in a directory, or is a file, whose name begins with a dot.
+
+    >>> clawhub_fingerprint({"SKILL.md": b"", ".x/a": b"1"})[:8]
+    '31482ffa'
+    """
+    kept = [path for path in files if not any(one.startswith(".") for one in path.split("/"))]
+    kept = [path for path in kept if not _SKIPPED.intersection(path.split("/")[:-1])]
+    if not all(path.isascii() and path.isprintable() for path in kept):
+        return ""
+    lines = (
+        f"{path}:{hashlib.sha256(files[path]).hexdigest()}"
+        for path in sorted(kept, key=_collation_key)
+    )
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
 def _collation_key(text: str) -> tuple[list[int], list[bool]]:

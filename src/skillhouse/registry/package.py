@@ -215,15 +215,21 @@ class PackageStore:
     """The packages of one state directory."""
 
     def __init__(self, directory: Path) -> None:
-        self._directory = directory
+        self.directory = directory
 
-    def put(self, members: Iterable[ArchiveMember], tree_digest: str) -> None:
-        """Keep the files of a version; what is here already is not written again."""
+    def put(
+        self, members: Iterable[ArchiveMember], tree_digest: str, *, durable: bool = True
+    ) -> None:
+        """Keep the files of a version; what is here already is not written again.
+
+        Args:
+            durable: Whether to wait for the disk; else the caller does, for several.
+        """
         members = tuple(members)
         file = self._file(tree_digest, _signature(members))
         if not file.exists():
             file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            with write_atomically(file, durable=True) as out:
+            with write_atomically(file, durable=durable) as out:
                 out.write(write_archive(members))
         self._prune()
 
@@ -261,16 +267,16 @@ class PackageStore:
         yield plain
         if not signature:
             name = glob.escape(plain.name.removesuffix(_SUFFIX))
-            yield from sorted(self._directory.glob(f"{name}-*{_SUFFIX}"))
+            yield from sorted(self.directory.glob(f"{name}-*{_SUFFIX}"))
 
     def _file(self, tree_digest: str, signature: str = "") -> Path:
         # Both are checked wherever they are read.
         name = tree_digest.rpartition(":")[2]
         signed = f"-{signature}" if signature else ""
-        return self._directory / f"{name}{signed}{_SUFFIX}"
+        return self.directory / f"{name}{signed}{_SUFFIX}"
 
     def _prune(self) -> None:
-        found = [entry for entry in os.scandir(self._directory) if entry.name.endswith(_SUFFIX)]
+        found = [entry for entry in os.scandir(self.directory) if entry.name.endswith(_SUFFIX)]
         if len(found) <= PACKAGES_MAX:
             return
         found.sort(key=lambda entry: entry.stat().st_mtime)

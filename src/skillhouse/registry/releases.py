@@ -108,6 +108,15 @@ def typed_name(namespace: str, skill: str) -> str:
     return skill if namespace == DEFAULT_NAMESPACE else f"@{namespace}/{skill}"
 
 
+def locked_name(repository: str, namespace: str) -> str:
+    """Return what a lock has as the repository of a skill.
+
+    >>> locked_name("official", "default"), locked_name("official", "acme")
+    ('official', 'official/@acme')
+    """
+    return repository if namespace == DEFAULT_NAMESPACE else f"{repository}/@{namespace}"
+
+
 def split_name(text: str) -> tuple[str, str]:
     """Return the namespace and the skill of `pdf`, `acme--pdf` or `@acme/pdf`.
 

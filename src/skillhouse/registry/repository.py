@@ -16,6 +16,7 @@ from urllib.parse import quote, unquote, urlencode, urlsplit
 from msgspec import Struct, field
 
 from skillhouse.floor import DecodeError, PathError, SkillhouseError, digest, read_beneath, shaped
+from skillhouse.registry.owners import OWNERS_FILE, decode_owners
 from skillhouse.registry.releases import (
     DOCUMENT_MAX,
     REPOSITORY_FILE,
@@ -105,6 +106,21 @@ class RepositoryAccess(Protocol):
         body: bytes = b"",
     ) -> RepositoryAnswer:
         """Return the answer, whatever its status; RepositoryError or NetError without one."""
+
+
+class SignedDocuments(Protocol):
+    """Reads documents that a pinned root leads to, all of one state."""
+
+    @property
+    def warning(self) -> str:
+        """What a person should know of their age; empty for nothing."""
+
+    @property
+    def version(self) -> int:
+        """The number of the state that is read, which never falls; 0 before the first read."""
+
+    def read(self, path: str) -> bytes | None:
+        """Return a document, None where none of that name is signed; RepositoryError."""
 
 
 class DirectoryAccess:
@@ -207,9 +223,16 @@ class _Page(Struct, frozen=True, kw_only=True):
 class Repository:
     """One repository; each document is read once."""
 
-    def __init__(self, address: str, access: RepositoryAccess) -> None:
-        """Take the address for messages and for `resolved`, and the way to what is below it."""
+    def __init__(
+        self, address: str, access: RepositoryAccess, signed: SignedDocuments | None = None
+    ) -> None:
+        """Take the address for messages and for `resolved`, and the way to what is below it.
+
+        Args:
+            signed: Gives the documents of a repository whose root is pinned: then no other counts.
+        """
         self.address = address.rstrip("/")
+        self.signed = signed
         self._access = access
         self._document: tuple[RepositoryDocument | None] | None = None
         self._skills: dict[tuple[str, str], SkillReleases | None] = {}
@@ -226,10 +249,26 @@ class Repository:
         check_answer(answer, f"`{self.address}/{path}`")
         return answer.body
 
+    def _read_document(self, path: str, max_bytes: int = DOCUMENT_MAX) -> bytes | None:
+        # INVARIANT: where a root is pinned, nothing that it does not lead to says what is current.
+        return self.read(path, max_bytes) if self.signed is None else self.signed.read(path)
+
+    def owners(self, namespace: str, skill: str) -> tuple[str, ...] | None:
+        """Return the publishers of a name, none while it is unclaimed; None without a root."""
+        if self.signed is None:
+            return None
+        data = self.signed.read(OWNERS_FILE)
+        if data is None:
+            raise RepositoryError("signed", f"`{self.address}` does not say whose its names are")
+        with _of(self.address):
+            return decode_owners(data).of(namespace, skill)
+
     def document(self) -> RepositoryDocument | None:
         """Return what the repository says of itself; None for one of the published routes only."""
         if self._document is None:
-            data = self.read(REPOSITORY_FILE)
+            data = self._read_document(REPOSITORY_FILE)
+            if data is None and self.signed is not None:
+                raise RepositoryError("signed", f"`{self.address}` does not say which it is")
             with _of(self.address):
                 self._document = (None if data is None else decode_repository(data),)
         return self._document[0]
@@ -246,7 +285,7 @@ class Repository:
         return self._skills[key]
 
     def _skill(self, namespace: str, skill: str) -> SkillReleases | None:
-        data = self.read(index_path(namespace, skill))
+        data = self._read_document(index_path(namespace, skill))
         if data is None and self.document() is not None:
             return None
         name = address_name(namespace, skill)
@@ -293,7 +332,7 @@ class Repository:
 
     def revocations(self) -> bytes | None:
         """Return the list of what is revoked as it is, still to be checked; None without one."""
-        return self.read(REVOCATIONS_FILE, SIGNATURE_MAX)
+        return self._read_document(REVOCATIONS_FILE, SIGNATURE_MAX)
 
     def listed(self, text: str = "", *, limit: int = LISTED_MAX) -> Iterator[ListedSkill]:
         """Yield the skills that fit a text, best first; without one all of them, by name.

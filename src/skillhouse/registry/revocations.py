@@ -226,6 +226,14 @@ def refuse_older(known: Iterable[IssuedList], given: IssuedList) -> None:
             raise PublisherError("revocation", "two lists of one number differ")
 
 
+class ListWarnings(Struct, frozen=True, kw_only=True):
+    """What a person should know of the lists by which a signature was judged."""
+
+    missing: tuple[str, ...] = ()
+    old: tuple[str, ...] = ()
+    """Of lists that ended, or that should have a newer one."""
+
+
 def check_revocations(
     lists: Iterable[IssuedList],
     chain: CertificateChain,
@@ -233,32 +241,39 @@ def check_revocations(
     *,
     confirmed: datetime | None,
     now: datetime,
-) -> tuple[str, ...]:
+    verified: datetime | None = None,
+) -> ListWarnings:
     """Refuse, with `revocation`, what was taken back; return warnings about the lists.
 
     Args:
         confirmed: When the signature existed, as an authority confirms it; None if none does.
+        verified: When this machine verified these very files, which an ended list leaves good. It
+            is no time before a revocation: what is revoked is refused, whenever it was verified.
     """
     above = chain.fingerprints[1:]
     applicable = [one for one in lists if one.issuer in above]
-    warnings: list[str] = []
+    # INVARIANT: the entries of an ended list bind too, so they come before its end.
     for one in applicable:
-        warnings += _freshness(one.content, now)
         for entry in one.content.entries:
             if _is_meant(entry, chain, statement) and not _is_before(entry, confirmed, one.content):
                 why = f" ({entry.reason[:120]})" if entry.reason else ""
                 kind = "certificate" if entry.certificate else "release"
                 raise PublisherError("revocation", f"the {kind} was revoked{why}")
+    old = [text for one in applicable for text in _freshness(one.content, now, verified)]
     if not any(one.issuer == above[-1] for one in applicable):
-        warnings.append("the registry has no revocation list here, so none was asked")
-    return tuple(warnings)
+        return ListWarnings(
+            missing=("the registry has no revocation list here, so none was asked",)
+        )
+    return ListWarnings(old=tuple(old))
 
 
-def _freshness(content: RevocationList, now: datetime) -> list[str]:
+def _freshness(content: RevocationList, now: datetime, verified: datetime | None) -> list[str]:
     expires = content.moment(content.expires_at)
     if now > expires:
         message = f"the list ended on {expires:%Y-%m-%d}: get a newer one from the registry"
-        raise PublisherError("revocation", message)
+        if verified is None:
+            raise PublisherError("revocation", message)
+        return [f"the revocations are not known any more, {message}"]
     issued = content.moment(content.issued_at)
     if now - issued > WARN_AFTER:
         return [f"the revocation list is of {issued:%Y-%m-%d}: get a newer one"]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -47,6 +47,8 @@ from skillhouse.registry.trust import Publisher, PublisherError, SkillIdentity
 
 TIMESTAMP_MAX = 32 * 1_024
 """Bytes of a response: with its certificates one has about 5 KiB."""
+ENDS_SOON = timedelta(days=30)
+"""How long before the end of a certificate people are warned, as `keys list` does."""
 STEPS = (
     "size bundle timestamp certificate chain validity algorithm purpose signature statement "
     "identity files revocation"
@@ -155,6 +157,7 @@ def verify_signature(
     *,
     anchors: TrustAnchors,
     now: datetime,
+    verified: datetime | None = None,
 ) -> Publisher:
     """Return who signed the files of a skill, after every step of verification.
 
@@ -163,21 +166,31 @@ def verify_signature(
         signature: The content of `skill.sig`.
         expected: What is being installed or checked; an empty version or repository is not
             compared.
+        verified: When this machine verified this tree and signature before, by its own state:
+            a certificate or a list that ended since is a warning.
 
     Raises:
         PublisherError: `step` is the one that refuses (`STEPS`).
     """
     bundle = read_bundle(signature, PAYLOAD_TYPE)
     confirmed = confirmed_time(bundle.timestamps, bundle.signature, anchors.timestamp_roots)
-    chain = _chain(bundle, anchors, confirmed, now)
+    chain, ended = _chain(bundle, anchors, confirmed, now, verified)
     check_signature(bundle, elliptic_key(chain.leaf))
     # INVARIANT: nothing of the payload is read before its signature was checked.
     statement = read_statement(bundle.payload)
     _check_identity(statement, expected, chain, now)
     _check_files(statement, tree)
-    warnings = check_revocations(
-        anchors.revocations, chain, statement, confirmed=confirmed.moment, now=now
+    lists = check_revocations(
+        anchors.revocations,
+        chain,
+        statement,
+        confirmed=confirmed.moment,
+        now=now,
+        verified=verified,
     )
+    if not ended and confirmed.moment is None:
+        ended = _soon(chain, now)
+    ending = (*ended, *lists.old)
     return Publisher(
         handle=chain.name.handle,
         certificate=fingerprint(chain.leaf),
@@ -185,23 +198,46 @@ def verify_signature(
         registry=chain.name.registry,
         is_time_trusted=confirmed.moment is not None,
         signature_sha256=hashlib.sha256(signature).hexdigest(),
-        warnings=(*confirmed.problems, *warnings),
+        warnings=(*confirmed.problems, *lists.missing, *ending),
+        ending=ending,
     )
 
 
 def _chain(
-    bundle: SignatureBundle, anchors: TrustAnchors, confirmed: ConfirmedTime, now: datetime
-) -> CertificateChain:
+    bundle: SignatureBundle,
+    anchors: TrustAnchors,
+    confirmed: ConfirmedTime,
+    now: datetime,
+    verified: datetime | None,
+) -> tuple[CertificateChain, tuple[str, ...]]:
+    """Return the chain, and what is to be said of one that has ended since `verified`."""
     if confirmed.moment is not None and confirmed.moment > now + CLOCK_SKEW:
         raise PublisherError("timestamp", "confirms a time to come: check the clock")
     given = parse_chain(bundle.certificates)
     try:
-        return check_chain(given, anchors.roots, moment=confirmed.moment or now)
+        return check_chain(given, anchors.roots, moment=confirmed.moment or now), ()
     except PublisherError as error:
-        if error.step != "validity" or not confirmed.problems:
+        if error.step != "validity":
             raise
         reason = str(error).removeprefix("validity: ")
+        # One that is not valid yet was not verified before it was: the clock was set back.
+        if verified is not None and verified <= now:
+            chain = check_chain(given, anchors.roots, moment=verified)
+            day = f"{verified:%Y-%m-%d}"
+            said = f"{reason} ({chain.name.handle}); this machine verified these files on {day}"
+            return chain, (said,)
+        if not confirmed.problems:
+            raise
         raise PublisherError("validity", f"{reason} ({confirmed.problems[0]})") from error
+
+
+def _soon(chain: CertificateChain, now: datetime) -> tuple[str, ...]:
+    """Return a warning where a certificate ends before long, and with it what it signed."""
+    end = min(one.not_valid_after_utc for one in chain.certificates)
+    if end - now > ENDS_SOON:
+        return ()
+    said = f"the certificate of {chain.name.handle} ends on {end:%Y-%m-%d}"
+    return (f"{said}, and no timestamp keeps what it signed",)
 
 
 def _check_identity(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -23,6 +24,7 @@ from skillhouse.registry.trust import (
 if TYPE_CHECKING:
     from skillhouse.registry.facts import SkillFacts
     from skillhouse.registry.trust_anchors import AnchorStore
+    from skillhouse.registry.trust_memory import TrustMemory
 
 OTHER_SIGNATURES = (".oms.sig", ".sigstore", ".sigstore.json", "model.sig")
 """How names of signatures end that other programs make: NVIDIA's catalogue, `model_signing`."""
@@ -41,9 +43,24 @@ def read_signature(directory: Path) -> bytes | None:
 class PublisherCheck:
     """Says who published the skill in a directory, by what this user trusts."""
 
-    def __init__(self, state_directory: Path, clock: Callable[[], datetime] | None = None) -> None:
+    def __init__(
+        self,
+        state_directory: Path,
+        clock: Callable[[], datetime] | None = None,
+        *,
+        memory: TrustMemory | None = None,
+        refuses_ended: bool = False,
+    ) -> None:
+        """Take the directory of the state and the clock, the system's without one.
+
+        Args:
+            memory: Where the time at which a tree was verified is kept; None keeps none.
+            refuses_ended: Refuse a certificate or a list that ended, whatever was verified before.
+        """
+        self._memory = memory
+        self._refuses_ended = refuses_ended
         self._anchors = state_directory / TRUSTED_DIRECTORY
-        self._clock = clock or _utc_now
+        self._clock = clock or utc_now
         self._store: AnchorStore | None = None
 
     def publisher_of(
@@ -72,8 +89,16 @@ class PublisherCheck:
             from skillhouse.registry.trust_anchors import AnchorStore  # noqa: PLC0415
         now = self._clock()
         self._store = self._store or AnchorStore(self._anchors)
-        found = self._store.read(now)
-        return verify_signature(tree, signature, identity, anchors=found, now=now)
+        anchors = self._store.read(now)
+        memory, file = self._memory, hashlib.sha256(signature).hexdigest()
+        before = None if memory is None else memory.verified_at(tree.digest, file)
+        verified = None if self._refuses_ended else before
+        found = verify_signature(
+            tree, signature, identity, anchors=anchors, now=now, verified=verified
+        )
+        if memory is not None and before is None:
+            memory.keep_verified(tree.digest, file, found.handle, now)
+        return found
 
     def publisher_in(
         self, directory: Path, *, facts: SkillFacts | None = None, repository: str = ""
@@ -100,7 +125,7 @@ def _facts(directory: Path) -> SkillFacts:
     return read_facts(directory, directory.name)
 
 
-def _utc_now() -> datetime:
+def utc_now() -> datetime:
     return datetime.now(UTC)
 
 

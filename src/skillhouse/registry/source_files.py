@@ -18,7 +18,7 @@ from msgspec import Struct
 from skillhouse.floor.structs import replace
 from skillhouse.floor.trees import INSTALL_DIRECTORY, holds_leftovers, is_cached, is_leftover
 from skillhouse.registry.package import content
-from skillhouse.registry.source import SourceError
+from skillhouse.registry.page_addresses import SourceError
 from skillhouse.skill import SKILL_FILE, ArchiveMember
 
 EXPANDED_MAX = 200_000

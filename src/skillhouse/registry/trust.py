@@ -38,6 +38,8 @@ class Publisher(Struct, frozen=True, kw_only=True):
     signature_sha256: str = ""
     """Of the file `skill.sig`, 64 hex digits."""
     warnings: tuple[str, ...] = ()
+    ending: tuple[str, ...] = ()
+    """The warnings about what vouches for it and ended, or soon does."""
 
 
 class SkillIdentity(Struct, frozen=True, kw_only=True):

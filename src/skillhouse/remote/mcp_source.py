@@ -240,7 +240,7 @@ async def bounded_http(
             transport=_Transport(server.label, own, route or Route()),
             # What is packed may be a thousand times as large when it is unpacked.
             headers={"accept-encoding": "identity"},
-            # Neither a proxy nor a certificate of the environment.
+            # The route has the proxy and the certificates of the environment.
             trust_env=False,
             timeout=SILENT_SECONDS,
         ) as client,

@@ -66,16 +66,18 @@ def skill_links(skill: Skill) -> SkillLinks:
     files: list[LinkedFile] = []
     ends: set[str] = set()
     refused: list[LinkedFile] = []
-    base = os.path.realpath(skill.directory)
-    is_linked = bool(skill.link) and os.path.dirname(skill.link) != os.path.dirname(skill.file)
+    directory, base = os.path.dirname(skill.file), ""
+    is_linked = bool(skill.link) and os.path.dirname(skill.link) != directory
     bound: str | None = None
     named = skill.link_targets if skill.link_bound else None
-    for relative, path in _links(base):
+    for relative, _ in _links(directory):
+        # Most skills have no link: where they really are is not asked for thousands.
+        base = base or os.path.realpath(directory)
+        path = os.path.join(base, relative)
         real = os.path.realpath(path)
         if real.startswith(base + "/") or base.startswith(f"{real}/"):
             continue
         if bound is None:
-            # Most skills have no link, and the work tree is looked for up to the root.
             bound = base if is_linked else skill.link_bound or _work_tree(base)
         found = _ends_in(relative, path, real, bound, named)
         if found is None:

@@ -361,12 +361,18 @@ class SkillIndex:
         source: Callable[[], IndexContent] | None = None,
         name_match: NameMatch = "casefold",
         cache: Path | None = None,
+        made_of: object = None,
+        before: SkillIndex | None = None,
     ) -> None:
         """Hold these values, or those that `source` returns when they are first needed.
 
         With "casefold" a reference in another case finds what it fits alone. `cache` is the
-        directory where the search index of these skills is kept, if it is.
+        directory where the search index of these skills is kept, if it is. `made_of` is equal for
+        sources of equal content, None where nothing says so: then that of `before` is taken.
         """
+        self._made_of = made_of
+        if before is not None and made_of is not None and before.is_decoded:
+            self._take(before)
         self.cache = cache
         self.name_match = name_match
         if source is None:
@@ -383,6 +389,34 @@ class SkillIndex:
     @cached_property
     def _content(self) -> IndexContent:
         return self._source()
+
+    def _take(self, before: SkillIndex) -> None:
+        if before._made_of == self._made_of:
+            self._content = before._content
+
+    def share(self, other: SkillIndex) -> None:
+        """Hold the skills of another index where they are equal: memory and comparisons of one."""
+        if self._content is other._content:
+            return
+        known = {skill.file: skill for skill in (*other.skills, *other.shadowed)}
+
+        def shared(skill: Skill) -> Skill:
+            old = known.get(skill.file)
+            # The signature is in no comparison, and says which body is read.
+            return old if old == skill and old.signature == skill.signature else skill
+
+        content = self._content
+        self._content = IndexContent(
+            skills=tuple(map(shared, content.skills)),
+            shadowed=tuple(map(shared, content.shadowed)),
+            diagnostics=content.diagnostics,
+            left_out=content.left_out,
+        )
+
+    @property
+    def is_decoded(self) -> bool:
+        """Whether the skills were looked at, so that they are at hand."""
+        return "_content" in self.__dict__
 
     @property
     def skills(self) -> tuple[Skill, ...]:

@@ -328,6 +328,9 @@ class Profile(Struct, frozen=True, kw_only=True):
     With "any" all are asked about."""
     unattended: Literal["pending", "deny"] = "pending"
     """Whether a question that no person here can answer stays open or is refused after its wait."""
+    companion_app: bool = False
+    """Whether tier 1 is asked on a paired device where there is one, and only reads go on while a
+    paired companion app is away for 30 minutes."""
 
     def scope(self, name: str) -> ScopeRule:
         """Return the rule of a scope, or raise ConfigError."""

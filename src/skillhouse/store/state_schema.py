@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from skillhouse.store.people_tables import APPS, CHATS, PUBLISHERS
 from skillhouse.store.store import Schema
 
 STATE_FILE = "state.sqlite3"
@@ -419,5 +420,8 @@ STATE = Schema(
         "UPDATE trust SET shown = '[' || shown || ']' WHERE shown <> ''",
         # With what the pages prove that a form is theirs; a key, so this file is private.
         "CREATE TABLE page_key (name TEXT NOT NULL PRIMARY KEY, secret TEXT NOT NULL)",
+        CHATS,
+        APPS,
+        PUBLISHERS,
     ),
 )

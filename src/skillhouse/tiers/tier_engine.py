@@ -245,6 +245,14 @@ class TierEngine:
         with self._store.turn() as (connection, now_ms):
             ledger.see_companion(connection, now_ms)
 
+    def companion_left_ms(self) -> int | None:
+        """Return how long until only reads go on since the companion app is away, 0 once that is
+        so; None where no sign of life is waited for. What warns people asks this."""
+        if not self.policy.has_companion:
+            return None
+        with self._store.glance() as found:
+            return None if found is None else ledger.companion_left_ms(*found)
+
     def forget_companion(self) -> None:
         with self._store.turn() as (connection, _):
             ledger.forget_companion(connection)

@@ -65,7 +65,7 @@ def state_of(connection: sqlite3.Connection, call: TierCall, now_ms: int) -> Tie
     ).fetchone()
     return TierState(
         stopped=stopped_reason(connection),
-        is_companion_lost=_is_companion_lost(connection, now_ms),
+        is_companion_lost=companion_left_ms(connection, now_ms) == 0,
         denials=denials[0] if denials else 0,
         uses_ms=tuple(now_ms - at for (at,) in uses),
         spent_usd=_spent(connection, since, call.user),
@@ -208,9 +208,10 @@ def _spent(connection: sqlite3.Connection, since_ms: int, user: str | None = Non
     return sum((Decimal(usd) for (usd,) in rows), Decimal(0))
 
 
-def _is_companion_lost(connection: sqlite3.Connection, now_ms: int) -> bool:
+def companion_left_ms(connection: sqlite3.Connection, now_ms: int) -> int | None:
+    """Return how long until the companion app counts as lost, 0 once it does; None without one."""
     seen = _mark(connection, _COMPANION)
-    return seen is not None and now_ms - seen >= COMPANION_LOST_MS
+    return None if seen is None else max(0, seen + COMPANION_LOST_MS - now_ms)
 
 
 def _mark(connection: sqlite3.Connection, name: str) -> int | None:

@@ -57,6 +57,9 @@ class TierPolicy(Struct, frozen=True, kw_only=True):
     """The users whom `assignee-only` means: the owner and those in the configuration."""
     tier1_channel: str = COMPANION_APP
     """Where tier 1 is confirmed: the companion app, or without one the transaction page."""
+    has_companion: bool = True
+    """Whether tier 1 is asked in the companion app where that can be reached, and its absence
+    leaves reads only."""
     fault: str = ""
     """Why the policy file cannot be used; then everything but reads is refused."""
     warnings: tuple[str, ...] = ()
@@ -151,7 +154,7 @@ class TierPolicy(Struct, frozen=True, kw_only=True):
             return "emergency-stopped", message
         if self.fault and not is_read:
             return "policy-unreadable", f"only reads go on: {self.fault}"
-        if state.is_companion_lost and not is_read and tier is not Tier.NONE:
+        if self.has_companion and state.is_companion_lost and not is_read and tier is not Tier.NONE:
             return (
                 "companion-app-offline",
                 "the companion app has been away for 30 minutes: only reads go on until it is back",
@@ -194,7 +197,10 @@ class TierPolicy(Struct, frozen=True, kw_only=True):
         if tier is not Tier.ONE and not policy.require_confirmation:
             return verdict
         # INVARIANT: tier 1 always asks, and never in the chat (S000-99, 100).
-        channel = self.tier1_channel if tier is Tier.ONE else policy.confirmation_channel or INLINE
+        channel = policy.confirmation_channel or INLINE
+        if tier is Tier.ONE:
+            is_reached = self.has_companion and COMPANION_APP in call.reachable
+            channel = COMPANION_APP if is_reached else self.tier1_channel
         timeout = policy.timeout_seconds or TIMEOUT_SECONDS
         if channel not in call.reachable:
             reason = "companion-app-unreachable" if channel == COMPANION_APP else "nobody-reachable"

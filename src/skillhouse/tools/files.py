@@ -51,6 +51,10 @@ class WorkspaceTool(Tool):
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
 
+    @property
+    def workspace(self) -> Workspace:
+        return self._workspace
+
 
 class ListTool(WorkspaceTool):
     name = "list"

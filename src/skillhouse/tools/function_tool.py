@@ -19,6 +19,7 @@ from anyio.lowlevel import RunVar
 
 from skillhouse.floor import ConfigError
 from skillhouse.floor.regex import regex
+from skillhouse.floor.schema_words import decoding_words, safe
 from skillhouse.floor.threads import THREADS_MAX, in_thread
 from skillhouse.permission import Effect, Permission
 from skillhouse.tools.call import (
@@ -204,9 +205,9 @@ class FunctionTool(Tool):
         try:
             values = self._signature.values(arguments)
         except (msgspec.ValidationError, OverflowError, RecursionError) as error:
-            raise RefusedError(
-                f"wrong argument of `{self.name}`: {one_line(str(error))}"
-            ) from error
+            place, words = decoding_words(str(error))
+            where = f" `{safe(place)}`" if place else ""
+            raise RefusedError(f"wrong argument{where} of `{self.name}`: {words}") from error
         resource = self._resource_of(values)
         verb = {Effect.ALLOW: "is allowed", Effect.ASK: "asks", Effect.DENY: "is denied"}
         need = PermissionRequest(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import anyio
 
@@ -116,6 +116,10 @@ class Gate:
     def tools(self) -> dict[str, Tool]:
         """The tools that a model is shown."""
         return self._tools.shown()
+
+    def tools_with(self, also: Collection[str]) -> dict[str, Tool]:
+        """Return the same, and the unlisted tools of these names."""
+        return self._tools.shown(also) if also else self.tools
 
     def knows(self, name: str) -> bool:
         """Whether a tool has the name, offered or not, or several of skills."""

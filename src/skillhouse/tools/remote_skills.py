@@ -117,7 +117,7 @@ def acts(session: Session, skill: Skill) -> str:
     session.active_remote_requests[skill.file] = PermissionRequest(
         permission=Permission(action=SKILL_CODE, resource=skill.name),
         default=Effect.ASK,
-        why=f"skill `{skill.name}` of another server is in use, and commands may be its own",
+        why=f"skill `{skill.name}` of another server is loaded, and commands may be its own",
         skill_digest=session.remote_skills.binding(skill) or "",
         level="write",
     )

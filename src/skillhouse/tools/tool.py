@@ -361,6 +361,8 @@ class Tool(ABC):
     """A tool that is of no use without this one: a list that names that means it too."""
     is_about_skills: bool = False
     """Whether `skills` in a list of tools is about it too."""
+    is_unlisted: bool = False
+    """Whether only a frontend that names it shows it to a model."""
     required_actions: tuple[str, ...] = ()
     """Actions that every call needs: where rules deny one wholly, no model sees the tool."""
     required_resource: str = "*"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from copy import copy
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -19,6 +19,7 @@ from msgspec import Struct, field
 
 from skillhouse.floor import ConfigError, nearest
 from skillhouse.floor.rules import OURS, covers, matches, matches_in
+from skillhouse.floor.schema_words import fault_words
 from skillhouse.permission import Effect, Layer
 from skillhouse.tools.call import ANY_OBJECT
 from skillhouse.tools.tool import Tool
@@ -250,10 +251,11 @@ class ToolSet:
                     self._made[name] = made
         return made or self._by_full_name.get(name)
 
-    def shown(self) -> dict[str, Tool]:
-        """Return the tools that a model is shown, in their order."""
+    def shown(self, also: Collection[str] = ()) -> dict[str, Tool]:
+        """Return the tools that a model is shown, in their order; `also` names unlisted ones."""
         found = (self.get(name) for name in self._names)
-        shown = (self._shown(tool) for tool in found if tool and self.offer.shows(tool))
+        listed = (one for one in found if one and (not one.is_unlisted or one.name in also))
+        shown = (self._shown(tool) for tool in listed if self.offer.shows(tool))
         return {tool.name: tool for tool in shown}
 
     def shows_read(self) -> bool:
@@ -295,9 +297,13 @@ class ToolSet:
                 hint = f"did you mean `{close[0]}`" if close else f"known are {', '.join(known)}"
                 return f"`{tool.name}` has no argument `{name}`; {hint}"
         for fault in self._faults(tool, arguments):
-            place = ".".join(str(part) for part in fault.instance_path)
-            where = f" `{place}`" if place else ""
-            return f"wrong argument{where} of `{tool.name}`: {fault.message}"
+            found = fault_words(fault, tool.accepted or tool.schema)
+            if found.kind == "missing":
+                return f"wrong argument of `{tool.name}`: it lacks `{found.place}`: {found.text}"
+            if found.kind == "unknown":
+                return f"`{tool.name}` has no argument `{found.place}`; {found.text}"
+            where = f" `{found.place}`" if found.path else ""
+            return f"wrong argument{where} of `{tool.name}`: {found.text}"
         return ""
 
     def _faults(

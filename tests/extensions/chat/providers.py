@@ -26,6 +26,8 @@ class Provider:
 class Request(QuietHandler):
     """One request; an answer writes to it."""
 
+    body = b""
+
     def status(self, code: int, **headers: str) -> None:
         """Answer without a stream."""
         self.answer(code, headers.pop("body", "").encode(), headers)
@@ -50,7 +52,7 @@ def provider(answer: Callable[[Request], None]) -> Iterator[Provider]:
 
     class Handler(Request):
         def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["content-length"]))
+            body = self.body = self.rfile.read(int(self.headers["content-length"]))
             headers = {name.lower(): value for name, value in self.headers.items()}
             made.requests.append((headers, body))
             with suppress(OSError):  # Whoever asked went away, as they should.

@@ -19,12 +19,15 @@ from tests.extensions.chat.providers import Request, provider
 from tests.extensions.chat.test_conversation import LOAD, Script, parts_of, run, talk
 from tests.frontends.adapters.houses import open_house
 from tests.frontends.conftest import Run
+from tests.net.certificates import contexts
+from tests.net.servers import ok, secure, serving
+from tests.net.test_proxy_settings import tunnel_to
 
 from skillhouse.extensions.chat.chat_tools import described
 from skillhouse.extensions.chat.compaction import UNLOADED, Spent
 from skillhouse.extensions.chat.failures import failure_reason
 from skillhouse.extensions.chat.model_choice import Wanted
-from skillhouse.extensions.chat.models import model_of
+from skillhouse.extensions.chat.models import bounded_client, model_of
 from skillhouse.extensions.chat.transcript import Transcripts
 from skillhouse.tools import Progress, ToolResult
 
@@ -242,3 +245,16 @@ def test_each_fault_says_what_to_do(error: Any, message: str) -> None:
 
 def test_a_call_is_described_in_one_line() -> None:
     assert described("exec", {"params": ["a\nb"], "n": 1}) == "exec params=[a b] n=1"
+
+
+async def test_models_are_asked_through_the_proxy_and_with_the_certificates_of_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine, _ = contexts(tmp_path, "name.test")
+    async with secure(mine, ok(b"answer")) as server, serving(tunnel_to(server.port)) as proxy:
+        monkeypatch.setenv("HTTPS_PROXY", proxy.url)
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "server.pem"))
+        async with bounded_client() as client:
+            answer = await client.get("https://name.test/v1/models")
+        assert answer.content == b"answer"
+        assert proxy.seen[0].startswith(b"CONNECT name.test:443 ")

@@ -62,7 +62,7 @@ def test_without_tokens_the_list_says_how_to_make_one(run: Run) -> None:
 def test_a_scope_that_is_none_is_refused(run: Run, scope: str) -> None:
     code, out, err = run("registry", "token", "new", "--scope", scope)
     assert (code, out) == (2, "")
-    assert "expected read, admin, publish:NAMESPACE/NAME" in err
+    assert "expected read, metrics, admin, publish:NAMESPACE/NAME" in err
     assert tokens(run) == []
 
 
@@ -130,3 +130,47 @@ def test_what_cannot_be_served_is_said(
     found, out, err = run("registry", "serve", str(tmp_path / "state"), "--port", "0", *arguments)
     assert (found, out) == (code, "")
     assert text in err
+
+
+def test_a_registry_is_backed_up_and_brought_back(run: Run, place: Path) -> None:
+    assert run("registry", "backup", "out.tar")[0] == 2
+    run("registry", "token", "new", "--scope", "read")
+    (token,) = tokens(run)
+    code, out, _ = run("registry", "backup", "out.tar")
+    assert (code, out) == (0, "`local` is in the backup: 0 archives, up to change 0\n")
+    file = Path("out.tar")
+    assert file.stat().st_mode & 0o077 == 0
+    run("registry", "token", "revoke", str(token["id"]))
+    code, out, err = run("registry", "restore", "out.tar")
+    assert (code, out) == (0, "`local` is restored: 0 archives, up to change 0\n")
+    assert "the rows of before are in " in err
+    # What was revoked since stays so.
+    assert tokens(run)[0]["revoked_at"]
+    code, _, err = run("registry", "restore", "out.tar", "--seen", "5")
+    assert (code, "use --go-back if you mean that" in err) == (1, True)
+    value = json.loads(
+        run("registry", "restore", "out.tar", "--seen", "5", "--go-back", "--json")[1]
+    )
+    assert (value["registry"], value["last_change"]) == ("local", 0)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--webhook", "https://hooks.example.com/"), "expected --webhook-secret"),
+        (
+            ("--webhook", "https://hooks.example.com/", "--webhook-secret", "env:SHORT"),
+            "24 bytes",
+        ),
+        (("--webhook", "http://hooks.example.com/", "--webhook-secret", "env:LONG"), "https"),
+        (("--oidc", "none.toml"), "cannot read it"),
+    ],
+)
+def test_what_a_server_cannot_begin_with_is_said(
+    run: Run, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], said: str
+) -> None:
+    monkeypatch.setenv("SHORT", "c2hvcnQ=")
+    monkeypatch.setenv("LONG", "s" * 44)
+    code, out, err = run("registry", "serve", "--port", "0", *options)
+    assert (code in (1, 2), out) == (True, "")
+    assert said in err

@@ -35,12 +35,12 @@ def house(tmp_path: Path) -> Skillhouse:
         ("GET", "/", COOKIE, 200),
         ("HEAD", "/", COOKIE, 200),
         ("GET", "/", {}, 401),
-        ("HEAD", "/api/status", {}, 401),
+        ("HEAD", "/api/v1/status", {}, 401),
         ("GET", f"/?token={TOKEN}", {}, 303),
         ("GET", "/?token=wrong", {}, 401),
         ("GET", "/style.css", {}, 200),
         ("GET", "/icon.svg", {}, 200),
-        ("GET", "/api/status", BEARER, 200),
+        ("GET", "/api/v1/status", BEARER, 200),
         ("GET", "/skills/nothing", COOKIE, 404),
         ("GET", "/nothing", COOKIE, 404),
         ("POST", "/", COOKIE, 405),
@@ -87,8 +87,9 @@ def test_without_a_token_a_person_is_told_what_to_do(house: Skillhouse):
     text = Page(answer.text).text
     assert "Open the address that skillhouse up printed in its terminal." in text
     assert f"http://127.0.0.1:{PORT}/?token=…" in text
-    value = client_of(house, {}).get("/api/status").json()
+    value = client_of(house, {}).get("/api/operations").json()
     assert value["error"]["code"] == "unauthorized"
+    assert client_of(house, {}).get("/api/v1/status").json()["code"] == "unauthorized"
 
 
 def test_a_cookie_of_another_server_on_this_machine_does_not_lock_us_out(house: Skillhouse):
@@ -104,8 +105,8 @@ def test_localhost_is_a_name_of_ours_and_port_80_may_be_left_out(house: Skillhou
     assert client.get("/", headers={"host": "localhost"}).status_code == 421
     app = http_app(house, token=TOKEN, port=80)
     client = TestClient(app, "http://127.0.0.1", headers=BEARER)
-    assert client.get("/api/status").status_code == 200
-    assert client.get("/api/status", headers={"origin": "http://localhost"}).status_code == 200
+    assert client.get("/api/v1/status").status_code == 200
+    assert client.get("/api/v1/status", headers={"origin": "http://localhost"}).status_code == 200
 
 
 def test_a_path_may_answer_more_methods_behind_the_same_guard():
@@ -136,7 +137,7 @@ def test_other_names_are_answered_where_an_operator_names_them(house: Skillhouse
 
     def status(host: str, **headers: str) -> int:
         given = {"host": host, **BEARER, **headers}
-        return page.get("/api/status", headers=given).status_code
+        return page.get("/api/v1/status", headers=given).status_code
 
     for host in ("house.test", "10.1.2.3:8600", f"localhost:{PORT}"):
         assert status(host) == 200
@@ -153,4 +154,4 @@ def test_other_names_are_answered_where_an_operator_names_them(house: Skillhouse
     assert status("house.test", origin="http://house.test") == 200
     assert status("house.test", origin="https://evil.test") == 403
     given = {"host": "house.test"}
-    assert page.get("/api/status", headers=given).status_code == 401
+    assert page.get("/api/v1/status", headers=given).status_code == 401

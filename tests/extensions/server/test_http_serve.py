@@ -71,7 +71,7 @@ def fetched(port: int, path: str, token: str) -> bytes:
 def test_up_prints_one_address_serves_and_ends_cleanly(tmp_path: Path, number: signal.Signals):
     write_skill(tmp_path / "home/.agents/skills/notes")
     with started(tmp_path) as (process, port, token):
-        assert json.loads(fetched(port, "/api/status", token))["skills"] == 4
+        assert json.loads(fetched(port, "/api/v1/status", token))["skills"] == 4
         opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
         with opener.open(f"http://127.0.0.1:{port}/?token={token}", timeout=20) as answer:
             assert answer.url == f"http://127.0.0.1:{port}/"
@@ -92,7 +92,7 @@ def test_serve_gives_the_signals_back_when_it_ends(tmp_path: Path):
     def use(address: str) -> None:
         found = ADDRESS.fullmatch(address + "\n")
         assert found
-        answers.append(json.loads(fetched(int(found[1]), "/api/status", found[2]))["skills"])
+        answers.append(json.loads(fetched(int(found[1]), "/api/v1/status", found[2]))["skills"])
 
     answers: list[int] = []
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
@@ -110,7 +110,7 @@ def test_a_client_that_does_not_read_its_answer_does_not_hold_up_the_end(tmp_pat
         found = ADDRESS.fullmatch(address + "\n")
         assert found
         client.connect(("127.0.0.1", int(found[1])))
-        request = f"GET /api/skills HTTP/1.1\r\nHost: 127.0.0.1:{found[1]}\r\n"
+        request = f"GET /api/v1/skills?limit=200 HTTP/1.1\r\nHost: 127.0.0.1:{found[1]}\r\n"
         client.sendall(f"{request}Authorization: Bearer {found[2]}\r\n\r\n".encode())
         answers.append(client.recv(12))
 

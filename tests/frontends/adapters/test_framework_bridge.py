@@ -127,7 +127,7 @@ def test_errors_are_texts(tmp_path: Path, caplog: pytest.LogCaptureFixture):
         calls = {
             "unknown tool `skil`": at.call_sync("skil", {}),
             "has no argument `nam`": at.call_sync("skill", {"nam": "kestrel"}),
-            "is not one of": at.call_sync("skill", {"name": "robin"}),
+            "expected `kestrel`": at.call_sync("skill", {"name": "robin"}),
             "denied: ": at.call_sync("exec", {"command": "true"}),
             "unknown agent `nobody`": anyio.run(
                 desk(house, agent="nobody").call, "skill", {"name": "kestrel"}

@@ -103,9 +103,13 @@ class ChatConversation:
         *,
         session_id: str,
         agent: str = "default",
+        user: str = "local",
+        channel: str = CHANNEL,
+        instructions: str = INSTRUCTIONS,
         transcript: Transcript | None = None,
         known: KnownSecrets,
         context_tokens: int | None = None,
+        also: tuple[str, ...] = (),
     ) -> None:
         """Store the dependencies; nothing is sent yet.
 
@@ -115,19 +119,30 @@ class ChatConversation:
             screen: Shows answers, calls and notes.
             session_id: Identifies this conversation, in the audit log as well.
             agent: The agent whose skills and rules apply; ConfigError if there is none.
+            user: Who talks, for rules, questions and the audit log.
+            channel: Where they talk, for the same.
+            instructions: What the model has to know of this place.
             transcript: Stores the conversation; None stores nothing.
             known: Secrets that the transcript must not contain.
             context_tokens: Maximum of history, tools and catalog together.
+            also: Names of unlisted tools that are offered in it.
         """
         self.house = house
         self.agent = agent
+        self._user = user
+        self._channel = channel
+        self._instructions = instructions
         self.model = usable.where
         self.session_id = session_id
         self.history: list[ModelMessage] = []
         self.spent = Spent()
         self.context_tokens = context_tokens or _context_of(usable)
-        self.skills = house.conversation(agent=agent, channel=CHANNEL, session_id=session_id)
-        self.bridge = FrameworkBridge(house=house, channel=CHANNEL, agent=agent, ask=False)
+        self.skills = house.conversation(
+            agent=agent, user=user, channel=channel, session_id=session_id
+        )
+        self.bridge = FrameworkBridge(
+            house=house, channel=channel, agent=agent, user=user, ask=False, also=also
+        )
         self._screen = screen
         self._transcript = transcript
         self._known = known
@@ -141,7 +156,7 @@ class ChatConversation:
         self._summarise = partial(summary_of, model=usable.model, spent=self.spent)
         self._agent: Agent[None, str] = Agent(
             usable.model,
-            instructions=INSTRUCTIONS,
+            instructions=instructions,
             toolsets=[ChatTools(self.bridge, screen, session_id, self._note_pending)],
             capabilities=[ProcessHistory(self._fitting)],
         )
@@ -159,7 +174,8 @@ class ChatConversation:
     @property
     def overhead_tokens(self) -> int:
         """Approximate tokens of each request besides the history, including the catalog."""
-        return tokens_of_tools(self.bridge.tools()) + tokens_of(INSTRUCTIONS + self.bridge.prompt())
+        words = tokens_of(self._instructions + self.bridge.prompt())
+        return tokens_of_tools(self.bridge.tools()) + words
 
     @property
     def history_tokens(self) -> int:
@@ -193,7 +209,8 @@ class ChatConversation:
             name,
             arguments,
             agent=self.agent,
-            channel=CHANNEL,
+            user=self._user,
+            channel=self._channel,
             session_id=self.session_id,
             call_id=mark,
         )

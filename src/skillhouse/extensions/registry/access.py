@@ -18,6 +18,7 @@ from skillhouse.extensions.registry.hosting import (
     TokenAccess,
     access_of,
 )
+from skillhouse.floor import structs
 
 BUCKETS_MAX = 20_000
 """Addresses and tokens whose rate is known; those that asked longest ago are forgotten."""
@@ -99,6 +100,21 @@ class Gatekeeper:
         self._count(request, "write", access.token_id, self._policy.writes_per_minute)
         return access
 
+    def operator(self, request: Request) -> TokenAccess:
+        """Return who reads the counts, which needs a token with `metrics` or `admin`."""
+        access = self._access(request)
+        self._count(request, "read", access.token_id or self._address(request),
+                    self._policy.reads_per_minute)  # fmt: skip
+        if not access.token_id:
+            raise HostingError("unauthorized", "send a token with the scope `metrics`")
+        if not (access.is_admin or "metrics" in access.scopes):
+            raise HostingError("forbidden", "the token has no scope `metrics`")
+        return access
+
+    def guessed(self, request: Request) -> None:
+        """Count a wrong token of another kind; RateLimitedError where there were too many."""
+        self._limits.take("guess", self._address(request), self._policy.failures_per_minute)
+
     def _count(self, request: Request, kind: str, who: str, per_minute: int) -> None:
         left = self._limits.take(kind, who, per_minute)
         request.state.rate_limit = f'"{kind}";r={left};t=60'
@@ -106,7 +122,7 @@ class Gatekeeper:
     def _access(self, request: Request) -> TokenAccess:
         given = request.headers.getlist("authorization")
         if not given:
-            return TokenAccess()
+            return self._known(request, TokenAccess())
         scheme, _, secret = given[0].partition(" ")
         found = None
         if len(given) == 1 and scheme.lower() == "bearer":
@@ -115,10 +131,22 @@ class Gatekeeper:
             # Only wrong ones count, so that no one keeps out who shares the address.
             self._limits.take("guess", self._address(request), self._policy.failures_per_minute)
             raise HostingError("unauthorized", "the token is unknown, ended or revoked")
+        return self._known(request, found)
+
+    def _known(self, request: Request, access: TokenAccess) -> TokenAccess:
+        """Return who sends, with the address, and keep it for the log."""
+        found = structs.replace(access, address=str(self._sender(request)))
+        request.state.access = found
         return found
 
     def _address(self, request: Request) -> str:
         """Return who shares a bucket: an IPv4 address, or the network of an IPv6 one."""
+        address = self._sender(request)
+        if isinstance(address, ipaddress.IPv6Address):
+            return str(ipaddress.ip_network((int(address), 64), strict=False))
+        return str(address)
+
+    def _sender(self, request: Request) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
         text = request.client.host if request.client else ""
         if self._policy.proxy and text == self._policy.proxy:
             # What a client wrote itself is before what our proxy added.
@@ -128,10 +156,9 @@ class Gatekeeper:
         except ValueError:
             # INVARIANT: no one shares a bucket with others of whom nothing is known.
             raise HostingError("bad-request", "your address is not known here") from None
-        if isinstance(address, ipaddress.IPv6Address):
-            mapped = address.ipv4_mapped
-            return str(mapped or ipaddress.ip_network((int(address), 64), strict=False))
-        return str(address)
+        mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+        request.state.address = str(mapped or address)
+        return mapped or address
 
 
 def refuse_scope(access: TokenAccess, action: str, namespace: str, skill: str) -> None:

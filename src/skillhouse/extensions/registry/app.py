@@ -12,7 +12,6 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from skillhouse.extensions.registry.access import (
@@ -21,8 +20,16 @@ from skillhouse.extensions.registry.access import (
     RateLimitedError,
     RateLimits,
 )
+from skillhouse.extensions.registry.clawhub_routes import ClawHubRoutes
 from skillhouse.extensions.registry.hosting import HostedRepository, HostingError
 from skillhouse.extensions.registry.open_routes import OpenRoutes
+from skillhouse.extensions.registry.operations import (
+    NamedRoute,
+    OperatorRoutes,
+    RequestCounts,
+    ServerParts,
+    observed,
+)
 from skillhouse.extensions.registry.reads import ReadRoutes
 from skillhouse.extensions.registry.replies import problem, refused
 from skillhouse.extensions.registry.writes import WriteRoutes
@@ -40,32 +47,49 @@ HEADERS = (
 """On every answer: no page of ours runs anything, whatever a package says."""
 
 
-def make_app(repository: HostedRepository, policy: AccessPolicy | None = None) -> ASGIApp:
+def make_app(
+    repository: HostedRepository,
+    policy: AccessPolicy | None = None,
+    parts: ServerParts | None = None,
+) -> ASGIApp:
     """Return the application that answers for a registry."""
     gate = Gatekeeper(repository, policy or AccessPolicy(), RateLimits())
-    reads, writes = ReadRoutes(repository), WriteRoutes(repository, gate)
-    pages = OpenRoutes(repository)
+    parts = parts or ServerParts()
+    reads, writes = ReadRoutes(repository), WriteRoutes(repository, gate, parts.exchange)
+    pages, counts = OpenRoutes(repository), RequestCounts()
+    operations = OperatorRoutes(repository, gate, counts, parts)
+    clawhub = ClawHubRoutes(repository, reads)
 
-    def read(path: str, endpoint: Endpoint) -> Route:
+    def read(path: str, endpoint: Endpoint) -> NamedRoute:
         @functools.wraps(endpoint)
         def checked(request: Request) -> Response:
             gate.reader(request)
             return endpoint(request)
 
-        return Route(path, checked)
+        return NamedRoute(path, checked)
 
     app = Starlette(
         routes=[
-            Route("/healthz", reads.health),
+            NamedRoute("/healthz", reads.health),
+            NamedRoute("/readyz", operations.ready),
+            NamedRoute("/metrics", operations.metrics),
             read("/registry.json", reads.repository),
             read("/index/{first}/{second}/{namespace}/{file}", reads.index),
             read("/blobs/sha256/{first}/{digest}", reads.blob),
             read("/changes", reads.changes),
             read("/revocations.json", reads.revocations),
             _write("/revocations.json", writes.revocations, "PUT"),
+            _write("/auth/oidc", writes.exchange, "POST"),
+            read("/metadata/{file}", reads.metadata),
+            read("/targets/{file:path}", reads.target),
             read("/", pages.page),
             read("/.well-known/agent-skills/index.json", pages.well_known),
             read("/{namespace}/.well-known/agent-skills/index.json", pages.well_known),
+            read("/api/v1/search", clawhub.search),
+            read("/api/v1/skills/{slug}", clawhub.skill),
+            read("/api/v1/skills/{slug}/versions/{version}", clawhub.version),
+            read("/api/v1/resolve", clawhub.resolve),
+            read("/api/v1/download", clawhub.download),
             read("/skills", reads.skills),
             read("/skills/{name}", reads.skill),
             read("/skills/{name}/versions", reads.versions),
@@ -84,11 +108,13 @@ def make_app(repository: HostedRepository, policy: AccessPolicy | None = None) -
         },
     )
     app.router.redirect_slashes = False
-    return _with_headers(app)
+    return observed(_with_headers(app), counts, parts.log)
 
 
-def _write(path: str, endpoint: Callable[[Request], Awaitable[Response]], method: str) -> Route:
-    return Route(path, endpoint, methods=[method])
+def _write(
+    path: str, endpoint: Callable[[Request], Awaitable[Response]], method: str
+) -> NamedRoute:
+    return NamedRoute(path, endpoint, methods=[method])
 
 
 def _refused(_: Request, error: Exception) -> Response:

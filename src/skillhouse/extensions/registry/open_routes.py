@@ -32,7 +32,7 @@ pre{{background:#8882;padding:.8rem;overflow:auto}}</style>
 <p>To install from it, put this into <code>~/.config/skillhouse/config.toml</code>:</p>
 <pre>[[skills.repositories]]
 name = "{name}"
-url = "{url}"</pre>
+url = "{url}"{root}</pre>
 <pre>skillhouse install NAME</pre>
 <p>Other installers read <code>.well-known/agent-skills/index.json</code> here; programs read
 <code>/skills?q=WORDS</code>.</p>
@@ -55,6 +55,7 @@ class OpenRoutes:
             name=escape(self._repository.name),
             count=f"{count:,} skill{'' if count == 1 else 's'}",
             url=escape(f"{request.url.scheme}://{known}"),
+            root=f'\nroot = "{self._repository.root}"' if self._repository.is_rooted else "",
         )
         return HTMLResponse(text, headers={"cache-control": "no-store"})
 

@@ -15,8 +15,9 @@ from skillhouse.extensions.registry.replies import (
     json_reply,
     problem,
 )
-from skillhouse.floor import structs
+from skillhouse.floor import PathError, read_beneath, structs
 from skillhouse.registry import Release, encode_document, releases
+from skillhouse.registry.owners import METADATA_DIRECTORY, TARGETS_DIRECTORY
 from skillhouse.retrieval import surely_meant, words_in
 
 CHANGES_MAX = 1_000
@@ -60,7 +61,7 @@ class ReadRoutes:
             answer.headers["cache-control"] = "max-age=60"
             return answer
         file = f"{name}-{release.version}.{_ENDINGS[release.media_type]}"
-        return self._archive(
+        return self.archive(
             request, release, {"content-disposition": f'attachment; filename="{file}"'}
         )
 
@@ -71,17 +72,17 @@ class ReadRoutes:
             found = self._repository.store.archive(digest)
         if found is None:
             raise HostingError("unknown-version", "no version has this archive")
-        return self._archive(request, found, {})
+        return self.archive(request, found, {})
 
     def skills(self, request: Request) -> Response:
-        text = _text(request, "q")
+        text = text_in(request, "q")
         query = ListQuery(
             text=text,
             also=tuple(surely_meant(text)),
-            cursor=_text(request, "cursor"),
-            limit=_number(request, "limit", 20),
+            cursor=text_in(request, "cursor"),
+            limit=number_in(request, "limit", 20),
             sort=_sort(request),
-            publisher=_text(request, "publisher"),
+            publisher=text_in(request, "publisher"),
         )
         found = self._repository.store.find(query)
         fields = [{"name": one.skill, "description": one.description} for one in found.skills]
@@ -92,10 +93,14 @@ class ReadRoutes:
         return json_reply({"skills": listed, "next_cursor": found.next_cursor})
 
     def changes(self, request: Request) -> Response:
-        since = _number(request, "since", 0)
-        most = max(1, min(_number(request, "limit", 100), CHANGES_MAX))
+        since = number_in(request, "since", 0)
+        most = max(1, min(number_in(request, "limit", 100), CHANGES_MAX))
         found = self._repository.store.changes(since, most)
         listed = [structs.asdict(one) for one in found]
+        if not request.state.access.is_admin:
+            # Where a person works is no business of every reader.
+            for one in listed:
+                one["actor"].pop("address")
         return json_reply({"changes": listed, "next": found[-1].seq if found else since})
 
     def revocations(self, request: Request) -> Response:
@@ -104,11 +109,26 @@ class ReadRoutes:
             return problem("unknown-version", "nothing was revoked by a signed list yet")
         return document(request, found)
 
+    def metadata(self, request: Request) -> Response:
+        return self._file(request, METADATA_DIRECTORY)
+
+    def target(self, request: Request) -> Response:
+        return self._file(request, TARGETS_DIRECTORY)
+
+    def _file(self, request: Request, place: str) -> Response:
+        directory, file = self._repository.directory / place, request.path_params["file"]
+        try:
+            data = read_beneath(directory, file, max_bytes=releases.DOCUMENT_MAX)
+        except (PathError, FileNotFoundError):
+            return problem("bad-request", "there is no such signed document here", status=404)
+        return document(request, data)
+
     def health(self, _: Request) -> Response:
         self._repository.store.setting("name")
         return json_reply({"status": "ok"})
 
-    def _archive(self, request: Request, release: Release, headers: dict[str, str]) -> Response:
+    def archive(self, request: Request, release: Release, headers: dict[str, str]) -> Response:
+        """Return the archive of a version as it was published; 410 for a revoked one."""
         if release.state == "revoked":
             # INVARIANT: a revoked archive leaves the registry by no route.
             why = f": {release.reason}" if release.reason else ""
@@ -138,15 +158,17 @@ def content_digest(digest: str) -> str:
     return f"sha-256=:{base64.b64encode(raw).decode()}:"
 
 
-def _text(request: Request, name: str) -> str:
+def text_in(request: Request, name: str) -> str:
+    """Return a value of the query, empty where there is none; HostingError for several."""
     found = request.query_params.getlist(name)
     if len(found) > 1:
         raise HostingError("bad-request", f"expected `{name}` once")
     return found[0] if found else ""
 
 
-def _number(request: Request, name: str, default: int) -> int:
-    text = _text(request, name)
+def number_in(request: Request, name: str, default: int) -> int:
+    """Return a number of the query; HostingError `bad-request` for what is none."""
+    text = text_in(request, name)
     if not text:
         return default
     if not (text.isascii() and text.isdecimal()) or len(text) > _NUMBER_MAX:
@@ -155,7 +177,7 @@ def _number(request: Request, name: str, default: int) -> int:
 
 
 def _sort(request: Request) -> Any:
-    text = _text(request, "sort")
+    text = text_in(request, "sort")
     if text and text not in _SORTS:
         raise HostingError("bad-request", f"expected `sort` to be one of: {', '.join(_SORTS)}")
     return text or None

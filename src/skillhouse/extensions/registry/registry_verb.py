@@ -5,13 +5,17 @@ from __future__ import annotations
 import argparse
 import ipaddress
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import anyio
 from msgspec import UNSET, UnsetType
 
+from skillhouse.extensions.registry.backup_verb import configure_backup, run_backup
 from skillhouse.extensions.registry.hosting import (
     DIRECTORY,
     HostedRepository,
@@ -22,9 +26,11 @@ from skillhouse.extensions.registry.hosting import (
     open_repository,
     utc_text,
 )
+from skillhouse.extensions.registry.hosting.backup import served
 from skillhouse.extensions.registry.hosting.sqlite_store import DATABASE
 from skillhouse.extensions.registry.mirror_verb import configure_mirror, run_mirror
-from skillhouse.floor import structs
+from skillhouse.extensions.registry.root_verb import configure_root, run_root, sign_elsewhere
+from skillhouse.floor import needs_extra, structs
 from skillhouse.frontends.answers.json_form import JsonAnswer, copied
 from skillhouse.frontends.cli.options import (
     UsageError,
@@ -39,8 +45,13 @@ from skillhouse.frontends.cli.options import (
 from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.publish import CHANGES, add_changes, change
 from skillhouse.frontends.presentation.text import shown
+from skillhouse.house import Skillhouse
+from skillhouse.house.config.secret_places import is_place, read_secret
 
 if TYPE_CHECKING:
+    from skillhouse.extensions.registry.change_webhook import ChangeWebhook
+    from skillhouse.extensions.registry.oidc import TokenExchange
+    from skillhouse.extensions.registry.operations import ServerParts
     from skillhouse.frontends.cli.terminal import Terminal
 
 
@@ -71,6 +82,7 @@ class TrustedRegistryAnswer(JsonAnswer, frozen=True, kw_only=True):
 
 
 PORT = 8640
+LOG_NAME = "requests.jsonl"
 _EXAMPLES = """examples:
   skillhouse registry serve
   skillhouse registry serve /srv/skills --name skills.example.com --host 0.0.0.0 --port 8640
@@ -79,7 +91,14 @@ _EXAMPLES = """examples:
   skillhouse registry token new --scope 'publish:acme/*' --scope 'yank:acme/*' --note ci
   skillhouse registry token list
   skillhouse registry token revoke 3f2a9c81d0b4
+  skillhouse registry backup /backup/skills.tar
+  skillhouse registry restore /backup/skills.tar
   skillhouse registry trust root.crt             packages that it vouches for are taken
+  skillhouse registry root init --key a.pem --key b.pem --key c.pem --threshold 2
+  skillhouse registry root owners pdf=acme @ops=ops-team
+  skillhouse registry root sign --key a.pem --key b.pem
+  skillhouse registry root rotate --add d.pem --remove 3f2a9c81d0b4
+  skillhouse registry root status
   skillhouse registry mirror https://skills.example.com /srv/mirror
   skillhouse registry mirror https://skills.example.com ./mirror --skill pdf --skill @acme/csv
   skillhouse registry yank pdf@1.2.0 --repository official --reason "drops pages"
@@ -92,8 +111,8 @@ Serves packages of skills from one directory, to publish to and to install from
 (docs/guides/own-registry.md). It listens on this machine unless --host says otherwise; it has no
 TLS, so put a server that has it in front of what the network reaches, and name it with --proxy.
 
-Scopes: read, admin, publish:NAMESPACE/NAME and yank:NAMESPACE/NAME, where NAME may be `*` and
-publish:NAME is in the namespace `default`. A token is shown once and is kept nowhere.
+Scopes: read, metrics, admin, publish:NAMESPACE/NAME and yank:NAMESPACE/NAME, where NAME may be `*`
+and publish:NAME is in the namespace `default`. A token is shown once and is kept nowhere.
 """
 
 
@@ -105,7 +124,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     below = tokens.add_subparsers(dest="token_verb", required=True, metavar="VERB")
     new = below.add_parser("new", help="make a token, which is shown once")
     new.add_argument("--scope", dest="scopes", action="append", required=True, metavar="SCOPE",
-                     help="read, admin, publish:NS/NAME or yank:NS/NAME; repeatable")  # fmt: skip
+                     help="such as read or publish:NS/NAME; may be repeated")  # fmt: skip
     new.add_argument("--days", type=natural, default=0, metavar="N", help="its life (no end)")
     new.add_argument("--note", default="", metavar="TEXT", help="what it is for, for the list")
     listed = below.add_parser("list", help="list the tokens, without their secrets")
@@ -114,6 +133,8 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     configure_mirror(verbs.add_parser("mirror", help="copy a repository into a directory of files"))
     trust = verbs.add_parser("trust", help="trust a root certificate of publishers")
     trust.add_argument("file", metavar="FILE", help="such as root.crt")
+    configure_backup(verbs)
+    configure_root(verbs.add_parser("root", help="sign what is current and whose a name is"))
     add_changes(verbs)
     for one in (new, listed, revoke, trust):
         one.add_argument("--directory", metavar="DIR", help="the registry's (in the user's state)")
@@ -135,6 +156,12 @@ def _configure_serve(serve: argparse.ArgumentParser) -> None:
         help="requests of one address or token (6000)")  # fmt: skip
     add("--writes-per-minute", type=positive, default=600, metavar="N",
         help="packages and changes of one token (600)")  # fmt: skip
+    add("--log", metavar="FILE",
+        help="the log, a line a request (requests.jsonl in DIRECTORY; - is stderr)")  # fmt: skip
+    add("--oidc", metavar="FILE", help="whose tokens of identity providers publish which name")
+    add("--webhook", default="", metavar="URL", help="each change is sent there, signed")
+    add("--webhook-secret", default="", metavar="PLACE",
+        help="env:NAME or file:PATH of what signs it, in base64")  # fmt: skip
     add_common(serve)
 
 
@@ -146,16 +173,25 @@ def _run(options: argparse.Namespace, terminal: Terminal) -> int:
         return run_mirror(options, terminal)
     if options.verb in CHANGES:
         return change(options, terminal)
+    if options.verb == "root" and getattr(options, "pending", None):
+        refuse_agents("registry root")
+        return sign_elsewhere(options, terminal)
     work = {"new": _new, "list": _list, "revoke": _revoke}
-    verb = work[options.token_verb] if options.verb == "token" else _trust
+    others = {"root": run_root}
+    verb = work[options.token_verb] if options.verb == "token" else others.get(options.verb, _trust)
     if verb is not _list:
         refuse_agents(f"registry {options.verb}")
     directory = _directory(options)
-    if verb in (_list, _revoke) and not (directory / DATABASE).is_file():
+    if options.verb == "restore":
+        return run_backup(directory, options, terminal)
+    looks = verb in (_list, _revoke) or options.verb == "backup"
+    if looks and not (directory / DATABASE).is_file():
         # Who looks makes nothing.
         if verb is _list and not options.directory:
             return _print([], options, terminal)
         raise UsageError(f"no registry is in `{directory}`; `skillhouse registry serve` makes one")
+    if options.verb == "backup":
+        return run_backup(directory, options, terminal)
     repository = open_repository(directory)
     try:
         return verb(repository, options, terminal)
@@ -178,8 +214,9 @@ def _serve(options: argparse.Namespace, terminal: Terminal) -> int:
     from skillhouse.extensions import registry as service
     from skillhouse.extensions.registry.access import AccessPolicy
 
+    directory = _directory(options)
     repository = open_repository(
-        _directory(options), name=options.name, requires_signature=options.require_signatures
+        directory, name=options.name, requires_signature=options.require_signatures
     )
 
     def announce(url: str) -> None:
@@ -198,11 +235,83 @@ def _serve(options: argparse.Namespace, terminal: Terminal) -> int:
         proxy=options.proxy or "",
     )
     try:
-        return service.serve_registry(
-            repository, host=options.host, port=options.port, announce=announce, policy=policy
-        )
+        with served(directory), _parts(repository, directory, options) as parts:
+            return service.serve_registry(
+                repository,
+                host=options.host,
+                port=options.port,
+                announce=announce,
+                policy=policy,
+                parts=parts,
+                problem=terminal.note,
+            )
     finally:
         repository.store.close()
+
+
+@contextmanager
+def _parts(
+    repository: HostedRepository, directory: Path, options: argparse.Namespace
+) -> Iterator[ServerParts]:
+    """Give the log and the webhook of a server while it runs."""
+    from skillhouse.extensions.registry.operations import LogFile, ServerParts
+
+    named = Path(options.start or ".", options.log).absolute() if options.log else None
+    log = LogFile(None if options.log == "-" else named or directory / LOG_NAME)
+    with ExitStack() as stack:
+        stack.callback(log.close)
+        house = stack.enter_context(house_of(options))
+        webhook = _webhook(repository, house, options)
+        yield ServerParts(
+            log=log,
+            webhook=None if webhook is None else stack.enter_context(webhook),
+            exchange=_exchange(repository, house, options),
+        )
+
+
+def _exchange(
+    repository: HostedRepository, house: Skillhouse, options: argparse.Namespace
+) -> TokenExchange | None:
+    if not options.oidc:
+        return None
+    with needs_extra("registry"):
+        from skillhouse.extensions.registry import oidc
+
+    def fetch(url: str) -> bytes:
+        answer = anyio.run(
+            partial(
+                house.services.network.exchange, url, oidc.KEYS_BYTES_MAX, method="GET", headers={}
+            )
+        )
+        if answer.status != 200:
+            raise HostingError("unauthorized", f"status {answer.status} at the keys")
+        return answer.body
+
+    rules = oidc.read_rules(Path(options.start or ".", options.oidc).absolute())
+    return oidc.TokenExchange(repository, rules, fetch)
+
+
+def _webhook(
+    repository: HostedRepository, house: Skillhouse, options: argparse.Namespace
+) -> ChangeWebhook | None:
+    from skillhouse.approval import SignatureError
+    from skillhouse.extensions.registry.change_webhook import ChangeWebhook
+
+    if not options.webhook:
+        return None
+    if not is_place(options.webhook_secret):
+        raise UsageError("expected --webhook-secret env:NAME or file:PATH beside --webhook")
+    environment = house.config.places.environment
+    what = "the secret of the webhook"
+    secret = read_secret(options.webhook_secret, what, environment, key="--webhook-secret")
+
+    def post(url: str, headers: Mapping[str, str], body: bytes) -> int:
+        return anyio.run(house.services.network.post, url, headers, body)
+
+    try:
+        return ChangeWebhook(repository, options.webhook, secret, post)
+    except SignatureError as error:
+        raise UsageError(f"--webhook-secret: {error}") from error
 
 
 def _new(repository: HostedRepository, options: argparse.Namespace, terminal: Terminal) -> int:

@@ -7,7 +7,7 @@ import binascii
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import anyio
 from anyio import CancelScope, CapacityLimiter, to_thread
@@ -29,8 +29,13 @@ from skillhouse.registry import SIGNATURE_MAX, Release
 from skillhouse.registry.releases import State
 from skillhouse.skill import ARCHIVE_MAX
 
+if TYPE_CHECKING:
+    from skillhouse.extensions.registry.oidc import TokenExchange
+
 BODY_MAX = 16 * 1024
 """Bytes of a body that is JSON."""
+EXCHANGE_MAX = 32 * 1024
+"""Bytes of one that has a token of an identity provider."""
 UPLOAD_SECONDS = 120.0
 PAUSE_SECONDS = 15.0
 """How long an upload may take, and how long it may pause."""
@@ -57,8 +62,14 @@ _STATES: Mapping[str, State] = {"yank": "yanked", "unyank": "published", "revoke
 class WriteRoutes:
     """Takes requests in while nothing waits for the disk, and does the work in threads."""
 
-    def __init__(self, repository: HostedRepository, gate: Gatekeeper) -> None:
+    def __init__(
+        self,
+        repository: HostedRepository,
+        gate: Gatekeeper,
+        exchange: TokenExchange | None = None,
+    ) -> None:
         self._repository = repository
+        self._exchange = exchange
         self._gate = gate
         self._uploads = CapacityLimiter(UPLOADS_MAX)
         self._small, self._large = CapacityLimiter(4), CapacityLimiter(1)
@@ -70,6 +81,7 @@ class WriteRoutes:
         length = request.headers.get("content-length", "")
         if length.isdecimal() and int(length) > ARCHIVE_MAX:
             raise HostingError("too-large", f"expected at most {ARCHIVE_MAX} bytes")
+        beside = request.query_params.get("beside", "")
         is_dry = request.query_params.get("dry_run", "0") not in ("0", "false", "")
         blobs = self._repository.blobs
         async with self._uploads:
@@ -79,7 +91,12 @@ class WriteRoutes:
             def publish() -> Release:
                 _append(archive, rest)
                 return self._repository.publish(
-                    address, archive, access=access, content_digest=digest, dry_run=is_dry
+                    address,
+                    archive,
+                    access=access,
+                    content_digest=digest,
+                    beside=beside,
+                    dry_run=is_dry,
                 )
 
             try:
@@ -102,7 +119,7 @@ class WriteRoutes:
         reason = _member(await _json(request, is_optional=True), "reason", "")
 
         def change() -> Release:
-            return self._repository.set_state(address, state, reason)
+            return self._repository.set_state(address, state, reason, actor=access.actor)
 
         return json_reply(structs.asdict(await to_thread.run_sync(change)))
 
@@ -114,16 +131,34 @@ class WriteRoutes:
 
         def change() -> Any:
             channel = request.path_params["channel"]
-            return self._repository.set_channel(address.name, channel, version)
+            return self._repository.set_channel(address.name, channel, version, actor=access.actor)
 
         return json_reply(structs.asdict(await to_thread.run_sync(change)))
+
+    async def exchange(self, request: Request) -> Response:
+        """Exchange the token of an identity provider for one of this registry."""
+        exchange = self._exchange
+        if exchange is None:
+            raise HostingError("forbidden", "this registry takes no tokens of identity providers")
+        value = await _json(request, most=EXCHANGE_MAX)
+        token, name = _member(value, "token"), _member(value, "name")
+        try:
+            found = await to_thread.run_sync(exchange.exchange, token, name)
+        except HostingError:
+            self._gate.guessed(request)
+            raise
+        return json_reply(found, 201)
 
     async def revocations(self, request: Request) -> Response:
         access = await to_thread.run_sync(self._gate.writer, request)
         if not access.is_admin:
             raise HostingError("forbidden", "the token has no scope `admin`")
         data = await _body(request, SIGNATURE_MAX)
-        await to_thread.run_sync(self._repository.put_revocations, data)
+
+        def put() -> None:
+            self._repository.put_revocations(data, actor=access.actor)
+
+        await to_thread.run_sync(put)
         return Response(status_code=204)
 
     def _publisher(self, request: Request) -> tuple[Address, TokenAccess]:
@@ -182,9 +217,11 @@ async def _body(request: Request, most: int) -> bytes:
     return bytes(data)
 
 
-async def _json(request: Request, *, is_optional: bool = False) -> dict[str, Any]:
+async def _json(
+    request: Request, *, is_optional: bool = False, most: int = BODY_MAX
+) -> dict[str, Any]:
     """Return a body that is one JSON object without a key twice."""
-    data = await _body(request, BODY_MAX)
+    data = await _body(request, most)
     if is_optional and not data:
         return {}
     try:

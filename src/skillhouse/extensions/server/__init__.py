@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from skillhouse.floor import needs_extra
@@ -10,6 +11,8 @@ from skillhouse.house import Skillhouse
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
+
+    from skillhouse.extensions.server.app import Beside
 
 __all__ = ["http_app", "serve"]
 
@@ -28,6 +31,8 @@ def serve(
     open_mcp: bool = False,
     read_only: str = "",
     opens: bool = False,
+    beside: Beside | None = None,
+    certificate: tuple[Path, Path] | None = None,
 ) -> int:
     """Serve until SIGINT or SIGTERM, and return the exit code 0.
 
@@ -41,10 +46,13 @@ def serve(
         open_mcp: Whether `/mcp` accepts requests without the token from programs of this machine.
         read_only: Why the page approves nothing; empty if it may approve.
         opens: Whether the page is opened in the browser, by an address that works once.
+        beside: Returns what runs on the same event loop meanwhile, such as the bot.
+        certificate: Files in PEM with which the page is served by TLS: the certificate with those
+            of its issuers, and its key without a password; None for plain HTTP.
 
     Raises:
         MissingExtraError: the packages of the extra `server` are not installed.
-        OSError: the port cannot be bound; the text has the remedy.
+        OSError: the port cannot be bound, or the certificate not be used; the text has the remedy.
     """
     with needs_extra("server"):
         from skillhouse.extensions.server.listener import listen  # noqa: PLC0415 - an extra.
@@ -57,6 +65,8 @@ def serve(
         open_mcp=open_mcp,
         read_only=read_only,
         opens=opens,
+        beside=beside,
+        certificate=certificate,
     )
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import gzip
 import hashlib
 import time
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from pathlib import Path
+from typing import Literal
+from urllib.parse import quote
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -27,6 +29,11 @@ from skillhouse.extensions.server.api.openapi import openapi_document
 from skillhouse.extensions.server.api.problems import problem_of
 from skillhouse.extensions.server.api.route_table import API_PATH, PROBLEM_JSON
 from skillhouse.extensions.server.api.routes import ENDPOINTS
+from skillhouse.extensions.server.companion.app_endpoints import METHODS as COMPANION_METHODS
+from skillhouse.extensions.server.companion.app_endpoints import OPEN_PATHS as COMPANION_PATHS
+from skillhouse.extensions.server.companion.app_endpoints import CompanionEndpoints
+from skillhouse.extensions.server.companion.app_pushes import Pushes
+from skillhouse.extensions.server.companion.companion_watch import CompanionWatch
 from skillhouse.extensions.server.forms import json_response
 from skillhouse.extensions.server.guard import AccessKeys, RequestGuard, access_of
 from skillhouse.extensions.server.operations_api import (
@@ -50,6 +57,7 @@ from skillhouse.extensions.server.pages.edit_pages import (
 )
 from skillhouse.extensions.server.pages.export_page import ExportPage
 from skillhouse.extensions.server.pages.extension_pages import ExtensionPages
+from skillhouse.extensions.server.pages.object_links import ObjectLinks
 from skillhouse.extensions.server.pages.package_pages import PackagePages
 from skillhouse.extensions.server.pages.page_version import VersionedPages
 from skillhouse.extensions.server.pages.policy_pages import PolicyPages
@@ -78,19 +86,22 @@ from skillhouse.frontends.mcp.over_http import MCP_METHODS, MCP_PATH, McpOverHtt
 from skillhouse.house import AccessScope, Skillhouse
 from skillhouse.manage import OwnRoots
 
+Beside = Callable[[], AbstractAsyncContextManager[None]]
 SECRET_BYTES = 32
 """Random bytes of a token and of a session: too many to guess (RFC 6749, 10.10)."""
 API = "/api/"
 
 _STATIC = Path(__file__).resolve().parent / "static"
 _TYPES = {
+    ".png": "image/png",
+    ".webmanifest": "application/manifest+json",
     ".css": "text/css; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
 }
 STATIC_TYPES = {
-    f"/{file.name}": _TYPES[file.suffix]
-    for file in sorted(_STATIC.iterdir())
+    f"/{file.relative_to(_STATIC).as_posix()}": _TYPES[file.suffix]
+    for file in sorted(_STATIC.rglob("*"))
     if file.suffix in _TYPES
 }
 """The files that are the same for everyone, and their media types."""
@@ -105,14 +116,16 @@ def make_app(
     allowed: Sequence[str] = (),
     open_mcp: bool = False,
     read_only: str = "",
+    beside: Beside | None = None,
+    scheme: Literal["http", "https"] = "http",
 ) -> RequestGuard:
     """Return the application of `http_app`, with the options of `serve`."""
     house.use_extensions()
     enforcement = house.services.enforcement
-    example = f"http://127.0.0.1:{port}/?token=…"
+    example = f"{scheme}://127.0.0.1:{port}/?token=…"
     reader = StatusReader(house, time.monotonic)
     # Pending calls name the page.
-    house.approvals.page = house.approvals.page or f"http://127.0.0.1:{port}"
+    house.approvals.page = house.approvals.page or f"{scheme}://127.0.0.1:{port}"
     mcp = McpOverHttp(
         house,
         access=access_of,
@@ -122,6 +135,10 @@ def make_app(
     events = EventLog()
     watch = EventWatch(house, reader, events)
     endpoints = (*ENDPOINTS, *extension_endpoints(house))
+    pushes = Pushes(
+        house.config.state_directory, house.services.network.push, clock=enforcement.clock
+    )
+    companion = CompanionWatch(house, pushes, events)
     services = ApiServices(
         house,
         reader,
@@ -142,6 +159,7 @@ def make_app(
         site.page,
         services.proofs,
         time.time,
+        links=ObjectLinks(site).of_question,
         read_only=read_only,
     )
     routes = [
@@ -159,6 +177,7 @@ def make_app(
         *AuditPage(site, house.audit_log, time.time).routes(),
         *CallPage(site, house.audit_log).routes(),
         *DeviceAnswers(house.approvals, enforcement.devices).routes(),
+        *CompanionEndpoints(site, pushes).routes(),
         *inbox.routes(),
         *PolicyPages(site).routes(),
         *SuggestPage(site).routes(),
@@ -175,7 +194,7 @@ def make_app(
         routes=routes,
         middleware=[Middleware(VersionedPages, site.version)],
         exception_handlers=dict.fromkeys(failures, answers.failed),
-        lifespan=lambda _: _running(mcp, watch, services.jobs),
+        lifespan=lambda _: _running(mcp, watch, companion, services.jobs, beside or nullcontext),
     )
     app.router.redirect_slashes = False
     return RequestGuard(
@@ -185,8 +204,10 @@ def make_app(
             session=session or "",
             port=port,
             kept=enforcement.access_tokens,
+            is_secure=scheme == "https",
         ),
         port=port,
+        scheme=scheme,
         allowed=allowed,
         unauthorized=answers.unauthorized,
         # The page of the 401 needs its style; both files are the same for everyone.
@@ -199,19 +220,28 @@ def make_app(
             OPERATIONS_PATH: OPERATIONS_METHODS,
             RPC_PATH: RPC_METHODS,
             PREVIEW_PATH: PREVIEW_METHODS,
+            **COMPANION_METHODS,
         },
         problems_below=API_PATH,
         needed=_needed_scope,
     )
 
 
-_OPEN_PATHS = (*STATIC_TYPES, f"{API_PATH}/health", DEVICE_PATH, DEVICE_TOKEN_PATH)
+_OPEN_PATHS = (
+    *STATIC_TYPES,
+    f"{API_PATH}/health",
+    DEVICE_PATH,
+    DEVICE_TOKEN_PATH,
+    *COMPANION_PATHS,
+)
 
 
 @asynccontextmanager
-async def _running(mcp: McpOverHttp, watch: EventWatch, jobs: Jobs) -> AsyncIterator[None]:
+async def _running(
+    mcp: McpOverHttp, watch: EventWatch, companion: CompanionWatch, jobs: Jobs, beside: Beside
+) -> AsyncIterator[None]:
     try:
-        async with mcp.running(), watch.running():
+        async with mcp.running(), watch.running(), companion.running(), beside():
             yield
     finally:
         await in_thread(jobs.close)
@@ -224,6 +254,28 @@ def _needed_scope(method: str, path: str) -> AccessScope | None:
     if not path.startswith(API):
         return None
     return AccessScope.READ if method in ("GET", "HEAD") else AccessScope.MANAGE
+
+
+SUCCESSORS = {
+    "status": "/status",
+    "skills": "/skills",
+    "approvals": "/approvals",
+    "calls": "/audit/records",
+}
+"""What is served below `API_PATH` in place of addresses below `API` (decision 0488)."""
+
+
+def successor_of(path: str) -> str:
+    """Return the address to use in place of one that is gone; empty for one that never was.
+
+    >>> successor_of("/api/calls/01J9"), successor_of("/api/skills/a/b"), successor_of("/api/x")
+    ('/api/v1/audit/records/01J9', '/api/v1/skills/a%2Fb', '')
+    """
+    name, _, rest = path.removeprefix(API).partition("/")
+    if name not in SUCCESSORS:
+        return ""
+    below = f"/{quote(rest[:200], safe='')}" if rest else ""
+    return f"{API_PATH}{SUCCESSORS[name]}{below}"
 
 
 class _StaticFile:
@@ -320,7 +372,12 @@ class _Answers:
             problem = problem_answer(status, value.error.code, value.error.message)
             return json_response(problem, status, media=PROBLEM_JSON)
         if path.startswith(API):
-            return json_response(value, status)
+            successor = successor_of(path) if status == 404 else ""
+            if not successor:
+                return json_response(value, status)
+            text = "this address is gone since 0.2"
+            problem = problem_answer(status, "address-gone", text, hint=f"use `{successor}`")
+            return json_response(problem, status, media=PROBLEM_JSON)
         return show(
             request,
             "error.html",

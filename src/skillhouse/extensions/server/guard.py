@@ -13,7 +13,7 @@ import json
 import secrets
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import parse_qs
 
 from msgspec import Struct
@@ -30,11 +30,13 @@ if TYPE_CHECKING:
 NAMES = ("127.0.0.1", "localhost")
 """The accepted host names; an operator may add others."""
 
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+
 READ_METHODS = ("GET", "HEAD")
 
 CONTENT_POLICY = (
     b"default-src 'none'; script-src 'self'; connect-src 'self'; style-src 'self'; img-src 'self'; "
-    b"base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+    b"manifest-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 )
 """Files of ours alone: no script, style or image in a page or from elsewhere (CSP 3)."""
 
@@ -88,6 +90,7 @@ class RequestGuard:
         *,
         keys: AccessKeys,
         port: int,
+        scheme: Literal["http", "https"] = "http",
         unauthorized: ASGIApp,
         open_paths: frozenset[str] = frozenset(),
         post_below: str | None = None,
@@ -103,6 +106,7 @@ class RequestGuard:
             app: Answers valid requests.
             keys: Checks the key of a request.
             port: Our port; part of Host and Origin.
+            scheme: Of our own names; a proxy in front may have another.
             unauthorized: Answers with 401 if the key is missing or wrong.
             open_paths: Paths that need no key, since they expose nothing private.
             post_below: Prefix of the paths that allow POST as well.
@@ -124,11 +128,11 @@ class RequestGuard:
         self._problems_below = problems_below
         self._needed = needed
         self._hosts = tuple(f"{name}:{port}" for name in NAMES)
-        # A browser omits the default port of http.
-        accepted = self._hosts + (NAMES if port == 80 else ())
+        # A browser omits the default port.
+        accepted = self._hosts + (NAMES if port == _DEFAULT_PORTS[scheme] else ())
         # A proxy in front of us may use TLS; a name has the same owner with both schemes.
-        origins = [f"http://{host}" for host in accepted]
-        origins += [f"{scheme}://{host}" for host in allowed for scheme in ("http", "https")]
+        origins = [f"{scheme}://{host}" for host in accepted]
+        origins += [f"{one}://{host}" for host in allowed for one in _DEFAULT_PORTS]
         self._accepted_hosts = frozenset(host.encode() for host in (*accepted, *allowed))
         self._accepted_origins = frozenset(origin.encode() for origin in origins)
 
@@ -266,7 +270,13 @@ class AccessKeys:
     """The token of one start and the session of its browser, in memory, and those that are kept."""
 
     def __init__(
-        self, *, token: str, port: int, session: str = "", kept: AccessTokens | None = None
+        self,
+        *,
+        token: str,
+        port: int,
+        session: str = "",
+        kept: AccessTokens | None = None,
+        is_secure: bool = False,
     ) -> None:
         """Store the token, which the user gets, and the session, which only the cookie has.
 
@@ -277,6 +287,8 @@ class AccessKeys:
         self._session = session.encode()
         self._kept = kept
         self._once: set[str] = set()
+        # Not behind a proxy: whether that one has TLS is nothing that we know.
+        self._secure = b"; Secure" if is_secure else b""
         # Cookies ignore ports. The port in the name separates two servers on one machine. It is no
         # protection: other servers of this machine that the user visits get the cookie too. So the
         # cookie is not the token, changes nothing by itself, and can be revoked.
@@ -331,7 +343,14 @@ class AccessKeys:
         if not value and self._kept is not None:
             value = self._kept.new_browser().encode()
             lasts = b"; Max-Age=%d" % (BROWSER_DAYS * 86_400)
-        return self._cookie + b"=" + value + b"; HttpOnly; SameSite=Strict; Path=/" + lasts
+        return (
+            self._cookie
+            + b"="
+            + value
+            + b"; HttpOnly; SameSite=Strict; Path=/"
+            + self._secure
+            + lasts
+        )
 
     def _found(self, token: bytes, kind: str) -> Access | None:
         if self._kept is None:

@@ -8,9 +8,11 @@ import logging
 import secrets
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Literal
 
-from skillhouse.extensions.server.app import SECRET_BYTES, make_app
-from skillhouse.extensions.server.tcp_server import HOST, bound, make_server
+from skillhouse.extensions.server.app import SECRET_BYTES, Beside, make_app
+from skillhouse.extensions.server.tcp_server import HOST, Certificate, bound, make_server
 from skillhouse.floor import SkillError
 from skillhouse.house import Skillhouse, open_on_desktop
 
@@ -22,13 +24,19 @@ def listen(
     *,
     port: int,
     announce: Callable[[str], None],
-    host: str = HOST,
-    allowed: Sequence[str] = (),
-    open_mcp: bool = False,
-    read_only: str = "",
-    opens: bool = False,
+    host: str,
+    opens: bool,
+    certificate: tuple[Path, Path] | None,
+    allowed: Sequence[str],
+    open_mcp: bool,
+    read_only: str,
+    beside: Beside | None,
 ) -> int:
     """Serve as `skillhouse.extensions.server.serve` describes."""
+    files = None if certificate is None else Certificate(*certificate)
+    if files is not None:
+        files.check()
+    scheme: Literal["http", "https"] = "http" if files is None else "https"
     with bound(port, host) as listener:
         port = listener.getsockname()[1]
         if open_mcp and not ipaddress.ip_address(host).is_loopback:
@@ -41,15 +49,22 @@ def listen(
         allowed = (*allowed, place) if name != HOST else tuple(allowed)
         token = secrets.token_urlsafe(SECRET_BYTES)
         app = make_app(
-            house, token=token, port=port, allowed=allowed, open_mcp=open_mcp, read_only=read_only
+            house,
+            token=token,
+            port=port,
+            allowed=allowed,
+            open_mcp=open_mcp,
+            read_only=read_only,
+            beside=beside,
+            scheme=scheme,
         )
-        server = make_server(app, lifespan="on")
+        server = make_server(app, lifespan="on", certificate=files)
         with server.ended_by_signals():
-            announce(f"http://{place}/?token={token}")
+            announce(f"{scheme}://{place}/?token={token}")
             # A pipe is buffered, and its reader waits for this line.
             sys.stdout.flush()
             if opens:
-                open_page(f"http://{place}/?token={app.keys.one_time()}", house)
+                open_page(f"{scheme}://{place}/?token={app.keys.one_time()}", house)
             server.run(sockets=[listener])
     return 0
 

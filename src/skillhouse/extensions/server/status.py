@@ -10,12 +10,11 @@ from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 
-from msgspec import UNSET, Struct
+from msgspec import Struct
 
 import skillhouse
 from skillhouse.audit import Trouble
 from skillhouse.floor import Diagnostic, Severity, SkillError, TreeError, UnknownSkillError
-from skillhouse.floor.structs import replace
 from skillhouse.frontends.answers.catalogs import (
     CatalogBoundsAnswer,
     catalog_bounds,
@@ -25,18 +24,10 @@ from skillhouse.frontends.answers.catalogs import (
 from skillhouse.frontends.answers.doctor import (
     InstanceAnswer,
     RootAnswer,
-    SkillsAnswer,
     StatusAnswer,
 )
-from skillhouse.frontends.answers.findings import diagnostic_answers
-from skillhouse.frontends.answers.policy import explanation_answer
-from skillhouse.frontends.answers.shown_skill import SkillDetailAnswer, UnreadContentAnswer
 from skillhouse.frontends.answers.skills import (
-    ContentAnswer,
     absent_skill,
-    code_facts,
-    content_answer,
-    skill_answer,
 )
 from skillhouse.frontends.presentation.library import catalog_notes
 from skillhouse.frontends.presentation.service_log import AuditNews
@@ -173,16 +164,20 @@ class StatusReader:
                 config_fault=self._house.config_reload.fault,
             )
 
-    def found(self, scan: SkillScan, query: str) -> FoundInPage:
-        """Return the visible skills that fit a request, best first, at most `HITS_MAX`.
+    def found(self, scan: SkillScan, query: str, agent: str = "default") -> FoundInPage:
+        """Return the skills that an agent sees and that fit, best first, at most `HITS_MAX`.
 
         Each skill of code alone is before those that it fits better than.
 
         It has a lock of its own: the first search reads all bodies, which takes seconds for 10,000
         skills, and other pages must not wait for it.
         """
+        view = scan.view
+        if agent != "default":
+            with self._lock:
+                view = self._house.view(agent)
         with self._search_lock:
-            found = scan.view.search.find(query, limit=HITS_MAX).hits
+            found = view.search.find(query, limit=HITS_MAX).hits
         with self._lock:
             hits = with_code(self._house, found, query, HITS_MAX)
         return FoundInPage(hits=tuple(hits), fit=fit_of(hits))
@@ -353,39 +348,4 @@ def status_answer(status: Status, instance: InstanceAnswer) -> StatusAnswer:
         config_fault=status.config_fault,
         catalog=scan.catalog,
         roots=list(scan.roots),
-    )
-
-
-def skills_answer(scan: SkillScan) -> SkillsAnswer:
-    """Return all skills and diagnostics, as `skillhouse list --json` does."""
-    return SkillsAnswer(
-        skills=list(map(skill_answer, scan.view.visible.skills)),
-        shadowed=list(map(skill_answer, scan.index.shadowed)),
-        diagnostics=diagnostic_answers(scan.index.diagnostics),
-        hidden=list(map(skill_answer, scan.view.hidden)),
-        catalog=scan.catalog,
-        code=list(map(code_facts, scan.code)),
-    )
-
-
-def detail_answer(detail: SkillDetail) -> SkillDetailAnswer:
-    """Return one skill with its body, as `skillhouse show` and `load` together do."""
-    skill, content = detail.skill, detail.content
-    findings = diagnostic_answers(detail.findings)
-    own: ContentAnswer | UnreadContentAnswer = UnreadContentAnswer(skill=skill_answer(skill))
-    if content is not None:
-        found = content_answer(content)
-        own = replace(found, facts=replace(found.facts, diagnostics=findings))
-    return SkillDetailAnswer(
-        content=own,
-        problem=detail.problem or None,
-        diagnostics=findings if content is None else UNSET,
-        frontmatter=dict(skill.frontmatter.fields),
-        tree_digest=detail.tree_digest or None,
-        decision=explanation_answer(detail.explanation),
-        state=detail.state.state,
-        listing=detail.mark,
-        state_reason=detail.state.text,
-        shadowed_by=None if detail.shadowed_by is None else detail.shadowed_by.id,
-        code=code_facts(detail.code),
     )

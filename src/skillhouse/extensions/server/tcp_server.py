@@ -11,9 +11,11 @@ import contextlib
 import errno
 import signal
 import socket
+import ssl
 import threading
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
@@ -29,7 +31,32 @@ GRACE_SECONDS = 0.5
 """How long a client may take to read its answer after the end was requested."""
 
 
-def make_server(app: ASGIApp, *, lifespan: Literal["on", "off"]) -> Server:
+class Certificate(NamedTuple):
+    """The files in PEM with which a server has TLS."""
+
+    file: Path
+    """The certificate, then those of its issuers."""
+    key: Path
+
+    def check(self) -> None:
+        """Raise OSError where the files cannot be used; else a server would say so too late."""
+        for path in self:
+            path.stat()  # An error of OpenSSL does not name the file.
+        try:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(
+                self.file,
+                self.key,
+                # Without this OpenSSL asks at the terminal, and waits.
+                password=lambda: b"",
+            )
+        except ssl.SSLError as error:
+            text = "no certificate with the key that belongs to it and has no password"
+            raise OSError(errno.EINVAL, text, str(self.file)) from error
+
+
+def make_server(
+    app: ASGIApp, *, lifespan: Literal["on", "off"], certificate: Certificate | None = None
+) -> Server:
     """Return a server of an application, with our limits."""
     return Server(
         uvicorn.Config(
@@ -38,6 +65,8 @@ def make_server(app: ASGIApp, *, lifespan: Literal["on", "off"]) -> Server:
             loop="asyncio",
             ws="none",
             lifespan=lifespan,
+            ssl_certfile=certificate and certificate.file,
+            ssl_keyfile=certificate and str(certificate.key),
             # No access log, since requests have the token.
             access_log=False,
             log_config=None,

@@ -9,8 +9,12 @@ import logging
 import os
 import sys
 import threading
+from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from skillhouse.extension import own_module
+from skillhouse.floor import isolated
 from skillhouse.floor.regex import regex
 from skillhouse.frontends.cli.options import (
     UsageError,
@@ -21,21 +25,26 @@ from skillhouse.frontends.cli.options import (
     house_of,
     port,
 )
+from skillhouse.manage import trust_notes
 
 if TYPE_CHECKING:
+    from skillhouse.extensions.server.app import Beside
     from skillhouse.frontends.cli.terminal import Terminal
+    from skillhouse.house import Skillhouse
+    from skillhouse.tools import Tool
 
 _UP_EXAMPLES = """examples:
   skillhouse up
   skillhouse up --open          in the browser, at once
   skillhouse up --port 8600
   skillhouse up --host 0.0.0.0 --allow-host house.example.com:8600
+  skillhouse up --host 0.0.0.0 --allow-host house.example.com:8600 --cert c.pem --cert-key k.pem
   skillhouse up --no-auth       /mcp without the token, for a client that cannot send one
 
 The page is served on 127.0.0.1 if --host names no other address; the address printed holds the
 token that opens it. Whatever the address, only requests for 127.0.0.1, localhost and the names of
---allow-host are answered, and none without the token. There is no TLS: beyond this machine, put a
-server that has it in front. A browser that used the address once stays signed in for 90 days, also
+--allow-host are answered, and none without the token. Beyond this machine use TLS: --cert, or a
+server in front that has it. A browser that used the address once stays signed in for 90 days, also
 after a restart; `skillhouse tokens` lists and revokes browsers, and makes tokens for programs that
 use the HTTP API at /api/v1. At /mcp the same address serves the
 tools to MCP clients, which send `Authorization: Bearer TOKEN`.
@@ -77,6 +86,12 @@ def _configure_up(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="open the page in the browser, which stays signed in after a restart",
     )
+    parser.add_argument(
+        "--cert", type=Path, metavar="FILE", help="serve by TLS with this certificate (PEM)"
+    )
+    parser.add_argument(
+        "--cert-key", type=Path, metavar="FILE", help="key of the certificate (PEM, no password)"
+    )
     add_tools(parser)
     add_place(parser)
 
@@ -89,19 +104,24 @@ def host_name(text: str) -> str:
 
 def _up(options: argparse.Namespace, terminal: Terminal) -> int:
     from skillhouse.extensions import server as http
-    from skillhouse.frontends.cli.hooks import note_faults
     from skillhouse.frontends.cli.person import coding_agent
     from skillhouse.frontends.presentation.service_log import service_logging
+    from skillhouse.install import RepositoryRefresh
 
     is_reachable = not ipaddress.ip_address(options.host).is_loopback
     if options.no_auth and (is_reachable or options.allowed):
         raise UsageError("--no-auth is for this machine only: leave out --host and --allow-host")
+    if (options.cert is None) != (options.cert_key is None):
+        raise UsageError("expected `--cert` and `--cert-key` together")
     use_one_heap()
-    house = house_of(options)
+    # By name: the bot's webhook uses the server of this extension.
+    send_file = own_module("channels", "send_file").SendFileTool()
+    house = house_of(options, tools=(send_file,))
     if is_reachable:
+        tls = "" if options.cert else ", and it has no TLS: browsers give a companion app no key"
         terminal.note(
-            f"listening on {options.host}: the network reaches this service; it demands a token, "
-            "and it has no TLS"
+            f"listening on {options.host}: the network reaches this service; it demands a token"
+            f"{tls}"
         )
     if options.no_auth:
         terminal.note(
@@ -114,23 +134,51 @@ def _up(options: argparse.Namespace, terminal: Terminal) -> int:
     handler = service_logging(sys.stderr, house.audit_log.clean)
     house.view().search.start()
     # It may start a Python for each client that has hooks, which the page does not wait for.
-    threading.Thread(target=note_faults, args=(house, terminal), daemon=True).start()
+    threading.Thread(target=_note_later, args=(house, terminal), daemon=True).start()
     before = collect_often()
     try:
-        return http.serve(
-            house,
-            port=options.port,
-            announce=lambda address: _announced(address, terminal),
-            open_mcp=options.no_auth,
-            host=options.host,
-            allowed=options.allowed,
-            read_only=agent,
-            opens=options.opens,
-        )
+        with RepositoryRefresh(house):
+            return http.serve(
+                house,
+                port=options.port,
+                announce=lambda address: _announced(address, terminal),
+                open_mcp=options.no_auth,
+                host=options.host,
+                allowed=options.allowed,
+                read_only=agent,
+                opens=options.opens,
+                beside=_bot_of(house, send_file, terminal),
+                certificate=None if options.cert is None else (options.cert, options.cert_key),
+            )
     finally:
         gc.set_threshold(*before)
         gc.unfreeze()
         logging.getLogger().removeHandler(handler)
+
+
+def _note_later(house: Skillhouse, terminal: Terminal) -> None:
+    """Say what the page does not wait for: entries of clients, and signatures that end."""
+    from skillhouse.frontends.cli.hooks import note_faults
+
+    note_faults(house, terminal)
+    with isolated():
+        for line in trust_notes(house):
+            terminal.note(line)
+
+
+def _bot_of(house: Skillhouse, send_file: Tool, terminal: Terminal) -> Beside | None:
+    """Return what runs the bot beside the page, where the configuration has channels."""
+    house.use_extensions()
+    of_others = any(one.chat_channels for one in house.services.extensions.extensions)
+    if not (house.config.bot.has_channels or of_others):
+        return None
+    if find_spec("pydantic_ai") is None:
+        terminal.note("the bot is not served here: it needs the extra `telegram`")
+        return None
+    # Without it the library of the models prints an advertisement on terminals.
+    os.environ["PYDANTIC_AI_NO_BANNER"] = "1"
+    bot = own_module("channels", "bot")
+    return lambda: bot.bot_beside(house, send_file, terminal.note)
 
 
 def _announced(address: str, terminal: Terminal) -> None:

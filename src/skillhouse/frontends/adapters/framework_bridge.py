@@ -52,6 +52,8 @@ class FrameworkBridge(Struct, frozen=True, kw_only=True):
     user: str = "local"
     ask: bool = True
     """Whether the framework asks for approvals; if not, the model gets a pending result."""
+    also: tuple[str, ...] = ()
+    """Names of unlisted tools that are offered here."""
 
     def tools(self, chars: int | None = None, *, lists: bool = True) -> list[ShownTool]:
         """Return the agent's tools, all from one snapshot; raises ConfigError without the agent.
@@ -60,7 +62,7 @@ class FrameworkBridge(Struct, frozen=True, kw_only=True):
         Without `lists` that of the skill tool has no list of skills. Skills that it has no room to
         name are named in the schema.
         """
-        return self.house.tools(agent=self.agent).offered(chars, lists=lists)
+        return self.house.tools(agent=self.agent, also=self.also).offered(chars, lists=lists)
 
     def prompt(
         self,

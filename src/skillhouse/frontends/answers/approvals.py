@@ -111,6 +111,8 @@ class ListedDeviceAnswer(JsonAnswer, frozen=True, kw_only=True):
     id: str
     name: str
     user: str
+    is_app: bool
+    """Whether it is a companion app, with a key of its own."""
     paired_ms: Count
 
 
@@ -118,6 +120,16 @@ class PairedDeviceAnswer(JsonAnswer, frozen=True, kw_only=True):
     flat_members = ("device",)
     device: ListedDeviceAnswer
     secret: str
+
+
+class PairingCodeAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """A code that pairs a companion app once, and the address that has it."""
+
+    code: str
+    address: str
+    minutes: Count
+    picture: str
+    """The address as an SVG to scan."""
 
 
 def approval_answer(found: Approval) -> ApprovalAnswer:
@@ -168,7 +180,11 @@ def _facts(facts: Facts) -> tuple[FactAnswer, ...]:
 
 def device_answer(device: Device) -> ListedDeviceAnswer:
     return ListedDeviceAnswer(
-        id=device.id, name=device.name, user=device.user, paired_ms=device.paired_ms
+        id=device.id,
+        name=device.name,
+        user=device.user,
+        is_app=device.is_app,
+        paired_ms=device.paired_ms,
     )
 
 

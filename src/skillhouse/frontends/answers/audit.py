@@ -5,12 +5,11 @@ from __future__ import annotations
 import itertools
 import shlex
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import field
 
 from skillhouse import audit
-from skillhouse import tools as toolbox
 from skillhouse.audit import AuditRecord, LogProblem, Trouble
 from skillhouse.floor import structs
 from skillhouse.frontends.answers.json_form import Count, JsonAnswer, copied
@@ -21,15 +20,25 @@ if TYPE_CHECKING:
     from skillhouse.audit import AuditEntry, AuditLog, Stats, Verification
     from skillhouse.audit.series import Series
 
-_RARE = ("amount_usd", "session_key", "signer_tier", "transaction")
-"""Fields of what signs: few logs have one."""
-
 
 class AuditEntryAnswer(JsonAnswer, frozen=True, kw_only=True):
     """A call as the log has it, and what it was about."""
 
-    record: dict[str, Any]
-    outcome: dict[str, Any] | None
+    record: AuditRecord
+    outcome: AuditRecord | None
+    status: str
+    about: str
+
+
+class ListedRecord(AuditRecord, frozen=True, kw_only=True):
+    """A record without the fields of what signs where nothing is signed (decision 0387)."""
+
+
+class ListedEntryAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """A call as a list has it."""
+
+    record: ListedRecord
+    outcome: ListedRecord | None
     status: str
     about: str
 
@@ -103,21 +112,20 @@ def series_answer(found: Series) -> SeriesAnswer:
 
 def entry_answer(entry: AuditEntry) -> AuditEntryAnswer:
     return AuditEntryAnswer(
-        record=structs.asdict(entry.record),
-        outcome=None if entry.outcome is None else structs.asdict(entry.outcome),
-        status=entry.status,
-        about=subject_of(entry),
+        record=entry.record, outcome=entry.outcome, status=entry.status, about=subject_of(entry)
     )
 
 
-def listed_entry(entry: AuditEntry) -> AuditEntryAnswer:
+def listed_entry(entry: AuditEntry) -> ListedEntryAnswer:
     """Return the same for a list: without the fields of what signs where nothing is signed."""
-    answer = entry_answer(entry)
-    for part in filter(None, (answer.record, answer.outcome)):
-        for name in _RARE:
-            if not part[name]:
-                del part[name]
-    return answer
+    outcome = None if entry.outcome is None else _listed(entry.outcome)
+    return ListedEntryAnswer(
+        record=_listed(entry.record), outcome=outcome, status=entry.status, about=subject_of(entry)
+    )
+
+
+def _listed(found: AuditRecord) -> ListedRecord:
+    return ListedRecord(**{name: getattr(found, name) for name in structs.field_names(found)})
 
 
 def verification_answer(found: Verification) -> VerificationAnswer:
@@ -219,23 +227,6 @@ def code_lists(detail: Mapping[str, object]) -> dict[str, list[str]]:
     """
     found = {name: _texts(detail.get(name)) for name in PARTS}
     return {name: lines for name, lines in found.items() if lines}
-
-
-def code_calls(log: AuditLog, *, most: int) -> tuple[AuditEntry, ...]:
-    """Return the newest calls of skills' code among the last records; none if none can be read."""
-    try:
-        newest = itertools.islice(
-            audit.entries_of(log.path, audit.Query(), key=log.key), _LOOKED_AT
-        )
-        found = (entry for entry in newest if is_of_code(entry))
-        return tuple(itertools.islice(found, most))
-    except audit.AuditError:
-        return ()
-
-
-def is_of_code(entry: AuditEntry) -> bool:
-    """Whether the call ran a skill's code, by the action that it needed."""
-    return any(one.action == toolbox.CODE_ACTION for one in entry.record.permissions)
 
 
 def _texts(value: object) -> list[str]:

@@ -20,6 +20,10 @@ class RepositorySettingsAnswer(JsonAnswer, frozen=True, kw_only=True):
     trusted: bool
     token: str
     require_signature: bool
+    registry: str
+    root: str
+    """What is pinned, empty where nothing is."""
+    stale_days: Count
 
 
 class ConfigCheckAnswer(JsonAnswer, frozen=True, kw_only=True):

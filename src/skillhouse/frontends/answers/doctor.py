@@ -10,7 +10,7 @@ from skillhouse.audit import Trouble
 from skillhouse.frontends.answers.catalogs import CatalogBoundsAnswer
 from skillhouse.frontends.answers.findings import DiagnosticAnswer
 from skillhouse.frontends.answers.json_form import Count, JsonAnswer, copied
-from skillhouse.frontends.answers.skills import AbsentSkillAnswer, CodeFactsAnswer, SkillAnswer
+from skillhouse.frontends.answers.skills import AbsentSkillAnswer, CodeFactsAnswer
 from skillhouse.frontends.hooks.entries import HookChange
 from skillhouse.house import ToolReport
 
@@ -167,17 +167,6 @@ class StatusAnswer(JsonAnswer, frozen=True, kw_only=True):
     config_fault: str
     catalog: CatalogBoundsAnswer
     roots: list[RootAnswer]
-
-
-class SkillsAnswer(JsonAnswer, frozen=True, kw_only=True):
-    """Every skill, with all findings."""
-
-    skills: list[SkillAnswer]
-    shadowed: list[SkillAnswer]
-    diagnostics: list[DiagnosticAnswer]
-    hidden: list[SkillAnswer]
-    catalog: CatalogBoundsAnswer
-    code: list[CodeFactsAnswer | None]
 
 
 def report_answer(report: ClientReport) -> ReportAnswer:

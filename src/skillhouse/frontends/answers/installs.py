@@ -86,9 +86,15 @@ class InstallReportAnswer(JsonAnswer, frozen=True, kw_only=True):
     resolved: str
     inside: str
     moved_from: str
+    near: str
+    rewritten: str
     publisher: str | None
     registry: str | None
     signed: bool
+    warnings: tuple[str, ...]
+    """Of the check of its signature."""
+    owners: tuple[str, ...] | None
+    """Who may sign the name: empty while it is unclaimed, null where no root says."""
     digest: str
     tree_digest: str
     size: Count
@@ -155,7 +161,7 @@ class PlannedAnswer(JsonAnswer, frozen=True, kw_only=True):
     name: str
     report: InstallReportAnswer | UnsetType = UNSET
     questions: tuple[str, ...] | UnsetType = UNSET
-    """What `answers` must name: unsigned, untrusted, obeyed, edited."""
+    """What `answers` must name: unsigned, untrusted, obeyed, near, edited."""
     restored: RestoredAnswer | UnsetType = UNSET
     plan_digest: str | UnsetType = UNSET
     status: str | UnsetType = UNSET
@@ -208,9 +214,13 @@ def report_answer(report: InstallReport) -> InstallReportAnswer:
         downgrade=report.is_downgrade,
         inside=report.inside,
         moved_from=report.moved_from,
+        near=report.near,
+        rewritten=report.rewritten,
         publisher=None if publisher is None else publisher.handle,
         registry=None if publisher is None else publisher.registry,
         signed=publisher is not None,
+        warnings=() if publisher is None else tuple(publisher.warnings),
+        owners=None if offer is None else offer.owners,
         size=report.tree.size,
         files=report.tree.files,
         lacking=tuple(report.lacking),

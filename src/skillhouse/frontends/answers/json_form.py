@@ -75,6 +75,7 @@ CORE_VALUES = frozenset(
         "HookChange",
         "Invocable",
         "LearnedChoice",
+        "ListedRecord",
         "LogProblem",
         "McpReport",
         "OnceGroup",
@@ -97,6 +98,12 @@ CORE_VALUES = frozenset(
 )
 """Classes of the core whose values are answered with all their fields. It is a list, so that no
 value with a secret is written because an answer holds it."""
+
+
+SPARSE: Mapping[str, tuple[str, ...]] = {
+    "ListedRecord": ("amount_usd", "session_key", "signer_tier", "transaction")
+}
+"""Fields that are left out where they are not set: few logs have what signs."""
 
 
 def members(answer: object) -> dict[str, Any]:
@@ -122,7 +129,11 @@ def members(answer: object) -> dict[str, Any]:
         return dict(answer)
     if type(answer).__name__ not in CORE_VALUES:
         raise TypeError(f"{type(answer).__name__} is no answer")
-    return with_moments({name: getattr(answer, name) for name in structs.field_names(answer)})
+    found = {name: getattr(answer, name) for name in structs.field_names(answer)}
+    for name in SPARSE.get(type(answer).__name__, ()):
+        if not found[name]:
+            del found[name]
+    return with_moments(found)
 
 
 def with_moments(found: dict[str, Any]) -> dict[str, Any]:

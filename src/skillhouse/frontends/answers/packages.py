@@ -40,6 +40,7 @@ class InstalledAnswer(JsonAnswer, frozen=True, kw_only=True):
     pinned: bool
     pin_reason: str
     dated: str
+    commit: str
     rollback: bool
 
 
@@ -64,9 +65,14 @@ class NewerAnswer(JsonAnswer, frozen=True, kw_only=True):
     newest_version: str | None
     newest_dated: str
     newest_label: str
+    newest_commit: str
+    changed_files: Count | None
+    """How many files differ; None where those that were installed are not kept."""
+    rewritten: str
     outdated: bool
     moved_to: str
     signed_again: bool
+    held: str
 
 
 class NewestAnswer(JsonAnswer, frozen=True, kw_only=True):
@@ -156,6 +162,7 @@ class CandidateAnswer(JsonAnswer, frozen=True, kw_only=True):
     """A skill of a source that may be installed."""
 
     name: str
+    description: str
     path: str
     fault: str
     installed_as: str
@@ -291,16 +298,24 @@ def newest_answer(
     )
     with isolated() as failed, installer.newest(name, entry, place) as staged:
         report = staged.report
+        after = report.entry
+        # Two of one version are shown with what makes them differ, where it is their files.
+        is_named = entry.version != after.version or entry.tree_digest == after.tree_digest
         now = NewerAnswer(
-            newest=report.entry.tree_digest,
-            newest_version=report.entry.version,
-            newest_dated=report.entry.dated,
-            newest_label=report.entry.label,
+            newest=after.tree_digest,
+            newest_version=after.version,
+            newest_dated=after.dated,
+            newest_label=after.label if is_named else after.exact,
+            newest_commit=after.commit,
+            changed_files=None if report.changes is None else report.changes.count,
+            rewritten=report.rewritten,
             outdated=not report.is_same or bool(report.moved_from),
             moved_to=report.inside if report.moved_from else "",
             signed_again=report.is_signed_again,
+            held=report.held,
         )
-        found = structs.replace(found, now=now)
+        label = entry.label if is_named else entry.exact
+        found = structs.replace(found, now=now, label=label)
     for error in failed:
         found = structs.replace(found, error=str(error))
     return found
@@ -335,6 +350,7 @@ def release_answer(release: Release) -> ReleaseAnswer:
 def candidate_answer(one: Candidate) -> CandidateAnswer:
     return CandidateAnswer(
         name=one.name or one.folder,
+        description=one.description,
         path=one.path,
         fault=one.fault,
         installed_as=one.installed_as,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import UNSET, UnsetType
 
@@ -18,7 +18,13 @@ from skillhouse.skill import load
 if TYPE_CHECKING:
     from skillhouse.house import Explanation, JudgedLine, ReadCommand
     from skillhouse.house.rule_suggestions import OnceGroup
-    from skillhouse.permission import CommandReading, MatchedRule, RuleFinding
+    from skillhouse.permission import (
+        CommandPlan,
+        CommandReading,
+        MatchedRule,
+        RuleFinding,
+        SimpleCommand,
+    )
     from skillhouse.skill import Skill, SkillContent
 
 TRIAL_LAYER = "trial"
@@ -90,6 +96,30 @@ class CommandAnswer(JsonAnswer, frozen=True, kw_only=True):
     reading: CommandReadingAnswer
 
 
+class PlannedCommandAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """One program of a plan, with what its words become when it starts."""
+
+    argv: tuple[str, ...]
+    patterns: tuple[tuple[int | str, ...], ...]
+    guarded: tuple[Count, ...]
+    environment: tuple[tuple[str, ...], ...]
+    redirects: tuple[tuple[int | str, ...], ...]
+
+
+class PipelineAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """Commands, each of which reads the output of the one before."""
+
+    joined: Literal["", "&&", "||"]
+    commands: tuple[PlannedCommandAnswer, ...]
+
+
+class CommandPlanAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """What of a line runs without a shell."""
+
+    directory: str
+    pipelines: tuple[PipelineAnswer, ...]
+
+
 class LineAnswer(JsonAnswer, frozen=True, kw_only=True):
     """The decision about a command line."""
 
@@ -101,7 +131,7 @@ class LineAnswer(JsonAnswer, frozen=True, kw_only=True):
     reason: str
     reasons: tuple[str, ...]
     needs_shell: bool
-    plan: dict[str, Any] | None
+    plan: CommandPlanAnswer | None
     rules: list[MatchedRuleAnswer]
     commands: list[CommandAnswer]
 
@@ -304,11 +334,29 @@ def line_answer(judged: JudgedLine) -> LineAnswer:
         reason=judged.reason,
         reasons=tuple(judged.reasons),
         needs_shell=verdict.needs_shell,
-        plan=None if verdict.structure is None else dict(verdict.structure.value()),
+        plan=None if verdict.structure is None else _plan_answer(verdict.structure),
         rules=[
             matched_rule(matched, command) for command, rules in judged.matched for matched in rules
         ],
         commands=[command_answer(command) for command in judged.commands],
+    )
+
+
+def _plan_answer(plan: CommandPlan) -> CommandPlanAnswer:
+    return CommandPlanAnswer(
+        directory=plan.directory,
+        pipelines=tuple(
+            PipelineAnswer(joined=one.joined, commands=tuple(map(_planned_command, one.commands)))
+            for one in plan.pipelines
+        ),
+    )
+
+
+def _planned_command(command: SimpleCommand) -> PlannedCommandAnswer:
+    return copied(
+        PlannedCommandAnswer,
+        command,
+        redirects=tuple((r.descriptor, r.kind, r.target) for r in command.redirects),
     )
 
 

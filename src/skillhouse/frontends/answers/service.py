@@ -57,6 +57,13 @@ class ResetEventAnswer(JsonAnswer, frozen=True, kw_only=True):
     instance: InstanceAnswer
 
 
+class CutEventAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """What is sent of an event that is too large; the whole is to be read."""
+
+    id: str | None
+    is_cut: Literal[True]
+
+
 class ProofAnswer(JsonAnswer, frozen=True, kw_only=True):
     proof: str
 
@@ -65,7 +72,7 @@ class RemainsAnswer(JsonAnswer, frozen=True, kw_only=True):
     """One thing that skillhouse left, and what became of it."""
 
     kind: str
-    """entry, hook, export or folder."""
+    """entry, hook, service, export or folder."""
     path: str
     what: str
     status: str
@@ -170,6 +177,14 @@ class IndexEventAnswer(JsonAnswer, frozen=True, kw_only=True):
     removed: list[str]
     changed: list[str]
     findings: int
+
+
+class CompanionEventAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """Whether the companion app is away: `soon` only reads go on, `now` they do, or it is back."""
+
+    state: Literal["soon", "now", "back"]
+    minutes: int | None
+    """Until only reads go on; null when it is back."""
 
 
 def token_answer(access: Access) -> TokenAnswer:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from msgspec import UnsetType
-
 from skillhouse.frontends.answers.findings import DiagnosticAnswer
 from skillhouse.frontends.answers.json_form import Count, HintAnswer, JsonAnswer
 from skillhouse.frontends.answers.policy import ExplanationAnswer
 from skillhouse.frontends.answers.skills import (
     CodeFactsAnswer,
-    ContentAnswer,
     ContentFactsAnswer,
     SkillAnswer,
 )
@@ -63,31 +60,3 @@ class UnusableSkillAnswer(JsonAnswer, frozen=True, kw_only=True):
     reason: str
     advice: HintAnswer
     diagnostics: list[DiagnosticAnswer]
-
-
-class UnreadContentAnswer(JsonAnswer, frozen=True, kw_only=True):
-    """What is there in place of the content of a file that cannot be used."""
-
-    flat_members = ("skill",)
-    skill: SkillAnswer
-    body: None = None
-    resources: tuple[str, ...] = ()
-    resources_omitted: Count = 0
-    resources_more: bool = False
-
-
-class SkillDetailAnswer(JsonAnswer, frozen=True, kw_only=True):
-    """A skill with its body; `diagnostics` are among the content, where there is one."""
-
-    flat_members = ("content",)
-    content: ContentAnswer | UnreadContentAnswer
-    problem: str | None
-    diagnostics: list[DiagnosticAnswer] | UnsetType
-    frontmatter: dict[str, Any]
-    tree_digest: str | None
-    decision: ExplanationAnswer
-    state: str
-    listing: str
-    state_reason: str
-    shadowed_by: str | None
-    code: CodeFactsAnswer | None

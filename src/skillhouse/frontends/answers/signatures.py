@@ -56,6 +56,9 @@ class SignedSkillAnswer(JsonAnswer, frozen=True, kw_only=True):
     registry: str
     tree_digest: str
     file: str
+    certificate_ends: str
+    timestamped: bool
+    """Whether an authority confirmed the time, so that it holds for longer than that."""
 
 
 class VerifiedSkillAnswer(JsonAnswer, frozen=True, kw_only=True):

@@ -11,10 +11,8 @@ from skillhouse import sandbox
 from skillhouse import tools as toolbox
 from skillhouse.frontends.answers.audit import (
     PARTS,
-    AuditEntryAnswer,
     code_lists,
     detail_of,
-    entry_answer,
 )
 from skillhouse.frontends.answers.json_form import JsonAnswer, copied
 from skillhouse.sandbox import SandboxStatus
@@ -105,14 +103,6 @@ class SandboxAnswer(JsonAnswer, frozen=True, kw_only=True):
     interpreters: InterpretersAnswer
 
 
-class CodeRecordAnswer(JsonAnswer, frozen=True, kw_only=True):
-    """A call of a skill's code as the log has it, and what the code logged and printed."""
-
-    flat_members = ("entry",)
-    entry: AuditEntryAnswer
-    code: CodeAnswer
-
-
 def tool_answer(tool: Tool) -> ToolAnswer:
     code = tool if isinstance(tool, toolbox.SkillCodeTool) else None
     return ToolAnswer(
@@ -157,7 +147,3 @@ def _python_of(tool: toolbox.SkillCodeTool) -> ToolPythonAnswer | None:
         return None
     found = _interpreter(python)
     return ToolPythonAnswer(program=found.program, version=found.version, why=found.why)
-
-
-def code_record(entry: AuditEntry) -> CodeRecordAnswer:
-    return CodeRecordAnswer(entry=entry_answer(entry), code=code_answer(entry))

@@ -29,7 +29,7 @@ class AnsweringDeviceJson(TypedDict):
 
 
 class AuditEntryJson(TypedDict):
-    """A call as the log has it, and what it was about."""
+    """A call as a list has it."""
 
     record: dict[str, Any]
     outcome: dict[str, Any] | None
@@ -314,9 +314,13 @@ class PlannedJson(TypedDict):
     resolved: NotRequired[str]
     inside: NotRequired[str]
     moved_from: NotRequired[str]
+    near: NotRequired[str]
+    rewritten: NotRequired[str]
     publisher: NotRequired[str | None]
     registry: NotRequired[str | None]
     signed: NotRequired[bool]
+    warnings: NotRequired[list[str]]
+    owners: NotRequired[list[str] | None]
     digest: NotRequired[str]
     tree_digest: NotRequired[str]
     size: NotRequired[int]

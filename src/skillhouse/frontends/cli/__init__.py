@@ -36,6 +36,8 @@ EXTRAS = {
     "cryptography": "registry",
     "rfc3161_client": "registry",
     "keyring": "registry",
+    "tuf": "registry",
+    "securesystemslib": "registry",
     "eth_account": "signer",
     "skillhouse_signer": "signer",
     "pkcs11": "hsm",

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from skillhouse.approval import OWNER, Answer, ApprovalError, Issuer, rule_text
+from skillhouse.approval import CODE_SECONDS, OWNER, Answer, ApprovalError, Issuer, rule_text
 from skillhouse.frontends.answers.approvals import (
     PairedDeviceAnswer,
     UnpairedDeviceAnswer,
@@ -21,6 +21,13 @@ from skillhouse.frontends.answers.approvals import (
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, house_of, positive
 from skillhouse.frontends.cli.person import note_changes, refuse_agents, show_request
 from skillhouse.frontends.cli.question import need_terminal, typed
+from skillhouse.frontends.presentation.pairing_code import (
+    DEFAULT_PAGE,
+    code_answer,
+    page_of,
+    terminal_picture,
+    why_no_key,
+)
 from skillhouse.frontends.presentation.question import ANSWER_WORDS, question_title
 from skillhouse.frontends.presentation.text import counted, one_line, shown
 
@@ -41,6 +48,7 @@ _EXAMPLES = """examples:
   skillhouse approvals scripts
   skillhouse approvals revoke 81c0
   skillhouse approvals pair phone            prints the secret of the device, once
+  skillhouse approvals pair phone --app      a code for the companion app, also as a picture
   skillhouse approvals devices
   skillhouse approvals unpair 5d2e
 
@@ -179,7 +187,7 @@ def _refuse_options(options: argparse.Namespace) -> None:
 def _wants(found: Approval, answer: Answer, rules: Sequence[str], terminal: Terminal) -> bool:
     instead = "answer it on the page, or use --yes with a --token of the page"
     need_terminal(instead)
-    show_request(found.request, terminal.note)
+    show_request(found.request, terminal.note_rows)
     terminal.note(f"  your answer: {answer.value}")
     for rule in rules:
         terminal.note(f"  rule: {one_line(rule)}")
@@ -195,7 +203,7 @@ def _list(house: Skillhouse, options: argparse.Namespace, terminal: Terminal) ->
         by = f"  by {one_line(device_text(approval))}" if approval.device else ""
         # Not cut to the terminal: its end may be the command that matters.
         title = question_title(approval.request.title)
-        return f"{approval.id}  {state}  {_left(approval)}  {title}{by}"
+        return terminal.framed(f"{approval.id}  {state}  {_left(approval)}  {title}{by}")
 
     return terminal.listing(
         found,
@@ -220,7 +228,7 @@ def _show(found: Approval, terminal: Terminal, *, json: bool) -> None:
         terminal.json(approval_answer(found))
         return
     request = found.request
-    show_request(request, terminal.line)
+    show_request(request, terminal.line_rows)
     pairs = [
         ("state", found.state.value),
         ("agent", request.agent),
@@ -240,10 +248,10 @@ def _show(found: Approval, terminal: Terminal, *, json: bool) -> None:
     ]
     for label, value in pairs:
         if value:
-            terminal.pair(f"  {label}", one_line(value), label_width=16)
+            terminal.line_rows(f"  {label:<14}{one_line(value)}")
     terminal.line("  exactly:")
     for line in _pretty(request.content).split("\n"):
-        terminal.line(f"    {shown(line)}")
+        terminal.line_rows(f"    {shown(line)}")
 
 
 def _pretty(content: str) -> str:
@@ -305,6 +313,15 @@ def _configure_devices(verbs: argparse._SubParsersAction[argparse.ArgumentParser
     pair = verbs.add_parser("pair", help="let a device answer, with a secret of its own")
     pair.add_argument("name", help="what to call it")
     pair.add_argument("--user", default=OWNER, metavar="NAME", help="as whom it answers (local)")
+    pair.add_argument(
+        "--app", action="store_true", help="a code for the companion app, which makes its own key"
+    )
+    pair.add_argument(
+        "--url",
+        default="",
+        metavar="ADDRESS",
+        help="where the device opens the page (approvals.page_url, or this machine)",
+    )
     devices = verbs.add_parser("devices", help="the paired devices")
     unpair = verbs.add_parser("unpair", help="let a device answer no more")
     unpair.add_argument("id", help="the device's id")
@@ -316,11 +333,15 @@ def _change_devices(house: Skillhouse, options: argparse.Namespace, terminal: Te
     devices = house.services.enforcement.devices
     if options.verb == "pair":
         refuse_agents("approvals pair")
+        if options.url and not options.app:
+            raise UsageError("expected `--app` with `--url`")
         need_terminal("run it at a terminal of your own")
         terminal.note(f"`{one_line(options.name)}` could answer as {one_line(options.user)}")
         if not typed("pair", terminal, instead="run it at a terminal of your own"):
             terminal.note("nothing was paired")
             return 1
+        if options.app:
+            return _show_code(house, options, terminal)
         device = devices.pair(options.name, user=options.user)
         if options.json:
             shown = device_answer(device)
@@ -352,6 +373,29 @@ def _change_devices(house: Skillhouse, options: argparse.Namespace, terminal: Te
         as_json=options.json,
         nothing="no devices",
     )
+
+
+def _show_code(house: Skillhouse, options: argparse.Namespace, terminal: Terminal) -> int:
+    """Print a code that pairs the companion app once, with the address that has it."""
+    asked = options.url or house.config.approvals.page_url or DEFAULT_PAGE
+    page = page_of(asked)
+    if not page:
+        raise UsageError(f"expected an address such as https://house.example, got `{asked}`")
+    code = house.services.companion.codes.issue(options.name, user=options.user)
+    made = code_answer(page, code, minutes=CODE_SECONDS // 60)
+    if options.json:
+        terminal.json(made)
+        return 0
+    for line in terminal_picture(made.address).splitlines():
+        terminal.line(line)
+    terminal.line(f"address: {made.address}")
+    terminal.line(f"code: {made.code}")
+    terminal.note(
+        f"it pairs one device within {made.minutes} minutes, while `skillhouse up` runs there"
+    )
+    if why := why_no_key(page):
+        terminal.note(why)
+    return 0
 
 
 VERBS = {"approvals": Verb(_EXAMPLES, _configure, _run, without="list")}

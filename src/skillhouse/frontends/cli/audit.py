@@ -19,6 +19,7 @@ from skillhouse.audit import (
     troubles,
     write_gate_lines,
 )
+from skillhouse.floor import structs
 from skillhouse.frontends.answers.audit import (
     code_lists,
     entry_answer,
@@ -211,14 +212,14 @@ def _show(entry: AuditEntry, terminal: Terminal, *, json: bool) -> None:
         if fields is None:
             continue
         terminal.heading(part)
-        for key, item in fields.items():
+        for key, item in structs.asdict(fields).items():
             if key == "detail" and isinstance(item, dict):
                 # What a skill's code logged and printed has lines of its own, below.
                 lists = code_lists(item)
                 item = {name: one for name, one in item.items() if name not in lists}
             if item not in ("", [], {}, None):
                 terminal.pair(f"  {key}", one_line(str(item)), label_width=20)
-        for name, lines in code_lists(fields["detail"]).items():
+        for name, lines in code_lists(fields.detail).items():
             terminal.line(f"  {name}")
             for line in lines:
                 terminal.line(f"    | {shown(line)}")

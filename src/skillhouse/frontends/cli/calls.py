@@ -5,10 +5,14 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import secrets
 import shlex
+import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +41,8 @@ from skillhouse.frontends.cli.wait import WaitingChannel
 from skillhouse.frontends.presentation.text import counted, one_line, shown
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from skillhouse.audit import AuditEntry
     from skillhouse.frontends.cli.terminal import Terminal
     from skillhouse.house import Skillhouse
@@ -247,6 +253,33 @@ def _may_be_of_skill(name: str) -> bool:
     return ":" in name or "__" in name
 
 
+@contextmanager
+def _ended_by_second_interrupt() -> Iterator[None]:
+    """Have a second Ctrl-C end this process at once; its watcher ends what it started.
+
+    The event loop takes the first, and cancels. A second one would be raised amid what that does,
+    and the loop then waits for tasks that no one ends.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(before):
+        yield
+        return
+    taken = False
+
+    def take(number: int, frame: FrameType | None) -> None:
+        nonlocal taken
+        if taken:
+            os._exit(128 + number)
+        taken = True
+        before(number, frame)
+
+    signal.signal(signal.SIGINT, take)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 async def _make_call(
     house: Skillhouse,
     options: argparse.Namespace,
@@ -274,16 +307,17 @@ async def _make_call(
         note_changes(house.config.state_directory, terminal)
         if waiting:
             waiting.attach(house.approvals)
-        return await house.call(
-            options.tool,
-            arguments,
-            agent=options.agent,
-            user=options.user,
-            channel="cli",
-            approval_id=options.approval,
-            listener=tell,
-            message_id=request,
-        )
+        with _ended_by_second_interrupt():
+            return await house.call(
+                options.tool,
+                arguments,
+                agent=options.agent,
+                user=options.user,
+                channel="cli",
+                approval_id=options.approval,
+                listener=tell,
+                message_id=request,
+            )
     finally:
         for timer in later:
             timer.cancel()
@@ -318,17 +352,20 @@ def _invoke(options: argparse.Namespace, terminal: Terminal) -> int:
     with house_of(options, channel=TerminalChannel(sys.stdin, terminal)) as house:
         if options.skill is None:
             return _list_invocable(house, options, terminal)
-        result = anyio.run(
-            lambda: house.invoke(
-                options.skill,
-                shlex.join(options.arguments),
-                approval_id=options.approval,
-                agent=options.agent,
-                user=options.user,
-                channel="cli",
-            )
-        )
+        result = anyio.run(_start, house, options)
     return _print_result(result, terminal, as_json=options.json)
+
+
+async def _start(house: Skillhouse, options: argparse.Namespace) -> ToolResult:
+    with _ended_by_second_interrupt():
+        return await house.invoke(
+            options.skill,
+            shlex.join(options.arguments),
+            approval_id=options.approval,
+            agent=options.agent,
+            user=options.user,
+            channel="cli",
+        )
 
 
 def _list_invocable(house: Skillhouse, options: argparse.Namespace, terminal: Terminal) -> int:

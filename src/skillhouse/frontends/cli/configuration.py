@@ -130,6 +130,7 @@ def _repositories(
         words = ["trusted" if one.trusted else "not trusted"]
         words += [f"token at {one.token}"] * bool(one.token)
         words += ["signatures required"] * one.require_signature
+        words += [f"root {one.root[:19]}…"] * bool(one.root)
         return f"{one.name}  {shown(one.url)}  {shown(', '.join(words))}"
 
     return terminal.listing(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec import UNSET, UnsetType
@@ -24,15 +25,17 @@ from skillhouse.frontends.cli.install_answers import (
     scope_of,
 )
 from skillhouse.frontends.cli.install_from_lock import install_from_lock
-from skillhouse.frontends.cli.options import UsageError, Verb
+from skillhouse.frontends.cli.options import Parser, UsageError, Verb
 from skillhouse.frontends.cli.person import refuse_agents
-from skillhouse.frontends.cli.question import need_terminal
+from skillhouse.frontends.cli.question import can_ask, confirmed, need_terminal
 from skillhouse.frontends.cli.tick_list import TickRow
 from skillhouse.frontends.cli.tick_rows import tick
 from skillhouse.frontends.presentation.library import FIT_TEXTS, why
-from skillhouse.frontends.presentation.text import counted, one_line, shown
+from skillhouse.frontends.presentation.text import counted, cut, one_line, shown
 from skillhouse.install import Installer, UnsignedError, UntrustedError
 from skillhouse.install.change_plan import chosen_candidates
+from skillhouse.install.install_steps import install_step
+from skillhouse.install.public_collections import collections
 from skillhouse.install.repository_search import judged_listing
 from skillhouse.registry import SourceError
 from skillhouse.registry.repository import LISTED_MAX
@@ -48,10 +51,12 @@ _INSTALL_EXAMPLES = """examples:
   skillhouse install pdf@^1.2                          the newest version of a range
   skillhouse install @acme/pdf --repository official   of a namespace, from this repository
   skillhouse install --search "read pdf"               what the repositories have
+  skillhouse install --search pdf --public             what public collections have
   skillhouse install anthropics/skills --list          what is there
   skillhouse install anthropics/skills --skill pdf     one of them
   skillhouse install acme/tools/skills/deploy@v2       a directory, at a tag or commit
   skillhouse install https://git.example/team/skills.git//deploy@main
+  skillhouse install https://github.com/acme/tools/tree/main/skills/deploy
   skillhouse install https://example.com/pdf-1.2.tar.gz --digest sha256:...
   skillhouse install https://example.com               its .well-known/agent-skills
   skillhouse install mcp:docs/pdf                      of a configured MCP server
@@ -62,7 +67,8 @@ _INSTALL_EXAMPLES = """examples:
 Everything about a skill is shown before it is in force. An unsigned one needs a person who
 types `unsigned`, or --yes --allow-unsigned; one of a repository that is not trusted a person who
 types `untrusted`, or --yes --accept-untrusted; one with files that agents and other programs
-obey, such as CLAUDE.md, a person who types `obeyed`, or --yes --accept-obeyed.
+obey, such as CLAUDE.md, a person who types `obeyed`, or --yes --accept-obeyed; one whose name may
+be taken for that of another skill a person who types `near`, or --yes --accept-near.
 """
 
 
@@ -72,6 +78,9 @@ def configure_install(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--repository", default="", metavar="NAME", help="look for the name in this one alone"
+    )
+    parser.add_argument(
+        "--public", action="store_true", help="look for the name in public collections of GitHub"
     )
     parser.add_argument("--search", metavar="TEXT", help="list the skills of the repositories")
     parser.add_argument(
@@ -93,6 +102,12 @@ def configure_install(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--client", metavar="LIST", help="also put it where these clients read")
     add_scope(parser)
     add_agreement(parser)
+    if isinstance(parser, Parser):
+        parser.shorten_help(*_FIRST_PAGE)
+
+
+_FIRST_PAGE = "skill all list search project frozen yes allow_unsigned dry_run json".split()
+"""Options of a first day; with `--help` and `--help-all` they are twelve."""
 
 
 def install(options: argparse.Namespace, terminal: Terminal) -> int:
@@ -115,21 +130,35 @@ def install(options: argparse.Namespace, terminal: Terminal) -> int:
         if not options.source:
             message = "expected a source, or --frozen to install what the lock has"
             raise UsageError(f"{message}; see `skillhouse install --help`")
-        found = installer.opened(
-            options.source, expected=options.digest, repository=options.repository, place=place
-        )
+        found = _opened(options, terminal, installer, place)
         for problem in found.problems:
             terminal.error(problem)
         if options.list:
             return _list(found, options, terminal)
         done = InstallAnswers(options, terminal, house)
-        for candidate in _chosen(found, options, terminal):
+        chosen = _chosen(found, options, terminal)
+        stage = partial(installer.staged, found, place=place, requested=options.source)
+        if len(chosen) > 1:
+            done.take_set(installer, [(one.label, partial(stage, one)) for one in chosen])
+            return done.end()
+        for candidate in chosen:
             with done.each(candidate.label):
-                staged = done.enter(
-                    installer.staged(found, candidate, place, requested=options.source)
-                )
-                done.take(installer, staged)
+                done.take(installer, done.enter(stage(candidate)))
         return done.end()
+
+
+def _opened(
+    options: argparse.Namespace, terminal: Terminal, installer: Installer, place: InstallPlace
+) -> OpenSource:
+    with install_step("source"):
+        is_name = installer.sources.parse(options.source).kind == "name"
+        if options.public and not is_name:
+            raise UsageError("--public takes the name of a skill, or --search")
+        if is_name and _is_public(options, terminal, installer):
+            options.source = installer.public().place(options.source)
+    return installer.opened(
+        options.source, expected=options.digest, repository=options.repository, place=place
+    )
 
 
 SEARCHED_MAX = 50
@@ -139,13 +168,18 @@ SEARCHED_MAX = 50
 def _search(options: argparse.Namespace, terminal: Terminal, installer: Installer) -> int:
     """List what the repositories have, each in turn; 1 when that is nothing."""
     limit = SEARCHED_MAX if options.search else LISTED_MAX
-    repositories = installer.sources.repositories
     text = options.search or ""
     problems: list[str] = []
-    listed = repositories.listed(
-        text, only=options.repository, limit=limit, problem=problems.append
-    )
-    found, weak = judged_listing(list(listed), text)
+    if _is_public(options, terminal, installer):
+        listed = installer.public().listed(problems.append)
+        found, weak = judged_listing(listed, text)
+        # Here are all skills of the collections, of which no server chose some.
+        found = [one for one in found if not text or one.hit is not None][:limit]
+    else:
+        offered = installer.sources.repositories.listed(
+            text, only=options.repository, limit=limit, problem=problems.append
+        )
+        found, weak = judged_listing(list(offered), text)
     for problem in problems:
         terminal.error(problem)
     if options.json:
@@ -165,6 +199,24 @@ def _search(options: argparse.Namespace, terminal: Terminal, installer: Installe
     return 1 if problems else 0
 
 
+def _is_public(options: argparse.Namespace, terminal: Terminal, installer: Installer) -> bool:
+    """Whether to look into the public collections, which a person or an option agrees to."""
+    if options.public:
+        if options.repository:
+            raise UsageError("--public looks into public collections, and into no repository")
+        return True
+    is_configured = bool(installer.sources.repositories.all or options.repository)
+    if is_configured or options.yes or options.json or not can_ask():
+        return False
+    names = ", ".join(collections())
+    question = f"No repository is configured. Look into public collections of GitHub: {names}?"
+    return confirmed(question, terminal, instead="use --public")
+
+
+DESCRIPTION_SHOWN = 100
+"""Columns of a description in a list."""
+
+
 def _list(found: OpenSource, options: argparse.Namespace, terminal: Terminal) -> int:
     def line(one: Candidate) -> str:
         said = [f"refused: {shown(one.fault)}"] * bool(one.fault)
@@ -173,8 +225,13 @@ def _list(found: OpenSource, options: argparse.Namespace, terminal: Terminal) ->
         said += [f"and {counted(len(one.lacking) - 1, 'file')} more"] * (len(one.lacking) > 1)
         said += [f"also at {shown(', '.join(one.links))}"] * bool(one.links)
         said += ["inside another skill"] * one.is_inner
-        return "  ".join([shown(one.label), *said])
+        is_named = one.name and one.name != one.label.rpartition("/")[2]
+        name = f" ({shown(one.name)})" if is_named and not one.installed_as else ""
+        about = [cut(one_line(one.description), DESCRIPTION_SHOWN)] * bool(one.description)
+        return "  ".join([f"{shown(one.label)}{name}", *said, *about])
 
+    if found.git is not None:
+        terminal.note(f"commit {found.git.commit} of {found.dated}")
     for text in found.unheld:
         terminal.note(shown(text))
     nothing = "no skill is there"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from msgspec import UNSET, UnsetType
@@ -18,19 +20,28 @@ from skillhouse.frontends.answers.installs import (
     report_answer,
 )
 from skillhouse.frontends.cli.install_review import print_report
+from skillhouse.frontends.cli.install_set import NAMES_SHOWN, print_set
 from skillhouse.frontends.cli.options import UsageError, add_common, house_of
 from skillhouse.frontends.cli.progress import TransferProgress
 from skillhouse.frontends.cli.project_trust import note_untrusted
 from skillhouse.frontends.cli.question import need_terminal, typed
 from skillhouse.frontends.cli.reload import reload_house
-from skillhouse.frontends.presentation.text import shown
+from skillhouse.frontends.presentation.text import counted, shown, some_names
 from skillhouse.house import Skillhouse, export_source
 from skillhouse.install import Installer
-from skillhouse.install.change_plan import OBEYED, UNSIGNED, UNTRUSTED, agreements, is_in_force
+from skillhouse.install.change_plan import (
+    NEAR,
+    OBEYED,
+    REWRITTEN,
+    UNSIGNED,
+    UNTRUSTED,
+    agreements,
+    is_in_force,
+)
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
-    from skillhouse.install import StagedSkill
+    from skillhouse.install import InstallReport, StagedSkill
 
 T = TypeVar("T")
 
@@ -51,6 +62,16 @@ def add_agreement(parser: argparse.ArgumentParser) -> None:
         "--accept-obeyed",
         action="store_true",
         help="with --yes: also with files that agents and other programs obey",
+    )
+    parser.add_argument(
+        "--accept-near",
+        action="store_true",
+        help="with --yes: also of a name that may be taken for another one",
+    )
+    parser.add_argument(
+        "--accept-rewritten",
+        action="store_true",
+        help="with --yes: also where a repository has another history, or a tag was moved",
     )
     parser.add_argument(
         "--force", action="store_true", help="also over local edits, which are kept for a rollback"
@@ -93,6 +114,8 @@ _FLAGS = {
     UNSIGNED: ("--allow-unsigned", "it is unsigned"),
     UNTRUSTED: ("--accept-untrusted", "its repository is not trusted"),
     OBEYED: ("--accept-obeyed", "it brings files that other programs obey"),
+    NEAR: ("--accept-near", "its name may be taken for another one"),
+    REWRITTEN: ("--accept-rewritten", "its source has another history, or its tag was moved"),
 }
 """What a person types about a skill, with the flag and the reason of each word."""
 
@@ -145,15 +168,11 @@ class InstallAnswers:
             restored: How it compares with the lock of another installer.
         """
         options, terminal, report = self._options, self._terminal, staged.report
-        self._rows.append(InstallRowAnswer(report=report_answer(report), restored=restored))
-        if is_in_force(installer, staged):
-            self._mark("unchanged")
-            self._ids.append(f"{report.place.scope}:{staged.name}")
+        if not self._is_new(installer, staged, restored=restored):
             terminal.note(f"{shown(staged.name)}: just these files are installed already")
             return True
         if not options.json:
             print_report(report, terminal, full=options.full)
-        self._mark("shown")
         if options.dry_run:
             return False
         installer.check(staged, force=options.force)
@@ -166,16 +185,37 @@ class InstallAnswers:
         # What was agreed to is this very report.
         installer.install(
             staged,
-            allow_unsigned=UNSIGNED in words,
-            accept_untrusted=UNTRUSTED in words,
-            accept_obeyed=OBEYED in words,
+            agreed=words,
+            ignore_age=getattr(options, "ignore_age", False),
             force=options.force,
         )
-        self._mark("installed")
-        self._ids.append(f"{report.place.scope}:{staged.name}")
+        self._installed(staged, len(self._rows) - 1)
         if not options.json:
             target = shown(str(report.place.target(staged.name)))
             terminal.line(f"{shown(staged.name)} is installed at {target}")
+        return True
+
+    def _is_new(
+        self,
+        installer: Installer,
+        staged: StagedSkill,
+        *,
+        restored: RestoredAnswer | UnsetType = UNSET,
+    ) -> bool:
+        """Begin the row of a skill; return whether it is to be installed."""
+        report = staged.report
+        self._rows.append(InstallRowAnswer(report=report_answer(report), restored=restored))
+        if not is_in_force(installer, staged):
+            self._mark("shown")
+            return True
+        self._mark("unchanged")
+        self._ids.append(f"{report.place.scope}:{staged.name}")
+        return False
+
+    def _installed(self, staged: StagedSkill, row: int) -> None:
+        report = staged.report
+        self._rows[row] = structs.replace(self._rows[row], status="installed")
+        self._ids.append(f"{report.place.scope}:{staged.name}")
         if report.place.scope == "project":
             placed = report.place.target(staged.name)
             # A profile that runs skills' code has its tools from the install on (S002-102).
@@ -183,15 +223,98 @@ class InstallAnswers:
                 self._brings_code = True
             else:
                 self._untrusted += 1
-        return True
 
-    def _is_agreed(self, words: Sequence[str]) -> bool:
-        """Whether a person agrees to each of the words, which flags say elsewhere."""
+    def take_set(
+        self,
+        installer: Installer,
+        each: Iterable[tuple[str, Callable[[], AbstractContextManager[StagedSkill]]]],
+    ) -> None:
+        """Stage skills of one source, show them together, and install them if the person agrees.
+
+        Args:
+            each: What is said of a skill that is refused, and what stages it.
+        """
+        options, terminal = self._options, self._terminal
+        ready: list[tuple[int, StagedSkill]] = []
+        unchanged = 0
+        with ExitStack() as stack:
+            for label, stage in each:
+                with self.each(label):
+                    staged = stack.enter_context(stage())
+                    if not self._is_new(installer, staged):
+                        unchanged += 1
+                        continue
+                    installer.check(staged, force=options.force)
+                    installer.reserve(staged)
+                    ready.append((len(self._rows) - 1, staged))
+            if unchanged:
+                many = counted(unchanged, "skill")
+                terminal.note(f"{many}: just these files are installed already")
+            if ready:
+                self._take_ready(installer, ready)
+
+    def _take_ready(self, installer: Installer, ready: Sequence[tuple[int, StagedSkill]]) -> None:
+        options, terminal = self._options, self._terminal
+        reports = [staged.report for _, staged in ready]
+        if not options.json:
+            self._show(reports)
+        if options.dry_run:
+            return
+        words = Counter(word for report in reports for word in agreements(report))
+        if not self._is_agreed(tuple(words), {} if len(ready) == 1 else words):
+            for row, _ in ready:
+                self._rows[row] = structs.replace(self._rows[row], status="declined")
+            terminal.note("nothing was installed")
+            self._failed = True
+            return
+        # What was agreed to are these very reports.
+        every = [staged for _, staged in ready]
+        faults = installer.install_all(
+            every,
+            agreed=words,
+            ignore_age=getattr(options, "ignore_age", False),
+            force=options.force,
+        )
+        done: list[str] = []
+        for (row, staged), fault in zip(ready, faults, strict=True):
+            if fault is None:
+                self._installed(staged, row)
+                done.append(staged.name)
+                continue
+            self._failed = True
+            terminal.error(f"{staged.name}: {fault}")
+            self._rows[row] = structs.replace(
+                self._rows[row], status="refused", source=staged.name, error=str(fault)
+            )
+        if done and not options.json:
+            verb = "is" if len(done) == 1 else "are"
+            root = shown(str(reports[0].place.root))
+            terminal.line(f"{some_names(done, NAMES_SHOWN)} {verb} installed in {root}")
+
+    def _show(self, reports: Sequence[InstallReport]) -> None:
+        options, terminal = self._options, self._terminal
+        if not options.full and len(reports) > 1:
+            here = {one.name for one in self._house.index.skills}
+            print_set(reports, here - {one.name for one in reports}, terminal)
+            return
+        for report in reports:
+            print_report(report, terminal, full=options.full)
+
+    def _is_agreed(
+        self, words: Sequence[str], counts: Mapping[str, int] = MappingProxyType({})
+    ) -> bool:
+        """Whether a person agrees to each of the words, which flags say elsewhere.
+
+        Args:
+            counts: Of how many skills of a set each is said; a person types the number, too.
+        """
         options = self._options
         said = {
             UNSIGNED: options.allow_unsigned,
             UNTRUSTED: options.accept_untrusted,
             OBEYED: options.accept_obeyed,
+            NEAR: options.accept_near,
+            REWRITTEN: options.accept_rewritten,
         }
         if options.yes and all(said[word] for word in words):
             return True
@@ -199,7 +322,8 @@ class InstallAnswers:
         kind = " and ".join(_FLAGS[word][1] for word in words) or "a person must agree"
         instead = f"use {flags}: {kind}"
         need_terminal(instead)
-        return all(typed(word, self._terminal, instead=instead) for word in words or ("yes",))
+        asked = [f"{word} {counts[word]}" if word in counts else word for word in words or ("yes",)]
+        return all(typed(word, self._terminal, instead=instead) for word in asked)
 
     def end(self) -> int:
         """Put what was installed where other clients read, write the JSON, and return the code."""

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from skillhouse.frontends.cli.mentions import print_mentions
-from skillhouse.frontends.presentation.text import counted, one_line, shown
+from skillhouse.frontends.presentation.text import counted, one_line, shown, some_names
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
@@ -42,24 +42,14 @@ def print_pair(label: str, value: str, terminal: Terminal) -> None:
 
 def _pairs(report: InstallReport) -> Iterator[tuple[str, str]]:
     facts, entry = report.facts, report.entry
-    inside = f" in {shown(report.inside)}" if report.inside else ""
-    yield "source", f"{shown(entry.resolved)}{inside}"
-    if report.moved_from:
-        yield "moved", f"at its source, from {shown(report.moved_from)}"
-    if entry.resolved.startswith(("http://", "git+http://")):
-        yield "connection", "not encrypted: others on the way could have changed it"
-    if report.offer is not None:
-        yield from _offer_pairs(report, report.offer)
-    yield "publisher", publisher_text(report)
+    yield from _source_pairs(report)
     if entry.digest:
         yield "archive", entry.digest
     yield "digest", entry.tree_digest
     yield "licence", one_line(facts.license) or "none given"
     tree = report.tree
     yield "size", f"{tree.size} bytes in {counted(len(tree.files), 'file')}"
-    files = [shown(one.path) for one in tree.files]
-    more = f" and {len(files) - FILES_SHOWN} more" if len(files) > FILES_SHOWN else ""
-    yield "files", ", ".join(files[:FILES_SHOWN]) + more
+    yield "files", some_names([one.path for one in tree.files], FILES_SHOWN)
     for text in report.lacking:
         yield "not there", shown(text)
     if report.effects.executables:
@@ -81,6 +71,24 @@ def _pairs(report: InstallReport) -> Iterator[tuple[str, str]]:
     yield "goes to", shown(str(report.place.target(report.name)))
 
 
+def _source_pairs(report: InstallReport) -> Iterator[tuple[str, str]]:
+    inside = f" in {shown(report.inside)}" if report.inside else ""
+    yield "source", f"{shown(report.entry.resolved)}{inside}"
+    if report.moved_from:
+        yield "moved", f"at its source, from {shown(report.moved_from)}"
+    if report.rewritten:
+        yield "history", f"warning: {shown(report.rewritten)}"
+    if report.entry.resolved.startswith(("http://", "git+http://")):
+        yield "connection", "not encrypted: others on the way could have changed it"
+    if report.near:
+        yield "near name", f"warning: {one_line(report.near)}"
+    if report.offer is not None:
+        yield from _offer_pairs(report, report.offer)
+    yield "publisher", publisher_text(report)
+    for text in () if report.publisher is None else report.publisher.warnings:
+        yield "warning", shown(text)
+
+
 def _offer_pairs(report: InstallReport, offer: RepositoryOffer) -> Iterator[tuple[str, str]]:
     settings, installed = offer.settings, report.installed
     if settings.trusted:
@@ -89,6 +97,8 @@ def _offer_pairs(report: InstallReport, offer: RepositoryOffer) -> Iterator[tupl
         signed = "unsigned" if report.publisher is None else publisher_text(report)
         said = f"warning: `{settings.name}` is not trusted; published {_age(offer)}, {signed}"
         yield "repository", said
+    if offer.owners == ():
+        yield "owner", "the name is unclaimed: whoever has a token of the repository publishes it"
     yield "published", f"{_age(offer)}, as the repository says"
     if offer.newer_yanked:
         yield "taken back", f"newer versions: {one_line(', '.join(offer.newer_yanked))}"

@@ -20,7 +20,7 @@ from skillhouse.frontends.cli.install_review import print_difference, print_pair
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, add_json, skill_directory
 from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.skill_signatures import verify_directory
-from skillhouse.frontends.presentation.text import counted, one_line, shown
+from skillhouse.frontends.presentation.text import counted, one_line, shown, some_names
 from skillhouse.install.change_plan import asked_state, restorable, split_id
 from skillhouse.registry import pack
 
@@ -140,8 +140,7 @@ def _said(state: InstalledState) -> str:
 def _listed(left: Sequence[str]) -> str:
     """Return the first of many, each directory of a program as one."""
     units = tuple(dict.fromkeys(leftover_unit(path) for path in left))
-    more = f" and {len(units) - _LEFT_SHOWN} more" if len(units) > _LEFT_SHOWN else ""
-    return ", ".join(shown(one) for one in units[:_LEFT_SHOWN]) + more
+    return some_names(units, _LEFT_SHOWN)
 
 
 _PIN_EXAMPLES = """examples:
@@ -180,9 +179,11 @@ _VERIFY_EXAMPLES = """examples:
   skillhouse verify pdf --full       what differs from what was installed
   skillhouse verify pdf --accept     keep my edits: agents load it again
   skillhouse verify pdf --restore    put back what was installed; `rollback` has the edits
+  skillhouse verify pdf --lift       forget that it was revoked, if its repository says so
   skillhouse verify ./pdf            who signed the skill in this directory
 
-Repositories are asked whether they took a version back, and for what they revoked.
+Repositories are asked whether they took a version back, and for what they revoked; it binds here
+from then on, also without a network.
 A directory (with a `/`, `.` or `~` at its beginning) must be signed by a publisher whose root is
 trusted here (`skillhouse keys trust`), and no file may be changed, added, removed or renamed. The
 message of a refusal begins with the step that refused.
@@ -199,6 +200,9 @@ def _configure_verify(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--restore", action="store_true", help="put back what was installed, keeping the edits"
     )
+    parser.add_argument(
+        "--lift", action="store_true", help="forget that it was revoked, if its repository did"
+    )
     parser.add_argument("--full", action="store_true", help="show all lines that differ")
     add_common(parser)
 
@@ -207,16 +211,15 @@ def _verify(options: argparse.Namespace, terminal: Terminal) -> int:
     """Compare installed skills with the lock; 1 when one is not as it should be."""
     directories = [one for one in options.skills if one.startswith((".", "/", "~"))]
     if directories:
-        if len(options.skills) != 1 or options.accept or options.restore:
+        if len(options.skills) != 1 or _changes(options):
             raise UsageError("a directory is verified alone, and has nothing to accept or restore")
         return verify_directory(options, directories[0], terminal)
     _refuse_changes(options)
     states: list[InstalledState] = []
     with installing(options, terminal) as (_, installer):
-        ids = [split_id(text) for text in options.skills]
-        found = [(*installer.installed.find(name, scope=scope), name) for scope, name in ids]
-        every = [(place, entry, name) for place, name, entry in installer.installed.entries()]
-        for place, entry, name in found or every:
+        if options.lift:
+            _lift(installer, split_id(options.skills[0])[1], terminal)
+        for place, entry, name in _meant(options, installer):
             states.append(_asked(options, terminal, installer, name, entry, place))
         if options.accept and states[0].state == "edited":
             edited = states[0]
@@ -227,7 +230,7 @@ def _verify(options: argparse.Namespace, terminal: Terminal) -> int:
             states = [_restored(installer, states[0], terminal)]
     if options.json:
         terminal.json_list("skills", [installed_state(state) for state in states])
-    else:
+    elif states or not options.lift:
         _print_states(states, terminal, full=options.full)
     return 0 if all(state.is_well for state in states) else 1
 
@@ -240,14 +243,39 @@ def _print_states(states: Sequence[InstalledState], terminal: Terminal, *, full:
         terminal.note("nothing was installed here")
 
 
+def _meant(
+    options: argparse.Namespace, installer: Installer
+) -> list[tuple[InstallPlace, LockEntry, str]]:
+    """Return the installed skills that are named; without names all of them."""
+    every = [(place, entry, name) for place, name, entry in installer.installed.entries()]
+    ids = [split_id(text) for text in options.skills]
+    if options.lift and all(name != ids[0][1] for *_, name in every):
+        # What was revoked is most often not installed any more.
+        return []
+    found = [(*installer.installed.find(name, scope=scope), name) for scope, name in ids]
+    return found or every
+
+
+def _lift(installer: Installer, name: str, terminal: Terminal) -> None:
+    for one in installer.lift(name):
+        said = f"{one.skill} {one.version} of {one.repository}"
+        terminal.note(f"not revoked any more: {shown(said)}")
+
+
+def _changes(options: argparse.Namespace) -> list[str]:
+    return [one for one in ("accept", "restore", "lift") if getattr(options, one)]
+
+
 def _refuse_changes(options: argparse.Namespace) -> None:
-    """Raise UsageError for `--accept` and `--restore` of an agent, of several skills, and both."""
-    for flag in ("accept", "restore"):
-        if getattr(options, flag):
-            refuse_agents(f"verify --{flag}")
-            if len(options.skills) != 1 or options.accept == options.restore:
-                apart = "--accept and --restore exclude each other"
-                raise UsageError(f"--{flag} takes one skill; {apart}")
+    """Raise UsageError for changes that an agent asks for, of several skills, or two at once."""
+    flags = _changes(options)
+    for flag in flags:
+        refuse_agents(f"verify --{flag}")
+        if len(options.skills) != 1 or len(flags) > 1:
+            apart = "--accept, --restore and --lift exclude each other"
+            raise UsageError(f"--{flag} takes one skill; {apart}")
+    if options.lift and options.offline:
+        raise UsageError("--lift asks the repository, and --offline asks none")
 
 
 def _restored(installer: Installer, state: InstalledState, terminal: Terminal) -> InstalledState:

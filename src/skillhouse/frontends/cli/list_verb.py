@@ -175,6 +175,8 @@ def _list(options: argparse.Namespace, terminal: Terminal) -> int:
     if choice.is_whole:
         for note in filter(None, (*list_notes(house), unread_line(house))):
             terminal.line(note)
+        for note in manage.trust_notes(house):
+            terminal.line(one_line(note))
     _print_notes(house, code, terminal)
     return 0
 

@@ -266,7 +266,7 @@ _RESUME_EXAMPLES = """examples:
 
 Lets the tools go on after a stop, and lifts the wait of a tool that was denied again and again.
 It asks at a terminal, because no program may answer for you. Session keys that ended stay ended:
-`skillhouse keys session new` makes others.
+`skillhouse signer keys session new` makes others.
 """
 
 

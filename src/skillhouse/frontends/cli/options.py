@@ -17,7 +17,10 @@ from skillhouse.frontends.presentation.text import read_time
 from skillhouse.house import Locations, Settings, Skillhouse, configured
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from skillhouse.approval import Channel
+    from skillhouse.tools import Tool
 
 _AGO = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1)}
 
@@ -37,8 +40,42 @@ class HelpFormatter(argparse.RawDescriptionHelpFormatter):
         super().__init__(prog, max_help_position=26, width=80)
 
 
+class _HelpAll(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        if isinstance(parser, Parser):
+            parser.first_page = None
+        parser.print_help()
+        parser.exit()
+
+
 class Parser(argparse.ArgumentParser):
     """An argument parser whose errors name the nearest option and do not print a page of usage."""
+
+    first_page: frozenset[str] | None = None
+    """The options that `--help` shows, where it does not show all."""
+
+    def shorten_help(self, *first_page: str) -> None:
+        """Have `--help` show these options alone, and `--help-all` every one."""
+        self.add_argument(
+            "--help-all", action=_HelpAll, nargs=0, default=argparse.SUPPRESS,
+            help="show every option"
+        )  # fmt: skip
+        self.first_page = frozenset({*first_page, "help", "help_all"})
+
+    def format_help(self) -> str:
+        if self.first_page is None:
+            return super().format_help()
+        later = [
+            one for one in self._actions if one.option_strings and one.dest not in self.first_page
+        ]
+        said = [one.help for one in later]
+        for one in later:
+            one.help = argparse.SUPPRESS
+        try:
+            return super().format_help()
+        finally:
+            for one, text in zip(later, said, strict=True):
+                one.help = text
 
     def add_argument(self, *names: Any, **options: Any) -> argparse.Action:
         action = super().add_argument(*names, **options)
@@ -154,7 +191,9 @@ def skill_directory(options: argparse.Namespace, given: str) -> Path:
     raise UsageError(f"expected the directory of a skill, or the name of one, got `{given}`")
 
 
-def house_of(options: argparse.Namespace, channel: Channel | None = None) -> Skillhouse:
+def house_of(
+    options: argparse.Namespace, channel: Channel | None = None, tools: Sequence[Tool] = ()
+) -> Skillhouse:
     """Return the `Skillhouse` of the place options; `UsageError` if one is no directory."""
     places = places_of(options)
     start = places.start
@@ -167,7 +206,7 @@ def house_of(options: argparse.Namespace, channel: Channel | None = None) -> Ski
         cache=False if options.no_cache else None,
         tools=getattr(options, "tools", None),
     )
-    return Skillhouse(configured(places, flags), channel=channel)
+    return Skillhouse(configured(places, flags), channel=channel, tools=tools)
 
 
 def positive(text: str) -> int:

@@ -186,13 +186,13 @@ class TerminalChannel:
         self, request: ApprovalRequest, file: TextIO, terminal: Terminal
     ) -> Reply | None:
         if request.out_of_band_only:
-            terminal.note(f"\n{question_title(request.title)}")
-            terminal.note(f"  this is not decided here: decide it on {ONLY_PLACE}")
+            terminal.note_rows(f"\n{question_title(request.title)}")
+            terminal.note_rows(f"  this is not decided here: decide it on {ONLY_PLACE}")
             return None
         with self.host.question() if self.host else nullcontext():
-            show_request(request, terminal.note)
+            show_request(request, terminal.note_rows)
             if Answer.ALWAYS in allowed_answers(request):
-                terminal.note("  a narrower rule may follow s, p or a: `a RULE`")
+                terminal.note_rows("  a narrower rule may follow s, p or a: `a RULE`")
             while (reply := await self._answered(request, file, terminal)) is None:
                 pass
         return reply

@@ -16,7 +16,7 @@ from skillhouse.frontends.cli.install_review import FILES_SHOWN, print_pair
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, house_of
 from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.question import typed
-from skillhouse.frontends.presentation.text import counted, one_line, shown
+from skillhouse.frontends.presentation.text import counted, one_line, shown, some_names
 from skillhouse.install import PreparedPackage, Publishing
 
 if TYPE_CHECKING:
@@ -39,6 +39,8 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("source", metavar="DIR|ARCHIVE", help="a skill's directory or archive")
     add_repository(parser)
     parser.add_argument("--namespace", default="", metavar="NS", help="whose it is (default)")
+    parser.add_argument("--beside", default="", metavar="NAME",
+                        help="though its name is near this one's, which is there")  # fmt: skip
     parser.add_argument("--dry-run", action="store_true", help="check it, publish nothing")
     parser.add_argument("--yes", action="store_true", help="do not ask about a signed skill")
     parser.add_argument("--allow-unsigned", action="store_true", help="with --yes: unsigned, too")
@@ -59,7 +61,9 @@ def _publish(options: argparse.Namespace, terminal: Terminal) -> int:
         publishing = Publishing(house)
         settings = publishing.settings(options.repository)
         source = Path(options.start or ".", Path(options.source).expanduser())
-        package = publishing.prepared(source, settings, namespace=options.namespace)
+        package = publishing.prepared(
+            source, settings, namespace=options.namespace, beside=options.beside
+        )
         if not options.json:
             _print(package, terminal)
         if options.dry_run:
@@ -98,8 +102,6 @@ def _print(package: PreparedPackage, terminal: Terminal) -> None:
     facts, tree = package.facts, package.tree
     terminal.heading(f"{package.typed} {shown(facts.version)}")
     terminal.indented(one_line(facts.description), 2)
-    files = [shown(one.path) for one in tree.files]
-    more = f" and {len(files) - FILES_SHOWN} more" if len(files) > FILES_SHOWN else ""
     pairs = {
         "goes to": f"{shown(package.address)}/{package.path}",
         "publisher": one_line(package.publisher) or "unknown: it is unsigned",
@@ -107,7 +109,7 @@ def _print(package: PreparedPackage, terminal: Terminal) -> None:
         "digest": tree.digest,
         "licence": one_line(facts.license) or "none given",
         "size": f"{len(package.archive)} bytes, {counted(len(tree.files), 'file')}",
-        "files": ", ".join(files[:FILES_SHOWN]) + more,
+        "files": some_names([one.path for one in tree.files], FILES_SHOWN),
     }
     for label, text in pairs.items():
         print_pair(label, text, terminal)

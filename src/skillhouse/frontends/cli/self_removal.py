@@ -18,7 +18,8 @@ from skillhouse.frontends.cli.install_answers import installing
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common
 from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.question import answered, need_terminal
-from skillhouse.frontends.presentation.text import counted, shown
+from skillhouse.frontends.cli.service_unit import ServiceUnit, removable_unit
+from skillhouse.frontends.presentation.text import counted, shown, some_names
 from skillhouse.house import export_source
 from skillhouse.skill import SKILL_FILE
 
@@ -49,7 +50,7 @@ class _Remains(Struct, kw_only=True):
     """One thing that skillhouse left, and how it is taken back."""
 
     kind: str
-    """entry, hook, export or folder."""
+    """entry, hook, service, export or folder."""
     path: str
     what: str
     take: Callable[[], str] | None = None
@@ -84,7 +85,7 @@ def _self(options: argparse.Namespace, terminal: Terminal) -> int:
     done: list[_Remains] = []
     with installing(options, terminal) as (house, installer):
         stay = [name for _, name, _ in installer.installed.entries()]
-        remains = (*_entries(house), *_hooks(house), *_exports(house))
+        remains = (*_entries(house), *_hooks(house), *_services(house), *_exports(house))
         _settle(remains, done, options, terminal)
         folders = list(_folders(house))
     # The folders go last, when nothing of this program is open in them any more.
@@ -95,9 +96,7 @@ def _self(options: argparse.Namespace, terminal: Terminal) -> int:
         if not done:
             terminal.line("nothing of skillhouse is in clients or folders here")
         if stay:
-            names = ", ".join(map(shown, stay[:20]))
-            more = f" and {len(stay) - 20} more" if len(stay) > 20 else ""
-            terminal.note(f"installed skills stay where they are: {names}{more}")
+            terminal.note(f"installed skills stay where they are: {some_names(stay, 20)}")
         terminal.note(_LAST)
     return 1 if any(one.status in ("failed", "declined", _ENDED) for one in done) else 0
 
@@ -181,6 +180,27 @@ def _hooks(house: Skillhouse) -> Iterator[_Remains]:
             stays="" if change.action else change.reason,
             difference=change.difference,
         )
+
+
+def _services(house: Skillhouse) -> Iterator[_Remains]:
+    change = removable_unit(house.config.places)
+    if change is None:
+        return
+
+    def take() -> str:
+        unit = ServiceUnit(house.config.places)
+        made = unit.remove(force=False, audit=house.audit_log)
+        return "" if made.done else made.reason
+
+    yield _Remains(
+        kind="service",
+        path=change.path,
+        what="systemd starts `skillhouse bot` by it; stop that: " + change.next[0]
+        if change.next
+        else "a unit of that name",
+        take=take if change.action else None,
+        stays="" if change.action else change.reason,
+    )
 
 
 def _exports(house: Skillhouse) -> Iterator[_Remains]:

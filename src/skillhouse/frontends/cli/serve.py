@@ -94,6 +94,7 @@ def _mcp(options: argparse.Namespace, terminal: Terminal) -> int:
             return configured(options, house, terminal)
     from skillhouse.frontends.cli.question import is_typed
     from skillhouse.frontends.mcp import serve
+    from skillhouse.install import RepositoryRefresh
 
     if is_typed():
         terminal.note(
@@ -108,7 +109,8 @@ def _mcp(options: argparse.Namespace, terminal: Terminal) -> int:
     with house_of(options) as house:
         if not options.log:
             house.config_reload.subscribe(_print_news)
-        return serve(house, agent=options.agent, user=options.user)
+        with RepositoryRefresh(house):
+            return serve(house, agent=options.agent, user=options.user)
 
 
 def _print_news(news: ConfigNews) -> None:

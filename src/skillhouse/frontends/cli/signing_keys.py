@@ -1,4 +1,4 @@
-"""`skillhouse keys`."""
+"""`skillhouse keys` and `skillhouse signer keys`."""
 
 from __future__ import annotations
 
@@ -29,28 +29,33 @@ if TYPE_CHECKING:
     from skillhouse.house import Skillhouse
 
 _EXAMPLES = """examples:
-  skillhouse keys new main --kind ed25519
-  skillhouse keys import wallet --kind secp256k1 --limit eip155:1=0.5/1
-  skillhouse keys import wallet --kind secp256k1 --from 3 3< key.hex
-  skillhouse keys session new bot --ttl 24h --limit eip155:8453=0.01/0.05
-  skillhouse keys list
-  skillhouse keys limit main --limit message=1/10
-  skillhouse keys remove main
-  skillhouse keys accept                            after the clock was set back, or a copy put back
-  skillhouse keys session list
-  skillhouse keys session rotate bot
-  skillhouse keys session revoke --all
-  skillhouse keys log
-
-Publishers of skills (docs/guides/sign-skills.md):
   skillhouse keys new root --for root --registry skills.example.com
   skillhouse keys new acme --for skills
+  skillhouse keys list
   skillhouse keys request acme
   skillhouse keys issue acme.csr --by root
   skillhouse keys certify developer-acme.crt
   skillhouse keys trust root.crt
   skillhouse keys revoke developer-acme.crt --by root --reason "key lost"
   skillhouse keys remove acme                       asks for its name; keeps an encrypted copy
+
+These keys are for publishers of skills (docs/guides/sign-skills.md); those that sign messages and
+transactions are under `skillhouse signer keys`. The password is asked at the terminal;
+`--password fd:3`, `env:NAME` or `keyring` says where it is instead. It is never an argument.
+"""
+_SIGNER_EXAMPLES = """examples:
+  skillhouse signer keys new main --kind ed25519
+  skillhouse signer keys import wallet --kind secp256k1 --limit eip155:1=0.5/1
+  skillhouse signer keys import wallet --kind secp256k1 --from 3 3< key.hex
+  skillhouse signer keys session new bot --ttl 24h --limit eip155:8453=0.01/0.05
+  skillhouse signer keys list
+  skillhouse signer keys limit main --limit message=1/10
+  skillhouse signer keys remove main --yes
+  skillhouse signer keys accept              after the clock was set back, or a copy put back
+  skillhouse signer keys session list
+  skillhouse signer keys session rotate bot
+  skillhouse signer keys session revoke --all
+  skillhouse signer keys log
 
 A limit is CURRENCY=EACH/DAY: the most at once and in 24 hours, fees included. The currency is
 `eip155:CHAIN` for a chain's own coin, `eip155:CHAIN/erc20:0xADDRESS` for a token (in base units),
@@ -68,29 +73,56 @@ TTL_DEFAULT = "24h"
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
+    """Add the verbs about publishers, and those of the signer, which the help leaves out."""
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     _verb(verbs, "list", "list the keys and what they may do")
-    _verb(verbs, "log", "show when keys were made, ended and replaced")
     new = _verb(verbs, "new", "make a key", is_locked=True)
     _add_kind(new, "ed25519")
     _add_terms(new)
     add_publisher_options(new)
     add_publisher_verbs(_verb, verbs)
-    imported = _verb(verbs, "import", "import a private key", is_locked=True)
+    remove = _verb(verbs, "remove", "forget a key for good", is_locked=True)
+    remove.add_argument("--yes", action="store_true", help="really; do not ask")
+    add_removal_options(remove)
+    _add_names(verbs, "new", "remove")
+    _add_signer_verbs(verbs, is_listed=False)
+
+
+def _configure_signer(parser: argparse.ArgumentParser) -> None:
+    groups = parser.add_subparsers(dest="group", required=True, metavar="GROUP")
+    keys = groups.add_parser("keys", help="the keys that sign messages and transactions")
+    verbs = keys.add_subparsers(dest="verb", required=True, metavar="VERB")
+    _verb(verbs, "list", "list the keys and what they may do")
+    new = _verb(verbs, "new", "make a key", is_locked=True)
+    _add_kind(new, "ed25519")
+    _add_terms(new)
+    remove = _verb(verbs, "remove", "forget a key for good", is_locked=True)
+    remove.add_argument("--yes", action="store_true", help="really; do not ask")
+    _add_names(verbs, "new", "remove")
+    _add_signer_verbs(verbs)
+
+
+def _add_signer_verbs(verbs: Any, *, is_listed: bool = True) -> None:
+    """Add the verbs that only keys of messages and transactions have."""
+    _verb(verbs, "log", "show when keys were made, ended and replaced", is_listed=is_listed)
+    imported = _verb(verbs, "import", "import a private key", is_locked=True, is_listed=is_listed)
     _add_kind(imported, "secp256k1")
     imported.add_argument(
         "--from", dest="source", type=int, metavar="FD", help="read it from a descriptor"
     )
     _add_terms(imported)
-    limit = _verb(verbs, "limit", "put other limits on a key, or none", is_locked=True)
-    _add_terms(limit)
-    remove = _verb(verbs, "remove", "forget a key for good", is_locked=True)
-    remove.add_argument("--yes", action="store_true", help="really; do not ask")
-    add_removal_options(remove)
-    _verb(verbs, "accept", "believe the clock and the counters as they are", is_locked=True)
-    session = verbs.add_parser("session", help="keys that sign by themselves within limits")
+    text = "put other limits on a key, or none"
+    _add_terms(_verb(verbs, "limit", text, is_locked=True, is_listed=is_listed))
+    text = "believe the clock and the counters as they are"
+    _verb(verbs, "accept", text, is_locked=True, is_listed=is_listed)
+    session = _verb(verbs, "session", "keys that sign by themselves within limits",
+                    is_group=True, is_listed=is_listed)  # fmt: skip
     _configure_session(session.add_subparsers(dest="session", required=True, metavar="VERB"))
-    for name in ("new", "import", "limit", "remove"):
+    _add_names(verbs, "import", "limit")
+
+
+def _add_names(verbs: Any, *names: str) -> None:
+    for name in names:
         verbs.choices[name].add_argument("name", metavar="NAME", help="lowercase, a-z 0-9 -")
 
 
@@ -102,10 +134,29 @@ def _run(options: argparse.Namespace, terminal: Terminal) -> int:
             return _list(house, options, terminal)
         if verb not in _OF_SIGNER and _is_of_publisher(verb, house, options):
             return run_publisher_verb(verb, house, options, terminal)
-        if verb == "remove" and not options.yes:
-            raise UsageError("`keys remove` forgets the key for good; add --yes if that is meant")
-        found: int = own_module("signer", "key_verbs").run(verb, house, options, terminal)
-        return found
+        terminal.note(f"`keys` is for publishers: use `skillhouse signer keys {verb}` for this key")
+        return _run_signer(verb, house, options, terminal)
+
+
+def _run_group(options: argparse.Namespace, terminal: Terminal) -> int:
+    """Do what the words after `signer keys` say."""
+    with house_of(options) as house:
+        verb = options.verb if options.verb != "session" else f"session {options.session}"
+        if verb == "list":
+            found: int = own_module("signer", "key_verbs").list_keys(
+                house.config.state_directory, [], options, terminal
+            )
+            return found
+        return _run_signer(verb, house, options, terminal)
+
+
+def _run_signer(
+    verb: str, house: Skillhouse, options: argparse.Namespace, terminal: Terminal
+) -> int:
+    if verb == "remove" and not options.yes:
+        raise UsageError("`keys remove` forgets the key for good; add --yes if that is meant")
+    found: int = own_module("signer", "key_verbs").run(verb, house, options, terminal)
+    return found
 
 
 _OF_SIGNER = ("log", "session list", "session revoke")
@@ -123,7 +174,7 @@ def _list(house: Skillhouse, options: argparse.Namespace, terminal: Terminal) ->
         if (house.config.state_directory / KEYSTORE_FILE).exists():
             terminal.note(f"keys of transactions are not listed: {error}")
         elif not publishers:
-            terminal.note("no keys yet; `skillhouse keys new NAME` makes one")
+            terminal.note("no keys yet; `skillhouse keys new NAME --for skills` makes one")
         print_publishers(publishers, terminal)
         return 0
     found: int = signing.list_keys(house.config.state_directory, publishers, options, terminal)
@@ -160,8 +211,20 @@ def _configure_session(verbs: Any) -> None:
         parser.add_argument("name", metavar="NAME", help="lowercase, a-z 0-9 -")
 
 
-def _verb(verbs: Any, name: str, text: str, *, is_locked: bool = False) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = verbs.add_parser(name, help=text)
+def _verb(
+    verbs: Any,
+    name: str,
+    text: str,
+    *,
+    is_locked: bool = False,
+    is_group: bool = False,
+    is_listed: bool = True,
+) -> argparse.ArgumentParser:
+    # What has no `help` is understood, and not listed.
+    said = {"help": text} if is_listed else {"description": f"{text[:1].upper()}{text[1:]}."}
+    parser: argparse.ArgumentParser = verbs.add_parser(name, **said)
+    if is_group:
+        return parser
     add_common(parser)
     if is_locked:
         parser.add_argument(
@@ -193,4 +256,17 @@ def _with_session_list(words: list[str]) -> list[str]:
     return ["session", "list", *words[1:]] if bare else words
 
 
-VERBS = {"keys": Verb(_EXAMPLES, _configure, _run, without="list", adapt=_with_session_list)}
+def _with_list(words: list[str]) -> list[str]:
+    """Return `keys list` for `keys` alone; the same for what is below."""
+    rest = words[1:]
+    if not rest or rest[0] in ("--json", "-C"):
+        return [*words[:1], "list", *rest]
+    return [*words[:1], *_with_session_list(rest)]
+
+
+VERBS = {
+    "keys": Verb(_EXAMPLES, _configure, _run, without="list", adapt=_with_session_list),
+    "signer": Verb(
+        _SIGNER_EXAMPLES, _configure_signer, _run_group, without="keys", adapt=_with_list
+    ),
+}

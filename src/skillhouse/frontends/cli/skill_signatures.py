@@ -21,7 +21,7 @@ from skillhouse.frontends.cli.options import UsageError, Verb, add_json, house_o
 from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.publisher_secrets import open_private
 from skillhouse.frontends.presentation.text import counted, shown
-from skillhouse.net import fetch, parse_url
+from skillhouse.net import NetError, fetch, parse_url
 from skillhouse.registry.passwords import PasswordSource
 
 if TYPE_CHECKING:
@@ -33,14 +33,19 @@ _SIGN_EXAMPLES = """examples:
   skillhouse sign ./pdf --timestamp https://timestamps.example.com/tsr
 
 Writes skill.sig into the skill: who signed it, for which registry, and every file with its mode.
-A timestamp lets the signature outlive the certificate.
+A timestamp lets the signature outlive the certificate: `registry.timestamp` names its authority.
 """
 
 
 def _configure_sign(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("directory", metavar="DIR", help="the directory of the skill")
     parser.add_argument("--key", metavar="NAME", help="whose key (the only one for skills)")
-    parser.add_argument("--timestamp", metavar="URL", help="a timestamp authority (RFC 3161)")
+    parser.add_argument(
+        "--timestamp",
+        metavar="URL",
+        help="a timestamp authority (RFC 3161; `registry.timestamp` of the configuration)",
+    )
+    parser.add_argument("--no-timestamp", action="store_true", help="ask no authority this time")
     parser.add_argument(
         "--replace", action="store_true", help="in place of the signature of another publisher"
     )
@@ -58,6 +63,8 @@ def _configure_sign(parser: argparse.ArgumentParser) -> None:
 
 def _sign(options: argparse.Namespace, terminal: Terminal) -> int:
     refuse_agents("sign")
+    if options.timestamp and options.no_timestamp:
+        raise UsageError("--timestamp and --no-timestamp exclude each other")
     with needs_extra("registry"):
         import cryptography  # noqa: F401 - all that follows needs it
     directory, now = skill_directory(options, options.directory), datetime.now(UTC)
@@ -79,8 +86,9 @@ def _sign(options: argparse.Namespace, terminal: Terminal) -> int:
         )
         private = open_private(keys, key, options.password)
         bundle = registry.sign_tree(package.tree, identity, key=private, chain=chain, now=now)
-        if options.timestamp:
-            stamp = anyio.run(_timestamp, options.timestamp, bundle.signature, house)
+        authority = options.timestamp or house.config.registry.timestamp
+        if authority and not options.no_timestamp:
+            stamp = anyio.run(_timestamp, authority, bundle.signature, house)
             bundle = structs.replace(bundle, timestamps=(stamp,))
         path = directory / SIGNATURE_FILE
         with write_atomically(path, mode=0o644, durable=True) as file:
@@ -99,10 +107,25 @@ def _sign(options: argparse.Namespace, terminal: Terminal) -> int:
         registry=name.registry,
         tree_digest=package.tree.digest,
         file=str(path),
+        certificate_ends=f"{min(one.not_valid_after_utc for one in chain):%Y-%m-%dT%H:%M:%SZ}",
+        timestamped=bool(bundle.timestamps),
     )
     text = f"signed {identity.name}{version} as {name.handle} of {name.registry}: `{path}`"
     terminal.answer(value, shown(text), as_json=options.json)
+    if not options.json:
+        terminal.line(shown(_how_long(value, authority)))
     return 0
+
+
+def _how_long(signed: SignedSkillAnswer, authority: str) -> str:
+    """Return how long a signature holds, and what would make it hold for longer."""
+    end = signed.certificate_ends[:10]
+    if signed.timestamped:
+        return f"the timestamp of {authority} keeps it when the certificate ends, on {end}"
+    reason = "no authority was asked"
+    if not authority:
+        reason = "no timestamp authority is set (`registry.timestamp`, or --timestamp URL)"
+    return f"it ends with the certificate, on {end}: {reason}"
 
 
 def _signing_key(keys: registry.PublisherKeys, name: str | None) -> registry.PublisherKey:
@@ -132,7 +155,7 @@ def _refuse_other(
     if options.replace:
         return
     try:
-        check = registry.PublisherCheck(house.config.state_directory)
+        check = house.services.installed_check.publishers
         publisher = check.publisher_of(directory, package.tree)
     except registry.PublisherError:
         # It is worth nothing here: an old one of ours over other files, most often.
@@ -148,14 +171,18 @@ async def _timestamp(url: str, signature: bytes, house: Skillhouse) -> bytes:
     Whether the authority is trusted is for who verifies: here it may well not be.
     """
     policy = house.services.network.policy.granted(parse_url(url), "POST")
-    response = await fetch(
-        url,
-        policy=policy,
-        method="POST",
-        headers={"Content-Type": "application/timestamp-query"},
-        body=registry.timestamp_request(signature),
-        route=house.services.network.route,
-    )
+    try:
+        response = await fetch(
+            url,
+            policy=policy,
+            method="POST",
+            headers={"Content-Type": "application/timestamp-query"},
+            body=registry.timestamp_request(signature),
+            route=house.services.network.route,
+        )
+    except NetError as error:
+        message = f"`{url}` does not answer, and --no-timestamp signs without it: {error}"
+        raise registry.PublisherError("timestamp", message) from error
     if response.status != 200:
         message = f"expected the answer 200 of the authority, got {response.status}"
         raise registry.PublisherError("timestamp", message)
@@ -167,14 +194,14 @@ def verify_directory(options: argparse.Namespace, given: str, terminal: Terminal
     """Say who signed the skill in a directory; 1 when it is unsigned or refused."""
     directory = skill_directory(options, given)
     with house_of(options) as house:
-        check = registry.PublisherCheck(house.config.state_directory)
-    try:
-        found = registry.signed_skill(directory, check, repository=options.repository)
-    except registry.PublisherError as error:
-        if not options.json:
-            raise
-        terminal.json(UnverifiedSkillAnswer(step=error.step, message=str(error)))
-        return 1
+        check = house.services.installed_check.publishers
+        try:
+            found = registry.signed_skill(directory, check, repository=options.repository)
+        except registry.PublisherError as error:
+            if not options.json:
+                raise
+            terminal.json(UnverifiedSkillAnswer(step=error.step, message=str(error)))
+            return 1
     publisher, facts = found.publisher, found.facts
     value = VerifiedSkillAnswer(
         name=facts.name,

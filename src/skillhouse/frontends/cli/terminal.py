@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TextIO, TypeVar
 
+from skillhouse.approval import rows_of
 from skillhouse.frontends.presentation.text import cut, fitted, is_copied, shown, width_of, wrapped
 
 if TYPE_CHECKING:
@@ -22,6 +24,9 @@ SEVERITY_COLOURS = {"error": "red", "warning": "yellow", "info": "dim"}
 
 WIDTH_MAX = 100
 """Columns beyond which lines become hard to read."""
+
+
+COLUMNS_UNKNOWN = 80
 
 
 class Terminal:
@@ -63,6 +68,18 @@ class Terminal:
         """Write one line of talk to stderr."""
         self.clear_status()
         self._errors.write(text + "\n")
+
+    def line_rows(self, text: str) -> None:
+        """Write a line with untrusted text in rows that the terminal does not break itself."""
+        self.line(self.framed(text))
+
+    def note_rows(self, text: str) -> None:
+        """Write such a line of talk to stderr."""
+        self.note(_framed(text, self._errors))
+
+    def framed(self, text: str) -> str:
+        """Return a line for stdout in such rows."""
+        return _framed(text, self._output)
 
     def prompt(self, text: str) -> None:
         """Write a question to stderr and stay on its line."""
@@ -180,6 +197,19 @@ class Terminal:
             label = fitted(name, column)
             padding = " " * (column - width_of(label) + 2)
             self.line(" " * indent + self.style(label, "bold") + padding + fitted(text, room))
+
+
+def _framed(text: str, stream: TextIO) -> str:
+    """Return a text in rows; as it is where no terminal would break it."""
+    if not stream.isatty():
+        return text
+    try:
+        columns = os.get_terminal_size(stream.fileno()).columns
+    except (OSError, ValueError):
+        columns = 0
+    # One that does not know its size says 0.
+    columns = columns or COLUMNS_UNKNOWN
+    return "\n".join(row for line in text.split("\n") for row in rows_of(line, columns))
 
 
 def finding_line(found: Diagnostic, terminal: Terminal) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import UNSET
 
 from skillhouse.floor import SkillError
-from skillhouse.frontends.answers.packages import NewestAnswer, absence, newest_answer
+from skillhouse.frontends.answers.packages import NewerAnswer, NewestAnswer, absence, newest_answer
 from skillhouse.frontends.cli.install_answers import (
     InstallAnswers,
     add_agreement,
@@ -17,13 +17,15 @@ from skillhouse.frontends.cli.install_answers import (
 )
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common
 from skillhouse.frontends.cli.person import refuse_agents
-from skillhouse.frontends.cli.question import confirmed
+from skillhouse.frontends.cli.question import can_ask, confirmed, typed
 from skillhouse.frontends.presentation.text import counted, one_line, shown
 from skillhouse.install import Installer
-from skillhouse.install.change_plan import PinnedError, split_id, updatable
+from skillhouse.install.change_plan import REWRITTEN, PinnedError, by_source, split_id, updatable
+from skillhouse.registry import SourceError
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
+    from skillhouse.install import InstallReport, StagedSkill
     from skillhouse.registry import InstallPlace, LockEntry
 
 
@@ -31,16 +33,20 @@ NOTHING = "nothing was installed here"
 _UPDATE_EXAMPLES = """examples:
   skillhouse update                  every installed skill that is not pinned
   skillhouse update pdf --dry-run    what would change
-  skillhouse outdated
+  skillhouse outdated pdf            what is there now, of this one
 """
 
 
 def _configure_update(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("skills", nargs="*", metavar="SKILL", help="installed ones: names or ids")
+    parser.add_argument(
+        "--ignore-age", action="store_true", help="also what is held back because it is new"
+    )
     add_agreement(parser)
 
 
 def _configure_outdated(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("skills", nargs="*", metavar="SKILL", help="installed ones: names or ids")
     add_common(parser)
 
 
@@ -56,20 +62,61 @@ def _update(options: argparse.Namespace, terminal: Terminal) -> int:
         for place, name, entry in wanted:
             with done.each(name):
                 staged = done.enter(installer.newest(name, entry, place))
-                if moved := staged.report.moved_from:
-                    places = f"from `{shown(moved)}` to `{shown(staged.report.inside or '.')}`"
-                    terminal.note(f"{shown(name)}: it moved {places} at its source")
+                _note_changes(staged.report, options, terminal)
                 if staged.report.is_same:
-                    if moved and not options.dry_run and _follows(options, terminal):
-                        installer.follow(staged)
+                    _take_place(staged, installer, options, terminal)
                     state = installer.installed.state(name, entry, place)
                     if problem := absence(state):
                         raise SkillError(state.state, place.target(name), problem)
                     edited = ", with local edits" if state.state == "edited" else ""
                     terminal.note(f"{shown(name)}: up to date{edited}")
+                elif staged.report.held and not options.ignore_age:
+                    label = shown(staged.report.entry.label)
+                    terminal.note(f"{shown(name)}: {label} is held back, {staged.report.held}")
                 else:
                     done.take(installer, staged)
         return done.end()
+
+
+def _note_changes(report: InstallReport, options: argparse.Namespace, terminal: Terminal) -> None:
+    """Say what became of a skill's place and history; SourceError where a flag may not decide."""
+    name = shown(report.name)
+    if report.rewritten:
+        terminal.error(f"{name}: {shown(report.rewritten)}")
+    if not (moved := report.moved_from):
+        return
+    places = f"from `{shown(moved)}` to `{shown(report.inside or '.')}`"
+    terminal.note(f"{name}: it moved {places} at its source")
+    if not report.also_at:
+        return
+    others = ", ".join(f"`{shown(one)}`" for one in report.also_at)
+    terminal.note(f"{name}: a skill of that name is at {others} too, with other files")
+    if options.yes and not options.dry_run:
+        raise SourceError("two skills have its name at its source: a person at a terminal decides")
+
+
+def _take_place(
+    staged: StagedSkill, installer: Installer, options: argparse.Namespace, terminal: Terminal
+) -> None:
+    """Take over where the same files are by now, once a person agrees; of an old lock the commit.
+
+    What was rewritten is in the lock when a person said so: until then each update says it.
+    """
+    report = staged.report
+    is_learned = report.installed is not None and report.installed.git is None
+    if options.dry_run:
+        return
+    if report.moved_from:
+        is_agreed = _follows(options, terminal)
+    else:
+        is_agreed = bool(report.rewritten) or (is_learned and report.entry.git is not None)
+    if report.rewritten and is_agreed:
+        flagged = options.yes and options.accept_rewritten
+        is_agreed = flagged or (
+            can_ask() and typed(REWRITTEN, terminal, instead="use --yes --accept-rewritten")
+        )
+    if is_agreed:
+        installer.follow(staged)
 
 
 def _follows(options: argparse.Namespace, terminal: Terminal) -> bool:
@@ -90,28 +137,49 @@ def _updatable(
         raise UsageError(str(error)) from error
 
 
+def _chosen(
+    installer: Installer, ids: Sequence[str]
+) -> Iterator[tuple[InstallPlace, str, LockEntry]]:
+    """Yield the installed skills of these ids, or all without any; those of a source together."""
+    if not ids:
+        yield from by_source(installer.installed.entries())
+    for scope, name in map(split_id, ids):
+        place, entry = installer.installed.find(name, scope=scope)
+        yield place, name, entry
+
+
+def _outdated_line(one: NewestAnswer, now: NewerAnswer) -> str:
+    said = (
+        "another signature" * now.signed_again,
+        f"held back: {now.held}" * bool(now.held),
+        f"moved to {shown(now.moved_to)}" * bool(now.moved_to),
+        counted(now.changed_files or 0, "file") * bool(now.changed_files),
+        shown(now.rewritten),
+        "pinned" * one.installed.pinned,
+    )
+    versions = f"{shown(one.label)} → {shown(now.newest_label)}"
+    return ", ".join(filter(None, (f"{shown(one.installed.name)}  {versions}", *said)))
+
+
 def _outdated(options: argparse.Namespace, terminal: Terminal) -> int:
     """List what has another version at its source; 1 when there is any, or one cannot be asked."""
     values: list[NewestAnswer] = []
     failed = False
     with installing(options, terminal) as (_, installer):
-        for place, name, entry in installer.installed.entries():
+        for place, name, entry in _chosen(installer, options.skills):
             value = newest_answer(installer, name, entry, place)
             for problem in (value.problem, value.error):
                 if problem:
                     failed = True
                     terminal.error(f"{name}: {problem}")
             values.append(value)
-    found = [(one, one.now) for one in values if one.now is not UNSET and one.now.outdated]
+    asked = [(one, one.now) for one in values if one.now is not UNSET]
+    found = [(one, now) for one, now in asked if now.outdated or now.rewritten]
     if options.json:
         terminal.json_list("skills", values)
     else:
         for one, now in found:
-            again = ", another signature" if now.signed_again else ""
-            pinned = ", pinned" if one.installed.pinned else ""
-            again += f", moved to {shown(now.moved_to)}" if now.moved_to else ""
-            versions = f"{shown(one.label)} → {shown(now.newest_label)}"
-            terminal.line(f"{shown(one.installed.name)}  {versions}{again}{pinned}")
+            terminal.line(_outdated_line(one, now))
         if not found and not failed:
             terminal.note(f"{counted(len(values), 'skill')} up to date" if values else NOTHING)
     return 1 if failed or found else 0

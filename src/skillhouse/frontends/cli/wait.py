@@ -73,7 +73,7 @@ class WaitingChannel:
     async def _wait(self, request: ApprovalRequest) -> None:
         place = answered_at(question_of(request), self._page)
         title = question_title(request.title)
-        self._terminal.note(f"waiting for an answer to {request.id}: {title}")
+        self._terminal.note_rows(f"waiting for an answer to {request.id}: {title}")
         self._terminal.note(f"  answer it on {place}; Ctrl-C stops waiting and withdraws it")
         began = self._clock()
         pause = TICK_SECONDS if self._terminal.is_watched else LINE_SECONDS

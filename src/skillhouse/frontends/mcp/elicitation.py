@@ -19,7 +19,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from msgspec import Struct
 from pydantic import ValidationError
 
-from skillhouse.approval import Answer, ApprovalBroker, ApprovalRequest
+from skillhouse.approval import Answer, ApprovalBroker, ApprovalRequest, rows_of
 from skillhouse.floor.paths import sendable
 from skillhouse.frontends.presentation.question import (
     ANSWER_WORDS,
@@ -107,7 +107,8 @@ def elicitation_for(
     the page of approvals, without its key; empty if unknown.
     """
     question = question_of(request)
-    text = sendable("\n".join(question_lines(question)))
+    rows = (row for line in question_lines(question) for row in rows_of(line))
+    text = sendable("\n".join(rows))
     if client.form and not question.is_for_page:
         return types.ElicitRequestFormParams(message=text, requested_schema=SCHEMA)
     if client.url and page:

@@ -41,8 +41,8 @@ _LETTERS = {
     "c": "description shortened",
     "n": "name without description",
     "o": "left out by the budget",
-    "s": "another of that name is taken",
-    "x": "dropped",
+    "s": "overridden by another of its name",
+    "x": "not loaded",
     "u": "project not trusted",
     "-": "not in its folders",
 }
@@ -205,16 +205,18 @@ def difference(report: ClientReport, skill: ReportedSkill) -> Iterator[str]:
 def verdict_text(report: ClientReport, verdict: Verdict) -> str:
     """Return what a client makes of a skill, and why, in a few words."""
     words = _LETTERS[letter(verdict)]
-    parts = [f"{words} as `{verdict.name}`" if letter(verdict) == "+" else words]
+    mind = f"{words} as `{verdict.name}`" if letter(verdict) == "+" else words
+    return ": ".join(filter(None, [mind, verdict_reason(report, verdict)]))
+
+
+def verdict_reason(report: ClientReport, verdict: Verdict) -> str:
+    """Return why a client does not see a skill as it is, with the line of its file; or nothing."""
     cause = CAUSES.get(verdict.code)
     if verdict.other:
-        parts.append(f"`{report.short(verdict.other)}`")
-    elif cause is not None and cause.title:
-        where = "" if verdict.line is None else f" (line {verdict.line})"
-        parts.append(f"{cause.title}{where}")
-    elif verdict.code == "no-root":
-        parts.append("it reads nothing there")
-    return ": ".join(parts)
+        return f"`{report.short(verdict.other)}`"
+    if cause is not None and cause.title:
+        return cause.title + ("" if verdict.line is None else f" (line {verdict.line})")
+    return "it reads nothing there" if verdict.code == "no-root" else ""
 
 
 def _is_whole(skill: ReportedSkill) -> bool:

@@ -49,6 +49,7 @@ from skillhouse.frontends.answers.findings import diagnostic_answers
 from skillhouse.frontends.answers.json_form import ListAnswer, copied, listed
 from skillhouse.frontends.answers.skills import absent_skill, code_facts
 from skillhouse.frontends.presentation.library import catalog_cost, catalog_notes
+from skillhouse.frontends.presentation.pairing_code import page_of, why_no_key
 from skillhouse.frontends.presentation.text import counted, one_line
 from skillhouse.house import (
     Locations,
@@ -61,12 +62,14 @@ from skillhouse.house import (
 )
 from skillhouse.house.config.config_keys import CONFIG_KEYS
 from skillhouse.house.own_files import AUDIT_FILE
-from skillhouse.manage import changed_skills, offered_code
+from skillhouse.manage import changed_skills, offered_code, trust_notes
 from skillhouse.retrieval import SearchDatabaseError
 from skillhouse.skill import DEFAULT_PROFILE, load_profile, profile_names
 from skillhouse.tools import BUILTIN_TOOLS
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from skillhouse.audit import Trouble
     from skillhouse.clients import Change, ClientReport, ReportedProblem
     from skillhouse.frontends.hooks.entries import HookChange
@@ -198,6 +201,10 @@ def _own_place(
             *catalog_notes(view, found.omitted, omitted_in_tool(found)),
         ]
         notes += _search_notes(house, view)
+        notes += trust_notes(house)
+        page = page_of(config.approvals.page_url)
+        if page and (why := why_no_key(page)):
+            notes.append(f"`approvals.page_url`: {why}")
         code, changed = offered_code(house), tuple(changed_skills(house))
     for error in failed:
         if isinstance(error, InternalFaultError):
@@ -279,7 +286,10 @@ def examined_profiles(places: Locations, names: Sequence[str]) -> tuple[Profile,
     return (*here, *(one for one in read if one not in here and not one.client))
 
 
-def seen_by(places: Locations, profiles: Sequence[Profile]) -> ClientReport:
+def seen_by(
+    places: Locations, profiles: Sequence[Profile], cache: Path | None = None
+) -> ClientReport:
+    """Return what clients see; of unchanged files what is kept in the directory `cache` is read."""
     config = usable_config(places).config
     project = git_root(places.start) or places.start
     report = compare(
@@ -289,6 +299,7 @@ def seen_by(places: Locations, profiles: Sequence[Profile]) -> ClientReport:
         profiles=profiles,
         trusted=TrustStore(config.state_directory).is_trusted(project),
         explicit=config.roots,
+        cache=cache,
     )
     return structs.replace(report, exported=exported_sources(config.state_directory))
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -31,7 +33,7 @@ class SkillFilter(Struct, frozen=True, kw_only=True):
     """Which skills a list has, of the command line and of both lists of the HTTP API."""
 
     words: tuple[str, ...] = ()
-    """Those that name, text or path must have, in whatever case."""
+    """Those that name, text or path must have, as `plain_letters` compares them."""
     scope: str | None = None
     roots: tuple[str, ...] | None = None
     """Beginnings of the paths, each with a slash at its end."""
@@ -58,8 +60,8 @@ class SkillFilter(Struct, frozen=True, kw_only=True):
             return False
         if not self.words:
             return True
-        everything = "\n".join((*texts, path)).casefold()
-        return all(word.casefold() in everything for word in self.words)
+        everything = plain_letters("\n".join((*texts, path)))
+        return all(plain_letters(word) in everything for word in self.words)
 
     def skills(self, skills: Iterable[Skill]) -> list[Skill]:
         return [
@@ -86,6 +88,23 @@ class SkillFilter(Struct, frozen=True, kw_only=True):
 
     def lines(self, lines: Iterable[LibraryLine]) -> list[LibraryLine]:
         return [one for one in lines if self.takes(*one.texts, scope=one.scope, path=one.path)]
+
+
+_ACCENTS = re.compile("[\u0300-\u036f]")
+
+
+def plain_letters(text: str) -> str:
+    """Return a text as filters compare it, without case and accents.
+
+    INVARIANT: the script of the page of all skills does the same: compatibility decomposition
+    (NFKD), no combining marks of U+0300 to U+036F, capitals.
+
+    >>> plain_letters("Résumé, Straße, ΟΔΟΣ οδος, ﬁle, ｐｄｆ")
+    'RESUME, STRASSE, ΟΔΟΣ ΟΔΟΣ, FILE, PDF'
+    """
+    if text.isascii():
+        return text.upper()
+    return _ACCENTS.sub("", unicodedata.normalize("NFKD", text)).upper()
 
 
 def changed_at(path: str) -> float:

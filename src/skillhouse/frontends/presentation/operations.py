@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import UNSET, Struct, field
 
 from skillhouse.floor import ConfigError, DecodeError, SkillhouseError, nearest, shaped
+from skillhouse.floor.schema_words import decoding_words
 from skillhouse.frontends.answers.skills import (
     OperationAnswer,
     OperationArgumentAnswer,
@@ -40,14 +41,16 @@ def answer(
     if unknown or missing:
         what = f"unknown argument `{unknown[0]}`" if unknown else f"no argument `{missing[0]}`"
         raise ConfigError(f"{what} of `{operation}`", key=(unknown or missing)[0])
-    try:
-        values: dict[str, Any] = {
-            name: shaped(arguments[published], shape)
-            for published, (name, shape) in wanted.arguments.items()
-            if published in arguments
-        }
-    except DecodeError as error:
-        raise ConfigError(f"wrong argument of `{operation}`: {error}", key=operation) from error
+    values: dict[str, Any] = {}
+    for published, (name, shape) in wanted.arguments.items():
+        if published not in arguments:
+            continue
+        try:
+            values[name] = shaped(arguments[published], shape)
+        except DecodeError as error:
+            _, words = decoding_words(str(error))
+            text = f"wrong argument `{published}` of `{operation}`: {words}"
+            raise ConfigError(text, key=operation) from error
     try:
         return wanted.run(management, **values)
     except SkillhouseError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 
 from skillhouse.floor.regex import regex
@@ -41,6 +41,17 @@ def counted(number: int, noun: str, nouns: str = "") -> str:
     ('1 skill', '2 skills', '2 entries')
     """
     return f"{number} {noun}" if number == 1 else f"{number} {nouns or f'{noun}s'}"
+
+
+def some_names(names: Sequence[str], most: int) -> str:
+    """Return the first of many names, safe to show, and how many there are besides.
+
+    >>> some_names(["a", "b", "c"], 3), some_names(["a", "b", "c"], 2)
+    ('a, b, c', 'a, b and 1 more')
+    """
+    kept = ", ".join(map(shown, names[:most]))
+    more = len(names) - most
+    return f"{kept} and {more} more" if more > 0 else kept
 
 
 def moment(seconds: float | None) -> str:

@@ -4,6 +4,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from skillhouse.floor import Locations as Locations
+    from skillhouse.house.config.bot_settings import BotSettings as BotSettings
+    from skillhouse.house.config.bot_settings import DiscordSettings as DiscordSettings
+    from skillhouse.house.config.bot_settings import TelegramSettings as TelegramSettings
+    from skillhouse.house.config.bot_settings import callback_of as callback_of
     from skillhouse.house.config.checks import secret_variables as secret_variables
     from skillhouse.house.config.config_files import PROJECT_FILE as PROJECT_FILE
     from skillhouse.house.config.config_files import load_config as load_config
@@ -18,7 +22,6 @@ if TYPE_CHECKING:
     from skillhouse.house.config.config_values import Settings as Settings
     from skillhouse.house.config.config_values import SignerSettings as SignerSettings
     from skillhouse.house.config.config_values import SkillCodeSettings as SkillCodeSettings
-    from skillhouse.house.config.config_values import callback_of as callback_of
     from skillhouse.house.config.repositories import RepositorySettings as RepositorySettings
 else:
     from skillhouse.lazy_exports import lazy_exports

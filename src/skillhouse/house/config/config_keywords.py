@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from skillhouse.approval import ApprovalSettings
     from skillhouse.floor import Diagnostic, Locations
+    from skillhouse.house.config.bot_settings import BotSettings
     from skillhouse.house.config.config_values import (
         ExtensionSettings,
         HookSettings,
@@ -57,6 +58,7 @@ class ConfigFields(TypedDict, total=False):
     memory: MemorySettings
     search: SearchSettings
     hooks: HookSettings
+    bot: BotSettings
     mcp_servers: tuple[McpServerSettings, ...]
     agents: Mapping[str, Layer]
     skill_rules: Mapping[str, tuple[Rule, ...]]

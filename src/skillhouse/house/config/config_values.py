@@ -13,8 +13,15 @@ from msgspec import Struct, field
 from skillhouse.approval import OWNER, ApprovalSettings
 from skillhouse.floor import ConfigError, Diagnostic, Locations
 from skillhouse.floor.structs import PartialStruct, field_names, replace
-from skillhouse.house.config.repositories import RepositorySettings, SkillsSettings
-from skillhouse.house.config.secret_places import is_place
+from skillhouse.house.config.bot_settings import BotSettings, callback_of
+from skillhouse.house.config.repositories import (
+    AllowedSource,
+    RepositorySettings,
+    SkillsSettings,
+    age_of,
+    is_web_address,
+)
+from skillhouse.house.config.secret_places import check_place
 from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.remote import RemoteSource
 from skillhouse.skill import Extensions, Profile
@@ -40,9 +47,8 @@ class SearchSettings(Struct, frozen=True, kw_only=True):
         if self.weights and not os.path.isabs(self.weights):
             message = f"expected an absolute directory in `weights`, got `{self.weights}`"
             raise ConfigError(message, key="weights")
-        if self.database and not is_place(self.database):
-            # What was written may hold a password, so it is not repeated.
-            raise ConfigError("expected `file:PATH` or `env:NAME` in `database`", key="database")
+        if self.database:
+            check_place(self.database, key="database")
 
 
 ALL_TOOLS = ("all",)
@@ -143,35 +149,12 @@ class SkillCodeSettings(Struct, frozen=True, kw_only=True):
         self._check_executor()
 
     def _check_executor(self) -> None:
-        kind, _, name = self.executor_token.partition(":")
-        if self.executor_token and (kind not in ("file", "env") or not name):
-            # What was written may be the token itself, so it is not repeated.
-            message = "expected `file:PATH` or `env:NAME` in `executor_token`"
-            raise ConfigError(message, key="executor_token")
+        if self.executor_token:
+            check_place(self.executor_token, key="executor_token")
         is_extension = bool(re.fullmatch(EXTENSION_NAME, self.executor))
         if (bool(self.executor) and not is_extension) != bool(self.executor_token):
             raise ConfigError("expected `executor` and `executor_token` together", key="executor")
-        try:
-            callback_of(self.callback)
-        except ValueError:
-            message = f"expected ADDRESS:PORT in `callback`, got {self.callback!r}"
-            raise ConfigError(message, key="callback") from None
-
-
-def callback_of(text: str) -> tuple[str, int]:
-    """Return the address and the port of ADDRESS:PORT.
-
-    >>> callback_of("0.0.0.0:8701"), callback_of("[::1]:0")
-    (('0.0.0.0', 8701), ('::1', 0))
-
-    Raises:
-        ValueError: it is none.
-    """
-    host, _, port = text.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not host or not (port.isascii() and port.isdecimal() and int(port) < 65_536):
-        raise ValueError(f"expected ADDRESS:PORT, got {text!r}")
-    return host, int(port)
+        callback_of(self.callback)
 
 
 class SecretSettings(Struct, frozen=True, kw_only=True):
@@ -299,6 +282,26 @@ class RegistrySettings(Struct, frozen=True, kw_only=True):
     require_signature: bool = False
     """Whether skills must be signed by a publisher that is trusted here: unsigned ones are neither
     installed nor loaded, wherever they are from, but for those of skillhouse itself."""
+    ended: Literal["warn", "refuse"] = "warn"
+    """What becomes of a skill that this machine verified, once the certificate that signed it or
+    the list of revocations has ended: a warning from 30 days before, or a refusal at the end."""
+    timestamp: str = ""
+    """Address of the timestamp authority (RFC 3161) that `skillhouse sign` asks; "" asks none."""
+    min_release_age: str = ""
+    """How long an update must be known, to the registry or to this machine, before it is installed,
+    such as 24h, 7d or 0. Empty is 24h for public sources, and 0 for those of this machine, of
+    private networks, and of one version or commit."""
+    sources: tuple[AllowedSource, ...] = ()
+    """The sources from which skills may be installed, with what each requires; the first that fits
+    holds, and what none fits is refused. Empty allows all."""
+
+    def __post_init__(self) -> None:
+        """Raise ConfigError for an authority that has no address, or a time that is none."""
+        if self.timestamp and not is_web_address(self.timestamp):
+            message = f"expected https://host/path in `timestamp`, got `{self.timestamp[:80]}`"
+            raise ConfigError(message, key="registry.timestamp")
+        if self.min_release_age:
+            age_of(self.min_release_age)
 
 
 class McpServerSettings(Struct, frozen=True, kw_only=True):
@@ -387,6 +390,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     hooks: HookSettings | None = None
     """What hooks of coding agents do; see
     [skills at the right moment](../guides/rules-for-my-agent.md#skills-at-the-right-moment)."""
+    bot: BotSettings | None = None
+    """The assistant in chat services, for `skillhouse bot`."""
     protection: ProtectionSettings | None = None
     """Which protected paths are asked about instead of being refused."""
     mcp_servers: tuple[McpServerSettings, ...] | None = None
@@ -469,6 +474,8 @@ class Config(PartialStruct, frozen=True, kw_only=True):
     """How search works."""
     hooks: HookSettings = field(default_factory=HookSettings)
     """What hooks of coding agents do."""
+    bot: BotSettings = field(default_factory=BotSettings)
+    """The assistant in chat services."""
     mcp_servers: tuple[McpServerSettings, ...] = ()
     """Servers whose skills are listed beside those of this machine."""
     agents: Mapping[str, Layer] = field(default_factory=lambda: {"default": Layer(name="agent")})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -9,6 +11,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from skillhouse.floor import ConfigError, file_problem, nearest, read_regular
+from skillhouse.floor.regex import regex
 from skillhouse.floor.structs import field_names
 from skillhouse.house.config.secret_places import is_place
 from skillhouse.skill import validate_name
@@ -17,7 +20,14 @@ REPOSITORIES_MAX = 20
 """Repositories of one configuration: a name is looked for in each."""
 PUBLISHED_FILE_MAX = 65_536
 """Bytes of `config.yaml`, as of a frontmatter."""
+REFRESH_BOUNDS = (3_600, 30 * 86_400)
+"""The least and the most seconds between two looks at a repository."""
+_EVERY = regex(r"[1-9][0-9]{0,3}[hd]")
+STALE_DAYS_MAX = 365
+_ROOT: re.Pattern[str] = regex(r"sha256:[0-9a-f]{64}|file:[~/].{0,4096}")
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
+_AGE = regex(r"([0-9]{1,5})([mhd])")
+_UNITS = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1)}
 _WORDS = {"true": True, "false": False}
 
 
@@ -34,6 +44,65 @@ class RepositorySettings(Struct, frozen=True, kw_only=True):
     """Where its token is, env:NAME or file:PATH; never itself."""
     require_signature: bool = False
     """Whether unsigned skills of it are refused."""
+    refresh: str = ""
+    """How often `up`, `mcp` and `chat` ask it what it took down and revoked, for the skills that
+    are installed from it: `24h`, from 1h to 30d; "" asks only with `verify`, `update` and so on."""
+    registry: str = ""
+    """What it must call itself, as in certificates of its publishers; empty for any name."""
+    root: str = ""
+    """`sha256:…` of its first root, or file:/PATH of a root; only what it leads to then counts."""
+    stale_days: int = 7
+    """Days for which what its root signed is used after its end, with a warning; 0 refuses it."""
+
+    @property
+    def refresh_seconds(self) -> int:
+        """The time between two looks; 0 for none."""
+        is_time = _EVERY.fullmatch(self.refresh)
+        return int(age_of(self.refresh).total_seconds()) if is_time else 0
+
+
+class AllowedSource(Struct, frozen=True, kw_only=True):
+    """One `[[registry.sources]]` table: a source from which skills may be installed."""
+
+    source: str
+    """The name of a repository, an address such as https://github.com/acme/*, a directory with all
+    below it, or mcp:LABEL."""
+    publishers: tuple[str, ...] = ()
+    """Who may have signed its skills, each as `HANDLE of REGISTRY`; empty for anyone."""
+    require_signature: bool = False
+    """Whether its skills must be signed by a publisher that is trusted here."""
+    min_release_age: str = ""
+    """How long an update of it must be known, such as 24h or 7d; empty as for all."""
+
+    def __post_init__(self) -> None:
+        """Raise ConfigError for a pattern or a time that is none."""
+        parts = urlsplit(self.source)
+        is_address = "://" in self.source
+        rest = f"{parts.netloc}{parts.path}".removeprefix("*.").removesuffix("/*")
+        if not self.source.isprintable() or (is_address and (not parts.netloc or "*" in rest)):
+            message = "expected an address with `*` as its end or `*.` as its start of the host, "
+            raise ConfigError(f"{message}got {self.source[:80]!r}", key="sources")
+        for who in self.publishers:
+            if " of " not in who:
+                message = f"expected `HANDLE of REGISTRY` in `publishers`, got {who[:80]!r}"
+                raise ConfigError(message, key="publishers")
+        if self.min_release_age:
+            age_of(self.min_release_age)
+
+
+def age_of(text: str) -> timedelta:
+    """Return a time such as `24h`, `7d`, `90m` or `0`; ConfigError for what is none.
+
+    >>> age_of("24h") == age_of("1d")
+    True
+    """
+    if text == "0":
+        return timedelta()
+    found = _AGE.fullmatch(text)
+    if found is None:
+        message = f"expected a time such as 24h, 7d or 0, got {text[:40]!r}"
+        raise ConfigError(message, key="min_release_age")
+    return int(found[1]) * _UNITS[found[2]]
 
 
 class SkillsSettings(Struct, frozen=True, kw_only=True):
@@ -70,6 +139,8 @@ def _problem(one: RepositorySettings) -> str:
     if one.token and not is_place(one.token):
         # What was written may be the token itself, so it is not repeated.
         return "expected `file:PATH` or `env:NAME` as its `token`"
+    if problem := _problem_of_checks(one):
+        return problem
     if one.url.startswith("/"):
         return ""
     expected = f"expected https://host/path, file:///dir or /dir, got {one.url[:80]!r}"
@@ -88,6 +159,32 @@ def _problem(one: RepositorySettings) -> str:
         return (
             "a trusted one, and one with a token, is reached by https, or by http on this machine"
         )
+    return ""
+
+
+def is_web_address(text: str) -> bool:
+    """Whether a text is an http or https address without a user.
+
+    >>> is_web_address("https://timestamps.example.com/tsr"), is_web_address("timestamps")
+    (True, False)
+    """
+    try:
+        parts = urlsplit(text)
+        _ = parts.port
+    except ValueError:
+        return False
+    is_plain = text.isprintable() and parts.username is None and not parts.fragment
+    return is_plain and parts.scheme in ("http", "https") and bool(parts.hostname)
+
+
+def _problem_of_checks(one: RepositorySettings) -> str:
+    least, most = REFRESH_BOUNDS
+    if one.refresh and not least <= one.refresh_seconds <= most:
+        return f"expected from 1h to 30d as its `refresh`, got {one.refresh[:20]!r}"
+    if one.root and not _ROOT.fullmatch(one.root):
+        return f"expected `sha256:…` or `file:/PATH` as its `root`, got {one.root[:80]!r}"
+    if not 0 <= one.stale_days <= STALE_DAYS_MAX:
+        return f"expected `stale_days` from 0 to {STALE_DAYS_MAX}"
     return ""
 
 
@@ -148,9 +245,13 @@ def _repository(value: Any, path: Path) -> RepositorySettings:
     return RepositorySettings(**found)
 
 
-def _typed(word: str, text: Any, path: Path) -> str | bool:
+def _typed(word: str, text: Any, path: Path) -> str | bool | int:
     if not isinstance(text, str):
         raise ConfigError(f"expected one text as `{word}`", path=path, key=word)
+    if word == "stale_days":
+        if not (text.isascii() and text.isdecimal() and len(text) < 4):
+            raise ConfigError(f"`{word}` must be a number of days", path=path, key=word)
+        return int(text)
     if word not in ("trusted", "require_signature"):
         return text
     if text not in _WORDS:

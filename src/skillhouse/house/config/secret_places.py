@@ -21,6 +21,13 @@ def is_place(text: str) -> bool:
     return kind in ("env", "file") and bool(name)
 
 
+def check_place(place: str, *, key: str) -> None:
+    """Raise ConfigError for a secret that is not named by its place."""
+    if not is_place(place):
+        # What was written may be the secret, so it is not repeated.
+        raise ConfigError(f"expected `file:PATH` or `env:NAME` in `{key}`", key=key)
+
+
 def read_secret(place: str, what: str, environment: Mapping[str, str], *, key: str) -> str:
     """Return what is at a place, empty where none is named.
 

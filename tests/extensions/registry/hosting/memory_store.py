@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Collection
+from datetime import datetime
 
 from skillhouse.extensions.registry.hosting import ListQuery, ReleaseToken
-from skillhouse.extensions.registry.hosting.near_names import name_key
 from skillhouse.extensions.registry.hosting.release_store import (
+    NO_ACTOR,
     PAGE_MAX,
     STATE_CHANGES,
+    Actor,
     ChangeKind,
     HostedSkill,
     HostedSkills,
@@ -23,6 +25,7 @@ from skillhouse.extensions.registry.hosting.release_store import (
 )
 from skillhouse.extensions.registry.hosting.version_order import newest_of, version_key
 from skillhouse.floor import structs
+from skillhouse.registry.near_names import name_key
 from skillhouse.registry.publish_checks import HostingError
 from skillhouse.registry.releases import Release, SkillReleases, State, address_name
 
@@ -38,6 +41,7 @@ class MemoryReleases:
         self._changes: list[RepositoryChange] = []
         self._settings: dict[str, bytes] = {}
         self._tokens: dict[str, ReleaseToken] = {}
+        self._used: dict[tuple[str, str], datetime] = {}
 
     def releases(self, namespace: str, skill: str) -> SkillReleases | None:
         key = namespace, skill
@@ -69,10 +73,18 @@ class MemoryReleases:
                 known = versions[release.version].release
                 raise version_exists(release.version, known.digest)
             versions[release.version] = new
-            self._note("publish", key, release.version, release.published_at)
+            self._note("publish", key, release.version, release.published_at, new.actor)
 
     def set_state(
-        self, namespace: str, skill: str, version: str, state: State, *, reason: str, at: str
+        self,
+        namespace: str,
+        skill: str,
+        version: str,
+        state: State,
+        *,
+        reason: str,
+        at: str,
+        actor: Actor = NO_ACTOR,
     ) -> Release:
         key = namespace, skill
         with self._lock:
@@ -82,11 +94,18 @@ class MemoryReleases:
             refuse_state(found.release.state, state, version)
             release = structs.replace(found.release, state=state, reason=reason)
             self._versions[key][version] = structs.replace(found, release=release)
-            self._note(STATE_CHANGES[state], key, version, at)
+            self._note(STATE_CHANGES[state], key, version, at, actor)
             return release
 
     def set_channel(
-        self, namespace: str, skill: str, channel: str, version: str, *, at: str
+        self,
+        namespace: str,
+        skill: str,
+        channel: str,
+        version: str,
+        *,
+        at: str,
+        actor: Actor = NO_ACTOR,
     ) -> None:
         key = namespace, skill
         with self._lock:
@@ -94,13 +113,21 @@ class MemoryReleases:
             if found is None or found.release.state != "published":
                 raise unknown_version(skill, version)
             self._channels.setdefault(key, {})[channel] = version
-            self._note("channel", key, version, at)
+            self._note("channel", key, version, at, actor)
 
     def similar(self, namespace: str, keys: Collection[str]) -> tuple[str, ...]:
         return tuple(
             sorted(skill for space, skill in self._versions
                    if space == namespace and name_key(skill) in keys)
         )  # fmt: skip
+
+    def publishing_tokens(self, namespace: str, skill: str) -> frozenset[str]:
+        name = address_name(namespace, skill)
+        return frozenset(
+            one.actor.token
+            for one in self._changes
+            if (one.kind, one.name) == ("publish", name) and one.actor.token
+        )
 
     def archive(self, digest: str) -> Release | None:
         order = ("published", "yanked", "revoked")
@@ -169,6 +196,9 @@ class MemoryReleases:
     def changes(self, since: int, most: int) -> tuple[RepositoryChange, ...]:
         return tuple([one for one in self._changes if one.seq > since][:most])
 
+    def last_change(self) -> int:
+        return len(self._changes)
+
     def skill_count(self) -> int:
         return len(self._versions)
 
@@ -176,12 +206,18 @@ class MemoryReleases:
         return self._settings.get(name)
 
     def set_setting(
-        self, name: str, value: bytes, *, kind: ChangeKind | None = None, at: str = ""
+        self,
+        name: str,
+        value: bytes,
+        *,
+        kind: ChangeKind | None = None,
+        at: str = "",
+        actor: Actor = NO_ACTOR,
     ) -> None:
         with self._lock:
             self._settings[name] = value
             if kind is not None:
-                self._note(kind, None, "", at)
+                self._note(kind, None, "", at, actor)
 
     def add_token(self, token: ReleaseToken) -> None:
         self._tokens[token.id] = token
@@ -198,6 +234,14 @@ class MemoryReleases:
             return False
         self._tokens[token_id] = structs.replace(found, revoked_at=at)
         return True
+
+    def use_once(self, issuer: str, identifier: str, until: datetime, now: datetime) -> bool:
+        with self._lock:
+            self._used = {key: end for key, end in self._used.items() if end >= now}
+            if (issuer, identifier) in self._used:
+                return False
+            self._used[issuer, identifier] = until
+            return True
 
     def close(self) -> None:
         """Free nothing."""
@@ -222,11 +266,11 @@ class MemoryReleases:
         left = [version for version, one in versions.items() if one.release.state == state]
         return versions[max(left, key=version_key)]
 
-    def _note(self, kind: ChangeKind, key: Key | None, version: str, at: str) -> None:
+    def _note(self, kind: ChangeKind, key: Key | None, version: str, at: str, actor: Actor) -> None:
         seq = len(self._changes) + 1
         name = address_name(*key) if key else ""
         self._changes.append(
-            RepositoryChange(seq=seq, kind=kind, name=name, version=version, at=at)
+            RepositoryChange(seq=seq, kind=kind, name=name, version=version, at=at, actor=actor)
         )
         if key:
             self._updated[key] = at, seq

@@ -47,21 +47,23 @@ class World:
         name: str = "pdf",
         version: str = "1.2.0",
         access: TokenAccess = ANYONE,
+        beside: str = "",
     ) -> Release:
         upload = self.repository.blobs.new_upload()
         file = upload / "archive.part"
         file.write_bytes(archive)
         try:
-            return self.repository.publish(checked_address(name, version), file, access=access)
+            address = checked_address(name, version)
+            return self.repository.publish(address, file, access=access, beside=beside)
         finally:
             self.repository.blobs.end_upload(upload)
 
     def publish_skill(
-        self, name: str, version: str = "1.0", access: TokenAccess = ANYONE
+        self, name: str, version: str = "1.0", access: TokenAccess = ANYONE, beside: str = ""
     ) -> Release:
         folder = name.rpartition("--")[2]
         made = pack(make_skill(self.place / "skills" / name / folder, version=version))
-        return self.publish(made.archive, name, version, access)
+        return self.publish(made.archive, name, version, access, beside)
 
     def refusal(self, *arguments: Any, **named: Any) -> str:
         with pytest.raises(HostingError) as caught:
@@ -186,6 +188,10 @@ def test_a_developer_who_was_revoked_publishes_nothing(world: World, tmp_path: P
         ("pdftool", "name"),
         ("pdftools1", "name"),
         ("pdft00ls", "name"),
+        ("pdftoosl", "name"),
+        ("pdf", "name"),
+        ("pdf-helper", "name"),
+        ("my-pdf", "name"),
         ("acme--pdftool", ""),
         ("word-tools", ""),
     ],
@@ -195,10 +201,14 @@ def test_a_name_that_is_near_another_needs_the_whole_namespace(world: World, nam
     named = TokenAccess("c", ("publish:{}/{}".format(*split_name(name)),))
     if code:
         with pytest.raises(HostingError, match="could be taken for `pdftools`"):
-            world.publish_skill(name, access=named)
+            world.publish_skill(name, access=named, beside="pdftools")
+        # A token of every name says that it is meant.
+        for beside in ("", name, "word"):
+            with pytest.raises(HostingError, match="--beside pdftools"):
+                world.publish_skill(name, access=ADMIN, beside=beside)
     else:
         world.publish_skill(name, access=named)
-    world.publish_skill(name, "1.1", ADMIN)
+    world.publish_skill(name, "1.1", ADMIN, beside="pdftools")
     # Once it is there, it is a name like any other.
     world.publish_skill(name, "1.2", named)
 

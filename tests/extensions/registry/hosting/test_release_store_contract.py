@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,10 @@ from skillhouse.extensions.registry.hosting import (
     ReleaseToken,
     SqliteReleases,
 )
-from skillhouse.extensions.registry.hosting.near_names import name_key, near_keys
-from skillhouse.extensions.registry.hosting.release_store import NewRelease
+from skillhouse.extensions.registry.hosting.release_store import NO_ACTOR, Actor, NewRelease
 from skillhouse.floor import structs
 from skillhouse.registry import LockedSignature
+from skillhouse.registry.near_names import name_key, near_keys
 from skillhouse.registry.releases import Release
 
 ENGINES: dict[str, Callable[[Path], ReleaseStore]] = {
@@ -63,6 +64,7 @@ def add(
     *,
     namespace: str = "default",
     description: str = "Reads PDF files.",
+    actor: Actor = NO_ACTOR,
     **changes: Any,
 ) -> Release:
     found = release(version, mark=f"{namespace}/{skill}@{version}", **changes)
@@ -73,6 +75,7 @@ def add(
             description=description,
             license="MIT",
             release=found,
+            actor=actor,
         )
     )
     return found
@@ -224,6 +227,18 @@ def test_changes_are_in_order_and_can_be_read_from_anywhere(store: ReleaseStore)
     assert numbers == sorted(set(numbers))
     assert store.changes(numbers[2], 2) == found[3:5]
     assert store.changes(numbers[-1], 2) == ()
+
+
+def test_every_change_has_who_made_it(store: ReleaseStore):
+    by = [Actor(f"token{number}", f"claims{number}", f"192.0.2.{number}") for number in range(4)]
+    add(store, actor=by[0])
+    store.set_state("default", "pdf", "1.0.0", "yanked", reason="", at=at(1), actor=by[1])
+    store.set_state("default", "pdf", "1.0.0", "published", reason="", at=at(2))
+    store.set_channel("default", "pdf", "beta", "1.0.0", at=at(3), actor=by[2])
+    store.set_setting("list", b"{}", kind="revocations", at=at(4), actor=by[3])
+    found = [one.actor for one in store.changes(0, 10)]
+    assert found == [by[0], by[1], Actor(), by[2], by[3]]
+    assert store.last_change() == store.changes(0, 10)[-1].seq
 
 
 def test_near_names_are_found_in_their_namespace(store: ReleaseStore):
@@ -399,3 +414,12 @@ def test_of_many_publishers_of_one_version_one_succeeds(store: ReleaseStore):
     assert found is not None
     assert sorted(results) == sorted([found.versions[0].digest, *["version-exists"] * 7])
     assert [one.kind for one in store.changes(0, 100)] == ["publish"]
+
+
+def test_an_id_is_used_once_until_its_end(store: ReleaseStore):
+    now = datetime(2026, 11, 29, 12, tzinfo=UTC)
+    end = now + timedelta(minutes=5)
+    assert store.use_once("a", "1", end, now)
+    assert not store.use_once("a", "1", end, now)
+    assert store.use_once("b", "1", end, now)
+    assert not store.use_once("a", "1", end, end)

@@ -13,6 +13,7 @@ import pytest
 from tests.extensions.registry.hosting.test_release_store_contract import add
 
 from skillhouse.extensions.registry.hosting import HostingError, ListQuery, SqliteReleases
+from skillhouse.extensions.registry.hosting.release_store import Actor
 from skillhouse.floor import StateError
 
 ADD = """
@@ -28,6 +29,14 @@ for number in range(20):
     except HostingError as error:
         assert error.code == "version-exists"
 """
+
+
+def without_actors(database: sqlite3.Connection) -> None:
+    """Take away what version 3 added."""
+    for column in ("token", "claims", "address"):
+        database.execute(f"ALTER TABLE change DROP COLUMN {column}")
+    database.execute("ALTER TABLE token DROP COLUMN claims")
+    database.execute("DROP TABLE used_once")
 
 
 def test_two_processes_share_a_file(tmp_path: Path):
@@ -121,11 +130,29 @@ def test_an_index_of_before_is_made_again(tmp_path: Path):
     store.close()
     with closing(sqlite3.connect(file)) as database:
         database.execute("UPDATE skill_text SET about = 'ตรวจสอบใบแจ้งหนี้ทุกเดือน' WHERE rowid = 1")
+        without_actors(database)
         database.execute("PRAGMA user_version = 1")
         database.commit()
     again = SqliteReleases(file)
     assert [one.name for one in again.find(ListQuery(text="ใบแจ้งหนี้")).skills] == ["wanted"]
     assert [one.name for one in again.find(ListQuery(text="nothing")).skills] == ["other"]
+    again.close()
+
+
+def test_a_database_of_before_says_of_its_changes_that_no_actor_is_known(tmp_path: Path):
+    file = tmp_path / "registry.sqlite3"
+    store = SqliteReleases(file)
+    add(store, skill="older")
+    store.close()
+    with closing(sqlite3.connect(file)) as database:
+        without_actors(database)
+        database.execute("PRAGMA user_version = 2")
+        database.commit()
+    again = SqliteReleases(file)
+    add(again, skill="newer", actor=Actor("3f2a9c81d0b4", "", "192.0.2.7"))
+    older, newer = again.changes(0, 10)
+    assert (older.name, older.actor) == ("older", Actor())
+    assert (newer.name, newer.actor) == ("newer", Actor("3f2a9c81d0b4", "", "192.0.2.7"))
     again.close()
 
 

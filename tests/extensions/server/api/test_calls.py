@@ -106,6 +106,31 @@ def rpc(client: TestClient, method: str, **params: Any) -> dict[str, Any]:
 
 
 @pytest.mark.req("S002-13")
+@pytest.mark.parametrize(
+    ("path", "body", "text"),
+    [
+        (
+            "/calls",
+            {"tool": "read", "arguments": {"path": "a", "offset": "x"}},
+            "wrong argument `offset` of `read`: expected a whole number (at least 1), got `x`",
+        ),
+        (
+            "/operations/SKILLS_TOGGLE_ENABLED",
+            {"skillId": "user:notes", "enabled": "x"},
+            (
+                "wrong argument `enabled` of `SKILLS_TOGGLE_ENABLED`: expected `true` or `false`, "
+                "got text"
+            ),
+        ),
+    ],
+)
+def test_a_wrong_argument_says_what_was_expected_and_what_came(
+    client: TestClient, path: str, body: dict[str, Any], text: str
+) -> None:
+    answer = client.post(API + path, json=body).json()
+    assert answer.get("content", answer.get("detail")) == text
+
+
 def test_the_published_rpc_is_answered(house: Skillhouse, client: TestClient) -> None:
     assert rpc(client, "health") == {"jsonrpc": "2.0", "id": 1, "result": {"status": "ok"}}
     assert rpc(client, "tool.list")["result"] == []

@@ -14,12 +14,21 @@ from pathlib import Path
 
 import anyio
 import pytest
+from jsonschema_rs import Draft202012Validator
 from tests.extensions.server.api.place import make_house
 from tests.house.places import make_places, write_skill
 
+import skillhouse
+from skillhouse.approval import Answer
+from skillhouse.extensions.server.api.event_routes import EVENTS
 from skillhouse.extensions.server.api.event_watch import EventWatch
-from skillhouse.extensions.server.api.events import RING, EventLog
+from skillhouse.extensions.server.api.events import EVENT_MAX, RING, EventLog
+from skillhouse.extensions.server.api.jobs import Jobs
+from skillhouse.extensions.server.api.openapi import openapi_document
+from skillhouse.extensions.server.api.routes import ENDPOINTS
 from skillhouse.extensions.server.status import StatusReader
+from skillhouse.frontends.answers.doctor import InstanceAnswer
+from skillhouse.frontends.answers.service import CompanionEventAnswer, ProgressAnswer
 from skillhouse.frontends.api_client import ApiClient
 from skillhouse.tools import Caller
 
@@ -97,6 +106,7 @@ def test_a_look_publishes_what_changed_since_the_one_before(tmp_path: Path) -> N
     assert (event["channel"], event["client"]) == ("mcp", "codex")
     calls = [value["client"] for kind, _, value in found if kind == "call"]
     assert calls == ["", "codex 1.2"]
+    assert set(check(log)) == {"question", "call", "index"}
     watch.look()
     assert len(log.after(0)[0]) == len(found)
 
@@ -123,6 +133,53 @@ def test_a_look_publishes_that_a_file_cannot_be_used_and_that_it_is_mended(tmp_p
     assert published() == []
     write_skill(place)
     assert published() == [{**nothing, "added": ["user:fresh"], "findings": 1}]
+
+
+def test_each_kind_of_event_is_in_the_document() -> None:
+    source = "".join(file.read_text() for file in Path(skillhouse.__file__).parent.rglob("*.py"))
+    kinds = set(re.findall(r'events\.publish\("(\w+)"', source))
+    kinds |= set(re.findall(r'kind = "(question)" if .* else "(answer)"', source)[0])
+    assert kinds == set(EVENTS)
+
+
+def check(log: EventLog) -> list[str]:
+    """Check the events against the document, and return their kinds."""
+    schemas = openapi_document(ENDPOINTS)["components"]["schemas"]
+    references = {"components": {"schemas": schemas}}
+    kinds = []
+    for one in log.after(0)[0]:
+        sent = {"id": log.id_of(one.number), "event": one.kind, "data": one.data.decode()}
+        Draft202012Validator({**schemas["ServerSentEvent"], **references}).validate(sent)
+        name = schemas["ServerSentEvent"]["discriminator"]["mapping"][one.kind].rpartition("/")[2]
+        data = schemas[name]["properties"]["data"]["contentSchema"]
+        Draft202012Validator({**data, **references}).validate(json.loads(one.data))
+        kinds.append(one.kind)
+    return kinds
+
+
+def test_the_data_of_an_event_is_what_the_document_says(tmp_path: Path) -> None:
+    house = make_house(tmp_path)
+    log = EventLog()
+    watch = EventWatch(house, StatusReader(house, lambda: 0.0), log)
+    watch.look()
+    asked = house.call_sync("write", {"path": "a", "content": "b"}).approval_id
+    watch.look()
+    assert asked is not None
+    nonce = house.approvals.get(asked).request.nonce
+    house.approvals.answer(asked, Answer.NO, by="local", channel="cli", nonce=nonce)
+    watch.look()
+    Jobs(log, clock=lambda: 0.0, moment=lambda: 0.0).start("plan", "", lambda _: None)
+    log.publish("companion", CompanionEventAnswer(state="soon", minutes=9))
+    log.publish("progress", progress(message=None))
+    log.publish("progress", progress(message="x" * EVENT_MAX))
+    log.instance = InstanceAnswer(id="a", host="b", version="1", started="2026-01-31T12:00:00.000Z")
+    log.publish("reset", log.reset)
+    assert set(check(log)) == set(EVENTS) - {"index"}
+    assert json.loads(log.after(0)[0][-2].data) == {"id": None, "is_cut": True}
+
+
+def progress(*, message: str | None) -> ProgressAnswer:
+    return ProgressAnswer(request="a", tool="b", progress=1, total=None, message=message)
 
 
 ADDRESS = re.compile(r"(http://127\.0\.0\.1:\d+)/\?token=([\w-]{43})\n")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +47,74 @@ def test_each_route_is_in_the_document_once() -> None:
     assert sorted(written) == sorted((API_PATH + one.path, one.method) for one in ENDPOINTS)
     names = [one.name for one in ENDPOINTS]
     assert len(set(names)) == len(names)
+
+
+UNTYPED = {
+    "Approval.content": "the call that is asked about, which may be one of any tool",
+    "AuditRecord.arguments": "the arguments of any tool",
+    "AuditRecord.detail": "what a kind of call adds; a log has that of earlier versions too",
+    "ListedRecord.arguments": "the arguments of any tool",
+    "ListedRecord.detail": "as that of `AuditRecord`",
+    "CallResult.data": "structured content of any tool",
+    "Draft.fields": "the frontmatter of any skill",
+    "Result.data": "structured content of any tool",
+    "ShownSkill.frontmatter": "the frontmatter of any skill",
+    "Tool.parameters": "a JSON Schema",
+    "showDocument.paths": "an OpenAPI document",
+}
+"""What of the answers has no shape of its own, and why."""
+
+
+def untyped(schema: Any, place: str) -> Iterator[str]:
+    """Yield the places in a schema that take any object, any list or any value."""
+    if "$ref" in schema:
+        return
+    kinds = [schema["type"]] if isinstance(schema.get("type"), str) else schema.get("type", [])
+    values = schema.get("additionalProperties")
+    is_open = not isinstance(values, dict) or list(untyped(values, "")) != []
+    if (
+        not set(schema) - {"description", "deprecated"}
+        or ("object" in kinds and not schema.get("properties") and is_open)
+        or ("array" in kinds and "items" not in schema and "prefixItems" not in schema)
+    ):
+        yield place
+    for name, one in schema.get("properties", {}).items():
+        yield from untyped(one, f"{place}.{name}")
+    for key in ("items", "contentSchema"):
+        if key in schema:
+            yield from untyped(schema[key], place)
+    for key in ("anyOf", "oneOf", "allOf"):
+        for one in schema.get(key, ()):
+            yield from untyped(one, place)
+
+
+def test_what_has_no_shape_in_the_document_is_known() -> None:
+    """A program gets a class for each answer, and not a bag of members."""
+    found = set()
+    for name, schema in DOCUMENT["components"]["schemas"].items():
+        found |= set(untyped(schema, name))
+    for one in ENDPOINTS:
+        for status, response in operation(one)["responses"].items():
+            for content in response.get("content", {}).values() if status < "300" else ():
+                found |= set(untyped(content["schema"], one.name))
+    assert found == set(UNTYPED)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {},
+        {"type": "object"},
+        {"type": ["object", "null"]},
+        {"type": "array"},
+        {"type": "object", "additionalProperties": {"type": "object"}},
+        {"anyOf": [{"type": "object"}, {"type": "null"}]},
+        {"type": "array", "items": {}},
+        {"type": "string", "contentSchema": {"type": "array"}},
+    ],
+)
+def test_an_answer_without_a_shape_is_found(schema: Any) -> None:
+    assert set(untyped({"type": "object", "properties": {"a": schema}}, "x")) == {"x.a"}
 
 
 @pytest.mark.parametrize("one", ENDPOINTS, ids=lambda one: one.name)
@@ -131,6 +200,7 @@ NEEDS = {
     "acceptEdits": (404, "not-installed"),
     "showJob": (404, "unknown-job"),
     "cancelJob": (404, "unknown-job"),
+    "unpairDevice": (404, "unknown-device"),
     "revokeToken": (404, "unknown-token"),
     "trustProject": (412, "changed"),
 }

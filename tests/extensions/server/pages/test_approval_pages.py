@@ -177,7 +177,7 @@ def test_nothing_is_shown_or_decided_without_the_key(house: Skillhouse, client: 
     opened = house.approvals.open(question())
     form = form_of(client, opened.id, "once")
     stranger = {"cookie": "", "origin": OURS["origin"]}
-    for path in ("/approvals", f"/approvals/{opened.id}", "/api/approvals"):
+    for path in ("/approvals", f"/approvals/{opened.id}", "/api/v1/approvals"):
         answer = client.get(path, headers=stranger)
         assert (answer.status_code, opened.request.nonce in answer.text) == (401, False)
     assert client.post(f"/approvals/{opened.id}", data=form, headers=stranger).status_code == 401
@@ -260,7 +260,7 @@ def test_text_of_a_call_stays_text(house: Skillhouse, client: TestClient) -> Non
         page = client.get(path).text
         assert "<script>" not in page
         assert not {"\u202e", "\x1b"} & set(page)
-    assert json.loads(client.get("/api/approvals").text)[0]["title"] == EVIL
+    assert client.get("/api/v1/approvals").json()["approvals"][0]["title"] == EVIL
 
 
 @pytest.mark.parametrize("path", ["/approvals/zz", "/approvals/", "/approvals/a/b"])
@@ -314,7 +314,7 @@ def test_the_page_shows_a_one_time_token_once_and_no_listing_does(
     shown = client.post(f"/approvals/{opened.id}", data=form, headers=OURS)
     (token,) = re.findall(r"<code>([0-9a-f]{48})</code>", shown.text)
     assert shown.headers["cache-control"] == "no-store"
-    for path in (f"/approvals/{opened.id}", "/approvals", "/api/approvals"):
+    for path in (f"/approvals/{opened.id}", "/approvals", "/api/v1/approvals"):
         assert token not in client.get(path).text
     old = {**form, "nonce": "another"}
     assert client.post(f"/approvals/{opened.id}", data=old, headers=OURS).status_code == 409

@@ -253,7 +253,7 @@ def test_each_door_says_which_client_called(house: Skillhouse, client: TestClien
     assert [shown.count(by) for by in ("codex 1.2", "claude-code", "library")] == [1, 1, 1]
     (call,) = records_on(client, "/audit?client=codex")
     page = client.get(call).text
-    assert 'href="/audit?client=codex%201.2"' in page
+    assert 'href="/clients/codex"' in page
 
 
 def test_a_question_names_the_client_that_asks(house: Skillhouse, client: TestClient):

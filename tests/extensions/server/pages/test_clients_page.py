@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import html
 import json
+import os
 import re
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
 from tests.extensions.server.pages.served import OURS
 from tests.extensions.server.pages.test_system_page import client_of
 from tests.extensions.server.test_http_app import Page
+from tests.harness import until
 from tests.house.places import make_places, write_skill
 
+from skillhouse.clients import ClientReport
+from skillhouse.extensions.server.pages import clients_page
 from skillhouse.extensions.server.pages.clients_page import ROWS_MAX
+from skillhouse.frontends.presentation.doctor_values import seen_by
 from skillhouse.house import Skillhouse, configured
 from skillhouse.tools import Caller
 
@@ -179,3 +186,73 @@ def test_each_client_has_a_page_of_what_it_sees_called_and_was_denied(
     for unknown in ("nothing", "<script>"):
         assert client.get("/clients/" + unknown).status_code == 404
     assert client.get("/clients/exports").status_code == 200
+
+
+def _edit(home: Path) -> None:
+    file = home / ".agents/skills/notes/SKILL.md"
+    # Of the same size and time of change.
+    times = file.stat()
+    file.write_text(file.read_text().replace("name: notes", "name: notez"))
+    os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+
+def _unread_folder(home: Path) -> None:
+    write_skill(home / ".unknown/skills/there")
+
+
+def _link(home: Path) -> None:
+    (home / ".codex/skills").mkdir()
+    (home / ".codex/skills/linked").symlink_to(write_skill(home / "far/linked"))
+
+
+def _behind_a_link(home: Path) -> None:
+    (home / "far/before/SKILL.md").write_text(BROKEN)
+
+
+CHANGES: dict[str, Callable[[Path], object]] = {
+    "edited": _edit,
+    "added": lambda home: write_skill(home / ".agents/skills/added"),
+    "nested": lambda home: write_skill(home / ".agents/skills/notes/inside/deep"),
+    "gone": lambda home: shutil.rmtree(home / ".claude/skills/elsewhere"),
+    "a first skill": lambda home: write_skill(home / ".codex/skills/first"),
+    "a folder that no client reads": _unread_folder,
+    "a folder in an empty one": lambda home: write_skill(home / ".empty/skills/there"),
+    "linked": _link,
+    "edited behind a link": _behind_a_link,
+    "wrong case": lambda home: (home / ".agents/skills/odd/skill.MD").write_text(""),
+}
+
+
+def looked_at(client: TestClient) -> str:
+    """Return the page of clients without what it has of the list of skills, a second old."""
+    text = client.get("/clients").text
+    return re.sub(r"list of skills has \d+", "", Page(text).text)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_look_is_used_again_until_something_changed(
+    house: Skillhouse, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    home = house.config.places.home
+    (home / ".empty").mkdir()
+    (home / ".agents/skills/odd").mkdir()
+    before = write_skill(home / "far/before")
+    (home / ".claude/skills/before").symlink_to(before)
+    looks: list[object] = []
+
+    def seen(*given: Any) -> ClientReport:
+        looks.append(given)
+        return seen_by(*given)
+
+    monkeypatch.setattr(clients_page, "seen_by", seen)
+    client = client_of(house)
+
+    def is_kept() -> bool:
+        count = len(looks)
+        client.get("/clients")
+        return len(looks) == count
+
+    assert until(is_kept)
+    before_it = looked_at(client)
+    CHANGES[change](home)
+    assert before_it != looked_at(client) == looked_at(client_of(house))

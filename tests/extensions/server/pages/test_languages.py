@@ -19,8 +19,8 @@ from skillhouse.extensions.server.pages.languages import (
     problem_texts,
     texts_of,
 )
-from skillhouse.extensions.server.pages.policy_pages import ACTION_TEXTS, DONE_TEXTS
-from skillhouse.extensions.server.pages.renderer import FACT_LABELS, TEMPLATES, WORDS
+from skillhouse.extensions.server.pages.policy_pages import ACTION_TEXTS
+from skillhouse.extensions.server.pages.renderer import FACT_LABELS, FACT_WORDS, TEMPLATES, WORDS
 from skillhouse.extensions.server.pages.site import PLACES, local_path
 from skillhouse.extensions.server.pages.skill_markdown import IMAGE
 from skillhouse.extensions.server.pages.system_page import SCOPE_TEXTS
@@ -49,9 +49,9 @@ def shown_texts() -> set[str]:
         | {IMAGE}
         | set(SCOPE_TEXTS.values())
         | set(ACTION_TEXTS.values())
-        | set(DONE_TEXTS.values())
         | {text for texts in POLICY_SUMMARIES.values() for text in texts}
-        | FACT_LABELS
+        | (FACT_LABELS - FACT_WORDS.keys())
+        | set(FACT_WORDS.values())
         | set(ANSWER_WORDS.values())
     )
     for file in TEMPLATES.glob("*.html"):

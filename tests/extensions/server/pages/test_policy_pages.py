@@ -15,6 +15,7 @@ from tests.extensions.server.pages.served import COOKIE, OURS
 from tests.house.places import make_places
 
 from skillhouse.house import Skillhouse, configured
+from skillhouse.install import RepositoryRefresh
 
 pytestmark = pytest.mark.slow
 
@@ -78,7 +79,7 @@ def test_rules_are_listed_by_layer_with_file_line_and_findings(
     assert [(row[0], row[2]) for row in listed] == [("1", "2"), ("2", "8"), ("3", "8"), ("4", "13")]
     assert "git push * others &lt;b&gt;see&lt;/b&gt; it" in listed[0][1]
     assert "rule-unreachable" in listed[1][1]
-    assert rows(page, "Rules of agent planner") == [["1", "permission: deny write *", "18"]]
+    assert rows(page, "Rules of agent planner") == [["1", "permission: deny write * Calls", "18"]]
 
 
 def test_a_rule_without_lines_of_its_own_has_no_line(client: TestClient, file: Path) -> None:
@@ -274,8 +275,7 @@ def test_a_rule_is_changed_in_its_place_and_said_to_be(client: TestClient, file:
     assert client.put(path, json=body, headers=sent).status_code == 200
     wanted = RULES.replace('effect = "ask"', 'effect = "deny"', 1)
     assert file.read_text() == wanted.replace("others <b>see</b> it", "no")
-    assert 'data-done="/policy?done=changed"' in preview
-    assert "The rule was changed." in client.get("/policy?done=changed").text
+    assert 'data-done="/policy" data-said="The rule was changed."' in preview
     # Two patterns share the lines of one table.
     refused = client.get("/policy/change/1", params=asked)
     assert (refused.status_code, "by hand" in refused.text) == (422, True)
@@ -291,13 +291,13 @@ def test_a_fresh_home_sets_a_starting_policy_by_a_button(tmp_path: Path) -> None
         client = client_of(house, COOKIE, session="session-of-this-start")
         page = client.get("/policy").text
         assert "Use this policy" in page
+        assert 'data-said="The starting policy is now careful."' in page
         found = re.findall(r'data-path="/api/v1/policy/starting" data-proof="([^"]+)"', page)
         sent = {"skillhouse-proof": found[0], **OURS}
         answer = client.put("/api/v1/policy/starting", json={"policy": "careful"}, headers=sent)
         assert answer.status_code == 200
         assert places.user_file.read_text() == 'policy = "careful"\n'
-        after = client.get("/policy?done=policy").text
-        assert "The starting policy was set." in after
+        after = client.get("/policy").text
         assert "Use this policy" not in after
         wrong = client.put("/api/v1/policy/starting", json={"policy": "x"}, headers=sent)
         assert wrong.status_code == 400
@@ -318,3 +318,17 @@ def test_a_fresh_home_adds_a_repository_by_a_form(tmp_path: Path) -> None:
             assert refused.status_code == 422, wrong
         assert places.user_file.read_text().count("[[skills.repositories]]") == 1
         assert ">team</a>" in client.get("/packages").text
+
+
+def test_the_page_of_packages_says_when_a_repository_was_asked_by_itself(tmp_path: Path) -> None:
+    places = make_places(tmp_path)
+    places.user_file.parent.mkdir(parents=True, exist_ok=True)
+    places.user_file.write_text(
+        '[[skills.repositories]]\nname = "team"\nurl = "/mirror"\nrefresh = "24h"\n'
+    )
+    with Skillhouse(configured(places)) as house:
+        page = client_of(house, COOKIE, session="session-of-this-start").get("/packages").text
+        assert "was not asked yet" in page
+        RepositoryRefresh(house).look()
+        page = client_of(house, COOKIE, session="session-of-this-start").get("/packages").text
+        assert "what it took down" in page

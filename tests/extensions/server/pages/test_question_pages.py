@@ -198,7 +198,7 @@ def test_a_card_of_the_inbox_approves_only_what_it_shows_whole(
     assert f'id="deny-{signs.id}"' not in client.get("/approvals").text
     form = {**form_of(client, asked, "no"), "back": "inbox"}
     moved = client.post(f"/approvals/{asked}", data=form, headers=OURS)
-    assert (moved.status_code, moved.headers["location"]) == (303, "/approvals")
+    assert (moved.status_code, moved.headers["location"]) == (303, f"/approvals?done={asked}")
 
 
 @pytest.mark.slow

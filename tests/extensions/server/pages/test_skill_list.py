@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Iterator
@@ -14,7 +15,8 @@ from tests.house.coded import coded_house, tool, write_code
 from tests.house.places import make_places, write_skill
 
 from skillhouse.extensions.server.app import make_app
-from skillhouse.extensions.server.pages.skill_pages import PAGE_ROWS
+from skillhouse.extensions.server.pages.skill_list import COLUMNS, HIDDEN, ShownRow
+from skillhouse.extensions.server.pages.skill_pages import INDEX_PATH, PAGE_ROWS
 from skillhouse.house import Skillhouse, configured
 
 pytestmark = pytest.mark.slow
@@ -47,14 +49,15 @@ def house(tmp_path: Path) -> Iterator[Skillhouse]:
 
 
 def rows(page: str) -> list[str]:
-    """Return the names in the list, with their states by which it is filtered."""
+    """Return the names in the list, with their states and how a model hears of them."""
+    body = page.partition('id="rows"')[2].partition("</tbody>")[0]
     found = re.findall(
-        r'<li data-scope="[^"]*" data-clients="[^"]*" data-problems="([^"]*)".*?class="name"[^>]*>'
-        r"<bdi>(.*?)</bdi>",
-        page,
+        r'class="name"[^>]*><bdi>(.*?)</bdi>.*?class="state[^"]*">(.*?)</span>'
+        r'.*?class="c-listing"[^>]*>(.*?)</td>',
+        body,
         re.DOTALL,
     )
-    return [f"{name}: {states}" for states, name in found]
+    return [f"{name}: {state} {listing}".strip() for name, state, listing in found]
 
 
 def numbers(page: str) -> dict[str, int]:
@@ -68,11 +71,11 @@ def test_code_alone_is_in_the_list_with_its_state_language_and_tools(house: Skil
     page = served(house).get("/").text
     names = {row.partition(":")[0] for row in rows(page)}
     assert {"both", "prices", "swaps", "wrong", "notes", "weather"} <= names
-    assert "prices: in-use tools code" in rows(page)
-    assert "both: in-use listed code" in rows(page)
-    assert "swaps: shadowed code not-in-use" in rows(page)
-    assert re.search(r"Python · 2\s+tools", page)
-    assert re.search(r"JavaScript · 1\s+tool<", page)
+    assert "prices: in force offered as tools" in rows(page)
+    assert "both: in force listed" in rows(page)
+    assert "swaps: shadowed" in rows(page)
+    assert re.search(r"c-tools[^>]*>Python · 2<", page)
+    assert re.search(r"c-tools[^>]*>JavaScript · 1<", page)
     assert "<b>x" not in page
 
 
@@ -81,7 +84,7 @@ def test_the_numbers_come_before_the_rows_and_add_up(house: Skillhouse):
     page = client.get("/").text
     assert page.index('id="counts"') < page.index('id="rows"')
     found = numbers(page)
-    assert found == {"in-use": 7, "listed": 5, "tools": 2, "not-in-use": 2}
+    assert found == {"in-use": 7, "listed": 5, "tools": 2, "not-in-use": 2, "findings": 1}
     answer = client.get(f"{API}/library", params={"limit": 200}).json()
     assert answer["listings"] == {"listed": 5, "tools": 2}
     assert sum(answer["listings"].values()) == answer["states"]["in-use"]
@@ -119,10 +122,162 @@ def test_the_pages_of_a_long_list_keep_its_filter(tmp_path: Path):
     with coded_house(tmp_path, cache_directory=None) as house:
         client = served(house)
         page = client.get("/?scope=user&words=skill-").text
-        assert "Page 1 of 2" in page
+        assert "Page 1 of 2" in re.sub("<[^>]*>", "", page)
         assert "/?words=skill-&amp;scope=user&amp;page=2#skills" in page
         second = client.get("/?scope=user&words=skill-&page=2").text
         assert [row.partition(":")[0] for row in rows(second)] == [f"skill-{PAGE_ROWS}"]
+
+
+NAMES = {
+    "resume": "Résumé und Straße, for ﬁles of Zoë.",
+    "odos": "ΟΔΟΣ, οδος and Ёлка.",
+    "shu": "处理表格和发票，が and ｐｄｆ.",
+    "hangul": "한글 문서.",
+    "istanbul": "İstanbul, ılık.",
+    "plain-pdf": "Merges PDF files; A\u00a0B.",
+    "long": "word " * 100 + "needle.",
+    "odd": "Has a family 👩 and `code`.",
+}
+"""Descriptions of skills by their names, on which both filters are tried."""
+TYPED = {
+    "": [*NAMES],
+    "RESUME": ["resume"],
+    "strasse": ["resume"],
+    "files": ["plain-pdf", "resume"],
+    "zoe resume": ["resume"],
+    "οδοσ": ["odos"],
+    "елка": ["odos"],
+    "发票 表格": ["shu"],
+    "发票表格": [],
+    "PDF": ["plain-pdf", "shu"],
+    "pdf merges": ["plain-pdf"],
+    "a\u00a0b files": ["plain-pdf"],
+    "한": ["hangul"],
+    "ISTANBUL ilik": ["istanbul"],
+    "needle": ["long"],
+    "....": [],
+    "👩 CODE": ["odd"],
+    "skills/odd": ["odd"],
+}
+"""What a person types, and what fits; a test of the browser tries the same."""
+
+
+def write_names(base: Path) -> None:
+    for name, description in NAMES.items():
+        write_skill(
+            base / f"home/.agents/skills/{name}",
+            description=json.dumps(description, ensure_ascii=False),
+        )
+
+
+@pytest.fixture(scope="module")
+def named(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    base = tmp_path_factory.mktemp("named")
+    write_names(base)
+    with coded_house(base, cache_directory=None) as house:
+        yield served(house)
+
+
+@pytest.mark.parametrize("typed", TYPED)
+def test_words_fit_without_case_and_accents(named: TestClient, typed: str):
+    page = named.get("/", params={"words": typed, "scope": "user"}).text
+    assert sorted(row.partition(":")[0] for row in rows(page)) == sorted(TYPED[typed])
+
+
+def test_the_index_has_what_the_page_shows_and_is_sent_once(house: Skillhouse):
+    client = served(house)
+    answer = client.get(INDEX_PATH)
+    index = answer.json()
+    fields = ("kind", *ShownRow._fields, "more", "is_whole")
+    found = [dict(zip(fields, row, strict=True)) for row in index["rows"]]
+    shown = [f"{one['name']}: " + one["state"].replace("in-use", "in force") for one in found]
+    page = [re.sub(" (listed|offered as tools)$", "", row) for row in rows(client.get("/").text)]
+    assert shown == page
+    prices = next(one for one in found if one["name"] == "prices")
+    assert (index["kinds"][prices["kind"]], prices["language"], prices["tools"]) == (
+        ["in-use", "tools", "code"],
+        "Python",
+        2,
+    )
+    assert answer.headers["content-encoding"] == "gzip"
+    again = client.get(INDEX_PATH, headers={"if-none-match": answer.headers["etag"]})
+    assert (again.status_code, again.content) == (304, b"")
+    house.management.set_enabled("weather", enabled=False)
+    time.sleep(1.1)  # A scan is used for a second.
+    changed = client.get(INDEX_PATH, headers={"if-none-match": answer.headers["etag"]})
+    assert (changed.status_code, changed.headers["etag"] != answer.headers["etag"]) == (200, True)
+
+
+def test_the_index_is_the_owners(house: Skillhouse):
+    client = served(house)
+    assert client.get(INDEX_PATH, headers={"cookie": ""}).status_code == 401
+    key = client.post(
+        f"{API}/tokens",
+        json={"name": "x", "scopes": ["read"]},
+        headers={"authorization": f"Bearer {TOKEN}"},
+    ).json()
+    token = {"authorization": f"Bearer {key['token']}"}
+    assert client.get(INDEX_PATH, headers=token).status_code == 403
+
+
+@pytest.mark.parametrize(
+    ("query", "head", "first"),
+    [
+        ("sort=name", ("name", "ascending"), ["both", "github"]),
+        ("sort=-name", ("name", "descending"), ["wrong", "web-search"]),
+        ("sort=-tools", ("tools", "descending"), ["prices", "both"]),
+        ("sort=state&words=s", ("state", "ascending"), []),
+        ("sort=no-such", None, []),
+    ],
+)
+def test_the_list_is_sorted_by_what_is_in_the_address(
+    house: Skillhouse, query: str, head: tuple[str, str] | None, first: list[str]
+):
+    page = served(house).get(f"/?{query}").text
+    assert [row.partition(":")[0] for row in rows(page)][: len(first)] == first
+    sorted_by = re.findall(r'class="c-([a-z]+)" aria-sort="([a-z]+)"', page)
+    assert sorted_by == ([head] if head else [])
+    if head:
+        # Another press turns it, and what is filtered stays.
+        link = re.search(rf'class="c-{head[0]}"[^>]*><a href="([^"]*)"', page)
+        assert link is not None
+        assert ("words=s" in link[1]) == ("words=s" in query)
+
+
+def test_columns_are_those_of_the_address(house: Skillhouse):
+    client = served(house)
+
+    def hidden(query: str) -> set[str]:
+        found = re.search(r'<table role="table" class="list([^"]*)"', client.get(query).text)
+        assert found is not None
+        return {one.removeprefix("no-") for one in found[1].split()}
+
+    assert hidden("/") == set(HIDDEN)
+    assert hidden("/?columns=state,tools") == set(COLUMNS) - {"state", "tools"}
+    # As a form without a script sends them.
+    assert hidden("/?columns=none&columns=used") == set(COLUMNS) - {"used"}
+    page = client.get("/?columns=used&sort=name").text
+    assert "/?sort=-name&amp;columns=used" in page
+    assert re.search(r'href="/\?state=in-use&amp;sort=name&amp;columns=used#skills"', page)
+
+
+def test_a_search_ranks_what_the_agent_sees_that_is_asked_about(tmp_path: Path) -> None:
+    file = tmp_path / "home/.config/skillhouse/config.toml"
+    file.parent.mkdir(parents=True)
+    file.write_text(
+        '[agents.builder]\nrules = [{effect = "deny", action = "skill", pattern = "weather"}]\n'
+    )
+    with Skillhouse(configured(make_places(tmp_path)), cache_directory=None) as house:
+        client = served(house)
+        assert "weather: in force listed" in rows(client.get("/?q=weather").text)
+        page = client.get("/?q=weather&agent=builder").text
+        assert not [one for one in rows(page) if one.startswith("weather")]
+
+
+def test_the_number_with_findings_is_that_of_the_filter(house: Skillhouse) -> None:
+    client = served(house)
+    count = numbers(client.get("/").text)["findings"]
+    assert count == len(rows(client.get("/?state=findings").text)) > 0
 
 
 def test_a_search_finds_code_alone_everywhere(house: Skillhouse):
@@ -175,7 +330,7 @@ def test_code_alone_is_disabled_by_the_api_and_says_so(house: Skillhouse):
     assert "Agents have no tools of it." in page
     assert "data-body='{\"enabled\": true}'" in page
     assert 'data-path="/api/v1/calls"' not in page
-    assert "prices: disabled code not-in-use" in rows(client.get("/").text)
+    assert "prices: disabled" in rows(client.get("/").text)
 
 
 def test_what_is_wrong_with_code_is_on_its_page_as_text(house: Skillhouse):
@@ -202,7 +357,7 @@ def test_the_numbers_are_those_of_the_agent_that_is_asked_about(tmp_path: Path):
         page = client.get("/?agent=builder").text
         assert numbers(page) == {"in-use": 2, "listed": 2, "not-in-use": 1}
         assert 'href="/?state=listed&amp;agent=builder#skills"' in page
-        assert "weather: denied not-in-use" in rows(page)
+        assert "weather: denied by rules" in rows(page)
         answer = client.get(f"{API}/library", params={"agent": "builder"}).json()
         assert answer["states"] == {"in-use": 2, "denied": 1}
         skill = client.get("/skills/github").text
@@ -240,7 +395,7 @@ def test_rows_that_are_kept_follow_files_rules_and_switches(tmp_path: Path) -> N
 
     first = states()
     assert states() == first
-    assert any(one.startswith("notes: in-use listed") for one in first), first
+    assert any(one.startswith("notes: in force listed") for one in first), first
     # A file of ours, a rule of the user's file, and a switch from elsewhere.
     write_skill(Path(house.config.places.home) / ".agents/skills/second")
     assert any(one.startswith("second:") for one in states())
@@ -248,8 +403,8 @@ def test_rows_that_are_kept_follow_files_rules_and_switches(tmp_path: Path) -> N
     file.parent.mkdir(parents=True, exist_ok=True)
     text = ""
     file.write_text(f'{text}\n[[rules]]\neffect = "deny"\naction = "skill"\npattern = "notes"\n')
-    assert any(one.startswith("notes: denied") for one in states()), states()
+    assert any(one.startswith("notes: denied by rules") for one in states()), states()
     file.write_text(text)
-    assert any(one.startswith("notes: in-use") for one in states())
+    assert any(one.startswith("notes: in force") for one in states())
     house.management.set_enabled("user:second", enabled=False)
     assert any(one.startswith("second: disabled") for one in states()), states()

@@ -81,7 +81,7 @@ def test_a_skill_among_many_is_found_while_typing_and_disabled(visit, tmp_path: 
     page = begun.page
     page.keyboard.press("/")
     page.keyboard.type("stripes zebra")
-    row = page.locator("#rows > li:visible")
+    row = page.locator("#rows > tr:visible")
     # It was not in the page, which has a bounded number of rows.
     row.get_by_role("link", name="zebra-stripes").wait_for()
     assert row.count() == 1
@@ -101,8 +101,8 @@ def test_a_skill_among_many_is_found_while_typing_and_disabled(visit, tmp_path: 
     row.get_by_role("link", name="zebra-stripes").wait_for()
     assert (row.count(), page.input_value("#by-problem")) == (1, "disabled")
     page.get_by_role("link", name="Show all", exact=True).click()
-    page.locator("#rows > li").nth(199).wait_for(state="attached")
-    assert page.locator("#rows > li").count() == 200
+    page.locator("#rows > tr").nth(199).wait_for(state="attached")
+    assert page.locator("#rows > tr").count() == 200
     # Without a filter, too, a long list is a page at a time.
     page.select_option("#by-scope", "builtin")
     page.locator("#shown", has_text=re.compile("^3$")).wait_for()
@@ -121,7 +121,7 @@ def test_a_tool_of_code_alone_is_called_from_its_page(visit, tmp_path: Path):
     begun = visit()
     page = begun.page
     page.select_option("#by-problem", "tools")
-    page.locator("#rows > li:visible").get_by_role("link", name="prices").click()
+    page.locator("#rows > tr:visible").get_by_role("link", name="prices").click()
     page.locator("details.tool summary", has_text="prices:now").first.click()
     page.fill("[name='arguments.coin']", "btc")
     page.click("text=Call it")
@@ -197,7 +197,7 @@ def test_a_broken_skill_is_mended_with_its_error_shown_while_typing(visit, tmp_p
     file.write_text("---\nname: memo\ndescription: 'Takes memos.\n---\nWrite.\n")
     begun = visit()
     page = begun.page
-    row = page.locator("#rows > li", has_text="a quote that is not closed")
+    row = page.locator("#rows > tr", has_text="a quote that is not closed")
     row.get_by_role("link", name="Edit memo").click()
     page.locator(".gutter .at-error").first.wait_for()
     page.locator("#findings", has_text="a quote that is not closed").wait_for()
@@ -487,10 +487,10 @@ def test_a_token_is_made_with_the_printed_address_shown_once_and_revoked(visit):
     page.click("text=Make a token")
     page.get_by_label("What it is for").fill("dashboard")
     page.get_by_label("read").check()
-    page.locator("[data-bearer]").fill("wrong")
+    page.locator("#new-token [data-bearer]").fill("wrong")
     page.click("button:has-text('Make it')")
     page.locator("#new-token [data-problem]", has_text="printed").wait_for()
-    page.locator("[data-bearer]").fill(f"{begun.address}/?token={begun.token}")
+    page.locator("#new-token [data-bearer]").fill(f"{begun.address}/?token={begun.token}")
     page.click("button:has-text('Make it')")
     page.locator("#made-token").wait_for()
     token = page.inner_text("#made-token code")
@@ -676,7 +676,7 @@ def test_letters_lead_to_pages_skills_and_the_stop_and_change_nothing(visit, tmp
     page.wait_for_url("**/policy")
     page.keyboard.press("/")
     page.keyboard.type("zebra")
-    found = page.locator("#palette-list li", has_text="zebra-stripes")
+    found = page.locator("#palette-list [role=option]", has_text="zebra-stripes")
     found.wait_for()
     assert "<b>stripes</b>" in found.inner_text()
     page.keyboard.press("ArrowDown")

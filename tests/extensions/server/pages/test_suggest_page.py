@@ -78,7 +78,12 @@ def test_one_rule_is_added_by_a_form_after_its_difference(
     path, fields = form_on(page)
     assert not file.exists()
     done = client.post(path, data=fields, headers=OURS, follow_redirects=False)
-    assert (done.status_code, done.headers["location"]) == (303, "/policy/suggest?days=7")
+    assert (done.status_code, done.headers["location"]) == (
+        303,
+        "/policy/suggest?days=7&done=added",
+    )
+    said = client.get(done.headers["location"]).text
+    assert 'role="status">The rule was added.' in said
     (rule,) = tomllib.loads(file.read_text())["rules"]
     assert (rule["effect"], rule["action"], rule["pattern"]) == (
         "allow",

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from msgspec import Struct
 
 from skillhouse.extensions.registry.hosting.release_store import (
+    Actor,
     ReleaseStore,
     ReleaseToken,
     utc_text,
@@ -31,6 +32,14 @@ class TokenAccess(Struct, frozen=True):
     token_id: str = ""
     """Empty for a request without a token."""
     scopes: tuple[str, ...] = ()
+    address: str = ""
+    """From which the request came."""
+    claims: str = ""
+    """What an identity provider vouched for."""
+
+    @property
+    def actor(self) -> Actor:
+        return Actor(token=self.token_id, claims=self.claims, address=self.address)
 
     @property
     def is_admin(self) -> bool:
@@ -61,7 +70,7 @@ def checked_scope(text: str) -> str:
     Raises:
         HostingError: `bad-request`, it is none.
     """
-    if text in ("read", "admin"):
+    if text in ("read", "metrics", "admin"):
         return text
     action, _, target = text.partition(":")
     namespace, slash, skill = target.partition("/")
@@ -72,17 +81,25 @@ def checked_scope(text: str) -> str:
         namespace = ""
     if not namespace or validate_name(namespace, directory=namespace):
         message = (
-            f"expected read, admin, publish:NAMESPACE/NAME or yank:NAMESPACE/NAME, where NAME may "
-            f"be *, got {text[:80]!r}"
+            "expected read, metrics, admin, publish:NAMESPACE/NAME or yank:NAMESPACE/NAME, where "
+            f"NAME may be *, got {text[:80]!r}"
         )
         raise HostingError("bad-request", message)
     return f"{action}:{namespace}/{skill}"
 
 
 def new_token(
-    store: ReleaseStore, scopes: tuple[str, ...], now: datetime, *, days: int = 0, note: str = ""
+    store: ReleaseStore,
+    scopes: tuple[str, ...],
+    now: datetime,
+    *,
+    days: int = 0,
+    note: str = "",
+    life: timedelta | None = None,
+    claims: str = "",
 ) -> tuple[str, ReleaseToken]:
     """Make and keep a token; return its secret, which is kept nowhere, and what is."""
+    life = life or timedelta(days=days)
     token_id = secrets.token_hex(6)
     secret = f"{PREFIX}_{token_id}_{secrets.token_urlsafe(32)}"
     token = ReleaseToken(
@@ -91,7 +108,8 @@ def new_token(
         scopes=tuple(sorted({checked_scope(one) for one in scopes})),
         note=note[:NOTE_MAX],
         created_at=utc_text(now),
-        expires_at=utc_text(now + timedelta(days=days)) if days else "",
+        expires_at=utc_text(now + life) if life else "",
+        claims=claims,
     )
     store.add_token(token)
     return secret, token
@@ -111,7 +129,7 @@ def access_of(store: ReleaseStore, secret: str, now: datetime) -> TokenAccess | 
         return None
     if token.expires_at and token.expires_at <= utc_text(now):
         return None
-    return TokenAccess(token.id, token.scopes)
+    return TokenAccess(token.id, token.scopes, claims=token.claims)
 
 
 def _digest(secret: str) -> str:

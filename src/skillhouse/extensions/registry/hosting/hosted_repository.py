@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from skillhouse.extensions.registry.hosting.access_tokens import TokenAccess
 from skillhouse.extensions.registry.hosting.blobs import BlobDirectory
-from skillhouse.extensions.registry.hosting.near_names import near_keys
 from skillhouse.extensions.registry.hosting.release_store import (
+    NO_ACTOR,
+    Actor,
     NewRelease,
     ReleaseStore,
     unknown_version,
@@ -38,12 +41,24 @@ from skillhouse.registry import (
     is_version,
     media_type_of,
     split_name,
+    typed_name,
+)
+from skillhouse.registry.near_names import near_keys
+from skillhouse.registry.owners import (
+    FIRST_ROOT,
+    METADATA_DIRECTORY,
+    PENDING_DIRECTORY,
+    refused_signer,
 )
 from skillhouse.registry.releases import State
 from skillhouse.skill import ARCHIVE_MAX
 
+if TYPE_CHECKING:
+    from skillhouse.extensions.registry.hosting.online_roles import OnlineRoles
+
 DEFAULT_NAME = "local"
 """As that of a root certificate that is made without naming a registry."""
+REPACKED = "repacked"
 DIRECTORY = "registry"
 """Where a registry is in the directory of the state, unless another place is named."""
 REASON_MAX = 300
@@ -81,7 +96,10 @@ class HostedRepository:
         self.name = name
         self.blobs = BlobDirectory(directory)
         self._clock = clock or _utc_now
-        self._directory = directory
+        self.directory = directory
+        self.repacked = directory / REPACKED
+        """Where archives are kept that were packed again for programs that read no other kind."""
+        self._roles: OnlineRoles | None = None
         self._checks = PublishChecks(
             PublisherCheck(directory, self._clock),
             registry=name,
@@ -92,9 +110,58 @@ class HostedRepository:
     def now(self) -> datetime:
         return self._clock()
 
+    def free_bytes(self) -> int:
+        """Return how much is free on the disk of the archives."""
+        return shutil.disk_usage(self.directory).free
+
     @property
     def document(self) -> RepositoryDocument:
         return RepositoryDocument(api=1, name=self.name)
+
+    def roles(self) -> OnlineRoles:
+        """Return what signs which documents are current.
+
+        Raises:
+            MissingExtraError: what signs is not installed.
+        """
+        if self._roles is None:
+            with needs_extra("registry"):
+                # python-tuf is an optional part, and a registry without a root needs none of it.
+                from skillhouse.extensions.registry.hosting.online_roles import (  # noqa: PLC0415
+                    OnlineRoles,
+                )
+            self._roles = OnlineRoles(
+                self.directory,
+                self.store,
+                name=self.name,
+                revocations=self.revocations,
+                clock=self._clock,
+            )
+        return self._roles
+
+    @property
+    def is_rooted(self) -> bool:
+        """Whether people signed a root, so that clients can check what is current."""
+        return (self.directory / METADATA_DIRECTORY / FIRST_ROOT).is_file()
+
+    @property
+    def root(self) -> str:
+        """What a person pins: the digest of the first root, which leads to all later ones."""
+        return digest_of((self.directory / METADATA_DIRECTORY / FIRST_ROOT).read_bytes())
+
+    def ending(self) -> str:
+        """Return which signatures of people end soon; empty for none, and without a root."""
+        return self.roles().offline.ending(self.now) if self.is_rooted else ""
+
+    def sign_changes(self) -> None:
+        """Sign what changed or is due, where there is a root, or one that waits.
+
+        Raises:
+            HostingError, OSError, MissingExtraError: it cannot be signed now; what changed is kept,
+                and the next call signs it.
+        """
+        if self.is_rooted or (self.directory / PENDING_DIRECTORY).is_dir():
+            self.roles().sign()
 
     def releases(self, name: str) -> SkillReleases:
         """Return a skill by its name in addresses; HostingError `unknown-skill`."""
@@ -121,6 +188,7 @@ class HostedRepository:
         *,
         access: TokenAccess,
         content_digest: str = "",
+        beside: str = "",
         dry_run: bool = False,
     ) -> Release:
         """Check an uploaded file and keep it as a version; it may be moved away.
@@ -128,6 +196,7 @@ class HostedRepository:
         Args:
             archive: Alone in a directory of `BlobDirectory.new_upload`, under no name of a skill.
             content_digest: `sha256:` as the sender counted it; empty where nothing was sent.
+            beside: The skill that is here already and for which the name may be taken.
             dry_run: Checks everything and keeps nothing.
 
         Raises:
@@ -140,7 +209,7 @@ class HostedRepository:
         digest = digest_of(data)
         if content_digest and content_digest != digest:
             raise HostingError("digest", f"the bytes that arrived have the digest {digest}")
-        self._refuse_taken(address, is_owner=access.may("publish", address.namespace, "*"))
+        self._refuse_taken(address, access, beside)
         media_type = media_type_of(data[:8])
         staging = archive.parent
         checked = self._checks.check(data, staging, skill=address.skill, version=address.version)
@@ -148,6 +217,7 @@ class HostedRepository:
         is_listed = checked.tree.digest in listed or f"{address.skill}@{address.version}" in listed
         if is_listed or self.store.is_revoked(digest, checked.tree.digest):
             raise HostingError("digest", "these files were revoked here, under some name")
+        self._refuse_signer(address, checked)
         release = _release(checked, digest, len(data), media_type, utc_text(self.now), address)
         if not dry_run:
             # INVARIANT: the blob is durable before the row that names it, so a crash leaves a file
@@ -160,28 +230,39 @@ class HostedRepository:
                     description=checked.facts.description,
                     license=checked.facts.license,
                     release=release,
+                    actor=access.actor,
                 )
             )
+            self.sign_changes()
         return release
 
-    def set_state(self, address: Address, state: State, reason: str) -> Release:
+    def set_state(
+        self, address: Address, state: State, reason: str, *, actor: Actor = NO_ACTOR
+    ) -> Release:
         """Yank, unyank or revoke a version."""
-        return self.store.set_state(
+        changed = self.store.set_state(
             address.namespace,
             address.skill,
             address.version,
             state,
             reason=checked_reason(reason),
             at=utc_text(self.now),
+            actor=actor,
         )
+        self.sign_changes()
+        return changed
 
-    def set_channel(self, name: str, channel: str, version: str) -> SkillReleases:
+    def set_channel(
+        self, name: str, channel: str, version: str, *, actor: Actor = NO_ACTOR
+    ) -> SkillReleases:
         """Let a channel name a published version."""
         if channel in _TAKEN or not _CHANNEL.fullmatch(channel):
             raise HostingError("bad-request", f"no name for a channel: {channel[:40]!r}")
         namespace, skill = _split(name)
         self.releases(name)
-        self.store.set_channel(namespace, skill, channel, version, at=utc_text(self.now))
+        at = utc_text(self.now)
+        self.store.set_channel(namespace, skill, channel, version, at=at, actor=actor)
+        self.sign_changes()
         return self.releases(name)
 
     def trust_root(self, pem: bytes) -> str:
@@ -200,7 +281,7 @@ class HostedRepository:
             if registry != self.name:
                 message = f"this registry is `{self.name}`, the root is that of `{registry}`"
                 raise HostingError("signature", message)
-            AnchorStore(self._directory / TRUSTED_DIRECTORY).add_root(certificate)
+            AnchorStore(self.directory / TRUSTED_DIRECTORY).add_root(certificate)
         except (ValueError, PublisherError) as error:
             raise HostingError("signature", f"no root certificate: {error}") from error
         return registry
@@ -209,7 +290,7 @@ class HostedRepository:
         """Return the signed list as it was put; None where there is none."""
         return self.store.setting(_LIST_SETTING) or None
 
-    def put_revocations(self, data: bytes) -> None:
+    def put_revocations(self, data: bytes, *, actor: Actor = NO_ACTOR) -> None:
         """Take a signed list over: that of a root, or of an intermediate while no root has one.
 
         Raises:
@@ -218,7 +299,7 @@ class HostedRepository:
         """
         with needs_extra("registry"):
             from skillhouse.registry import AnchorStore, read_list  # noqa: PLC0415 - an extra.
-        anchors = AnchorStore(self._directory / TRUSTED_DIRECTORY)
+        anchors = AnchorStore(self.directory / TRUSTED_DIRECTORY)
         known = self.revocations()
         try:
             roots = anchors.read(self.now).roots
@@ -236,23 +317,41 @@ class HostedRepository:
             raise HostingError("signature", str(error)) from error
         revoked = [one.tree_digest or one.release for one in given.content.entries]
         self.store.set_setting(_REVOKED_SETTING, json.dumps(revoked).encode())
-        self.store.set_setting(_LIST_SETTING, data, kind="revocations", at=utc_text(self.now))
+        at = utc_text(self.now)
+        self.store.set_setting(_LIST_SETTING, data, kind="revocations", at=at, actor=actor)
+        self.sign_changes()
 
-    def _refuse_taken(self, address: Address, *, is_owner: bool) -> None:
+    def _refuse_signer(self, address: Address, checked: CheckedPackage) -> None:
+        """Refuse a package that is not signed by an owner of its name, where it has owners."""
+        if not self.is_rooted:
+            return
+        owners = self.roles().owners().of(address.namespace, address.skill)
+        publisher = checked.signature.publisher if checked.signature else ""
+        if why := refused_signer(owners, publisher, typed_name(address.namespace, address.skill)):
+            raise HostingError("signature", why)
+
+    def _refuse_taken(self, address: Address, access: TokenAccess, beside: str) -> None:
         """Refuse a version that is there, and a name near another one of the same namespace.
 
-        Whoever may publish every name of the namespace takes nothing from anyone by a near one.
+        Who published the other one may have both. Who may publish every name of the namespace, too,
+        once they say which one it is beside: a leaked token of a namespace took such names unseen.
         """
         known = self.store.releases(address.namespace, address.skill)
         if known is None:
-            keys = () if is_owner else near_keys(address.skill)
-            near = self.store.similar(address.namespace, keys)
-            if near:
-                message = (
-                    f"`{address.skill}` could be taken for `{near[0]}`, which is here already: "
-                    "choose another name, or use a token of the whole namespace"
+            near = [
+                one
+                for one in self.store.similar(address.namespace, near_keys(address.skill))
+                if access.token_id not in self.store.publishing_tokens(address.namespace, one)
+            ]
+            is_owner = access.may("publish", address.namespace, "*")
+            if near and not (is_owner and beside in near):
+                instead = (
+                    f"or say that it belongs beside it (`--beside {near[0]}`)"
+                    if is_owner
+                    else "or use a token of the whole namespace"
                 )
-                raise HostingError("name", message)
+                message = f"`{address.skill}` could be taken for `{near[0]}`, which is here already"
+                raise HostingError("name", f"{message}: choose another name, {instead}")
             return
         for one in known.versions:
             if one.version == address.version:

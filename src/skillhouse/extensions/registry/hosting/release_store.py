@@ -14,10 +14,24 @@ from msgspec import Struct
 from skillhouse.registry import HostingError, Release, SkillReleases
 from skillhouse.registry.releases import State
 
-ChangeKind = Literal["publish", "yank", "unyank", "revoke", "channel", "revocations"]
+ChangeKind = Literal["publish", "yank", "unyank", "revoke", "channel", "revocations", "restore"]
 Sort = Literal["relevance", "name", "updated"]
 PAGE_MAX = 200
 """Skills of one page."""
+
+
+class Actor(Struct, frozen=True):
+    """Who made a change."""
+
+    token: str = ""
+    """The id of the token, never the token; empty for a change on the machine of the registry."""
+    claims: str = ""
+    """What an identity provider vouched for, where the token is one of its exchange."""
+    address: str = ""
+    """The address from which the request came."""
+
+
+NO_ACTOR = Actor()
 
 
 class NewRelease(Struct, frozen=True, kw_only=True):
@@ -28,6 +42,7 @@ class NewRelease(Struct, frozen=True, kw_only=True):
     description: str
     license: str
     release: Release
+    actor: Actor = NO_ACTOR
 
 
 class HostedSkill(Struct, frozen=True, kw_only=True):
@@ -82,6 +97,7 @@ class RepositoryChange(Struct, frozen=True, kw_only=True):
     """As in addresses; empty for what is about no skill."""
     version: str
     at: str
+    actor: Actor = NO_ACTOR
 
 
 class ReleaseToken(Struct, frozen=True, kw_only=True):
@@ -96,6 +112,8 @@ class ReleaseToken(Struct, frozen=True, kw_only=True):
     expires_at: str
     """Empty for one that does not end."""
     revoked_at: str = ""
+    claims: str = ""
+    """What an identity provider vouched for, of a token that was exchanged."""
 
 
 class ReleaseStore(Protocol):
@@ -111,17 +129,35 @@ class ReleaseStore(Protocol):
         """Add a version. HostingError `version-exists`: the number was used, by any archive."""
 
     def set_state(
-        self, namespace: str, skill: str, version: str, state: State, *, reason: str, at: str
+        self,
+        namespace: str,
+        skill: str,
+        version: str,
+        state: State,
+        *,
+        reason: str,
+        at: str,
+        actor: Actor = NO_ACTOR,
     ) -> Release:
         """Yank, unyank or revoke. HostingError `unknown-version`; `bad-request` after a revoke."""
 
     def set_channel(
-        self, namespace: str, skill: str, channel: str, version: str, *, at: str
+        self,
+        namespace: str,
+        skill: str,
+        channel: str,
+        version: str,
+        *,
+        at: str,
+        actor: Actor = NO_ACTOR,
     ) -> None:
         """Let a channel name a version. HostingError `unknown-version`: it is not published."""
 
     def similar(self, namespace: str, keys: Collection[str]) -> tuple[str, ...]:
         """Return the skills of a namespace whose `name_key` is one of these, sorted."""
+
+    def publishing_tokens(self, namespace: str, skill: str) -> frozenset[str]:
+        """Return the ids of the tokens that published a skill, as far as they are known."""
 
     def archive(self, digest: str) -> Release | None:
         """Return a release with this archive, an installable one where there is one."""
@@ -142,6 +178,9 @@ class ReleaseStore(Protocol):
     def changes(self, since: int, most: int) -> tuple[RepositoryChange, ...]:
         """Return changes after a number, oldest first."""
 
+    def last_change(self) -> int:
+        """Return the number of the newest change; 0 before the first."""
+
     def skill_count(self) -> int:
         """Return how many skills there are."""
 
@@ -149,7 +188,13 @@ class ReleaseStore(Protocol):
         """Return a value that was set."""
 
     def set_setting(
-        self, name: str, value: bytes, *, kind: ChangeKind | None = None, at: str = ""
+        self,
+        name: str,
+        value: bytes,
+        *,
+        kind: ChangeKind | None = None,
+        at: str = "",
+        actor: Actor = NO_ACTOR,
     ) -> None:
         """Set a value, and record a change where it is one for others."""
 
@@ -164,6 +209,12 @@ class ReleaseStore(Protocol):
 
     def revoke_token(self, token_id: str, at: str) -> bool:
         """End a token; False where there is none that is in use."""
+
+    def use_once(self, issuer: str, identifier: str, until: datetime, now: datetime) -> bool:
+        """Use an id of an identity provider's token; False where it was used.
+
+        It is kept until a time; with it exchanged tokens go that ended a week ago.
+        """
 
     def close(self) -> None:
         """Free what is open."""

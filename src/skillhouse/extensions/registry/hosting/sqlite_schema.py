@@ -88,6 +88,26 @@ REPOSITORY_STORE = Schema(
         # `search_words` splits texts without blanks, and keeps vowel signs from ending a word:
         # `index_missing` makes the index again.
         "DELETE FROM skill_text",
+        # Who made a change, which is not known of those before; tokens of an identity provider.
+        (
+            *(
+                f"ALTER TABLE {column} TEXT NOT NULL DEFAULT ''"
+                for column in (
+                    "change ADD COLUMN token",
+                    "change ADD COLUMN claims",
+                    "change ADD COLUMN address",
+                    "token ADD COLUMN claims",
+                )
+            ),
+            """
+            CREATE TABLE used_once (
+                issuer TEXT NOT NULL,
+                id TEXT NOT NULL,
+                until TEXT NOT NULL,
+                PRIMARY KEY (issuer, id)
+            ) WITHOUT ROWID
+            """,
+        ),
     ),
 )
 """`standing` is 2 with a published version, 1 with a yanked one, 0 where all were revoked.

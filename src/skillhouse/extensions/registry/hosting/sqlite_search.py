@@ -10,7 +10,6 @@ import sqlite3
 import unicodedata
 from typing import Any
 
-from skillhouse.extensions.registry.hosting.near_names import name_key
 from skillhouse.extensions.registry.hosting.release_store import (
     PAGE_MAX,
     HostedSkill,
@@ -19,6 +18,7 @@ from skillhouse.extensions.registry.hosting.release_store import (
 )
 from skillhouse.floor.regex import regex
 from skillhouse.registry import HostingError, address_name
+from skillhouse.registry.near_names import name_key
 from skillhouse.store import Store
 
 TERMS_MAX = 16

@@ -7,12 +7,14 @@ import sqlite3
 import threading
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from skillhouse.extensions.registry.hosting.near_names import name_key
 from skillhouse.extensions.registry.hosting.release_store import (
+    NO_ACTOR,
     STATE_CHANGES,
+    Actor,
     ChangeKind,
     HostedSkills,
     ListQuery,
@@ -22,6 +24,7 @@ from skillhouse.extensions.registry.hosting.release_store import (
     RepositoryChange,
     refuse_state,
     unknown_version,
+    utc_text,
     version_exists,
 )
 from skillhouse.extensions.registry.hosting.sqlite_schema import REPOSITORY_STORE
@@ -34,6 +37,7 @@ from skillhouse.extensions.registry.hosting.version_order import newest_of, vers
 from skillhouse.floor import StateError, shaped
 from skillhouse.floor.structs import asdict
 from skillhouse.registry import LockedSignature, Release, SkillReleases, address_name
+from skillhouse.registry.near_names import name_key
 from skillhouse.registry.releases import State
 from skillhouse.store import Store
 
@@ -43,7 +47,7 @@ READERS_MAX = 8
 _RELEASE = (
     "version, digest, tree_digest, size, files, published_at, media_type, state, reason, signature"
 )
-_TOKEN = "id, digest, scopes, note, created_at, expires_at, revoked_at"  # noqa: S105 - columns.
+_TOKEN = "id, digest, scopes, note, created_at, expires_at, revoked_at, claims"  # noqa: S105
 
 
 class SqliteReleases:
@@ -128,10 +132,19 @@ class SqliteReleases:
             )
             _refresh(connection, number, release.published_at)
             name = address_name(new.namespace, new.skill)
-            _note(connection, "publish", name, release.version, release.published_at)
+            at = release.published_at
+            _note(connection, "publish", name, release.version, at=at, actor=new.actor)
 
     def set_state(
-        self, namespace: str, skill: str, version: str, state: State, *, reason: str, at: str
+        self,
+        namespace: str,
+        skill: str,
+        version: str,
+        state: State,
+        *,
+        reason: str,
+        at: str,
+        actor: Actor = NO_ACTOR,
     ) -> Release:
         name = address_name(namespace, skill)
         with self._change() as connection:
@@ -146,11 +159,18 @@ class SqliteReleases:
                 (state, reason, number, version),
             )
             _refresh(connection, number, at)
-            _note(connection, STATE_CHANGES[state], name, version, at)
+            _note(connection, STATE_CHANGES[state], name, version, at=at, actor=actor)
             return _release(connection.execute(query, (number, version)).fetchone())
 
     def set_channel(
-        self, namespace: str, skill: str, channel: str, version: str, *, at: str
+        self,
+        namespace: str,
+        skill: str,
+        channel: str,
+        version: str,
+        *,
+        at: str,
+        actor: Actor = NO_ACTOR,
     ) -> None:
         name = address_name(namespace, skill)
         with self._change() as connection:
@@ -164,7 +184,7 @@ class SqliteReleases:
                 (number, channel, version),
             )
             connection.execute("UPDATE skill SET updated_at = ? WHERE id = ?", (at, number))
-            _note(connection, "channel", name, version, at)
+            _note(connection, "channel", name, version, at=at, actor=actor)
 
     def similar(self, namespace: str, keys: Collection[str]) -> tuple[str, ...]:
         query = (
@@ -172,6 +192,13 @@ class SqliteReleases:
         )
         rows = self._rows(query, (namespace, json.dumps(sorted(keys))))
         return tuple(sorted(name for (name,) in rows))
+
+    def publishing_tokens(self, namespace: str, skill: str) -> frozenset[str]:
+        query = (
+            "SELECT DISTINCT token FROM change WHERE kind = 'publish' AND name = ? AND token > ''"
+        )
+        rows = self._rows(query, (address_name(namespace, skill),))
+        return frozenset(token for (token,) in rows)
 
     def archive(self, digest: str) -> Release | None:
         query = (
@@ -204,11 +231,20 @@ class SqliteReleases:
         )
 
     def changes(self, since: int, most: int) -> tuple[RepositoryChange, ...]:
-        query = "SELECT seq, kind, name, version, at FROM change WHERE seq > ? ORDER BY seq LIMIT ?"
-        return tuple(
-            RepositoryChange(seq=seq, kind=kind, name=name, version=version, at=at)
-            for seq, kind, name, version, at in self._rows(query, (since, most))
+        query = (
+            "SELECT seq, kind, name, version, at, token, claims, address FROM change "
+            "WHERE seq > ? ORDER BY seq LIMIT ?"
         )
+        return tuple(
+            RepositoryChange(
+                seq=seq, kind=kind, name=name, version=version, at=at, actor=Actor(*actor)
+            )
+            for seq, kind, name, version, at, *actor in self._rows(query, (since, most))
+        )
+
+    def last_change(self) -> int:
+        ((number,),) = self._rows("SELECT coalesce(max(seq), 0) FROM change", ())
+        return int(number)
 
     def skill_count(self) -> int:
         ((count,),) = self._rows("SELECT count(*) FROM skill", ())
@@ -219,7 +255,13 @@ class SqliteReleases:
         return rows[0][0] if rows else None
 
     def set_setting(
-        self, name: str, value: bytes, *, kind: ChangeKind | None = None, at: str = ""
+        self,
+        name: str,
+        value: bytes,
+        *,
+        kind: ChangeKind | None = None,
+        at: str = "",
+        actor: Actor = NO_ACTOR,
     ) -> None:
         with self._change() as connection:
             connection.execute(
@@ -228,12 +270,12 @@ class SqliteReleases:
                 (name, value),
             )
             if kind is not None:
-                _note(connection, kind, "", "", at)
+                _note(connection, kind, "", "", at=at, actor=actor)
 
     def add_token(self, token: ReleaseToken) -> None:
         with self._change() as connection:
             connection.execute(
-                f"INSERT INTO token ({_TOKEN}) VALUES (?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
+                f"INSERT INTO token ({_TOKEN}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
                 (
                     token.id,
                     token.digest,
@@ -242,6 +284,7 @@ class SqliteReleases:
                     token.created_at,
                     token.expires_at,
                     token.revoked_at,
+                    token.claims,
                 ),
             )
 
@@ -257,6 +300,17 @@ class SqliteReleases:
         with self._change() as connection:
             done = connection.execute(
                 "UPDATE token SET revoked_at = ? WHERE id = ? AND revoked_at = ''", (at, token_id)
+            )
+            return done.rowcount == 1
+
+    def use_once(self, issuer: str, identifier: str, until: datetime, now: datetime) -> bool:
+        with self._change() as connection:
+            connection.execute("DELETE FROM used_once WHERE until < ?", (utc_text(now),))
+            ended = utc_text(now - timedelta(days=7))
+            connection.execute("DELETE FROM token WHERE claims > '' AND expires_at < ?", (ended,))
+            done = connection.execute(
+                "INSERT OR IGNORE INTO used_once VALUES (?, ?, ?)",
+                (issuer, identifier, utc_text(until)),
             )
             return done.rowcount == 1
 
@@ -338,11 +392,18 @@ def _refresh(connection: sqlite3.Connection, number: int, at: str) -> None:
 
 
 def _note(
-    connection: sqlite3.Connection, kind: ChangeKind, name: str, version: str, at: str
+    connection: sqlite3.Connection,
+    kind: ChangeKind,
+    name: str,
+    version: str,
+    *,
+    at: str,
+    actor: Actor,
 ) -> None:
     connection.execute(
-        "INSERT INTO change (kind, name, version, at) VALUES (?, ?, ?, ?)",
-        (kind, name, version, at),
+        "INSERT INTO change (kind, name, version, at, token, claims, address) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (kind, name, version, at, actor.token, actor.claims, actor.address),
     )
 
 
@@ -364,7 +425,7 @@ def _release(row: Any) -> Release:
 
 
 def _token(row: tuple[Any, ...]) -> ReleaseToken:
-    token_id, digest, scopes, note, created_at, expires_at, revoked_at = row
+    token_id, digest, scopes, note, created_at, expires_at, revoked_at, claims = row
     return ReleaseToken(
         id=token_id,
         digest=digest,
@@ -373,4 +434,5 @@ def _token(row: tuple[Any, ...]) -> ReleaseToken:
         created_at=created_at,
         expires_at=expires_at,
         revoked_at=revoked_at,
+        claims=claims,
     )

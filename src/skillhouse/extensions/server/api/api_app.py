@@ -25,9 +25,10 @@ from skillhouse.extensions.server.api.route_table import (
     RouteResponse,
     RouteTable,
 )
-from skillhouse.extensions.server.api.schemas import fault_in_words, in_words
+from skillhouse.extensions.server.api.schemas import fault_in_words
 from skillhouse.extensions.server.guard import access_of
 from skillhouse.floor import nearest
+from skillhouse.floor.schema_words import in_words
 from skillhouse.frontends.answers.json_form import json_text
 from skillhouse.frontends.presentation.text import one_line
 from skillhouse.house import Access

@@ -11,6 +11,7 @@ from skillhouse.approval import OWNER
 from skillhouse.audit import (
     BUCKETS_MAX,
     AuditEntry,
+    AuditRecord,
     Query,
     csv_lines,
     entries_of,
@@ -38,13 +39,11 @@ from skillhouse.extensions.server.api.route_table import (
     RouteParameter,
     RouteResponse,
 )
-from skillhouse.extensions.server.api.schemas import (
-    listing,
-    ref,
-)
+from skillhouse.extensions.server.api.schemas import TEXT, array, listing, maybe, record, ref
 from skillhouse.extensions.server.api.skill_routes import CURSOR, LIMIT
 from skillhouse.frontends.answers.audit import (
     AuditEntryAnswer,
+    ListedEntryAnswer,
     SeriesAnswer,
     StatsAnswer,
     VerificationAnswer,
@@ -54,7 +53,7 @@ from skillhouse.frontends.answers.audit import (
     stats_answer,
     verification_answer,
 )
-from skillhouse.frontends.answers.json_form import ListAnswer, PageAnswer, listed
+from skillhouse.frontends.answers.json_form import ListAnswer, PageAnswer, listed, plain
 from skillhouse.frontends.presentation.text import read_time
 
 EXPORT_MAX = 10_000
@@ -63,7 +62,11 @@ DEFAULT_SPAN = timedelta(days=1)
 _TIME = {
     "anyOf": [
         {"type": "string", "format": "date-time"},
-        {"type": "string", "pattern": r"^\d{4}(-\d{2}(-\d{2}(T\d{2}(:\d{2}(:\d{2})?)?)?)?)?$"},
+        {
+            "type": "string",
+            "pattern": r"^\d{4}(-(0[1-9]|1[0-2])(-(0[1-9]|[12]\d|3[01])"
+            r"(T([01]\d|2[0-3])(:[0-5]\d(:[0-5]\d)?)?)?)?)?$",
+        },
     ]
 }
 
@@ -181,12 +184,24 @@ def _exported(lines: Iterator[str]) -> RouteResponse:
     return RouteResponse(content="".join(lines).encode())
 
 
-_EXAMPLE = {
-    "record": {"id": "01J9ZC", "tool": "exec", "ts": "2026-01-31T12:00:00.000Z"},
-    "outcome": None,
-    "status": "denied",
-    "about": "exec git push",
-}
+_REFUSED = AuditRecord(
+    id="01J9ZC",
+    seq=12,
+    ts="2026-01-31T12:00:00.000Z",
+    kind="refusal",
+    tool="exec",
+    agent="default",
+    user="local",
+    channel="mcp",
+    client="codex 1.2",
+    arguments={"command": "git push"},
+    reason="rule `exec git push *` of user policy",
+    status="denied",
+)
+_ENTRY = AuditEntry(record=_REFUSED, outcome=None, status=_REFUSED.status)
+_EXAMPLE = plain(listed_entry(_ENTRY))
+_RECORD = ref(AuditRecord)
+_EXPORTED = record({"record": _RECORD, "outcome": maybe(_RECORD), "status": TEXT, "result": TEXT})
 
 
 def _export(name: str, suffix: str, what: str, media: str, run: Any, example: Any) -> Endpoint:
@@ -199,7 +214,7 @@ def _export(name: str, suffix: str, what: str, media: str, run: Any, example: An
         run=run,
         query=_FILTERS,
         media=media,
-        answer={"type": "array"} if media == JSON else {"type": "string"},
+        answer=array(_EXPORTED) if media == JSON else TEXT,
         example=example,
     )
 
@@ -213,7 +228,7 @@ ROUTES = (
         what="The recorded calls, newest first; `total` is not counted.",
         run=_list,
         query=(*_FILTERS, LIMIT, CURSOR),
-        answer=listing("records", AuditEntryAnswer, PageAnswer, total={"type": "null"}),
+        answer=listing("records", ListedEntryAnswer, PageAnswer, total={"type": "null"}),
         example={"list": "records", "total": None, "records": [_EXAMPLE], "next": None},
         problems=(409,),
     ),
@@ -225,7 +240,7 @@ ROUTES = (
         what="One call, from the question to its outcome.",
         run=_show,
         answer=ref(AuditEntryAnswer),
-        example=_EXAMPLE,
+        example=plain(entry_answer(_ENTRY)),
     ),
     Endpoint(
         name="showStats",
@@ -318,7 +333,7 @@ ROUTES = (
         "The newest records that fit, as `audit export` writes them.",
         JSON,
         _json,
-        [_EXAMPLE],
+        [{"record": plain(_REFUSED), "outcome": None, "status": "denied", "result": "denied"}],
     ),
     _export(
         "exportCsv",

@@ -8,10 +8,10 @@ from __future__ import annotations
 import itertools
 import logging
 import os
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import anyio
 
@@ -38,6 +38,17 @@ LATEST = 100
 """Questions, and records of the log, that are compared at most."""
 
 
+@asynccontextmanager
+async def beside(run: Callable[[], Coroutine[Any, Any, None]]) -> AsyncIterator[None]:
+    """Run something that does not end by itself while the context lasts."""
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(run)
+        try:
+            yield
+        finally:
+            tasks.cancel_scope.cancel()
+
+
 class EventWatch:
     """Compares with what it saw last; one look at a time."""
 
@@ -51,15 +62,9 @@ class EventWatch:
         self._seen: dict[str, str] | None = None
         self._snapshot: HouseSnapshot | None = None
 
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
+    def running(self) -> AbstractAsyncContextManager[None]:
         """Look while the context lasts and there are readers."""
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._run)
-            try:
-                yield
-            finally:
-                tasks.cancel_scope.cancel()
+        return beside(self._run)
 
     async def _run(self) -> None:
         is_looking = False

@@ -20,7 +20,7 @@ from skillhouse.approval import OWNER
 from skillhouse.floor.threads import in_thread
 from skillhouse.frontends.answers.doctor import InstanceAnswer
 from skillhouse.frontends.answers.json_form import JsonAnswer, json_text, members
-from skillhouse.frontends.answers.service import ResetEventAnswer
+from skillhouse.frontends.answers.service import CutEventAnswer, ResetEventAnswer
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Send
@@ -69,7 +69,8 @@ class EventLog:
     def publish(self, kind: str, value: JsonAnswer | Mapping[str, Any], *, user: str = "") -> None:
         data = json_text(value).encode()
         if len(data) > EVENT_MAX:
-            data = json.dumps({"id": members(value).get("id"), "is_cut": True}).encode()
+            cut = CutEventAnswer(id=members(value).get("id"), is_cut=True)
+            data = json.dumps(members(cut)).encode()
         with self._lock:
             self._number += 1
             self._ring.append(Event(number=self._number, kind=kind, user=user, data=data))

@@ -95,17 +95,19 @@ def metrics_text(
     """
     labels = {"id": own.id, "host": own.host, "version": own.version}
     lines = (
-        *_metric("instance_info", "gauge", "Which service this is.", [(labels, 1)]),
+        *metric_lines("instance_info", "gauge", "Which service this is.", [(labels, 1)]),
         *(
             line
             for name, (what, value) in gauges.items()
-            for line in _metric(name, "gauge", what, [({}, value)])
+            for line in metric_lines(name, "gauge", what, [({}, value)])
         ),
-        *_counted("api_answers_total", "Answers of the API.", "status", answered),
-        *_counted("calls_total", "Calls since the start, by result.", "status", calls.by_status),
-        *_counted("denials_total", "Calls that were denied, by whom.", "by", calls.denials),
-        *_counted("questions_total", "Questions, by answer.", "answer", calls.questions),
-        *_metric(
+        *counted_lines("api_answers_total", "Answers of the API.", "status", answered),
+        *counted_lines(
+            "calls_total", "Calls since the start, by result.", "status", calls.by_status
+        ),
+        *counted_lines("denials_total", "Calls that were denied, by whom.", "by", calls.denials),
+        *counted_lines("questions_total", "Questions, by answer.", "answer", calls.questions),
+        *metric_lines(
             "call_duration_seconds",
             "histogram",
             "How long calls took.",
@@ -123,14 +125,14 @@ def metrics_text(
 _Labels = Mapping[str, object]
 
 
-def _counted(
+def counted_lines(
     name: str, what: str, label: str, counts: Mapping[str, int] | Mapping[int, int]
 ) -> Iterator[str]:
     found = sorted((str(value), count) for value, count in counts.items())
-    return _metric(name, "counter", what, [({label: value}, count) for value, count in found])
+    return metric_lines(name, "counter", what, [({label: value}, count) for value, count in found])
 
 
-def _metric(
+def metric_lines(
     name: str,
     kind: str,
     what: str,

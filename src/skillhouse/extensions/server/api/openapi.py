@@ -125,6 +125,7 @@ _UNKNOWN = {
     "operation": ("unknown-operation", "no operation `SKILLS_GET`"),
     "job": ("unknown-job", "no job has the id `3fa9`"),
     "fix": ("unknown-fix", "no fix has the id `0a1b`"),
+    "device": ("unknown-device", "no device `3f0a5c2d9e1b7a64`"),
     "token": ("unknown-token", "no token has the id or name `ci`"),
 }
 _EXAMPLES = {
@@ -222,6 +223,7 @@ _PATH_WORDS = {
     "repository": ("The name of a configured repository.", "official"),
     "package": ("The name of a package; a slash is written %2F.", "@acme%2Fpdf"),
     "fix": ("The id of a fix.", "0a1b2c3d4e5f6071"),
+    "device": ("The id of a paired device.", "3f0a5c2d9e1b7a64"),
     "token": ("The id or name of a token.", "ci"),
 }
 

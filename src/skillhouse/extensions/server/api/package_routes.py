@@ -28,14 +28,18 @@ from skillhouse.extensions.server.api.schemas import (
     FLAG,
     SHORT,
     array,
+    listing,
+    named,
     record,
     ref,
+    typed,
 )
 from skillhouse.frontends.answers.installs import OfferedAnswer, PlannedAnswer
 from skillhouse.frontends.answers.json_form import ListAnswer, listed
 from skillhouse.frontends.answers.packages import (
     InstalledAnswer,
     InstalledStateAnswer,
+    NewestAnswer,
     RemovedPackageAnswer,
     VerifiedAnswer,
     candidate_answer,
@@ -54,6 +58,7 @@ from skillhouse.install import (
     CHANGED,
     EDITED,
     OBEYED,
+    REWRITTEN,
     UNSIGNED,
     UNTRUSTED,
     ChangeRequest,
@@ -253,7 +258,7 @@ AGREED: Schema = {
     "additionalProperties": record(
         {"plan_digest": SHORT},
         optional={
-            "answers": array({"enum": [UNSIGNED, UNTRUSTED, OBEYED, EDITED, CHANGED]})
+            "answers": array({"enum": [UNSIGNED, UNTRUSTED, OBEYED, REWRITTEN, EDITED, CHANGED]})
             | {"maxItems": 5}
         },
         closed=True,
@@ -261,6 +266,13 @@ AGREED: Schema = {
 }
 _MANAGE = AccessScope.MANAGE
 _IDS = array(SHORT) | {"maxItems": 200}
+typed(
+    JobAnswer,
+    "result",
+    named("Changes", listing("skills", PlannedAnswer, OfferedAnswer)),
+    named("NewestSkills", listing("skills", NewestAnswer)),
+    named("VerifiedSkills", listing("skills", VerifiedAnswer)),
+)
 _JOB: Mapping[str, Any] = {
     "status": 202,
     "answer": ref(JobAnswer),

@@ -165,6 +165,7 @@ INSTALLED_EXAMPLE = {
     "pinned": False,
     "pin_reason": "",
     "dated": "2026-01-31",
+    "commit": "c0ffee00c0ffee00c0ffee00c0ffee00c0ffee00",
     "rollback": False,
 }
 STATE_EXAMPLE = {

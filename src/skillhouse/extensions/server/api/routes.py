@@ -7,6 +7,7 @@ from skillhouse.extensions.server.api import (
     audit_routes,
     call_routes,
     change_routes,
+    device_routes,
     event_routes,
     export_routes,
     fix_routes,
@@ -39,6 +40,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     *package_routes.ROUTES,
     *job_routes.ROUTES,
     *token_routes.ROUTES,
+    *device_routes.ROUTES,
     *trust_routes.ROUTES,
     *event_routes.ROUTES,
 )

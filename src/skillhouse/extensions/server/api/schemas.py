@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
-from skillhouse.floor import nearest
-from skillhouse.frontends.answers.json_form import MOMENTS, JsonAnswer, moment_of
-from skillhouse.frontends.presentation.text import one_line
-
-if TYPE_CHECKING:
-    from jsonschema_rs import ValidationError
+from skillhouse.floor.schema_words import SchemaFault, fault_words
+from skillhouse.frontends.answers.json_form import MOMENTS, SPARSE, JsonAnswer, moment_of
 
 Schema = dict[str, Any]
 
@@ -24,8 +19,6 @@ FLAG: Schema = {"type": "boolean"}
 ANY: Schema = {}
 SHORT: Schema = {"type": "string", "minLength": 1, "maxLength": 200}
 EFFECT: Schema = {"enum": ["allow", "ask", "deny"]}
-GOT_MAX = 80
-"""Characters of a value that a fault shows."""
 
 
 def maybe(schema: Mapping[str, Any]) -> Schema:
@@ -72,78 +65,14 @@ def listing(
     return found if more is None else {**found, MORE: ref(more)}
 
 
-def in_words(schema: Mapping[str, Any]) -> str:
-    """Return what fits the schema of a parameter or of a member of a body, for a person.
-
-    >>> in_words({"type": "integer", "minimum": 1, "maximum": 200})
-    'a whole number (1 to 200)'
-    >>> in_words({"type": "boolean"}), in_words({"type": "string", "maxLength": 9})
-    ('`true` or `false`', 'text (0 to 9 characters)')
-    >>> in_words({"type": "array", "items": {"enum": ["a", "b", "c"]}, "maxItems": 3})
-    'a list (0 to 3 items), each `a`, `b` or `c`'
-    """
-    if "const" in schema:
-        return f"`{_json(schema['const'])}`"
-    if "enum" in schema:
-        return _alternatives(schema["enum"], "or")
-    if "anyOf" in schema:
-        return ", or ".join(dict.fromkeys(in_words(one) for one in schema["anyOf"]))
-    kind, signs = schema.get("type"), schema.get("pattern", "")
-    if isinstance(kind, list):
-        return ", or ".join(in_words({**schema, "type": one}) for one in kind)
-    if kind == "boolean":
-        return "`true` or `false`"
-    if kind == "integer":
-        return f"a whole number{_bounds(schema, 'minimum', 'maximum')}"
-    if kind == "array":
-        counted = _bounds(schema, "minItems", "maxItems", " items")
-        return f"a list{counted}, each {in_words(schema['items'])}"
-    if kind == "object":
-        known = schema.get("properties")
-        return f"an object with {_alternatives(known, 'and')}" if known else "an object"
-    if kind != "string":
-        return {"null": "`null`", "number": "a number"}.get(kind or "", "a JSON value")
-    wanted = f"text{_bounds(schema, 'minLength', 'maxLength', ' characters')}"
-    return f"{wanted} that fits `{signs}`" if signs else wanted
-
-
-def _bounds(schema: Mapping[str, Any], least: str, most: str, unit: str = "") -> str:
-    """Return the bounds in brackets, or nothing where there is no upper one."""
-    return f" ({schema.get(least, 0)} to {schema[most]}{unit})" if most in schema else ""
-
-
-def _alternatives(values: Iterable[Any], word: str) -> str:
-    *others, last = (f"`{one}`" for one in values)
-    return f"{', '.join(others)} {word} {last}" if others else last
-
-
-def _json(value: object) -> str:
-    return json.dumps(value)
-
-
-def fault_in_words(fault: ValidationError, schema: Mapping[str, Any]) -> str:
+def fault_in_words(fault: SchemaFault, schema: Mapping[str, Any]) -> str:
     """Return what is wrong with a body, for a person: where, what fits there, and what it got."""
-    path = [str(part) for part in fault.instance_path]
-    keyword = fault.schema_path[-1]
-    # What the keyword belongs to says all that fits there.
-    wanted: Any = schema
-    for part in fault.schema_path[:-1]:
-        wanted = wanted[part]
-    got: Any = fault.instance
-    if keyword == "required":
-        missing = next(name for name in wanted["required"] if name not in got)
-        member = ".".join((*path, missing))
-        return f"the body lacks `{member}`: expected {in_words(wanted['properties'][missing])}"
-    known = wanted.get("properties", {})
-    if keyword == "additionalProperties":
-        more = next(name for name in got if name not in known)
-        close = nearest(more, known)
-        hint = f"did you mean `{close[0]}`" if close else f"known are {', '.join(known)}"
-        member = one_line(".".join((*path, more))[:GOT_MAX])
-        return f"the body has an unknown member `{member}`; {hint}"
-    where = f"`{one_line('.'.join(path)[:GOT_MAX])}`" if path else "the body"
-    said = one_line((got if isinstance(got, str) else _json(got))[:GOT_MAX])
-    return f"{where}: expected {in_words(wanted)}, got `{said}`"
+    found = fault_words(fault, schema)
+    if found.kind == "missing":
+        return f"the body lacks `{found.place}`: {found.text}"
+    if found.kind == "unknown":
+        return f"the body has an unknown member `{found.place}`; {found.text}"
+    return f"`{found.place}`: {found.text}" if found.path else f"the body: {found.text}"
 
 
 def whole(schema: Mapping[str, Any], answers: Mapping[str, Schema]) -> Schema:
@@ -173,16 +102,34 @@ def either(*answers: type) -> Schema:
     return {"anyOf": [ref(one) for one in answers]}
 
 
+def named(name: str, schema: Mapping[str, Any]) -> Schema:
+    """Return a reference to a schema that is in the document under that name from then on."""
+    _NAMED[name] = schema
+    return {"$ref": _TEMPLATE.format(name=name)}
+
+
+def typed(answer: type[JsonAnswer], member: str, *shapes: Mapping[str, Any]) -> None:
+    """Have the document say what a member is: null, or one of these, which its type cannot say."""
+    shape = {"anyOf": [*map(dict, shapes), {"type": "null"}]}
+    _MEMBERS[answer.__name__.removesuffix("Answer"), member] = shape
+
+
 MORE = "more"
 """In the schema of a list until `whole`: making one takes a start of the service no time."""
 _TEMPLATE = "#/components/schemas/{name}"
 _ANSWERS: dict[str, type] = {}
 """The answers that routes name, by their names; those in them follow."""
+_NAMED: dict[str, Mapping[str, Any]] = {}
+_MEMBERS: dict[tuple[str, str], Schema] = {}
 
 
 def components() -> dict[str, Schema]:
-    """Return the schemas of all answers, made from their types."""
-    return _schemas(_ANSWERS.values())
+    """Return the schemas of all answers, made from their types, and those that have a name."""
+    found = _schemas(_ANSWERS.values())
+    for (answer, member), shape in _MEMBERS.items():
+        found[answer]["properties"][member] = shape
+    found |= {name: whole(schema, found) for name, schema in _NAMED.items()}
+    return dict(sorted(found.items()))
 
 
 def _schemas(answers: Iterable[type]) -> dict[str, Schema]:
@@ -191,7 +138,10 @@ def _schemas(answers: Iterable[type]) -> dict[str, Schema]:
     )
     flat = {name: kind.flat_members for name, kind in _kinds(JsonAnswer).items()}
     made = {name.removesuffix("Answer"): _answered(_flattened(name, found, flat)) for name in found}
-    return dict(sorted(made.items()))
+    for name, left in SPARSE.items():
+        if name in made:
+            made[name]["required"] = [one for one in made[name]["required"] if one not in left]
+    return made
 
 
 def _kinds(kind: type[JsonAnswer]) -> dict[str, type[JsonAnswer]]:
@@ -241,6 +191,9 @@ def _answered(schema: Any) -> Any:
     if not isinstance(schema, dict):
         return schema
     found = {key: _answered(one) for key, one in schema.items() if key not in ("title", "default")}
+    if found.get("enum") == [True]:
+        # Generators know no enum of anything but texts and numbers.
+        found = {"const": True}
     if "$ref" in found:
         found["$ref"] = found["$ref"].removesuffix("Answer")
     members = schema.get("properties", {})

@@ -19,6 +19,7 @@ from skillhouse.approval import (
     Approval,
     ApprovalBroker,
     ApprovalError,
+    ApprovalRequest,
     ApprovalState,
     Issuer,
     Tokens,
@@ -26,11 +27,11 @@ from skillhouse.approval import (
     narrowed,
 )
 from skillhouse.extensions.server.api.api_services import Proofs
-from skillhouse.extensions.server.forms import form_of, is_equal_secret, json_response
+from skillhouse.extensions.server.forms import form_of, is_equal_secret
 from skillhouse.extensions.server.guard import access_of
+from skillhouse.extensions.server.pages.object_links import QuestionLinks
 from skillhouse.extensions.server.pages.question_view import is_intact, phrase_of, view_of
 from skillhouse.extensions.server.pages.site import Render
-from skillhouse.frontends.answers.approvals import approval_answer
 
 INBOX_PATH = "/approvals"
 GIVE_TOKEN = "token"  # noqa: S105 - what a button is called.
@@ -55,10 +56,12 @@ class ApprovalPages:
         proofs: Proofs,
         clock: Callable[[], float],
         *,
+        links: Callable[[ApprovalRequest], QuestionLinks],
         read_only: str = "",
     ) -> None:
         """Store the dependencies.
 
+        `links` finds the pages of what a question is about.
         `read_only` is why the page approves nothing, for example since a coding agent serves it.
         """
         self._approvals = approvals
@@ -67,6 +70,7 @@ class ApprovalPages:
         self._show = show
         self._clock = clock
         self._proofs = proofs
+        self._links = links
 
     def routes(self) -> list[Route]:
         return [
@@ -75,12 +79,13 @@ class ApprovalPages:
             Route(f"{INBOX_PATH}/history", self.history),
             Route(f"{INBOX_PATH}/{{approval_id}}", self.one),
             Route(f"{INBOX_PATH}/{{approval_id}}", self.decide, methods=["POST"]),
-            Route("/api/approvals", self.api_list),
         ]
 
     def list(self, request: Request) -> Response:
         answered = [a for a in self._approvals.latest(HISTORY) if a.state in STATES]
         pending = self._approvals.pending()
+        # What is said of it is what the state has: an address makes nothing up.
+        done = request.query_params.get("done", "")
         return self._show(
             request,
             "approvals.html",
@@ -91,6 +96,7 @@ class ApprovalPages:
                 if one.request.level != "sign"
             },
             answered=answered[:RECENT],
+            done=next((one for one in answered if one.id == done), None),
             minutes=self._minutes,
         )
 
@@ -122,9 +128,6 @@ class ApprovalPages:
             query=query,
             most=HISTORY,
         )
-
-    def api_list(self, _: Request) -> Response:
-        return json_response([approval_answer(one) for one in self._approvals.pending()])
 
     def one(self, request: Request) -> Response:
         return self._page(request, self._approval(request))
@@ -165,7 +168,7 @@ class ApprovalPages:
         except ApprovalError as error:
             return self._page(request, self._approval(request), "refused", 409, error=str(error))
         # A POST is answered with a redirect, so that a reload submits nothing twice.
-        place = "" if fields.get("back") == "inbox" else f"/{approval.id}"
+        place = f"?done={approval.id}" if fields.get("back") == "inbox" else f"/{approval.id}"
         return RedirectResponse(f"{INBOX_PATH}{place}", 303)
 
     def _refusal(self, approval: Approval, fields: dict[str, str]) -> tuple[str, int] | None:
@@ -255,6 +258,7 @@ class ApprovalPages:
             token=token,
             has_token=not view.question.is_for_page,
             newer=_newer(approval, pending),
+            links=self._links(approval.request),
             **_neighbours(approval, pending),
         )
 

@@ -24,6 +24,7 @@ from skillhouse.audit import (
     troubles,
 )
 from skillhouse.extensions.server.pages import plots
+from skillhouse.extensions.server.pages.object_links import DecidingRule, ObjectLinks
 from skillhouse.extensions.server.pages.site import Site
 from skillhouse.floor import SkillhouseError
 from skillhouse.frontends.answers.audit import command_of, subject_of
@@ -71,15 +72,18 @@ class AuditPage:
         self._site = site
         self._log = log
         self._clock = clock
+        self._links = ObjectLinks(site)
 
     def routes(self) -> list[Route]:
         return [Route(AUDIT_PATH, self.page), Route("/calls", self.old_address)]
 
     def page(self, request: Request) -> Response:
         asked = filters_of(request.query_params)
+        rule = self._links.decided_by(request.query_params.get("rule", ""))
+        chosen = {"rule": request.query_params.get("rule", "")} if rule else {}
         after = request.query_params.get("after", "")
         try:
-            found, fault = self._found(asked, after if _ID.fullmatch(after) else ""), ""
+            found, fault = self._found(asked, after if _ID.fullmatch(after) else "", rule), ""
         except SkillhouseError as error:
             # The log cannot be read; the page says so, and what may help.
             found = AuditView(entries=(), total=0, is_cut=False, following="", series=None)
@@ -94,21 +98,23 @@ class AuditPage:
             commands=[command_of(one.record) for one in found.entries],
             fault=fault,
             after=after,
-            is_filtered=any(asked.values()),
+            is_filtered=any(asked.values()) or rule is not None,
+            rule=rule,
+            chosen_rule=chosen.get("rule", ""),
             statuses=STATUSES,
             known_kinds=frozenset((*STATUSES, *VERDICTS, "p50", "p95")),
             troubles=troubles(self._log),
             plots=() if series is None else plots_of(series),
             scale=() if series is None else plots.scale(series.buckets),
             query=_query(asked),
-            older=_query({**asked, "after": found.following}),
+            older=_query({**asked, **chosen, "after": found.following}),
             plot_size=(plots.WIDTH, plots.HEIGHT),
         )
 
     def old_address(self, _: Request) -> Response:
         return RedirectResponse(AUDIT_PATH, 303)
 
-    def _found(self, asked: Mapping[str, str], after: str) -> AuditView:
+    def _found(self, asked: Mapping[str, str], after: str, rule: DecidingRule | None) -> AuditView:
         wanted: dict[str, Any] = {name: asked[name] or None for name in FILTERS}
         query = Query(**wanted)
         fitting: list[AuditEntry] = []
@@ -117,7 +123,7 @@ class AuditPage:
             if seen >= LOOKED_AT_MAX or len(fitting) >= FITTING_MAX:
                 is_cut = True
                 break
-            if query.fits(entry):
+            if query.fits(entry) and (rule is None or rule.decided(entry)):
                 fitting.append(entry)
         start = next((at + 1 for at, one in enumerate(fitting) if one.record.id == after), 0)
         shown = fitting[start : start + PAGE_ENTRIES]

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import os
+import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 from starlette.datastructures import QueryParams
 from starlette.exceptions import HTTPException
@@ -18,8 +21,10 @@ from skillhouse.clients import (
     ClientColumn,
     ClientReport,
     Fix,
+    ReportedProblem,
     ReportedSkill,
     client_profiles,
+    exported_sources,
     known_clients,
     problems,
     proposed_fixes,
@@ -29,7 +34,7 @@ from skillhouse.extensions.server.pages.site import Site
 from skillhouse.floor import Severity, SkillhouseError
 from skillhouse.frontends.answers.audit import subject_of
 from skillhouse.frontends.answers.client_changes import fix_answer, fix_groups
-from skillhouse.frontends.presentation.client_report import WHOLE, letter
+from skillhouse.frontends.presentation.client_report import WHOLE, letter, verdict_reason
 from skillhouse.frontends.presentation.doctor_values import (
     examined_profiles,
     seen_by,
@@ -47,6 +52,11 @@ CALLS_SHOWN = 20
 CALLS_MAX = 1_000
 LOOKED_AT_MAX = 20_000
 """Records in which the calls of one client are looked for, from the newest."""
+LOOK_SECONDS = 30.0
+"""How long a look is used again while no file or directory of it changed."""
+LOOKS_KEPT = 3
+SETTLED_NS = 50_000_000
+"""Age from which a change has a time that no later change has too."""
 
 
 class ClientCell(NamedTuple):
@@ -120,11 +130,49 @@ class RowFilter(NamedTuple):
         )
 
 
+class ClientsLook(NamedTuple):
+    """What some clients see, and what the page makes of it, which takes long for many skills."""
+
+    report: ClientReport
+    rows: Sequence[Row]
+    """First those that some client does not see in full."""
+    uneven: int
+    """How many those are."""
+    folders: Sequence[str]
+    counts: Sequence[Mapping[str, int]]
+    """How many skills each client sees, and how many it treats otherwise, by letter."""
+    problems: Sequence[ReportedProblem]
+    fixes: Sequence[Fix]
+    """Of what can be fixed as many as the page shows, and one more."""
+
+    @classmethod
+    def of(cls, report: ClientReport) -> ClientsLook:
+        rows = rows_of(report)
+        return cls(
+            report=report,
+            rows=rows,
+            uneven=sum(not row.is_even for row in rows),
+            folders=sorted({row.folder for row in rows}),
+            counts=[counts_of(rows, at) for at, _ in enumerate(report.clients)],
+            problems=problems(report),
+            fixes=list(itertools.islice(proposed_fixes(report), FIXES_MAX + 1)),
+        )
+
+
+class _KeptLook(NamedTuple):
+    look: ClientsLook
+    basis: tuple[Any, ...]
+    """What else it depends on than files and directories of skills."""
+    stamps: int
+    until: float
+
+
 class ClientsPage:
     """Reads only; a fix is made by the API, if it still is what was shown."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
+        self._kept: dict[tuple[str, ...], _KeptLook] = {}
 
     def routes(self) -> list[Route]:
         return [Route(CLIENTS_PATH, self.page), Route("/clients/{name}", self.one)]
@@ -134,32 +182,35 @@ class ClientsPage:
         wanted = request.query_params.get("client", "")
         if wanted not in ("", "all", *known_clients(), *profile_names(places.profiles)):
             raise HTTPException(404)
-        here = seen_by(places, examined_profiles(places, ()))
-        report = seen_by(places, examined_profiles(places, (wanted,))) if wanted else here
-        every = rows_of(report)
+        here = self._look(())
+        look = self._look((wanted,)) if wanted else here
+        report = look.report
         asked = RowFilter.of(request.query_params)
-        rows = [row for row in every if asked.fits(row, report)]
+        rows = look.rows
+        if any(asked):
+            rows = [row for row in rows if asked.fits(row, report)]
+        shown = rows[:ROWS_MAX]
         # Of the clients that are installed, as the API takes a fix without a list of clients.
-        fixes = list(itertools.islice(proposed_fixes(here), FIXES_MAX + 1))
+        groups = fix_groups(here.fixes[:FIXES_MAX])
         return self._site.page(
             request,
             "clients.html",
             report=report,
             wanted=wanted,
             asked=asked,
-            folders=sorted({row.folder for row in every}),
-            counts=[counts_of(every, at) for at, _ in enumerate(report.clients)],
-            rows=rows[:ROWS_MAX],
+            folders=look.folders,
+            counts=look.counts,
+            rows=shown,
             total=len(rows),
-            uneven=sum(not row.is_even for row in rows),
-            problems=tuple(problems(report)),
-            fixes=[_group_value(here, group) for group in fix_groups(fixes[:FIXES_MAX])],
-            has_more_fixes=len(fixes) > FIXES_MAX,
+            uneven=look.uneven if rows is look.rows else sum(not row.is_even for row in rows),
+            problems=look.problems,
+            fixes=[_group_value(here.report, group) for group in groups],
+            has_more_fixes=len(here.fixes) > FIXES_MAX,
             exported=report.exported,
             unsafe=unsafe_entries(places),
             profiles=client_profiles(places),
             budgets=budgets_of(report.clients),
-            links=self._links(),
+            links=self._links(row.skill for row in shown),
             listed=self._listed(),
         )
 
@@ -169,15 +220,18 @@ class ClientsPage:
         places = house.config.places
         calls, fault = self._calls_of(name)
         is_known = name in (*known_clients(), *profile_names(places.profiles))
-        if not is_known and not calls:
+        questions = [
+            one for one in house.approvals.pending() if is_called(one.request.client_name, name)
+        ]
+        if not (is_known or calls or questions):
             raise HTTPException(404)
-        report = seen_by(places, examined_profiles(places, (name,))) if is_known else None
-        rows = [] if report is None else rows_of(report)
+        look = self._look((name,)) if is_known else None
+        report, rows = (None, []) if look is None else (look.report, look.rows)
         denied = [one for one in calls if one.status == "denied"]
-        pending = house.approvals.pending()
         return self._site.page(
             request,
             "client.html",
+            of_client=quote(calls[0].record.client, safe="") if calls else "",
             name=name,
             column=report.clients[0] if report is not None else None,
             rows=rows[:ROWS_MAX],
@@ -189,10 +243,37 @@ class ClientsPage:
             call_count=len(calls),
             denied=[(one, subject_of(one)) for one in denied[:CALLS_SHOWN]],
             denials=len(denied),
-            questions=[one for one in pending if is_called(one.request.client, name)],
+            questions=questions,
             grants=len(house.approvals.grant_store.all()),
-            links=self._links(),
+            links=self._links(row.skill for row in rows[:ROWS_MAX]),
         )
+
+    def _look(self, names: tuple[str, ...]) -> ClientsLook:
+        """Return what clients see; of all that are installed without names."""
+        config = self._site.house.config
+        with self._site.reader.using() as house:
+            is_trusted = house.is_project_trusted
+        profiles = examined_profiles(config.places, names)
+        exported = exported_sources(config.state_directory)
+        basis = (profiles, config.roots, is_trusted, exported)
+        kept = self._kept.get(names)
+        if (
+            kept is not None
+            and time.monotonic() < kept.until
+            and kept.basis == basis
+            and kept.stamps == _stamps(kept.look.report.looked_at)[0]
+        ):
+            return kept.look
+        until, began = time.monotonic() + LOOK_SECONDS, time.time_ns()
+        look = ClientsLook.of(seen_by(config.places, profiles, config.cache_directory))
+        stamps, newest = _stamps(look.report.looked_at)
+        self._kept.pop(names, None)
+        # What changed just now may have done so after it was read.
+        if newest < began - SETTLED_NS:
+            while len(self._kept) >= LOOKS_KEPT:
+                self._kept.pop(next(iter(self._kept)), None)
+            self._kept[names] = _KeptLook(look, basis, stamps, until)
+        return look
 
     def _calls_of(self, name: str) -> tuple[list[AuditEntry], str]:
         """Return the latest calls of a client, newest first, and why the log cannot be read."""
@@ -204,24 +285,44 @@ class ClientsPage:
         except SkillhouseError as error:
             return [], str(error)
 
-    def _links(self) -> dict[str, str]:
-        """Return the address of each skill that has a page here, by its file."""
+    def _links(self, skills: Iterable[ReportedSkill]) -> dict[str, str]:
+        """Return the address of each of these skills that has a page here, by its file."""
         scan = self._site.reader.scan()
-        found = {file: skill_path(scan.reference_of(skill)) for file, skill in scan.by_file.items()}
+        broken = {
+            str(finding.path): finding.path
+            for finding in scan.index.diagnostics
+            if finding.severity is Severity.ERROR and finding.path is not None
+        }
         with self._site.reader.using() as house:
             own = OwnRoots(house)
-        for finding in scan.index.diagnostics:
-            # One that cannot be read is edited where it is.
-            if finding.severity is Severity.ERROR and finding.path is not None:
-                file = str(finding.path)
-                if file not in found and own.scope_of(finding.path):
-                    found[file] = edit_path(file)
+        found = {}
+        for file in (skill.file for skill in skills):
+            if skill := scan.by_file.get(file):
+                found[file] = skill_path(scan.reference_of(skill))
+            elif file in broken and own.scope_of(broken[file]):
+                # One that cannot be read is edited where it is.
+                found[file] = edit_path(file)
         return found
 
     def _listed(self) -> int:
         """Return how many skills the list of this service has."""
         with self._site.reader.using() as house:
             return sum(1 for _ in library_lines(house))
+
+
+def _stamps(paths: Iterable[str]) -> tuple[int, int]:
+    """Return what changes when a file or directory does, and the time of the newest change."""
+    found = []
+    newest = 0
+    for path in paths:
+        try:
+            info = os.stat(path)
+        except (OSError, ValueError):
+            found.append((0, 0, 0))
+        else:
+            newest = max(newest, info.st_ctime_ns)
+            found.append((info.st_ino, info.st_size, info.st_ctime_ns))
+    return hash(tuple(found)), newest
 
 
 def is_called(given: str, name: str) -> bool:
@@ -241,7 +342,7 @@ def rows_of(report: ClientReport) -> list[Row]:
             skill=skill,
             place=report.short(skill.directory),
             cells=tuple(
-                ClientCell(letter(verdict), verdict.reason or verdict.code)
+                ClientCell(letter(verdict), verdict_reason(report, verdict))
                 for verdict in skill.verdicts
             ),
         )

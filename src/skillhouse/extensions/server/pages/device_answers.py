@@ -38,10 +38,10 @@ class DeviceAnswers:
         ]
 
     async def answer(self, request: Request) -> Response:
-        return await self._taken(request, self._answered)
+        return await taken(request, self._answered)
 
     async def token(self, request: Request) -> Response:
-        return await self._taken(request, self._token)
+        return await taken(request, self._token)
 
     def _answered(self, headers: Mapping[str, str], body: bytes) -> DeviceAnsweredAnswer:
         approval = self._devices.answer(self._approvals, headers, body)
@@ -50,19 +50,21 @@ class DeviceAnswers:
     def _token(self, headers: Mapping[str, str], body: bytes) -> DeviceTokenAnswer:
         return DeviceTokenAnswer(token=self._devices.token(self._approvals, headers, body))
 
-    async def _taken(
-        self, request: Request, take: Callable[[Mapping[str, str], bytes], JsonAnswer]
-    ) -> Response:
-        body = await body_of(request)
-        try:
-            taken = await run_in_threadpool(take, dict(request.headers), body)
-        except SignatureError as error:
-            return _error(error.code, str(error), 401)
-        except ApprovalError as error:
-            return _error(error.code, str(error), 409)
-        except StateError:
-            return _error("house-unusable", "try again", 500)
-        return json_response(taken)
+
+async def taken(
+    request: Request, take: Callable[[Mapping[str, str], bytes], JsonAnswer]
+) -> Response:
+    """Return what comes of a signed message, or why it is not taken."""
+    body = await body_of(request)
+    try:
+        answer = await run_in_threadpool(take, dict(request.headers), body)
+    except SignatureError as error:
+        return _error(error.code, str(error), 401)
+    except ApprovalError as error:
+        return _error(error.code, str(error), 409)
+    except StateError:
+        return _error("house-unusable", "try again", 500)
+    return json_response(answer)
 
 
 def _error(code: str, message: str, status: int) -> Response:

@@ -25,7 +25,7 @@ from skillhouse.frontends.answers.packages import (
     installed_answer,
 )
 from skillhouse.install import InstalledSkills
-from skillhouse.manage import installed_marks
+from skillhouse.manage import installed_marks, trust_notes
 
 QUERY_MAX = 200
 """Characters of a search in repositories, as the API takes them."""
@@ -63,7 +63,7 @@ class PackagePages:
     def all(self, request: Request) -> Response:
         asked = request.query_params
         query, repository = asked.get("q", "").strip()[:QUERY_MAX], asked.get("repository", "")
-        installed, problem = self._installed()
+        installed, problem, notes = self._installed()
         offered: list[PackageAnswer] = []
         is_weak, remote_problem = False, ""
         is_browsing = bool(query or repository)
@@ -80,6 +80,7 @@ class PackagePages:
             "packages.html",
             installed=installed,
             problem=problem,
+            notes=notes,
             repositories=self._site.house.config.repositories,
             locks=install.known_locks(self._site.house.config.places),
             query=query,
@@ -90,15 +91,16 @@ class PackagePages:
             remote_problem=remote_problem,
         )
 
-    def _installed(self) -> tuple[list[InstalledLine], str]:
-        """Return what is installed, and why that cannot be read."""
+    def _installed(self) -> tuple[list[InstalledLine], str, list[str]]:
+        """Return what is installed, why that cannot be read, and notes about signatures."""
         self._site.reader.scan()
         try:
             with self._site.reader.using() as house:
                 entries = list(InstalledSkills(house).entries())
                 marks = {(one.scope, one.name): one for one in installed_marks(house)}
+                notes = trust_notes(house)
         except SkillhouseError as error:
-            return [], str(error)
+            return [], str(error), []
         lines = []
         for place, name, entry in entries:
             mark = marks.get((place.scope, name))
@@ -109,7 +111,7 @@ class PackagePages:
                     reason=mark.reason if mark else "",
                 )
             )
-        return lines, ""
+        return lines, "", notes
 
     def package(self, request: Request) -> Response:
         repository, package = request.path_params["repository"], request.path_params["package"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from msgspec import Struct
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -20,6 +21,7 @@ from skillhouse.frontends.presentation.rule_changes import (
     addition,
     removal,
     replacement,
+    user_rules,
 )
 from skillhouse.house import POLICY_SUMMARIES, Skillhouse, usable_config
 from skillhouse.house.config.rule_lines import RuleLayer, rule_layers
@@ -41,15 +43,17 @@ ACTION_TEXTS: Mapping[str, str] = {
     "memory": "is asked by no tool of skillhouse; for a program's own tool",
 }
 """Texts of the interface, translated where they are shown."""
-DONE_TEXTS: Mapping[str, str] = {
-    "added": "The rule was added.",
-    "changed": "The rule was changed.",
-    "removed": "The rule was removed.",
-    "policy": "The starting policy was set.",
-}
-"""Likewise; what a page is opened with after a change."""
+RULES_PATH = "/api/v1/policy/rules"
 RESOURCE_MAX = 8_192
 """Characters of a resource or pattern, as the API takes them."""
+
+
+class Undo(Struct, frozen=True, kw_only=True):
+    """The request that undoes a change of the rules."""
+
+    method: str
+    path: str
+    body: dict[str, object] | None = None
 
 
 class PolicyPages:
@@ -90,7 +94,6 @@ class PolicyPages:
             starting=tuple(POLICY_SUMMARIES.items()),
             effects=[effect.value for effect in Effect],
             action_texts=ACTION_TEXTS,
-            done=DONE_TEXTS.get(_text(request, "done"), ""),
             asked_action=action or "exec",
             resource=resource,
             **_filled(request, values["layers"]),
@@ -101,7 +104,12 @@ class PolicyPages:
     def add(self, request: Request) -> Response:
         rule, body = _asked_rule(request)
         return self._preview(
-            request, lambda house: addition(house, rule), method="POST", path="", body=body
+            request,
+            lambda house: addition(house, rule),
+            method="POST",
+            path="",
+            body=body,
+            undo=lambda rules: Undo(method="DELETE", path=f"{RULES_PATH}/user/{len(rules)}"),
         )
 
     def change(self, request: Request) -> Response:
@@ -113,12 +121,26 @@ class PolicyPages:
             method="PUT",
             path=f"/user/{index}",
             body=body,
+            undo=lambda rules: Undo(
+                method="PUT",
+                path=f"{RULES_PATH}/user/{index}",
+                body=_written(rules[index]),
+            ),
         )
 
     def remove(self, request: Request) -> Response:
         index: int = request.path_params["index"]
         return self._preview(
-            request, lambda house: removal(house, index), method="DELETE", path=f"/user/{index}"
+            request,
+            lambda house: removal(house, index),
+            method="DELETE",
+            path=f"/user/{index}",
+            # A rule is added at the end: in the middle it would be another place.
+            undo=lambda rules: (
+                Undo(method="POST", path=RULES_PATH, body=_written(rules[index], *EXAMPLES))
+                if index == len(rules) - 1
+                else None
+            ),
         )
 
     def _preview(
@@ -128,10 +150,14 @@ class PolicyPages:
         *,
         method: str,
         path: str,
+        undo: Callable[[Sequence[Rule]], Undo | None],
         body: dict[str, str] | None = None,
     ) -> Response:
-        """Show a change with the button that makes just this one, or why it is not possible."""
-        found, error, tag = None, "", ""
+        """Show a change with the button that makes just this one, or why it is not possible.
+
+        `undo` gets the rules of the file before the change.
+        """
+        found, error, tag, undone = None, "", "", None
         rule = None if body is None else _asked_rule(request)[0]
         with self._services.fresh() as house:
             user_file = house.config.places.user_file
@@ -140,6 +166,7 @@ class PolicyPages:
                     raise ConfigError("expected a pattern", path=user_file)
                 tag = rules_tag(usable_config(house.config.places))
                 found = change(house)
+                undone = undo(user_rules(house.config))
             except ConfigError as problem:
                 error = str(problem)
         return self._site.page(
@@ -150,7 +177,8 @@ class PolicyPages:
             error=error,
             tag=tag,
             method=method,
-            api_path=f"/api/v1/policy/rules{path}",
+            api_path=f"{RULES_PATH}{path}",
+            undo=undone,
             body=body,
             # What can be said of the rule by itself, whatever rules are beside it.
             odd=[] if rule is None else lint_rules((Layer(name="user", rules=(rule,)),)),
@@ -160,6 +188,16 @@ class PolicyPages:
 
 def _text(request: Request, name: str) -> str:
     return request.query_params.get(name, "").strip()[:RESOURCE_MAX]
+
+
+RULE_PARTS = ("effect", "action", "pattern", "reason")
+EXAMPLES = ("match", "not_match")
+
+
+def _written(rule: Rule, *more: str) -> dict[str, object]:
+    """Return the body that writes a rule as it was, with `more` of its parts."""
+    found = {name: getattr(rule, name) for name in (*RULE_PARTS, *more)}
+    return {name: value for name, value in found.items() if value}
 
 
 def _asked_rule(request: Request) -> tuple[Rule, dict[str, str]]:

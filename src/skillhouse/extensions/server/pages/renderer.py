@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import shlex
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -23,6 +24,7 @@ from skillhouse.extensions.server.pages.languages import (
     problem_texts,
     translations,
 )
+from skillhouse.extensions.server.pages.sentences import translated
 from skillhouse.frontends.presentation.library import why
 from skillhouse.frontends.presentation.question import ANSWER_WORDS
 from skillhouse.frontends.presentation.text import cut, one_line, shown
@@ -96,6 +98,13 @@ FACT_LABELS = frozenset(
 )
 """Labels of what was found, which are translated. Those of what was sent never are: an argument has
 any name."""
+FACT_WORDS = {
+    "judge": "rule check",
+    "bound to": "applies to files",
+    "not bound to files": "does not apply to files",
+    "not bound": "not covered",
+}
+"""What some of them are called on a page; in a record and the API they keep their names."""
 
 
 class Renderer:
@@ -123,7 +132,9 @@ def _environment(language: str) -> Environment:
     # mypy: the extension adds the method.
     made.install_gettext_callables(gettext, ngettext, newstyle=True)  # type: ignore[attr-defined]
     made.filters.update(
-        fact_label=lambda label: gettext(label) if label in FACT_LABELS else label,
+        fact_label=lambda label: (
+            gettext(FACT_WORDS.get(label) or label) if label in FACT_LABELS else label
+        ),
         answer_words=lambda answer: gettext(ANSWER_WORDS[answer]),
         finding_text=lambda code: finding_texts(language).get(code, ""),
         problem_text=lambda code: problem_texts(language).get(code, ""),
@@ -132,13 +143,15 @@ def _environment(language: str) -> Environment:
         path=path,
         folded=one_line,
         marked=marked,
-        coded=coded,
+        coded=lambda text: coded(translated(language, text)),
+        as_written=coded,
+        said=partial(translated, language),
         counted=counted,
         number="{:,}".format,
         skill_path=skill_path,
         edit_path=edit_path,
         command=command,
-        day=day,
+        day=partial(utc, to="day"),
         when=when,
         why=why,
         flat=flat,
@@ -288,23 +301,39 @@ def address(**query: Any) -> str:
     return "/?" + urlencode(kept) if kept else "/"
 
 
-def utc(milliseconds: int) -> str:
-    """Return a moment, in milliseconds since 1970, to the minute.
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[-+]\d\d:\d\d)")
+_SHOWN = {"day": 10, "minute": 16, "second": 19, "ms": 23}
+"""Characters of a time that is shown so exactly."""
+
+
+def when(moment: str, to: str = "minute") -> Markup:
+    """Return a UTC time as a person reads it; a script shows it as that of their place.
+
+    What is no time, as in the list of another server, is shown as it is.
+
+    >>> when("2026-11-23T20:20:46+02:00")
+    Markup('<time datetime="2026-11-23T18:20:46Z" data-to="minute">2026-11-23 18:20 UTC</time>')
+    >>> when("<soon>")
+    Markup('&lt;soon&gt;')
+    """
+    if not _MOMENT.fullmatch(moment):
+        return escape(shown(moment))
+    if not moment.endswith("Z"):
+        try:
+            moment = f"{datetime.fromisoformat(moment).astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+        except (ValueError, OverflowError):
+            return escape(moment)
+    text = moment.removesuffix("Z")[: _SHOWN[to]].replace("T", " ")
+    return Markup('<time datetime="{}" data-to="{}">{} UTC</time>').format(moment, to, text)
+
+
+def utc(milliseconds: int, to: str = "minute") -> Markup:
+    """Return a moment, in milliseconds since 1970.
 
     >>> utc(1_750_000_000_000)
-    '2025-06-15 15:06 UTC'
+    Markup('<time datetime="2025-06-15T15:06:40Z" data-to="minute">2025-06-15 15:06 UTC</time>')
     """
-    return f"{datetime.fromtimestamp(milliseconds / 1000, UTC):%Y-%m-%d %H:%M} UTC"
-
-
-def when(moment: str) -> Markup:
-    """Return a UTC time of a record as a person reads it.
-
-    >>> when("2026-11-23T18:20:46.454Z")
-    Markup('<time datetime="2026-11-23T18:20:46.454Z">2026-11-23 18:20</time>')
-    """
-    shown_moment = f"{moment[:10]} {moment[11:16]}".strip()
-    return Markup('<time datetime="{}">{}</time>').format(moment, shown_moment)
+    return when(f"{datetime.fromtimestamp(milliseconds // 1000, UTC):%Y-%m-%dT%H:%M:%SZ}", to)
 
 
 def command(words: Iterable[object]) -> str:
@@ -314,15 +343,6 @@ def command(words: Iterable[object]) -> str:
     "skillhouse trust '/my site'"
     """
     return shlex.join(str(word) for word in words)
-
-
-def day(milliseconds: int) -> str:
-    """Return the day of a time in milliseconds since 1970, in UTC.
-
-    >>> day(1_800_000_000_000)
-    '2027-01-15'
-    """
-    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d")
 
 
 def flat(value: Any) -> str:

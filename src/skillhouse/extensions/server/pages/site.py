@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import (
@@ -80,7 +80,8 @@ class Site:
         Templates get, besides `values`: `language`, `places`, `here` (path and query of the page),
         `page_version` (of what it shows),
         `waiting` (number of open questions; None if the state cannot be read), `stopped` (why
-        every tool is refused; or empty), `read_only` (why
+        every tool is refused; or empty), `away` (minutes until only reads go on, since no companion
+        app was open; None for no warning), `read_only` (why
         nothing may be changed; or empty) and `action`.
         """
         return self._rendered(
@@ -91,6 +92,7 @@ class Site:
             page_version=request.scope.get(VERSION, ""),
             waiting=self._waiting(),
             stopped=self.house.services.enforcement.tiers.stopped_reason,
+            away=self._away(),
             read_only=self.services.read_only,
             action=partial(self._action, access_of(request.scope)),
             **values,
@@ -109,15 +111,21 @@ class Site:
             **values,
         )
 
+    def text(self, request: Request, template: str, /, **values: Any) -> str:
+        """Return a part of a page for who has no key of the page."""
+        language = language_of(request)
+        return self._renderer.render(template, language, places=(), read_only="", **values)
+
     def _action(self, access: Access, method: str, path: str) -> Markup:
         """Return the attributes with which a form or button makes a change by the API.
 
         `path` is as the browser sends it: encoded, without a query. The proof is for the browser
         that asked, and for this method and path alone.
         """
-        return Markup('data-method="{}" data-path="{}" data-proof="{}"').format(
-            method, path, self.services.proofs.of(access, method, path)
-        )
+        proof = self.services.proofs.of(access, method, path)
+        # A list has hundreds, and `Markup.format` takes longer than the proof.
+        text = f'data-method="{escape(method)}" data-path="{escape(path)}" data-proof="{proof}"'
+        return Markup(text)  # noqa: S704 - what may be of others is escaped.
 
     def choose_language(self, request: Request) -> Response:
         """Keep a language for this browser and return to the page."""
@@ -154,6 +162,12 @@ class Site:
         language = language_of(request)
         text = self._renderer.render(template, language, here=here, **values)
         return HTMLResponse(text, status_code, headers={"vary": "accept-language, cookie"})
+
+    def _away(self) -> int | None:
+        try:
+            return self.house.services.companion.warning()
+        except SkillhouseError:
+            return None
 
     def _waiting(self) -> int | None:
         try:

@@ -75,6 +75,7 @@ def _markdown() -> MarkdownIt:
     made = MarkdownIt("commonmark", {"html": False, "maxNesting": 20})
     made.enable(["table", "strikethrough"])
     # The address is shown as it was written, and what it becomes is shown before it is opened.
+    # mypy: the library's way to change these is to assign methods.
     made.normalizeLink = _same  # type: ignore[method-assign, assignment]
     made.normalizeLinkText = _same  # type: ignore[method-assign, assignment]
     rules: dict[str, _Rule] = {

@@ -246,7 +246,7 @@ class _ClientReports:
     """What the clients here see, compared once for each state of the skills."""
 
     def __init__(self, house: Skillhouse) -> None:
-        self._places = house.config.places
+        self._places, self._cache = house.config.places, house.config.cache_directory
         self._of: object = None
         self._report: ClientReport | None = None
         self._lock = threading.Lock()
@@ -254,7 +254,9 @@ class _ClientReports:
     def of(self, scan: SkillScan) -> ClientReport:
         with self._lock:
             if self._report is None or self._of is not scan.index:
-                self._report = seen_by(self._places, examined_profiles(self._places, ()))
+                self._report = seen_by(
+                    self._places, examined_profiles(self._places, ()), self._cache
+                )
                 self._of = scan.index
             return self._report
 

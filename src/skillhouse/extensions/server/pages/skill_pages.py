@@ -1,4 +1,4 @@
-"""The page of all skills, and the same and single skills as JSON."""
+"""The page of all skills."""
 
 from __future__ import annotations
 
@@ -13,24 +13,22 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from skillhouse.audit import AuditEntry, AuditError, AuditLog, Query, entries_of
-from skillhouse.extensions.server.forms import json_response
 from skillhouse.extensions.server.pages.site import Site
-from skillhouse.extensions.server.pages.skill_rows import (
+from skillhouse.extensions.server.pages.skill_list import (
+    BLANK,
+    COLUMNS,
+    WORDS,
     AddressFilter,
-    LastUse,
-    SkillRow,
+    ListView,
+    ShownRow,
+    SkillList,
     choices_of,
-    skill_rows,
+    in_order,
+    shown_row,
 )
-from skillhouse.extensions.server.status import (
-    FoundInPage,
-    SkillScan,
-    detail_answer,
-    skills_answer,
-    status_answer,
-)
+from skillhouse.extensions.server.pages.skill_rows import LastUse, SkillRow, skill_rows
+from skillhouse.extensions.server.status import FoundInPage, SkillScan
 from skillhouse.frontends.answers.audit import command_of
-from skillhouse.frontends.presentation.library import library_counts
 from skillhouse.frontends.presentation.short_paths import unread_folders
 from skillhouse.retrieval import Fit, Hit
 from skillhouse.store import STATE_FILE, commit_stamp
@@ -39,6 +37,7 @@ PAGE_ROWS = 200
 """Rows of one page; the filter of a longer list is that of the server."""
 QUERY_MAX = 500
 """Characters of each filter."""
+INDEX_PATH = "/skills-index"
 FILTERS = ("words", "scope", "client", "state")
 DELETED_MAX = 50
 """Deleted skills that can be put back from the page, the latest."""
@@ -68,7 +67,7 @@ class KnownRows(NamedTuple):
     scan: SkillScan
     key: object
     until: float
-    rows: list[SkillRow]
+    list: SkillList
 
 
 class FoundRow(NamedTuple):
@@ -76,6 +75,10 @@ class FoundRow(NamedTuple):
 
     row: SkillRow
     hit: Hit | None = None
+
+    @property
+    def shown(self) -> ShownRow:
+        return shown_row(self.row)
 
 
 class SkillPages:
@@ -88,29 +91,27 @@ class SkillPages:
         self._known: KnownRows | None = None
 
     def routes(self) -> list[Route]:
-        return [
-            Route("/", self.all),
-            Route("/api/status", self.api_status),
-            Route("/api/skills", self.api_all),
-            Route("/api/skills/{reference:path}", self.api_one),
-        ]
+        return [Route("/", self.all), Route(INDEX_PATH, self.index)]
 
     def all(self, request: Request) -> Response:
         asked = request.query_params
         query, page = asked.get("q", "").strip(), _page_number(asked.get("page"))
         chosen = AddressFilter(**{name: asked.get(name, "")[:QUERY_MAX] for name in FILTERS})
+        columns = ",".join(asked.getlist("columns")) if "columns" in asked else None
+        view = ListView.of("" if query else asked.get("sort", ""), columns)
         scan = self._reader.scan()
+        agent = self._agent(request)
+        every = self._list_of(scan, agent)
         with self._reader.using() as house:
             agents = tuple(house.config.agents)
-        agent = asked.get("agent", "default")
-        agent = agent if agent in agents else "default"
-        rows = self._rows_of(scan, agent)
-        with self._reader.using() as house:
             deleted = house.management.trash.deleted()
             unread = unread_folders(house)
-        answer = self._reader.found(scan, query) if query else FoundInPage()
-        every = _found(rows, answer.hits) if query else [FoundRow(row) for row in rows]
-        found = [one for one in every if chosen.takes(one.row)] if chosen.is_on else every
+        answer = self._reader.found(scan, query, agent) if query else FoundInPage()
+        if query:
+            candidates = _found(every, answer.hits)
+        else:
+            candidates = [FoundRow(row) for row in in_order(every.rows, view.sort)]
+        found = [one for one in candidates if chosen.takes(one.row)] if chosen.is_on else candidates
         today = datetime.now(UTC).date().isoformat()
         pages = max(1, -(-len(found) // PAGE_ROWS))
         page = min(page, pages)
@@ -122,26 +123,54 @@ class SkillPages:
             rows=found[(page - 1) * PAGE_ROWS : page * PAGE_ROWS],
             query=query,
             chosen=chosen,
+            view=view,
+            all_columns=COLUMNS,
+            blank=BLANK,
+            blank_off=BLANK._replace(is_on=False),
+            all_words=WORDS,
+            page_rows=PAGE_ROWS,
             agents=agents,
             agent="" if agent == "default" else agent,
             is_weak=answer.fit is not Fit.GOOD,
             fits_nothing=answer.fit is Fit.NONE,
             total=len(found),
-            every=len(every),
+            every=len(candidates),
             page_number=page,
             pages=pages,
-            choices=choices_of(one.row for one in every),
-            counts=library_counts(row.line for row in rows),
-            is_first_visit=all(row.scope in ("", "builtin") for row in rows),
+            choices=choices_of(one.row for one in candidates) if query else every.choices,
+            with_findings=every.choices.problems.get("findings", 0),
+            counts=every.counts,
+            is_first_visit=all(row.scope in ("", "builtin") for row in every.rows),
             deleted=deleted[:DELETED_MAX],
             today=today,
-            calls=calls_since(self._site.house.audit_log, today),
+            calls=calls_since(self._site.house.audit_log, today) if not query else None,
             pending=self._site.house.approvals.pending()[:LATEST],
             unread=unread,
         )
 
-    def _rows_of(self, scan: SkillScan, agent: str) -> list[SkillRow]:
-        """Return the rows of a scan, made once: each key press that filters a long list asks.
+    def index(self, request: Request) -> Response:
+        """Return the list as a browser filters it; nothing where it has what is here now."""
+        every = self._list_of(self._reader.scan(), self._agent(request))
+        found = every.index(ListView.of(request.query_params.get("sort", ""), None).sort)
+        headers = {
+            "content-type": "application/json",
+            "etag": found.tag,
+            "vary": "accept-encoding, cookie",
+        }
+        if found.tag in request.headers.get("if-none-match", ""):
+            return Response(None, 304, headers=headers)
+        if "gzip" in request.headers.get("accept-encoding", "").replace(",", " ").split():
+            return Response(found.packed, headers={**headers, "content-encoding": "gzip"})
+        return Response(found.data, headers=headers)
+
+    def _agent(self, request: Request) -> str:
+        """Return the agent that is asked about, if it is one."""
+        agent = request.query_params.get("agent", "default")
+        with self._reader.using() as house:
+            return agent if agent in house.config.agents else "default"
+
+    def _list_of(self, scan: SkillScan, agent: str) -> SkillList:
+        """Return the rows of a scan, made once: each load of the page and of its index asks.
 
         They are made again for another scan, after each use of a skill and each approval, and
         after a while for the files of a skill beside its SKILL.md, of which a scan knows nothing.
@@ -153,17 +182,10 @@ class SkillPages:
         if known is None or known.scan is not scan or known.key != key or now > known.until:
             with self._reader.using() as house:
                 rows = skill_rows(house, scan, used, agent)
-            known = self._known = KnownRows(scan, key, now + ROWS_SECONDS, rows)
-        return known.rows
-
-    def api_status(self, _: Request) -> Response:
-        return json_response(status_answer(self._reader.status(), self._site.services.instance))
-
-    def api_all(self, _: Request) -> Response:
-        return json_response(skills_answer(self._reader.scan()))
-
-    def api_one(self, request: Request) -> Response:
-        return json_response(detail_answer(self._reader.detail(request.path_params["reference"])))
+            is_same = known is not None and known.list.rows == rows
+            every = known.list if known is not None and is_same else SkillList(rows)
+            known = self._known = KnownRows(scan, key, now + ROWS_SECONDS, every)
+        return known.list
 
 
 def calls_since(log: AuditLog, today: str) -> DayOfCalls:
@@ -190,9 +212,9 @@ def calls_since(log: AuditLog, today: str) -> DayOfCalls:
     return DayOfCalls(tuple(latest), denied, seen == TODAY_MAX)
 
 
-def _found(rows: Sequence[SkillRow], hits: Sequence[Hit]) -> list[FoundRow]:
+def _found(every: SkillList, hits: Sequence[Hit]) -> list[FoundRow]:
     """Return the rows that were found, in the order of the hits."""
-    by_reference = {row.reference: row for row in rows}
+    by_reference = every.by_reference
     return [FoundRow(by_reference[hit.id], hit) for hit in hits if hit.id in by_reference]
 
 

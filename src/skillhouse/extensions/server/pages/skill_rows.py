@@ -1,11 +1,11 @@
-"""The rows of the list of skills: every skill here, and what a person filters them by."""
+"""The rows of the list of skills: what is known of every skill here."""
 
 from __future__ import annotations
 
 import itertools
 import threading
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from msgspec import Struct
@@ -13,12 +13,7 @@ from msgspec import Struct
 from skillhouse.audit import AuditError, AuditLog, Query, entries_of
 from skillhouse.extensions.server.status import SkillScan
 from skillhouse.frontends.presentation.findings import READ_ALL_THE_SAME
-from skillhouse.frontends.presentation.library import (
-    LISTINGS,
-    LibraryLine,
-    SkillFilter,
-    library_lines,
-)
+from skillhouse.frontends.presentation.library import LibraryLine, library_lines
 from skillhouse.frontends.presentation.short_paths import clients_of, short_path
 from skillhouse.house import Skillhouse, loading_effects
 from skillhouse.manage import STATES, OwnRoots
@@ -205,50 +200,3 @@ def _last_used(line: LibraryLine, used: Mapping[str, str]) -> str:
 def _tokens(skill: Skill | None) -> int:
     """Return the tokens of a SKILL.md by the size that it had when it was found; 0: not known."""
     return -(-skill.signature[2] // 4) if skill and skill.signature else 0
-
-
-WORDS = ("in-use", *LISTINGS.values(), "code", "not-in-use", "asks", "findings", *STATES)
-"""By which the list is filtered, in the order in which they are offered."""
-
-
-class AddressFilter(Struct, frozen=True, kw_only=True):
-    """What a person filters the list by, as the address of the page has it."""
-
-    words: str = ""
-    scope: str = ""
-    client: str = ""
-    state: str = ""
-
-    @property
-    def is_on(self) -> bool:
-        return bool(self.words.strip() or self.scope or self.client or self.state)
-
-    def takes(self, row: SkillRow) -> bool:
-        if (self.scope and row.scope != self.scope) or (
-            self.state and self.state not in row.problems
-        ):
-            return False
-        if self.client and self.client not in row.clients:
-            return False
-        return SkillFilter(words=tuple(self.words.split())).takes(
-            *row.line.texts, row.scope, row.language, scope=row.scope, path=row.path
-        )
-
-
-class Choices(Struct, frozen=True, kw_only=True):
-    """What a list can be filtered by, with the number of rows of each."""
-
-    scopes: Mapping[str, int]
-    clients: Mapping[str, int]
-    problems: Mapping[str, int]
-
-
-def choices_of(rows: Iterable[SkillRow]) -> Choices:
-    rows = list(rows)
-    clients = Counter(client for row in rows for client in row.clients)
-    problems = Counter(itertools.chain.from_iterable(row.problems for row in rows))
-    return Choices(
-        scopes=Counter(row.scope for row in rows if row.scope),
-        clients=dict(sorted(clients.items())),
-        problems={word: problems[word] for word in WORDS if problems[word]},
-    )

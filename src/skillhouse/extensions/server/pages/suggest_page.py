@@ -59,6 +59,7 @@ class SuggestPage:
             found=found,
             error=error,
             days=days,
+            done=request.query_params.get("done") == "added",
             user_file=user_file,
         )
 
@@ -80,7 +81,7 @@ class SuggestPage:
             return self._one(request, days, notice, 409)
         self._services.reader.expire()
         # A POST is answered with a redirect, so that a reload submits nothing twice.
-        return RedirectResponse(f"{PATH}?days={days}", 303)
+        return RedirectResponse(f"{PATH}?days={days}&done=added", 303)
 
     def _write(self, request: Request, days: int, tag: str) -> str:
         """Add the rule; return why that was not done."""

@@ -123,6 +123,8 @@ class SystemPage:
             scopes=[(scope.value, SCOPE_TEXTS[scope]) for scope in AccessScope],
             token_days=TOKEN_DAYS,
             own_id=own_id,
+            devices=house.services.enforcement.devices.all(),
+            own_address=f"{request.url.scheme}://{request.url.netloc}",
             is_traced=tracing.is_heard(),
             captures=bool(capture),
             csrf_token=self._stopping.csrf_token(request),

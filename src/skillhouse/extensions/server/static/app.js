@@ -1,6 +1,29 @@
 // What pages do: make changes by the API, and show what changed meanwhile. All words are in the
 // pages; without this file each page can be read.
 
+/* Times are those of the person's place, with the UTC that the page has in their title. */
+
+const DAY = { dateStyle: "medium" };
+const PARTS = { year: "numeric", month: "short", day: "numeric", hour: "2-digit", minute: "2-digit" };
+const SHOWN = {
+  day: DAY,
+  minute: PARTS,
+  second: { ...PARTS, second: "2-digit" },
+  ms: { ...PARTS, second: "2-digit", fractionalSecondDigits: 3 },
+};
+
+function showTimes(inside) {
+  for (const one of inside.querySelectorAll("time[data-to]:not([title])")) {
+    const moment = new Date(one.dateTime);
+    if (Number.isNaN(moment.getTime())) continue;
+    one.title = `${one.dateTime.slice(0, one.dataset.to === "day" ? 16 : -1).replace("T", " ")} UTC`;
+    one.textContent = moment.toLocaleString(document.documentElement.lang, SHOWN[one.dataset.to]);
+  }
+}
+
+showTimes(document);
+new MutationObserver(() => showTimes(document)).observe(document.body, { childList: true, subtree: true });
+
 /* Changes.
 
 A form or button with data-method, data-path and data-proof is sent to the API as JSON:
@@ -15,8 +38,11 @@ A form or button with data-method, data-path and data-proof is sent to the API a
   data-done="/path"     where to go afterwards, with {name} for a value of the answer; "stay" renews
                         the parts below; "none" leaves all to a script; without it, reload
   data-renews="id id"   ids of the parts that are renewed when it is done
-  data-said="TEXT"      what was done, which is said once it is
-  data-undo='{"a": 1}'  what the same path takes to undo it, which is offered beside that
+  data-said="TEXT"      what was done, which is said once it is, with {name} as above
+  data-undo='{"a": 1}'  what undoes it, which is offered beside that: a body, or nothing, for the
+                        same path, or for data-undo-method and data-undo-path with {name} as above;
+                        these values are those of the entry with the answer's id in the list that
+                        data-undo-list names; data-undo-tag is the list whose tag is sent along, data-undo-done as data-done
 An element with data-problem inside (or #outcome) shows the problem; one that has `words` is said by
 the template of that id. The event `answered` has the answer and the element, for scripts of single
 pages. */
@@ -91,9 +117,11 @@ export function showProblem(element, problem) {
   const place = inside ?? document.getElementById("outcome");
   const { detail, hint, code, words } = problem ?? {};
   const text = [detail, hint].filter(Boolean).join(". ");
+  const had = place.id && place.contains(document.activeElement);
   if (words) place.replaceChildren(document.getElementById(words).content.cloneNode(true));
   else place.textContent = text;
   place.classList.toggle("is-problem", Boolean(detail || words));
+  if (had) place.focus();
   if (code) named(code).then((name) => { if (name && place.textContent === text) place.textContent = `${name} (${text})`; });
 }
 
@@ -114,46 +142,109 @@ async function act(element, body) {
   for (const one of busy) one.setAttribute("aria-busy", "true");
   const above = [];
   for (let one = element; one; one = one.parentElement) above.push(one);
-  showProblem(element, null);
+  if (!element.closest("#outcome")) showProblem(element, null);
   const answer = await send(element, body);
   for (const one of busy) one.removeAttribute("aria-busy");
   // A live part may have been replaced meanwhile, and the element with it.
   const place = above.find((one) => one.isConnected);
   place.dispatchEvent(new CustomEvent("answered", { bubbles: true, detail: { ...answer, element } }));
   if (!answer.ok) return showProblem(element, answer.value);
-  const { done, renews, said, undo, method, path, proof } = element.dataset;
+  const { done, renews, said } = element.dataset;
   element.closest("dialog")?.close();
   const stays = done === "none" || done === "stay" || renews;
   if (said) {
-    const what = { said, undo, method, path, proof, done, renews };
+    const what = { said: filled(said, answer.value, String), undo: await undoing(element.dataset, answer.value) };
     if (stays) say(what);
     else sessionStorage.setItem(SAID, JSON.stringify(what));
   }
   if (done === "none") return;
   if (stays) return renew(new Set(renews?.split(" ") ?? []));
-  if (done) location.assign(done.replace(/\{(\w+)\}/g, (_, name) => encodeURIComponent(answer.value[name])));
-  else location.reload();
+  if (done) return location.assign(filled(done, answer.value));
+  sessionStorage.setItem(FOCUSED, JSON.stringify([location.pathname, selectorOf(document.activeElement)]));
+  location.reload();
 }
 
-/* What was done, with a button that undoes it; also on the page to which it led. */
-const SAID = "skillhouse-said";
+function filled(text, value, as = encodeURIComponent) {
+  return text.replace(/\{(\w+)\}/g, (all, name) => (value?.[name] === undefined ? all : as(value[name])));
+}
 
-function say({ said, undo, ...rest }) {
+/* What a button that undoes a change has as its data; nothing where it cannot be undone. */
+async function undoing({ undo, undoMethod, undoPath, undoList, undoTag, undoDone, method, path, proof, done, renews }, value) {
+  if (undo === undefined) return undefined;
+  const list = undoList && (await asked(undoList).catch(() => null))?.value;
+  const entry = undoList ? list?.[list.list]?.find(({ id }) => id === value.id) : value;
+  const tag = undoTag && (await asked(undoTag).catch(() => null))?.etag;
+  if ((undoList && !entry) || (undoTag && !tag)) return undefined;
+  const data = { method: undoMethod ?? method, path: filled(undoPath ?? path, entry), renews };
+  // A page that one was led to shows what is undone once it is loaded again.
+  data.done = undoDone ?? (done === "none" || done === "stay" ? done : undefined);
+  // Without a proof of this path the first answer is a refusal, after which one is asked for.
+  data.proof = undoPath || undoMethod ? "" : proof;
+  if (undo) data.body = undo;
+  if (tag) data.match = tag;
+  return data;
+}
+
+/* What was done, with a button that undoes it; also on the page to which it led. It goes after a
+while, but not while a person points at it or is in it; a problem stays. */
+const SAID = "skillhouse-said";
+const FOCUSED = "skillhouse-focused";
+const SAID_MS = 8000;
+let fading = 0;
+
+function say({ said, undo }) {
   const place = document.getElementById("outcome");
+  const had = place.contains(document.activeElement);
   place.classList.remove("is-problem");
   place.textContent = said;
-  if (!undo) return;
-  const button = document.getElementById("undo").content.firstElementChild.cloneNode(true);
-  const dataset = Object.entries({ ...rest, body: undo }).filter(([, value]) => value !== undefined);
-  Object.assign(button.dataset, Object.fromEntries(dataset));
-  place.append(" ", button);
+  if (undo) {
+    const button = document.getElementById("undo").content.firstElementChild.cloneNode(true);
+    const data = Object.entries(undo).filter(([, value]) => value !== undefined);
+    Object.assign(button.dataset, Object.fromEntries(data));
+    place.append(" ", button);
+  }
+  if (had) place.focus();
+  clearTimeout(fading);
+  fading = setTimeout(fade, SAID_MS);
 }
 
-const kept = sessionStorage.getItem(SAID);
-if (kept) {
-  sessionStorage.removeItem(SAID);
-  say(JSON.parse(kept));
+function fade() {
+  const place = document.getElementById("outcome");
+  if (place.classList.contains("is-problem")) return;
+  if (place.matches(":hover, :focus-within")) fading = setTimeout(fade, 1000);
+  else place.replaceChildren();
 }
+
+document.addEventListener("keydown", ({ key }) => {
+  const place = document.getElementById("outcome");
+  if (key === "Escape" && !document.querySelector("dialog[open]")) place.replaceChildren();
+});
+
+/* What finds an element again in the page that is made next. */
+function selectorOf(element) {
+  if (!element || element === document.body) return "";
+  if (element.id) return `#${CSS.escape(element.id)}`;
+  const [name, value] = Object.entries(element.dataset).find(([key]) => key === "path" || key === "opens") ?? [];
+  return name ? `[data-${name}="${CSS.escape(value)}"]` : "";
+}
+
+function focusOn(selector, otherwise) {
+  const found = selector && document.querySelector(selector);
+  const element = found || otherwise;
+  if (!found && !element.hasAttribute("tabindex")) element.tabIndex = -1;
+  element.focus({ preventScroll: true });
+}
+
+function taken(name) {
+  const text = sessionStorage.getItem(name);
+  sessionStorage.removeItem(name);
+  return text && JSON.parse(text);
+}
+
+const kept = taken(SAID);
+if (kept) say(kept);
+const [page, selector] = taken(FOCUSED) ?? [];
+if (page === location.pathname) focusOn(selector, document.getElementById("main"));
 
 document.addEventListener("submit", (event) => {
   const form = event.target;
@@ -221,6 +312,7 @@ export async function renew(ids) {
     return; // The service is away; the next event or load shows what is there then.
   }
   const fresh = new DOMParser().parseFromString(text, "text/html");
+  showTimes(fresh); // So that what is the same is not replaced.
   document.title = fresh.title;
   if (!ids.size) document.body.dataset.version = fresh.body.dataset.version ?? "";
   for (const id of ids.size ? ids : [...document.querySelectorAll("[data-live]")].map((one) => one.id)) {
@@ -230,9 +322,10 @@ export async function renew(ids) {
       now?.querySelector(`#${CSS.escape(one.id)}`)?.setAttribute("open", "");
     }
     if (old && now && !busy && !old.isEqualNode(now) && !old.querySelector("dialog[open]")) {
-      const focused = old.contains(document.activeElement) ? document.activeElement.id : "";
+      const had = old.contains(document.activeElement);
+      const focused = had && selectorOf(document.activeElement);
       old.replaceWith(now);
-      if (focused) document.getElementById(focused)?.focus();
+      if (had) focusOn(focused, now);
     }
   }
   document.dispatchEvent(new CustomEvent("renewed"));
@@ -265,7 +358,7 @@ async function catchUp() {
 
 /* One page of this browser reads the events and passes them on: a browser opens few connections. */
 
-const KINDS = ["index", "question", "answer", "call", "progress", "job", "reset"];
+const KINDS = ["index", "question", "answer", "call", "progress", "job", "companion", "reset"];
 const others = new BroadcastChannel("skillhouse-events");
 const take = (kind, data) => (kind === "reset" ? catchUp() : happened(kind, data));
 others.onmessage = ({ data: { kind, data } }) => {

@@ -65,6 +65,7 @@ function show({ diagnostics, preview: found }, before) {
     return item;
   }));
   number(marks);
+  document.getElementById("unchecked").hidden = true;
   document.getElementById("no-findings").hidden = diagnostics.length > 0;
   document.getElementById("costs").hidden = !found;
   if (found) {

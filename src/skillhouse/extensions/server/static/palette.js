@@ -13,13 +13,13 @@ const letters = (text) => text.toLowerCase().split(/\s+/).filter(Boolean);
 const known = [...document.querySelectorAll(".places a, #stop-link"), ...places.content.querySelectorAll("a")];
 
 function option(text, href, note = "") {
-  const item = document.createElement("li");
-  const link = document.createElement("a");
+  const item = document.createElement("a");
+  const name = document.createElement("span");
   item.role = "option";
-  link.href = href;
-  link.tabIndex = -1;
-  link.textContent = text;
-  item.append(link);
+  item.href = href;
+  item.tabIndex = -1;
+  name.textContent = text;
+  item.append(name);
   if (note) {
     const small = document.createElement("small");
     small.textContent = note;
@@ -70,7 +70,7 @@ field.addEventListener("input", show);
 field.addEventListener("keydown", (event) => {
   const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
   if (step) choose(at + step);
-  else if (event.key === "Enter") list.children[at]?.querySelector("a").click();
+  else if (event.key === "Enter") list.children[at]?.click();
   else return;
   event.preventDefault();
 });

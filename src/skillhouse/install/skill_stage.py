@@ -1,0 +1,230 @@
+"""What a skill would be where it is installed: written beside its place, and looked through."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+
+from msgspec import Struct
+
+from skillhouse import registry
+from skillhouse.floor import Tree, read_tree, structs
+from skillhouse.house.house import Skillhouse
+from skillhouse.install.familiar_names import near_installed, near_listed
+from skillhouse.install.install_policy import check_offer, check_owner, rewritten
+from skillhouse.install.install_report import InstallReport, skill_effects
+from skillhouse.install.install_steps import install_step
+from skillhouse.install.installed_skills import InstalledSkills
+from skillhouse.install.opened_sources import OpenedSources
+from skillhouse.install.repositories import RepositoryOffer, locked_place
+from skillhouse.install.skill_sources import OpenSource, SkillSources
+from skillhouse.install.source_policy import first_seen, held_back, required_age, source_text
+from skillhouse.registry import (
+    Candidate,
+    InstallPlace,
+    LockedCommit,
+    LockedSignature,
+    LockEntry,
+    SourceError,
+    TreeChanges,
+)
+from skillhouse.skill import ArchiveMember, install_name, write_members
+from skillhouse.tools import ForecastCache
+
+_NOTHING = LockEntry(tree_digest="", repository="", resolved="")
+
+
+class StagedSkill(Struct, frozen=True, kw_only=True):
+    """A skill that is ready beside its place, and not in force."""
+
+    directory: Path
+    members: tuple[ArchiveMember, ...]
+    report: InstallReport
+
+    @property
+    def name(self) -> str:
+        return self.report.name
+
+
+class SkillStage:
+    """Brings skills of sources beside their places; none of them is in force by it."""
+
+    def __init__(
+        self,
+        house: Skillhouse,
+        installed: InstalledSkills,
+        sources: SkillSources,
+        opened: OpenedSources,
+        *,
+        now: Callable[[], datetime],
+    ) -> None:
+        self._house = house
+        self._installed = installed
+        self._sources = sources
+        self._opened = opened
+        self._now = now
+        self._lines = ForecastCache()
+
+    @contextmanager
+    def of_source(
+        self, found: OpenSource, candidate: Candidate, place: InstallPlace, *, requested: str
+    ) -> Iterator[StagedSkill]:
+        """Give a skill of a source, written beside its place and looked through.
+
+        Raises:
+            InstallError: it is refused; nothing of it is left.
+        """
+        is_here = found.source.kind in ("directory", "archive")
+        resolved = structs.replace(
+            _NOTHING,
+            repository=found.source.repository,
+            resolved=found.resolved,
+            # A relative path means another place once one works elsewhere.
+            requested=found.resolved if is_here else requested,
+            digest=found.digest,
+            inside=candidate.path,
+            dated=found.dated or f"{self._now():%Y-%m-%d}",
+        )
+        filled = self._opened.filled(found, candidate)
+        with self.of_members(
+            filled.members, candidate.folder, place, resolved, found.offer, filled.lacking
+        ) as staged:
+            yield self._with_history(staged, found)
+
+    def _with_history(self, staged: StagedSkill, found: OpenSource) -> StagedSkill:
+        """Add the commit, and what became of the one that is installed."""
+        git, report = found.git, staged.report
+        if git is None:
+            return staged
+        before, said = report.installed, ""
+        known = None if before is None else before.git
+        if before is not None and before.repository == report.entry.repository:
+            ref = found.source.ref if found.source.ref == self._asked_ref(before) else None
+            said = rewritten(before, report.entry, git, ref=ref)
+        is_kept = known is not None and known.root and known.commit == git.commit
+        root = known.root if known is not None and is_kept else git.history().root
+        commit = LockedCommit(commit=git.commit, root=root, tag=git.tag)
+        entry = structs.replace(report.entry, git=commit)
+        return structs.replace(staged, report=structs.replace(report, entry=entry, rewritten=said))
+
+    def _asked_ref(self, entry: LockEntry) -> str:
+        try:
+            return self._sources.parse(entry.requested).ref
+        except SourceError:
+            return ""
+
+    @contextmanager
+    def of_members(
+        self,
+        members: tuple[ArchiveMember, ...],
+        folder: str,
+        place: InstallPlace,
+        resolved: LockEntry,
+        offer: RepositoryOffer | None = None,
+        lacking: tuple[str, ...] = (),
+    ) -> Iterator[StagedSkill]:
+        staging = self._installed.installs.stage(place.root)
+        try:
+            directory = staging / "new"
+            with install_step("archive"):
+                write_members(members, directory)
+            with install_step("skill"):
+                report = self._report(directory, folder, place, resolved, offer)
+                report = structs.replace(report, lacking=lacking)
+            yield StagedSkill(directory=directory, members=members, report=report)
+        finally:
+            shutil.rmtree(staging)
+
+    def _report(
+        self,
+        directory: Path,
+        folder: str,
+        place: InstallPlace,
+        resolved: LockEntry,
+        offer: RepositoryOffer | None,
+    ) -> InstallReport:
+        tree = read_tree(directory, whole=True)
+        facts = registry.read_facts(directory, folder, any_name=True)
+        name = install_name(facts.name, folder)
+        # Its directory here is called as it is, whatever the one at its source is called.
+        kept = tuple(one for one in facts.diagnostics if one.code != "name-mismatch")
+        facts = structs.replace(facts, diagnostics=kept)
+        if offer is not None:
+            check_offer(offer, facts, tree.digest)
+        publisher = self._installed.publishers.publisher_of(
+            directory, tree, facts=facts, repository=offer.registry if offer else ""
+        )
+        if offer is not None:
+            check_owner(offer, publisher)
+        installed = registry.read_lock(place.lock).skills.get(name)
+        entry = structs.replace(
+            resolved,
+            tree_digest=tree.digest,
+            version=facts.version or (offer.release.version if offer else ""),
+            size=tree.size,
+            path=place.path_of(name),
+            signature=None
+            if publisher is None
+            else LockedSignature(
+                publisher=publisher.handle,
+                cert_sha256=publisher.certificate,
+                registry=publisher.registry,
+                signed_at=publisher.signed_at,
+                file_sha256=publisher.signature_sha256,
+            ),
+        )
+        changes, difference = self._compared(installed, tree, directory)
+        near = ""
+        if installed is None:
+            known = ((other, entry) for _, other, entry in self._installed.entries())
+            near = near_installed(name, entry, known) or (near_listed(offer.found) if offer else "")
+        return InstallReport(
+            facts=facts,
+            tree=tree,
+            publisher=publisher,
+            entry=entry,
+            inside=resolved.inside,
+            place=place,
+            effects=skill_effects(self._house, directory, tree, facts, self._lines),
+            offer=offer,
+            installed=installed,
+            changes=changes,
+            difference=difference,
+            near=near,
+            source=self._source_text(resolved),
+        )
+
+    def _source_text(self, resolved: LockEntry) -> str:
+        """Return the source of what is staged, as the operator's rules name it."""
+        if locked_place(resolved.repository) is not None:
+            return resolved.repository
+        try:
+            return source_text(self._sources.parse(resolved.resolved))
+        except SourceError:
+            # A directory that is gone since.
+            return resolved.resolved
+
+    def held(self, staged: StagedSkill) -> str:
+        """Return how long an update is held back still; empty where it may be installed."""
+        report, now = staged.report, self._now()
+        age = required_age(
+            self._house.config.registry, report.source, report.entry.requested, report.offer
+        )
+        if report.is_same or not age:
+            return ""
+        directory = self._house.config.state_directory
+        return held_back(first_seen(directory, report.entry, report.offer, now), age, now)
+
+    def _compared(
+        self, installed: LockEntry | None, tree: Tree, directory: Path
+    ) -> tuple[TreeChanges | None, tuple[str, ...]]:
+        """Return what differs from the installed version, where its files are still known."""
+        before = None if installed is None else self._installed.store.get(installed.tree_digest)
+        if before is None:
+            return None, ()
+        changes = registry.compare_trees(registry.member_tree(before), tree)
+        _, after = registry.directory_members(directory)
+        return changes, tuple(registry.text_changes(changes, before, after))

@@ -1,0 +1,207 @@
+"""What an operator allows to be installed: from where, by whom, and how new."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from skillhouse.floor import DecodeError, StateError, is_below, write_atomically
+from skillhouse.floor.documents import json_value
+from skillhouse.floor.lock import locked_file
+from skillhouse.house.config.config_values import RegistrySettings
+from skillhouse.house.config.repositories import AllowedSource, age_of
+from skillhouse.install.repositories import RepositoryOffer, locked_place
+from skillhouse.registry import LockEntry, Publisher, Source, SourceError
+
+PUBLIC_AGE = timedelta(hours=24)
+"""How old an update of a public source is, where nothing else is set."""
+FIRST_SEEN = "first-seen.json"
+SEEN_MAX = 10_000
+"""Versions whose first sight is kept; of more the oldest are forgotten."""
+_SEEN_BYTES_MAX = 4 * 1024 * 1024
+_OWN_NAMES = re.compile(r"localhost|[^.]+|.*\.(?:local|internal|lan|home\.arpa|localhost|test)")
+_EXACT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}|v?[0-9]+\.[0-9]+\.[0-9]+[0-9A-Za-z.+-]*")
+"""A commit, or the name of one version: what is asked for does not move by itself."""
+
+
+def source_text(source: Source) -> str:
+    """Return what the patterns of `[[registry.sources]]` are compared with."""
+    if source.kind in ("url", "directory", "archive"):
+        return source.location
+    return f"mcp:{source.location}" if source.kind == "mcp" else source.repository
+
+
+def rule_for(rules: Sequence[AllowedSource], text: str) -> AllowedSource | None:
+    """Return the first rule for a source; None where none allows it."""
+    return next((one for one in rules if fits(one.source, text)), None)
+
+
+def fits(pattern: str, text: str) -> bool:
+    """Whether a pattern is for a source.
+
+    A name is a repository's, `official` or `official/@acme`. A path is a directory and all below
+    it. Of an address scheme, host and port are equal, where `*.` is any name below a host;
+    the path is equal, or below one that ends with `/*`.
+
+    >>> fits("https://github.com/acme/*", "https://github.com/acme/skills")
+    True
+    >>> fits("https://github.com/acme/*", "https://github.com/acme-evil/skills")
+    False
+    """
+    if "://" not in pattern:
+        place = locked_place(text)
+        if pattern.startswith("/"):
+            return text.startswith("/") and is_below(text, pattern)
+        return text == pattern or (place is not None and place[0] == pattern)
+    if "://" not in text:
+        return False
+    wanted, given = urlsplit(pattern), urlsplit(text)
+    # INVARIANT: what a server may read as another path than is written fits no pattern.
+    if re.search(r"%|\\|//|(?:^|/)\.{1,2}(?:/|$)", given.path) or given.username:
+        return False
+    if (wanted.scheme, wanted.port) != (given.scheme, given.port):
+        return False
+    host, name = wanted.hostname or "", given.hostname or ""
+    if host != name and not (host.startswith("*.") and name.endswith(host[1:])):
+        return False
+    path, below = given.path.rstrip("/"), wanted.path
+    if below in ("/*", "", "/"):
+        return below == "/*" or path == ""
+    if below.endswith("/*"):
+        return path.startswith(below[:-1])
+    return path in (below, below.removesuffix(".git")) or path == f"{below}.git"
+
+
+def check_source(settings: RegistrySettings, text: str) -> None:
+    """Refuse a source that no rule of the configuration allows; nothing is asked of it.
+
+    Raises:
+        SourceError: it is not allowed.
+    """
+    if settings.sources and rule_for(settings.sources, text) is None:
+        allowed = ", ".join(f"`{one.source}`" for one in settings.sources[:5])
+        raise SourceError(
+            f"`{text[:200]}` is not among the sources that `registry.sources` of the configuration "
+            f"allows: {allowed}"
+        )
+
+
+def check_evidence(
+    settings: RegistrySettings, text: str, name: str, publisher: Publisher | None
+) -> None:
+    """Refuse a skill without what the rule of its source requires, whatever a person agrees to.
+
+    Raises:
+        SourceError: the source is not allowed, or its signature is missing or by someone else.
+    """
+    check_source(settings, text)
+    rule = rule_for(settings.sources, text)
+    if rule is None:
+        return
+    if publisher is None and (rule.require_signature or rule.publishers):
+        raise SourceError(f"`{name}` is unsigned, and `registry.sources` requires a signature")
+    who = "" if publisher is None else f"{publisher.handle} of {publisher.registry}"
+    if rule.publishers and who not in rule.publishers:
+        allowed = ", ".join(f"`{one}`" for one in rule.publishers[:5])
+        message = f"`{name}` is signed by {who}, and `registry.sources` allows {allowed}"
+        raise SourceError(message)
+
+
+def required_age(
+    settings: RegistrySettings, text: str, requested: str, offer: RepositoryOffer | None
+) -> timedelta:
+    """Return how long an update of a source must be known before it is installed."""
+    rule = rule_for(settings.sources, text)
+    said = (rule.min_release_age if rule else "") or settings.min_release_age
+    if said:
+        return age_of(said)
+    ref = requested.rpartition("@")[2] if "@" in requested[1:] else ""
+    address = text if offer is None else offer.settings.url
+    return timedelta() if _EXACT.fullmatch(ref) or is_own(address) else PUBLIC_AGE
+
+
+def is_own(address: str) -> bool:
+    """Whether an address is of this machine or a private network, as far as its text says.
+
+    >>> is_own("/srv/skills"), is_own("http://10.0.0.7:8640"), is_own("https://example.com")
+    (True, True, False)
+    """
+    parts = urlsplit(address)
+    host = parts.hostname or ""
+    if parts.scheme in ("", "file", "mcp") or not host:
+        return True
+    try:
+        found = ipaddress.ip_address(host)
+    except ValueError:
+        return _OWN_NAMES.fullmatch(host) is not None
+    return found.is_private or found.is_loopback
+
+
+def held_back(seen: datetime, age: timedelta, now: datetime) -> str:
+    """Return how long a version is still held back; empty where it is old enough.
+
+    >>> day = datetime(2026, 11, 29, tzinfo=UTC)
+    >>> held_back(day, timedelta(hours=24), day + timedelta(hours=3, minutes=30))
+    'seen first 3 h ago, to be installed in 21 h'
+    """
+    left = age - (now - seen)
+    if left <= timedelta():
+        return ""
+    return f"seen first {_hours(now - seen)} ago, to be installed in {_hours(left, up=True)}"
+
+
+def _hours(span: timedelta, *, up: bool = False) -> str:
+    minutes = max(0, int(span.total_seconds()) // 60)
+    if minutes < 60:
+        return f"{minutes + up} min"
+    return f"{(minutes + 59 * up) // 60} h"
+
+
+def first_seen(
+    directory: Path, entry: LockEntry, offer: RepositoryOffer | None, now: datetime
+) -> datetime:
+    """Return when the registry or this machine saw a version first, which is kept here.
+
+    The date of a commit is its author's word. That of a repository which is trusted is when it took
+    the version in.
+
+    Raises:
+        StateError: what is kept cannot be read.
+    """
+    if offer is not None and offer.settings.trusted:
+        try:
+            moment = datetime.fromisoformat(offer.release.published_at)
+            return min(now, moment if moment.tzinfo else moment.replace(tzinfo=UTC))
+        except ValueError:
+            # It says no time: that of this machine holds.
+            pass
+    path, key = directory / FIRST_SEEN, f"{entry.repository} {entry.tree_digest}"
+    with locked_file(directory / f"{FIRST_SEEN}.lock"):
+        kept = _read(path)
+        if key not in kept:
+            kept[key] = now.isoformat(timespec="seconds")
+            newest = sorted(kept.items(), key=lambda one: one[1])[-SEEN_MAX:]
+            with write_atomically(path) as file:
+                file.write(json.dumps(dict(newest)).encode())
+        try:
+            return min(now, datetime.fromisoformat(kept[key]).astimezone(UTC))
+        except ValueError:
+            return now
+
+
+def _read(path: Path) -> dict[str, str]:
+    try:
+        with open(path, "rb") as file:
+            value = json_value(file.read(_SEEN_BYTES_MAX))
+    except FileNotFoundError:
+        return {}
+    except (DecodeError, OSError) as error:
+        raise StateError(f"what was seen first cannot be read: {error}", path) from error
+    if not isinstance(value, dict) or not all(isinstance(one, str) for one in value.values()):
+        raise StateError("expected times by version", path)
+    return value

@@ -1,0 +1,64 @@
+"""The tables of the state's later steps: chats with a bot, apps on phones, and what was learned of
+publishers and repositories."""
+
+from __future__ import annotations
+
+_SEQ = "seq INTEGER PRIMARY KEY AUTOINCREMENT"
+
+CHATS = (
+    f"""
+    CREATE TABLE channel_message (
+        {_SEQ}, channel TEXT NOT NULL, key TEXT NOT NULL, chat TEXT NOT NULL,
+        sender TEXT NOT NULL, content TEXT NOT NULL, state TEXT NOT NULL,
+        at_ms INTEGER NOT NULL, UNIQUE (channel, key)
+    )
+    """,
+    "CREATE INDEX channel_message_of ON channel_message (channel, chat, sender, state)",
+    f"""
+    CREATE TABLE channel_answer ({_SEQ}, channel TEXT NOT NULL, chat TEXT NOT NULL,
+        content TEXT NOT NULL, state TEXT NOT NULL, at_ms INTEGER NOT NULL)
+    """,
+    """
+    CREATE TABLE channel_session (channel TEXT NOT NULL, chat TEXT NOT NULL,
+        sender TEXT NOT NULL, transcript TEXT NOT NULL, answered_ms INTEGER NOT NULL,
+        PRIMARY KEY (channel, chat, sender))
+    """,
+)
+"""What people write to a bot, what it answers, and whose conversations there are (0494)."""
+
+APPS = (
+    "ALTER TABLE device ADD COLUMN public_key TEXT NOT NULL DEFAULT ''",
+    """
+    CREATE TABLE pairing_code (name TEXT NOT NULL PRIMARY KEY, digest TEXT NOT NULL,
+        device_name TEXT NOT NULL, user_name TEXT NOT NULL, expires_ms INTEGER NOT NULL,
+        tries INTEGER NOT NULL)
+    """,
+    """
+    CREATE TABLE push_subscription (device TEXT NOT NULL PRIMARY KEY,
+        endpoint TEXT NOT NULL, public_key TEXT NOT NULL, secret TEXT NOT NULL,
+        failures INTEGER NOT NULL, next_ms INTEGER NOT NULL)
+    """,
+)
+"""Apps with a key pair, the codes that pair them, and where their pushes go (0497)."""
+
+PUBLISHERS = (
+    f"""
+    CREATE TABLE verified_tree ({_SEQ}, home TEXT NOT NULL, tree_digest TEXT NOT NULL,
+        signature TEXT NOT NULL, at_ms INTEGER NOT NULL,
+        UNIQUE (home, tree_digest, signature))
+    """,
+    f"""
+    CREATE TABLE takedown ({_SEQ}, repository TEXT NOT NULL, skill TEXT NOT NULL,
+        version TEXT NOT NULL, digest TEXT NOT NULL, tree_digest TEXT NOT NULL,
+        reason TEXT NOT NULL, signed INTEGER NOT NULL, at_ms INTEGER NOT NULL,
+        UNIQUE (repository, digest))
+    """,
+    "CREATE INDEX takedown_of_tree ON takedown (repository, tree_digest)",
+    """
+    CREATE TABLE repository_look (repository TEXT NOT NULL PRIMARY KEY, url TEXT NOT NULL,
+        asked_ms INTEGER NOT NULL, next_ms INTEGER NOT NULL, failures INTEGER NOT NULL,
+        problem TEXT NOT NULL)
+    """,
+)
+"""When this machine verified a tree, what repositories took down, and when they were asked (0507,
+0508)."""

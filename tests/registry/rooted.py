@@ -1,0 +1,106 @@
+"""A registry whose root people signed, in a directory that is a repository as it is."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from securesystemslib.signer import CryptoSigner
+
+from skillhouse.extensions.registry.hosting import HostedRepository, TokenAccess, open_repository
+from skillhouse.extensions.registry.hosting.hosted_repository import Address
+from skillhouse.extensions.registry.hosting.offline_roles import OfflineRoles, new_signer
+from skillhouse.floor import digest
+from skillhouse.registry import Release, SkillIdentity, pack, pem_of, write_bundle
+from skillhouse.registry.owners import FIRST_ROOT, METADATA_DIRECTORY
+from tests.registry.pki import Party, issued, make_root, signed
+from tests.registry.publisher_skill import REGISTRY
+from tests.registry.sources import make_skill
+
+ANYONE = TokenAccess("b", ("publish:default/*",))
+
+
+class RootedRegistry:
+    """Three keys of people, of which two sign; a certificate authority; the server's directory."""
+
+    def __init__(self, place: Path, *, age: timedelta = timedelta()) -> None:
+        self.place = place
+        self.age = age
+        """How far behind its clock is."""
+        self.directory = place / "registry"
+        self._opened = open_repository(self.directory, name=REGISTRY)
+        self.hosted = HostedRepository(
+            self.directory, self._opened.store, name=REGISTRY, clock=lambda: self.now
+        )
+        self.keys = [new_signer(place / f"{one}.pem") for one in "abc"]
+        self.authority = make_root(now=self._before)
+        self.hosted.trust_root(pem_of([self.authority.certificate]))
+        self._developers: dict[str, Party] = {}
+        self.roles.init([one.public_key for one in self.keys], threshold=2)
+        self.roles.set_publishers(pem_of([self.authority.certificate]))
+        self.sign()
+
+    @property
+    def now(self) -> datetime:
+        return datetime.now(UTC) - self.age
+
+    @property
+    def _before(self) -> datetime:
+        return self.now - timedelta(hours=1)
+
+    @property
+    def roles(self) -> OfflineRoles:
+        return self.hosted.roles().offline
+
+    @property
+    def root(self) -> str:
+        """What a person pins."""
+        return digest((self.directory / METADATA_DIRECTORY / FIRST_ROOT).read_bytes())
+
+    def sign(self, *keys: CryptoSigner) -> None:
+        """Let two people sign what waits, or others, and the server what follows."""
+        for key in keys or self.keys[:2]:
+            self.roles.sign(key)
+        self.hosted.sign_changes()
+
+    def give(self, names: Mapping[str, tuple[str, ...]]) -> None:
+        """Sign whose the names are."""
+        self.roles.set_owners(names)
+        self.sign()
+
+    def developer(self, handle: str) -> Party:
+        if handle not in self._developers:
+            self._developers[handle] = issued(self.authority, handle, now=self._before)
+        return self._developers[handle]
+
+    def archive(self, name: str, version: str, by: str = "", body: str = "") -> bytes:
+        """Return a small skill, signed by a publisher of this registry or unsigned."""
+        place = self.place / "made" / f"{version}-{by}" / name
+        shutil.rmtree(place, ignore_errors=True)
+        make_skill(place, body or f"Version {version}.", version=version)
+        if by:
+            identity = SkillIdentity(name=name, version=version, repository=REGISTRY)
+            bundle = signed(place, self.developer(by), identity=identity, now=self._before)
+            (place / "skill.sig").write_bytes(write_bundle(bundle))
+        return pack(place).archive
+
+    def publish(self, name: str, version: str, by: str = "", body: str = "") -> Release:
+        upload = self.hosted.blobs.new_upload()
+        file = upload / "archive.part"
+        file.write_bytes(self.archive(name, version, by, body))
+        address = Address(namespace="default", skill=name, version=version)
+        try:
+            return self.hosted.publish(address, file, access=ANYONE)
+        finally:
+            self.hosted.blobs.end_upload(upload)
+
+    def copied(self, name: str) -> Path:
+        """Return a copy of its files as they are now: a mirror, or a backup."""
+        target = self.place / name
+        shutil.copytree(self.directory, target)
+        return target
+
+    def close(self) -> None:
+        self._opened.store.close()
