@@ -73,6 +73,19 @@ def test_what_is_unusual_is_first(run: Run, place: Path, origin: Path) -> None:
     assert out.count("goes to") == COUNT + 4
 
 
+def test_the_form_of_their_files_is_one_line_and_not_unusual(
+    run: Run, place: Path, origin: Path
+) -> None:
+    for number in range(3):
+        file = origin / f"skills/plain-{number:02}/SKILL.md"
+        text = file.read_text().replace("---\n", "---\nallowed-tools: Read, Write\n", 1)
+        file.write_text(text)
+    commit(origin)
+    _, out, _ = run("install", origin.as_uri(), "--all", "--dry-run")
+    assert "not as specified: allowed-tools-form in 3" in out
+    assert f"nothing unusual in {COUNT}: " in out
+
+
 def test_a_name_that_is_nearly_that_of_another_skill_is_unusual(
     run: Run, place: Path, origin: Path
 ) -> None:

@@ -204,3 +204,25 @@ def test_a_skills_own_script_is_judged_as_if_the_skill_were_loaded(
         ("./scripts/fields.py",)
     ]
     assert str(tmp_path) not in str([one.reasons for one in found.mentions])
+
+
+def test_what_a_reader_would_type_is_judged(tmp_path: Path) -> None:
+    """A script of several lines is one command, and `<name>` is a word to come."""
+    body = """```bash
+#!/bin/bash
+if [ -f notes ]; then
+  cat notes
+fi
+convert <input file> <out>.png
+for x in a b; do sudo <command> $x
+done
+sort < notes
+```"""
+    house = house_with(tmp_path, body=body)
+    (house.config.places.start / "notes").write_text("notes")
+    assert {text: effect for text, (effect, _) in verdicts(rehearse(house, "demo")).items()} == {
+        "if [ -f notes ]; then\n  cat notes\nfi": "ask",
+        "convert <input file> <out>.png": "ask",
+        "for x in a b; do sudo <command> $x\ndone": "deny",
+        "sort < notes": "ask",
+    }

@@ -13,9 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skillhouse.permission.grammar import grammar_of
+from skillhouse.permission.raw_line import is_whole_line
 from skillhouse.skill import BodyMentions, Mention, UnjudgedBlock, find_mentions, plain_words
 from skillhouse.skill.body import (
     ARGUMENTS_MAX,
+    LOOKS_MAX,
+    STATEMENT_CHARS,
+    STATEMENT_LINES,
     PlaceholderSubstitution,
     SubstitutionError,
     argument_names,
@@ -338,6 +342,52 @@ def found(body: str, *tools: str) -> BodyMentions:
 
 def mentioned(body: str, *tools: str) -> list[tuple[str, str, int]]:
     return [(each.kind, each.text, each.line) for each in found(body, *tools).found]
+
+
+def statements(lines: str) -> list[tuple[str, int]]:
+    mentions = find_mentions(f"```bash\n{lines}\n```\n", is_whole=is_whole_line)
+    return [(each.text, each.line) for each in mentions.found]
+
+
+@pytest.mark.parametrize(
+    "whole",
+    [
+        "if [ -f a.js ]; then\n  rm a.js\n\n  ls\nfi",
+        "for host in a b; do\n  ping $host\ndone",
+        "case $ENV in\nstaging) ls ;;\nesac",
+        "while read line; do\necho $line\ndone < in.txt",
+        "deploy() {\n  ls\n}",
+        "cat << 'EOF' > rules.txt\nif then\n'\nEOF",
+        "git commit -m \"$(cat <<'EOF'\nIt's done\nEOF\n)\"",
+        "python3 -c '\nimport os\nprint(1)\n'",
+        "curl -d '{\n \"a\": 1\n}' https://a.example",
+    ],
+)
+def test_a_statement_of_several_lines_is_one_command(whole: str) -> None:
+    assert statements(f"#!/bin/bash\n# It's a script\n{whole}\nls -l") == [
+        (whole, 4),
+        ("ls -l", 5 + whole.count("\n")),
+    ]
+
+
+@pytest.mark.parametrize("opened", ["if true", "cat <<EOF", "echo 'a", "f() {", "for x in a; do"])
+def test_what_never_ends_is_taken_line_by_line(opened: str) -> None:
+    assert statements(f"{opened}\nrm -r b\n\nls") == [(opened, 2), ("rm -r b", 3), ("ls", 5)]
+    many = [f"echo {number}" for number in range(2 * STATEMENT_LINES)]
+    assert [text for text, _ in statements("\n".join([opened, *many]))] == [opened, *many]
+
+
+def test_looks_for_the_end_of_statements_are_counted() -> None:
+    looks = []
+
+    def is_whole(text: str) -> bool:
+        looks.append(len(text))
+        return False
+
+    body = "```sh\n" + "if x\n" * 100_000 + f"echo '{'a' * 10_000}\n" * 10 + "```\n"
+    find_mentions(body, is_whole=is_whole)
+    assert LOOKS_MAX * 0.9 < len(looks) <= LOOKS_MAX
+    assert max(looks) <= STATEMENT_CHARS
 
 
 def test_a_body_names_commands_and_tools_with_their_lines() -> None:

@@ -264,7 +264,7 @@ class Skillhouse:
 
         Args:
             need: The request to decide where the arguments are not known; they are then ignored.
-            cache: Shared by forecasts about one moment, with one `loaded`.
+            cache: Shared by forecasts about one moment.
             loaded: Directory of a skill that is supposed loaded. All others are as of `call`.
 
         Raises:

@@ -24,6 +24,7 @@ from skillhouse.floor import (
     structs,
     tree_digest,
 )
+from skillhouse.floor.regex import regex
 from skillhouse.house.agent_search import CodeMatch, code_matches
 from skillhouse.house.house import Skillhouse
 from skillhouse.house.person_tools import tool_finder
@@ -49,6 +50,7 @@ from skillhouse.permission import (
     reading_of,
 )
 from skillhouse.permission.grammar import grammar_of
+from skillhouse.permission.raw_line import is_whole_line
 from skillhouse.retrieval import Fit, Hit, fit_of, skills_of
 from skillhouse.sandbox import SandboxStatus
 from skillhouse.skill import Mention, Skill, SkillContent, UnjudgedBlock, find_mentions
@@ -69,6 +71,10 @@ TOOL_DEFAULTS = {
 """The tools a body may name, and what each meets when no rule matches: reads inside the allowed
 places are no effects (decision 9), a search goes to the service that the operator chose, everything
 else is asked about."""
+
+
+_BLANK = regex(r"<([A-Za-z][\w .:/|,-]*\b)>")
+"""What an author leaves to who types a line, such as `<file>`."""
 
 
 class MentionVerdict(Struct, frozen=True, kw_only=True):
@@ -216,15 +222,29 @@ def judged_mentions(
     is shared by several skills of one moment, in which many lines are the same.
     """
     tools = frozenset(TOOL_DEFAULTS)
-    mentions = find_mentions(body, tools, is_program=lambda name: grammar_of(name) is not None)
-    cache, seen = toolbox.ForecastCache(), lines or toolbox.ForecastCache()
+    mentions = find_mentions(
+        body, tools, is_program=lambda name: grammar_of(name) is not None, is_whole=is_whole_line
+    )
+    seen = lines or toolbox.ForecastCache()
 
-    def judge(line: str) -> JudgedLine:
+    def judge(line: str) -> LineVerdict:
+        line = _filled(line)
         # What a skill lets a line reach is below its directory, which no author knows.
-        return seen.once(line, lambda: judged_line(house, line, cache=cache, loaded=directory))
+        return seen.once(line, lambda: line_verdict(house, line, cache=seen, loaded=directory))
 
     found = (_verdict(house, mention, judge, directory) for mention in mentions.found)
     return tuple(found), mentions.unjudged
+
+
+def _filled(line: str) -> str:
+    """Return a line with a word for each `<name>` that an author leaves to who types it.
+
+    >>> _filled("convert <input file> <out>.png"), _filled("sort < names.txt > sorted.txt")
+    ('convert input-file out.png', 'sort < names.txt > sorted.txt')
+    """
+    if _BLANK.search(line) is None or is_whole_line(line):
+        return line
+    return _BLANK.sub(lambda blank: re.sub(r"\W+", "-", blank[1]), line)
 
 
 class ReadCommand(Struct, frozen=True, kw_only=True):
@@ -242,8 +262,8 @@ class ReadCommand(Struct, frozen=True, kw_only=True):
     rule: Rule | None = None
 
 
-class JudgedLine(Struct, frozen=True, kw_only=True):
-    """A command line as `exec` would take it, with the rules that matched each command."""
+class LineVerdict(Struct, frozen=True, kw_only=True):
+    """What a command line would meet as a call of `exec`."""
 
     line: str
     effect: Effect
@@ -252,6 +272,11 @@ class JudgedLine(Struct, frozen=True, kw_only=True):
     reason: str
     reasons: tuple[str, ...]
     verdict: CommandVerdict
+
+
+class JudgedLine(LineVerdict, frozen=True, kw_only=True):
+    """A command line as `exec` would take it, with the rules that matched each command."""
+
     matched: tuple[tuple[str, tuple[MatchedRule, ...]], ...]
     """Each command as rules see it, and every rule that matched it."""
     commands: tuple[ReadCommand, ...] = ()
@@ -271,21 +296,38 @@ def judged_line(
     `cache` is shared by lines that are judged for one moment; the skill in the directory `loaded`
     is supposed loaded.
     """
-    found = house.forecast("exec", {"command": line}, agent=agent, cache=cache, loaded=loaded)
-    layers = house.policy.layers(agent)
-    workspace = house.config.places.start
-    # What the gate decided is above; this is how the line is read, to show it.
-    paths = PersistentPaths(house.config.protection.asked)
-    places = PathPolicy(workspace, writable=(workspace,), paths=paths)
-    shown = (cache or toolbox.ForecastCache()).once("variables", lambda: _shown_variables(house))
-    verdict = judge_line(line, LayerRules(layers), places, environment=shown)
+    found = line_verdict(house, line, agent=agent, cache=cache, loaded=loaded)
     matched = [
         house.policy.explain(
             Permission(action="exec", resource=command_resource(judged.argv), argv=judged.argv),
             agent=agent,
         )
-        for judged in verdict.commands
+        for judged in found.verdict.commands
     ]
+    return JudgedLine(
+        line=found.line,
+        effect=found.effect,
+        layer=found.layer,
+        reason=found.reason,
+        reasons=found.reasons,
+        verdict=found.verdict,
+        matched=tuple((each.permission.resource, each.matched) for each in matched),
+        commands=_read_commands(found.verdict, house.policy.layers(agent)),
+    )
+
+
+def line_verdict(
+    house: Skillhouse,
+    line: str,
+    *,
+    agent: str = "default",
+    cache: toolbox.ForecastCache | None = None,
+    loaded: Path | None = None,
+) -> LineVerdict:
+    """Return what a command line would meet as a call; all are as of `judged_line`."""
+    cache = cache or toolbox.ForecastCache()
+    found = house.forecast("exec", {"command": line}, agent=agent, cache=cache, loaded=loaded)
+    verdict = found.command or _read_for_show(house, line, agent, cache)
     reasons = (*found.reasons, *verdict.reasons)
     plain = (
         len(verdict.commands) == 1
@@ -295,7 +337,7 @@ def judged_line(
     if found.layer == "default" and not (plain and not verdict.commands[0].scrutiny):
         # No rule matches, and how the line is read says more than that.
         reasons = (*verdict.reasons, *found.reasons)
-    return JudgedLine(
+    return LineVerdict(
         line=line,
         # A script that is not there is a mistake, which the first reason names, and no denial.
         effect=verdict.effect if found.status == "error" else found.effect,
@@ -303,9 +345,23 @@ def judged_line(
         reason=reasons[0],
         reasons=tuple(dict.fromkeys(reasons)),
         verdict=verdict,
-        matched=tuple((each.permission.resource, each.matched) for each in matched),
-        commands=_read_commands(verdict, layers),
     )
+
+
+def _read_for_show(
+    house: Skillhouse, line: str, agent: str, cache: toolbox.ForecastCache
+) -> CommandVerdict:
+    """Judge a line that the gate refused before it planned it, to show how it is read."""
+    workspace = house.config.places.start
+    places = PathPolicy(
+        workspace,
+        writable=(workspace,),
+        paths=PersistentPaths(house.config.protection.asked),
+        real=lambda place: cache.once(("real", place), lambda: os.path.realpath(place)),
+    )
+    shown = cache.once("variables", lambda: _shown_variables(house))
+    rules = cache.once(("rules", agent), lambda: LayerRules(house.policy.layers(agent)))
+    return judge_line(line, rules, places, environment=shown)
 
 
 def _shown_variables(house: Skillhouse) -> Mapping[str, str]:
@@ -354,7 +410,7 @@ def _deciding(judged: JudgedCommand, layers: Sequence[Layer]) -> tuple[str, int,
 
 
 def _verdict(
-    house: Skillhouse, mention: Mention, judge: Callable[[str], JudgedLine], directory: Path | None
+    house: Skillhouse, mention: Mention, judge: Callable[[str], LineVerdict], directory: Path | None
 ) -> MentionVerdict:
     if mention.kind == "command":
         return _command_verdict(house, mention, judge, directory)
@@ -375,7 +431,7 @@ def _verdict(
 
 
 def _command_verdict(
-    house: Skillhouse, mention: Mention, judge: Callable[[str], JudgedLine], directory: Path | None
+    house: Skillhouse, mention: Mention, judge: Callable[[str], LineVerdict], directory: Path | None
 ) -> MentionVerdict:
     judged = judge(mention.text)
     plan = judged.verdict.plan
@@ -405,7 +461,7 @@ def _command_verdict(
 
 
 def _missing_scripts(
-    house: Skillhouse, judged: JudgedLine, directory: Path | None
+    house: Skillhouse, judged: LineVerdict, directory: Path | None
 ) -> dict[str, str]:
     """Return the scripts that are not in the workspace, each with its path in the skill, if any."""
     root = str(house.config.places.start)

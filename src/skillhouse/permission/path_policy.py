@@ -37,21 +37,23 @@ class PathPolicy:
         is_open: Callable[[str], bool] = lambda path: False,
         programs: Sequence[str] = PROGRAMS,
         binds_programs: bool = False,
+        real: Callable[[Path], str] = os.path.realpath,
     ) -> None:
         """Take the places; without `cwd` links are not followed and only texts are compared.
 
         A secret that `is_open` knows, by its resolved path, is read like any file. `programs` are
         the directories that names of programs are looked for in, which no command can write.
         `binds_programs` says that whoever runs a command asks about the bytes of its scripts: a
-        program of the tree then goes by the rules for its name.
+        program of the tree then goes by the rules for its name. `real` finds the real paths of
+        the places given here.
         """
         self.paths = paths
         self._is_open = is_open
         given = {*readable, *writable, *(() if cwd is None else (cwd,))}
-        real = {place: os.path.realpath(place) for place in given}
-        self._cwd = None if cwd is None else real[cwd]
-        self._writable = tuple(real[place] for place in writable)
-        self._readable = tuple(real[place] for place in (*readable, *writable))
+        found = {place: real(place) for place in given}
+        self._cwd = None if cwd is None else found[cwd]
+        self._writable = tuple(found[place] for place in writable)
+        self._readable = tuple(found[place] for place in (*readable, *writable))
         self.binds_programs = binds_programs
         self._program_places = programs
         self.directory = ""

@@ -419,6 +419,11 @@ def read_script(line: str, reason: str) -> Reading:
     return Reading([], _all_commands(root, source), reason, _calls_itself(root, source))
 
 
+def is_whole_line(text: str) -> bool:
+    """Whether a text is whole statements of a shell: no quote, block or here-document is open."""
+    return not _parser().parse(text.encode()).root_node.has_error
+
+
 def _parser() -> tree_sitter.Parser:
     """Return a new parser: it has a state, and lines come on several threads."""
     # Loaded here: a plain line needs it not, and most commands of the program judge none.

@@ -22,6 +22,11 @@ from skillhouse.floor.regex import regex
 COMMAND_MAX = 4_096
 """Characters of a command that is looked at; `plain_words` takes no longer one for plain."""
 
+STATEMENT_LINES, STATEMENT_CHARS = 60, 8_192
+"""Lines and characters of a shell's block that are looked at for the end of one statement."""
+LOOKS_MAX = 500
+"""Such looks at one body; what follows is taken line by line."""
+
 # What follows backticks holds none (CommonMark 4.5), or a line of inline code would open a block.
 _FENCE = regex(r"^ {0,3}(`{3,}(?=[^`]*$)|~{3,})[ \t]*(\S*)")
 
@@ -272,6 +277,7 @@ _PRE = regex(r"<(?:pre|script)\b")
 _LABEL = regex(r"^[{.\s]*([A-Za-z0-9_+#-]*)")
 _ASSIGNMENT = regex(r"^[A-Za-z_][A-Za-z0-9_]*=\S*$")
 _PATH = regex(r"^(?:\.{1,2}|~)?/[^\s/]|^[\w.-]+/\S*\.(?:sh|py|js|rb|pl|bash)$")
+_OPENS = regex(r"<<|^\s*(?:if|for|while|until|case|select|function)\s|[({]\s*$|\n")
 _ARGUMENT = regex(r"\s(?:-|[./~$\"'<>|]|\S*[/.=:|;&>])")
 
 _MORE_PROGRAMS = frozenset(
@@ -315,29 +321,46 @@ def find_mentions(
     tools: frozenset[str] = frozenset(),
     *,
     is_program: Callable[[str], bool] = lambda _: False,
+    is_whole: Callable[[str], bool] = lambda _: True,
 ) -> BodyMentions:
     """Return the commands of the body, and each of `tools` that it names in backticks.
 
     Every line of a shell's block is a command. Elsewhere (a block without a language, an indented
     one, inline code) a command is what begins with a known program or a path of a script. Lines
-    that end in a backslash are joined; bodies of here-documents pass for commands.
+    that end in a backslash are joined, and in a shell's block those of one `if`, `for`, `case`,
+    function, here-document or quoted text, up to STATEMENT_LINES.
 
     Args:
         is_program: Whether a name is one of a known program.
+        is_whole: Whether a text is a whole statement of a shell. Without it no lines are joined
+            but after a backslash.
     """
-    finder = _Finder(tools, is_program)
+    finder = _Finder(tools, is_program, is_whole)
     for number, line in enumerate(body.split("\n"), start=1):
         finder.take(number, line)
     finder.end()
     return BodyMentions(found=tuple(finder.mentions), unjudged=tuple(finder.unjudged))
 
 
+def _may_go_on(text: str) -> bool:
+    """Whether lines may be the beginning of a statement, or have a quote that is not closed."""
+    if text.lstrip().startswith("#"):
+        return False
+    return bool(_OPENS.search(text) or text.count('"') % 2 or text.count("'") % 2)
+
+
 class _Finder:
     """Follows the blocks of one body, line by line."""
 
-    def __init__(self, tools: frozenset[str], is_program: Callable[[str], bool]) -> None:
+    def __init__(
+        self,
+        tools: frozenset[str],
+        is_program: Callable[[str], bool],
+        is_whole: Callable[[str], bool],
+    ) -> None:
         self._tools = tools
         self._is_program = is_program
+        self._is_whole = is_whole
         self.mentions: list[Mention] = []
         self.unjudged: list[UnjudgedBlock] = []
         self._seen: set[tuple[str, str]] = set()
@@ -347,6 +370,7 @@ class _Finder:
         self._begin = 0
         self._is_judged = True
         self._pending, self._pending_line = "", 0
+        self._looks = 0
         self._is_after_blank = True
         self._list_indent = 0
 
@@ -428,7 +452,7 @@ class _Finder:
         self._is_judged = kind != "other"
 
     def _close(self) -> None:
-        self._command(is_prose=False)
+        self._line_by_line()
         if self._kind and not self._is_judged:
             self.unjudged.append(UnjudgedBlock(line=self._begin, label=self._label))
         self._kind = self._label = ""
@@ -442,7 +466,29 @@ class _Finder:
         if self._pending.endswith("\\") and not self._pending.lstrip().startswith("#"):
             self._pending = self._pending[:-1] + " "
             return
-        self._command(is_prose=is_prose)
+        if self._kind == "shell" and self._goes_on():
+            self._pending += "\n"
+        else:
+            self._command(is_prose=is_prose)
+
+    def _goes_on(self) -> bool:
+        """Whether the statement so far needs the next line; what gets too long is no statement."""
+        text = self._pending
+        if not _may_go_on(text):
+            return False
+        self._looks += 1
+        is_short = text.count("\n") < STATEMENT_LINES and len(text) <= STATEMENT_CHARS
+        if is_short and self._looks <= LOOKS_MAX:
+            return not self._is_whole(text.strip())
+        self._line_by_line()
+        return False
+
+    def _line_by_line(self) -> None:
+        """Take what waits for its end, which does not come, as the lines that it is."""
+        lines, first = self._pending.split("\n"), self._pending_line
+        for number, line in enumerate(lines, start=first):
+            self._pending, self._pending_line = line, number
+            self._command(is_prose=False)
 
     def _command(self, *, is_prose: bool) -> None:
         text, self._pending = self._pending.strip(), ""
@@ -452,6 +498,8 @@ class _Finder:
         command = _PROMPT.sub("", text) if has_prompt else text
         if not command or _COMMENT.match(command):
             return
+        if self._kind == "shell" and command.startswith("#!"):
+            return  # Of a script, whose lines follow.
         if (
             self._kind == "shell"
             or has_prompt

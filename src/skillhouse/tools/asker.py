@@ -468,6 +468,7 @@ def forecast_of(settled: CallContext | Refusal, workspace_root: str) -> Forecast
         judged=context.evaluated,
         level=context.level,
         on_page=page,
+        command=context.plan.command if context.plan is not None else None,
     )
     if isinstance(settled, Refusal):
         reason = settled.text.removeprefix("denied: ")

@@ -16,7 +16,7 @@ from skillhouse.floor.structs import PartialStruct
 
 if TYPE_CHECKING:
     from skillhouse.approval import ApprovedScript, Level
-    from skillhouse.permission import Decision, Effect, Permission
+    from skillhouse.permission import CommandVerdict, Decision, Effect, Permission
     from skillhouse.sandbox import Streams
     from skillhouse.tools.activation import Activation
     from skillhouse.tools.command_inputs import CommandInputs
@@ -304,6 +304,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     """Whether no other call may change the workspace meanwhile, also where no one is asked."""
     session_key: str = ""
     """Id of the active session key that would sign; empty when none would."""
+    command: CommandVerdict | None = None
+    """How its command line was read and judged; None of what is no command."""
     span_attributes: Mapping[str, str] = field(default_factory=dict)
     """What telemetry may say of it, by the words of `floor.tracing`: which skill it is of."""
 

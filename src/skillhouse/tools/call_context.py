@@ -8,7 +8,7 @@ from msgspec import Struct, field
 
 from skillhouse.approval import Approval, Level
 from skillhouse.floor.structs import replace
-from skillhouse.permission import Decision, Effect, strictest
+from skillhouse.permission import CommandVerdict, Decision, Effect, strictest
 from skillhouse.tiers import TierVerdict
 from skillhouse.tools.call import (
     EvaluatedPermission,
@@ -111,6 +111,8 @@ class Forecast(Struct, frozen=True, kw_only=True):
     on_page: bool = False
     title: str = ""
     """What a person would be asked, but for files that cannot be bound."""
+    command: CommandVerdict | None = None
+    """How its command line was judged; None where the call is refused before, or is none."""
 
 
 def settled(context: CallContext) -> CallContext | Refusal:

@@ -282,7 +282,7 @@ class ExecTool(Tool):
         facts = (
             *consequence(verdict.structure, root, has_network=network.is_open),
             *(*work.writes.facts, *work.scripts.facts, *kept, network.fact),
-            *(() if self._has_namespaces() else (NOT_BOUND,)),
+            *(() if self._is_apart(session) else (NOT_BOUND,)),
             *((form.fact,) if form is not None else ()),
             *work.facts,
         )
@@ -322,17 +322,19 @@ class ExecTool(Tool):
             facts=facts,
             remarks=work.remarks,
             title=title,
+            command=verdict,
         )
 
     def _judged(
         self, command: str, params: Sequence[str] | None, session: Session
     ) -> tuple[CommandVerdict, ExecContext]:
         """Return the verdict on a line, or on a program with its arguments."""
-        layers = self._layers(session.agent)
-        rules = LayerRules(layers)
+        seen = session.once
+        layers = seen(("layers", self), lambda: self._layers(session.agent))
+        rules = seen(("rules", self), lambda: LayerRules(layers))
         paths = PathRules(self._workspace, session, layers, self._decide)
         root = self._workspace.root
-        tools = self._tools.places(root) if self._tools else Toolset()
+        tools = self._tools_of(session)
         places = PathPolicy(
             root,
             writable=(root,),
@@ -341,6 +343,7 @@ class ExecTool(Tool):
             is_open=paths.is_named,
             programs=tools.outside_path.split(":"),
             binds_programs=True,
+            real=lambda place: seen(("real", place), lambda: os.path.realpath(place)),
         )
         if params and (inside := shell_line((command, *params), rules, places)):
             command, params = inside, None
@@ -350,8 +353,8 @@ class ExecTool(Tool):
         else:
             verdict = judge_argv(checked_argv((command, *params), rules, places), rules, places)
         programs = own_programs(verdict.structure, root)
-        if self._tools and programs:
-            tools = self._tools.places(root, programs)
+        if programs:
+            tools = self._tools_of(session, programs)
         context = ExecContext(
             rules=rules,
             session=session,
@@ -362,6 +365,16 @@ class ExecTool(Tool):
             given=(command, params),
         )
         return verdict, context
+
+    def _is_apart(self, session: Session) -> bool:
+        """Whether runs have mounts and a network of their own."""
+        return session.once(("namespaces", self), self._has_namespaces)
+
+    def _tools_of(self, session: Session, programs: tuple[str, ...] = ()) -> Toolset:
+        def look() -> Toolset:
+            return self._tools.places(self._workspace.root, programs) if self._tools else Toolset()
+
+        return session.once(("tools", self, programs), look)
 
     def _work(self, line: str, verdict: CommandVerdict, context: ExecContext) -> CommandWork:
         """Return what a verdict comes to; raises RefusedError where no approval could help."""
@@ -406,7 +419,7 @@ class ExecTool(Tool):
             session=session,
             decide=lambda need: self._decide(need, session)[0].effect,
             problem_around=self._workspace.problem_around,
-            find=self._git.find,
+            find=lambda root: session.once(("git", self, root), lambda: self._git.find(root)),
         )
 
     def _script_runs(self, verdict: CommandVerdict, context: ExecContext) -> ScriptRuns:
@@ -428,5 +441,5 @@ class ExecTool(Tool):
         agent, name_of = context.session.agent, context.places.named_program
         named = [(name_of(argv[0]) or argv[0], *argv[1:]) for argv in work.programs]
         grants = [self._grants(agent, command_resource(argv)) for argv in named]
-        has_own = self._has_namespaces()
+        has_own = self._is_apart(context.session)
         return network_of(work.programs, grants, verdict, self._net_policy, has_namespaces=has_own)

@@ -56,11 +56,11 @@ def print_set(reports: Sequence[InstallReport], names: Collection[str], terminal
         terminal.indented(f"{shown(report.name)}: {'; '.join(texts)}", 6, "    ")
     more = unusual[UNUSUAL_SHOWN:]
     if more:
-        terminal.line(
-            f"    … and {len(more)} more, less unusual: {_names([one for one, _ in more])}"
-        )
+        said = f"… and {len(more)} more, less unusual: {_names([one for one, _ in more])}"
+        terminal.indented(said, 6, "    ")
     if plain:
-        terminal.line(f"  nothing unusual in {len(plain)}: {_names(plain)}")
+        said = f"nothing unusual in {len(plain)}: {_names(plain)}"
+        terminal.indented(said, 2)
     terminal.line("  --full shows all of each")
 
 
@@ -77,6 +77,10 @@ def _pairs(reports: Sequence[InstallReport]) -> Iterator[tuple[str, str]]:
     files = sum(len(one.tree.files) for one in reports)
     yield "size", f"{size} bytes in {counted(files, 'file')}"
     yield from _said_pairs(reports)
+    faults = Counter(code for one in reports for code in {f.code for f in one.facts.diagnostics})
+    if faults:
+        named = [f"{shown(code)} in {count}" for code, count in faults.most_common()]
+        yield "form", f"of their SKILL.md is not as specified: {some_names(named, HOSTS_SHOWN)}"
     changed = sum(one.installed is not None for one in reports)
     if changed:
         yield "replaces", f"{counted(changed, 'skill')} with other files"
@@ -124,9 +128,6 @@ def _unusual(
         yield _HOST * len(hosts), f"hosts of it alone: {_some(hosts)}"
     for tool in report.facts.tools[:1]:
         yield _EXECUTABLE, f"tools of its own, such as {shown(tool.name)}"
-    if report.facts.diagnostics:
-        found = report.facts.diagnostics[0]
-        yield _HOST, f"{shown(found.message)} [{found.code}]"
 
 
 def _some(texts: Collection[str] | Iterator[str]) -> str:
