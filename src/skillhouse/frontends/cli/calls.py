@@ -5,18 +5,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
 import secrets
 import shlex
-import signal
 import sys
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import anyio
 
 from skillhouse import tools as toolbox
 from skillhouse.frontends.answers.audit import PARTS, code_lists, detail_of, recorded_call
@@ -26,6 +20,7 @@ from skillhouse.frontends.answers.tools import (
     result_answer,
     tool_answer,
 )
+from skillhouse.frontends.cli.event_loop import run_in_loop
 from skillhouse.frontends.cli.kept_process import Kept, keep_running
 from skillhouse.frontends.cli.options import (
     UsageError,
@@ -41,8 +36,6 @@ from skillhouse.frontends.cli.wait import WaitingChannel
 from skillhouse.frontends.presentation.text import counted, one_line, shown
 
 if TYPE_CHECKING:
-    from types import FrameType
-
     from skillhouse.audit import AuditEntry
     from skillhouse.frontends.cli.terminal import Terminal
     from skillhouse.house import Skillhouse
@@ -179,7 +172,7 @@ def _called(
         if options.debug:
             house.services.skill_code.is_debugged = True
         try:
-            result = anyio.run(_make_call, house, options, arguments, terminal, request, waiting)
+            result = run_in_loop(_make_call, house, options, arguments, terminal, request, waiting)
         except toolbox.UnknownToolError as error:
             raise UsageError(str(error)) from error
         except KeyboardInterrupt:
@@ -191,7 +184,7 @@ def _called(
         code = _print_call(options, terminal, result, entry, is_shown=is_shown)
         if kept is not None and house.services.has_background:
             kept.detach(code)
-            anyio.run(house.services.background.wait, toolbox.BACKGROUND_SECONDS)
+            run_in_loop(house.services.background.wait, toolbox.BACKGROUND_SECONDS)
             if house.services.background.has_unread:
                 kept.linger()
     return code
@@ -253,33 +246,6 @@ def _may_be_of_skill(name: str) -> bool:
     return ":" in name or "__" in name
 
 
-@contextmanager
-def _ended_by_second_interrupt() -> Iterator[None]:
-    """Have a second Ctrl-C end this process at once; its watcher ends what it started.
-
-    The event loop takes the first, and cancels. A second one would be raised amid what that does,
-    and the loop then waits for tasks that no one ends.
-    """
-    before = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or not callable(before):
-        yield
-        return
-    taken = False
-
-    def take(number: int, frame: FrameType | None) -> None:
-        nonlocal taken
-        if taken:
-            os._exit(128 + number)
-        taken = True
-        before(number, frame)
-
-    signal.signal(signal.SIGINT, take)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
 async def _make_call(
     house: Skillhouse,
     options: argparse.Namespace,
@@ -307,17 +273,16 @@ async def _make_call(
         note_changes(house.config.state_directory, terminal)
         if waiting:
             waiting.attach(house.approvals)
-        with _ended_by_second_interrupt():
-            return await house.call(
-                options.tool,
-                arguments,
-                agent=options.agent,
-                user=options.user,
-                channel="cli",
-                approval_id=options.approval,
-                listener=tell,
-                message_id=request,
-            )
+        return await house.call(
+            options.tool,
+            arguments,
+            agent=options.agent,
+            user=options.user,
+            channel="cli",
+            approval_id=options.approval,
+            listener=tell,
+            message_id=request,
+        )
     finally:
         for timer in later:
             timer.cancel()
@@ -352,20 +317,19 @@ def _invoke(options: argparse.Namespace, terminal: Terminal) -> int:
     with house_of(options, channel=TerminalChannel(sys.stdin, terminal)) as house:
         if options.skill is None:
             return _list_invocable(house, options, terminal)
-        result = anyio.run(_start, house, options)
+        result = run_in_loop(_start, house, options)
     return _print_result(result, terminal, as_json=options.json)
 
 
 async def _start(house: Skillhouse, options: argparse.Namespace) -> ToolResult:
-    with _ended_by_second_interrupt():
-        return await house.invoke(
-            options.skill,
-            shlex.join(options.arguments),
-            approval_id=options.approval,
-            agent=options.agent,
-            user=options.user,
-            channel="cli",
-        )
+    return await house.invoke(
+        options.skill,
+        shlex.join(options.arguments),
+        approval_id=options.approval,
+        agent=options.agent,
+        user=options.user,
+        channel="cli",
+    )
 
 
 def _list_invocable(house: Skillhouse, options: argparse.Namespace, terminal: Terminal) -> int:

@@ -7,14 +7,13 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-import anyio
-
 from skillhouse.frontends.answers.service import (
     failures,
     loaded_names,
     reload_answer,
     untried_names,
 )
+from skillhouse.frontends.cli.event_loop import run_in_loop
 from skillhouse.frontends.cli.options import Verb, add_common, house_of
 from skillhouse.frontends.cli.terminal import finding_line
 from skillhouse.frontends.presentation.text import counted, shown
@@ -46,7 +45,7 @@ def _configure_reload(parser: argparse.ArgumentParser) -> None:
 def _reload(options: argparse.Namespace, terminal: Terminal) -> int:
     """Say which tools of skills can be used; 1 when something cannot."""
     with house_of(options) as house:
-        done = anyio.run(_reloaded, house, options.agent, _reload_progress(terminal))
+        done = run_in_loop(_reloaded, house, options.agent, _reload_progress(terminal))
     found = done.loaded
     problems = house.services.skill_code.problems
     failed = failures(found, problems)
@@ -71,7 +70,7 @@ def _reload(options: argparse.Namespace, terminal: Terminal) -> int:
 
 def reload_house(house: Skillhouse, terminal: Terminal) -> bool:
     """Reload and note each tool of a skill; return whether all of them can be used."""
-    done = anyio.run(_reloaded, house, "default", _reload_progress(terminal))
+    done = run_in_loop(_reloaded, house, "default", _reload_progress(terminal))
     for name in (*loaded_names(done.loaded), *untried_names(done.loaded)):
         terminal.note(f"tool: {shown(name)}")
     failed = failures(done.loaded, house.services.skill_code.problems)

@@ -7,8 +7,6 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import anyio
-
 from skillhouse.floor import structs
 from skillhouse.frontends.answers.json_form import copied
 from skillhouse.frontends.answers.packages import (
@@ -19,6 +17,7 @@ from skillhouse.frontends.answers.packages import (
     SyncReportAnswer,
     UnaskedServerAnswer,
 )
+from skillhouse.frontends.cli.event_loop import run_in_loop
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, house_of
 from skillhouse.frontends.presentation.text import counted, moment, one_line, shown
 from skillhouse.house.remotes import McpServers
@@ -79,7 +78,7 @@ def _list_remotes(house: Skillhouse, options: argparse.Namespace, terminal: Term
 
 
 def _sync_remotes(house: Skillhouse, options: argparse.Namespace, terminal: Terminal) -> int:
-    done = anyio.run(
+    done = run_in_loop(
         lambda: house.remotes.sync(options.url, progress=lambda line: terminal.note(shown(line)))
     )
     if options.json:
@@ -154,9 +153,9 @@ def served(options: argparse.Namespace, house: Skillhouse, terminal: Terminal) -
         return 0
     done: tuple[McpAsked, ...]
     if verb == "add":
-        done = (anyio.run(servers.add, words[0], words[1]),)
+        done = (run_in_loop(servers.add, words[0], words[1]),)
     else:
-        done = anyio.run(servers.refresh, words[0] if words else "")
+        done = run_in_loop(servers.refresh, words[0] if words else "")
     if options.json:
         terminal.json_list("servers", list(map(_asked, done)))
     else:

@@ -7,8 +7,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import anyio
-
 from skillhouse import registry
 from skillhouse.approval import OWNER
 from skillhouse.floor import SIGNATURE_FILE, needs_extra, structs, write_atomically
@@ -17,6 +15,7 @@ from skillhouse.frontends.answers.signatures import (
     UnverifiedSkillAnswer,
     VerifiedSkillAnswer,
 )
+from skillhouse.frontends.cli.event_loop import run_in_loop
 from skillhouse.frontends.cli.options import UsageError, Verb, add_json, house_of, skill_directory
 from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.publisher_secrets import open_private
@@ -88,7 +87,7 @@ def _sign(options: argparse.Namespace, terminal: Terminal) -> int:
         bundle = registry.sign_tree(package.tree, identity, key=private, chain=chain, now=now)
         authority = options.timestamp or house.config.registry.timestamp
         if authority and not options.no_timestamp:
-            stamp = anyio.run(_timestamp, authority, bundle.signature, house)
+            stamp = run_in_loop(_timestamp, authority, bundle.signature, house)
             bundle = structs.replace(bundle, timestamps=(stamp,))
         path = directory / SIGNATURE_FILE
         with write_atomically(path, mode=0o644, durable=True) as file:
