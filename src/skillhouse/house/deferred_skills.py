@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from skillhouse.house.config import Config
 
 FINDERS = ("search", "skill")
-"""Kinds of the tools by which a model finds tools that are not in its list, the better one first."""
+"""Kinds of the tools by which a model finds those that are not in its list; the best first."""
 
 
 def tool_budget(view: AgentView, config: Config) -> toolbox.ToolBudget:

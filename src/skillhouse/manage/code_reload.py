@@ -73,7 +73,8 @@ async def reload_code(
         await in_thread(code.reloads.signal_all)
     house.refresh()
     await code.reload()
-    tools = [tool for tool in house.tools(agent=agent, every=True) if isinstance(tool, SkillCodeTool)]
+    every = house.tools(agent=agent, every=True)
+    tools = [tool for tool in every if isinstance(tool, SkillCodeTool)]
     loaded: tuple[LoadedCode, ...] = ()
     with house.services.enforcement.tier_gate.running() as running:
         if not running.stopped():

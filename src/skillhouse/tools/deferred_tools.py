@@ -233,7 +233,7 @@ def called_tool(tools: ToolSet, call: ToolCall) -> tuple[Tool, ToolCall]:
     inner = named_call(call)
     if inner is None:
         fault = tools.argument_fault(CallSkillTool(), call.arguments)
-        raise RefusedError(fault or f"expected the `name` of a tool and its `arguments`: {call.name}")
+        raise RefusedError(fault or "expected the `name` of a tool, and its `arguments`")
     found = tools.get(inner.name)
     bare = tools.bare(inner.name)
     tool = bare[0] if found is None and len(bare) == 1 else found

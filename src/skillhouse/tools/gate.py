@@ -129,9 +129,7 @@ class Gate:
         """Return the same, and the unlisted tools of these names."""
         return self._tools.shown(also) if also else self.tools
 
-    def listed(
-        self, also: Collection[str] = (), in_use: Sequence[Path] = ()
-    ) -> dict[str, Tool]:
+    def listed(self, also: Collection[str] = (), in_use: Sequence[Path] = ()) -> dict[str, Tool]:
         """Return the tools of a request: of skills those for which it has room.
 
         `in_use` has the directories of the skills that the conversation has loaded.

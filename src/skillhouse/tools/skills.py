@@ -247,7 +247,8 @@ class SkillTool(Tool):
         profile, skill = self._shown.profile, tools[0].skill
         name = skill.manifest.name
         facts = {"id": f"{skill.scope}:{name}", "name": name, "directory": str(skill.directory)}
-        metadata = {theirs: facts[ours] for ours, theirs in profile.metadata.items() if ours in facts}
+        known = profile.metadata.items()
+        metadata = {theirs: facts[ours] for ours, theirs in known if ours in facts}
         title = render(profile.messages, "loaded_title", name=name)
         text = loaded_text(tools)
         data = result_data(profile.result, title=title, output=text, metadata=metadata)
@@ -295,7 +296,6 @@ class SkillTool(Tool):
             detail={"skill": skill.id, **({"held": 1} if is_held else {})},
             activation=None if is_held else activation_of(content, text, need.skill_digest),
         )
-
 
     def _tools_beside(self, skill: Skill, session: Session) -> str:
         """Return what is said of the tools of a skill for which the list has no room."""

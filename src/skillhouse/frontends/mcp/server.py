@@ -23,6 +23,7 @@ from mcp.server.subscriptions import (
 )
 from mcp.shared.exceptions import MCPError
 from mcp.shared.jsonrpc_dispatcher import progress_token_from_params
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 import skillhouse
@@ -196,9 +197,12 @@ class SkillhouseServer:
                 tasks.start_soon(self._notify, session)
 
     async def _announce_tools(self, session: ServerSession) -> None:
-        """Notify one client that its list of tools is another, since it loaded a skill."""
-        await self._bus.publish(ToolsListChanged())
-        if session not in self._sessions:
+        """Notify one client that its list of tools is another, since it loaded a skill.
+
+        Since 2026-07-28 clients subscribe, and all that did are notified.
+        """
+        if session.protocol_version in MODERN_PROTOCOL_VERSIONS:
+            await self._bus.publish(ToolsListChanged())
             return
         with anyio.move_on_after(NOTIFY_SECONDS), suppress(*_GONE):
             await session.send_tool_list_changed()

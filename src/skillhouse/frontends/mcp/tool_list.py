@@ -138,7 +138,8 @@ class ToolListing:
 
     def in_use(self, caller: Caller) -> tuple[str, ...]:
         """Return the names of the tools that are listed because the caller loaded their skills."""
-        if not self._is_known() or not (deferred := self._house.snapshot.view(self._agent).deferred):
+        deferred = self._house.snapshot.view(self._agent).deferred if self._is_known() else None
+        if not deferred:
             return ()
         services = self._house.services
         return tuple(deferred.in_use(services.sessions.tools_in_use(services.caller(caller))))
