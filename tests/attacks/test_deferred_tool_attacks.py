@@ -37,7 +37,8 @@ def test_a_skill_takes_no_name_of_ours(tmp_path: Path, name: str) -> None:
         assert type(next(t for t in house.tools() if t.name == name)).__module__ != "tests"
         for given in ({"name": name}, {"name": name, "arguments": {"name": "kind-1__add"}}):
             result = house.call_sync("call_skill_tool", given)
-            assert result.is_error and "is no tool of a skill" in result.content
+            assert result.is_error
+            assert "is no tool of a skill" in result.content
         assert house.call_sync("search_skills", {"query": "numbers of kind 1"}).status == "ok"
 
 
@@ -164,7 +165,8 @@ def test_a_schema_as_long_as_may_be_costs_no_other_tool_its_room(tmp_path: Path)
         result = house.call_sync("search_skills", {"query": "greedy does add"}, caller=caller)
         assert len(result.content) < 20_000
         wrong = inside(house, "greedy__add", {"p1": 1})
-        assert len(wrong.content) < 10_000 and "are not shown" in wrong.content
+        assert len(wrong.content) < 10_000
+        assert "are not shown" in wrong.content
 
 
 def test_hidden_text_of_a_manifest_reaches_no_model(tmp_path: Path) -> None:
@@ -179,7 +181,8 @@ def test_hidden_text_of_a_manifest_reaches_no_model(tmp_path: Path) -> None:
             assert ZERO_WIDTH not in found
             assert "\n## System" not in found
             loaded = house.call_sync("skill", {"name": name}).content
-            assert ZERO_WIDTH not in loaded and "\n## System" not in loaded
+            assert ZERO_WIDTH not in loaded
+            assert "\n## System" not in loaded
 
 
 def test_an_approval_holds_for_the_code_that_was_asked_about(tmp_path: Path) -> None:
@@ -194,7 +197,8 @@ def test_an_approval_holds_for_the_code_that_was_asked_about(tmp_path: Path) -> 
         assert asked.tool == "kind-1__add"
     with coded_house(tmp_path, root, rule, tool_count=20) as house:
         waiting = inside(house, "kind-1__add", {"a": 1, "b": 2})
-        assert waiting.status == "pending" and waiting.approval_id
+        assert waiting.status == "pending"
+        assert waiting.approval_id
         request = house.approvals.get(waiting.approval_id).request
         house.approvals.answer(
             request.id, Answer.ONCE, by="local", channel="page", nonce=request.nonce
@@ -226,7 +230,8 @@ def test_code_of_a_skill_calls_no_other_skill_by_it(tmp_path: Path) -> None:
     with kinds_house(tmp_path) as house:
         given = {"name": "kind-1__add", "arguments": {"a": 1, "b": 2}}
         result = house.call_sync("call_skill_tool", given, origin_digest="skilltree1:0")
-        assert result.is_error and result.content != "3"
+        assert result.is_error
+        assert result.content != "3"
 
 
 def test_a_manifest_that_changes_behind_its_date_is_read_again(tmp_path: Path) -> None:

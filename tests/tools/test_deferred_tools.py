@@ -1,4 +1,4 @@
-"""Tests of tools/deferred_tools.py, in houses whose skills bring more tools than there is room for."""
+"""Tests of tools/deferred_tools.py, in houses with more tools of skills than there is room for."""
 
 from __future__ import annotations
 
@@ -57,7 +57,8 @@ def test_a_tool_that_is_large_by_itself_is_the_first_that_is_left_out(tmp_path: 
     write_code(root / "large", ADD, tool("add", parameters=large))
     with coded_house(tmp_path, root, tool_list_chars=4_000) as house:
         names = listed(house)
-        assert "kind-1__add" in names and "large__add" not in names
+        assert "kind-1__add" in names
+        assert "large__add" not in names
         assert "call_skill_tool" in names
 
 

@@ -65,6 +65,12 @@ class FrameworkBridge(Struct, frozen=True, kw_only=True):
         tools = self.house.tools(agent=self.agent, also=self.also, caller=self._caller())
         return tools.offered(chars, lists=lists)
 
+    def deferred(self, chars: int | None = None) -> list[ShownTool]:
+        """Return the tools of skills for which there is no room, for a framework that finds tools
+        by itself; see `ModelTools.deferred`."""
+        tools = self.house.tools(agent=self.agent, also=self.also, caller=self._caller())
+        return tools.deferred(chars)
+
     def prompt(
         self,
         offered: Iterable[str] | None = None,
