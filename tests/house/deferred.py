@@ -36,7 +36,7 @@ def write_kinds(root: Path, count: int) -> Path:
 def kinds_house(
     base: Path, *rules: tuple[str, str, str], count: int = 6, **more: Any
 ) -> Skillhouse:
-    """Return a house with such skills, of whose tools none has room unless `more` says otherwise."""
+    """Return a house with such skills, whose tools have no room unless `more` says so."""
     more.setdefault("tool_count", 20)
     return coded_house(base, write_kinds(base / "kinds", count), *rules, **more)
 

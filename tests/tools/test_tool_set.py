@@ -212,7 +212,7 @@ def test_every_builtin_tool_has_a_name_that_lists_know(tmp_path):
         ("Skills", "unknown tool `Skills` in `tools`; did you mean `skills`"),
         (
             "zzzz",
-            "unknown tool `zzzz` in `tools`, known are all, call_skill_tool, edit, exec, exec_output",
+            "unknown tool `zzzz` in `tools`, known are all, call_skill_tool, edit, exec",
         ),
     ],
 )
