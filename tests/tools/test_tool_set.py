@@ -210,7 +210,10 @@ def test_every_builtin_tool_has_a_name_that_lists_know(tmp_path):
     [
         ("exce", "unknown tool `exce` in `tools`; did you mean `exec`"),
         ("Skills", "unknown tool `Skills` in `tools`; did you mean `skills`"),
-        ("zzzz", "unknown tool `zzzz` in `tools`, known are all, edit, exec, exec_output"),
+        (
+            "zzzz",
+            "unknown tool `zzzz` in `tools`, known are all, call_skill_tool, edit, exec",
+        ),
     ],
 )
 def test_an_unknown_name_is_an_error_that_says_what_there_is(tmp_path, name, message):

@@ -17,6 +17,7 @@ from skillhouse.floor import AmbiguousSkillError, UnknownSkillError, isolated, s
 from skillhouse.floor.lock import once
 from skillhouse.floor.regex import regex
 from skillhouse.house.config.secret_places import read_secret
+from skillhouse.house.deferred_skills import deferred_of, lines_of, with_lines
 from skillhouse.house.policy import Policy
 from skillhouse.house.prompts import Prompts
 from skillhouse.house.settings import SkillSettings
@@ -61,6 +62,8 @@ class AgentView:
         fault: Callable[[Skill], str] = lambda _: "",
         encoders: Callable[[], MeaningMaker | None] = lambda: None,
         waiting: Iterable[Skill] = (),
+        code: Callable[[AgentView], Iterable[toolbox.Tool]] = lambda _: (),
+        own_tools: int = 0,
     ) -> None:
         """Sort the index into what the agent may see, what a rule denies and what is off.
 
@@ -69,7 +72,8 @@ class AgentView:
         of the skills that were loaded lately, by file. `learned` has what was loaded after
         searches, None where that changes nothing. `why_absent` says for a person why a skill of
         that name is not in the index, or nothing; `fault` why one may not be loaded. `waiting`
-        has the project's skills that no person has looked at as they are.
+        has the project's skills that no person has looked at as they are. `code` gives the tools
+        that skills bring to the agent, and `own_tools` is how many a program and extensions add.
 
         Raises:
             ConfigError: no agent has that name.
@@ -81,6 +85,7 @@ class AgentView:
         self._recent = recent or {}
         self._fault = fault
         self._encoders, self._learned = encoders, learned
+        self._code, self._own_tools = code, own_tools
         self.waiting = {skill.file: skill for skill in waiting}
         """The project's skills that no person has looked at, as they are, by file."""
         self.menu = PersonMenu(agent, index, settings, policy, why_absent, self.waiting)
@@ -147,15 +152,39 @@ class AgentView:
             self.search.close()
 
     @once
+    def code_tools(self) -> tuple[toolbox.Tool, ...]:
+        """The tools that skills bring."""
+        return tuple(self._code(self))
+
+    @once
+    def deferred(self) -> toolbox.DeferredTools | None:
+        """The tools of skills for which a request has no room; None where it has for all."""
+        return deferred_of(self, self._config, self._visibility, self._own_tools)
+
+    @once
+    def code_skills(self) -> tuple[Skill, ...]:
+        """The skills of code alone that lists name: those whose tools have no room."""
+        return lines_of(self.deferred, self.all_skills) if self.deferred else ()
+
+    @once
+    def listable(self) -> SkillIndex:
+        """What lists and menus of a model may name."""
+        return with_lines(self.visible, self.code_skills)
+
+    @once
     def offer(self) -> toolbox.ToolVisibility:
         """Which tools the agent's model is offered."""
+        has_skills = bool(self.listable.skills) or self.profile.tools_without_skills
+        return structs.replace(self._visibility, has_skills=has_skills)
+
+    @once
+    def _visibility(self) -> toolbox.ToolVisibility:
         own = {name: own for own, names in self.profile.tool_names.items() for name in names}
         lists = self._config.tool_lists(self.agent)
         return toolbox.ToolVisibility(
             # A list may have the design's name of a tool; it is no other tool's.
             lists=tuple(tuple(own.get(entry, entry) for entry in entries) for entries in lists),
             layers=self._policy.layers(self.agent),
-            has_skills=bool(self.visible.skills) or self.profile.tools_without_skills,
         )
 
     @once
@@ -227,6 +256,10 @@ class AgentView:
             budget_tokens = self.budget_tokens
         style = style or self.profile.catalog.style
         listed = self._listed_for(files)
+        is_whole = len(listed) == len(self.visible)
+        if style != "direct":
+            # A skill of code alone has no body.
+            listed = self.listable if is_whole else with_lines(listed, self.code_skills)
         if only is not None:
             listed = listed.where(lambda skill: skill.file in only)
         if style == "direct":
@@ -245,7 +278,7 @@ class AgentView:
             search=search,
             files=self._seen_files,
         )
-        if len(listed) == len(self.visible) or only is not None:
+        if (is_whole and style != "direct") or only is not None:
             return found
         included = {skill.file for skill in found.included}
         omitted = tuple(skill for skill in self.visible.skills if skill.file not in included)
@@ -293,7 +326,7 @@ class AgentView:
         can_load = "skill" in shown.values() or self.offer.shows(toolbox.READ)
         return Prompts(
             profile=self.profile,
-            has_skills=bool(self.visible.skills) and can_load,
+            has_skills=bool(self.listable.skills) and can_load,
             catalog=self.catalog,
             prefix=prefix,
             shown=frozenset(shown),

@@ -36,7 +36,13 @@ from skillhouse.house.sandbox_provider import SandboxProvider
 from skillhouse.house.trusted_text import PROJECT
 from skillhouse.permission import Effect, Permission
 from skillhouse.sandbox import code_call
-from skillhouse.skill import ManifestResult, Profile, SkillManifest, find_manifests
+from skillhouse.skill import (
+    ManifestCache,
+    ManifestResult,
+    Profile,
+    SkillManifest,
+    find_manifests,
+)
 
 cells = OwnPackage("cells")
 """What runs the code; it is loaded for the first call of code only."""
@@ -73,6 +79,8 @@ class SkillCode:
         """Set before the first call where a person debugs one: `skillhouse call --debug`."""
         self.reloads = Reloads(self._config.state_directory)
         """The reload signal and findings that all processes share."""
+        self.manifests = ManifestCache()
+        """Those of the last look; a reload clears it."""
         self.steps: list[tuple[Path, str]] = []
         """What was done with each skill's directory since the last look began (S002-52)."""
         self.problems: list[Diagnostic] = []
@@ -120,7 +128,9 @@ class SkillCode:
             (root.scope, without_missing(result, lacking(result.directory)))
             for root in roots
             if (root.scope != PROJECT or is_trusted) and root.path.is_dir()
-            for result in find_manifests(root.path, on_step=self.take_step)
+            for result in find_manifests(
+                root.path, on_step=self.take_step, look=self.manifests.read
+            )
         )
 
     def tools(self, found: Found, view: AgentView) -> tuple[toolbox.SkillCodeTool, ...]:

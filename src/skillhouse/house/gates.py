@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import cache
 from pathlib import Path
@@ -13,6 +13,7 @@ from skillhouse import tools as toolbox
 from skillhouse.floor import ConfigError, PersistentPaths
 from skillhouse.floor.rules import strictest
 from skillhouse.house.agent_view import AgentView
+from skillhouse.house.deferred_skills import names_of
 from skillhouse.house.enforcement import EnforcementServices
 from skillhouse.house.network import EgressReport, Network
 from skillhouse.house.own_files import ConfiguredFiles
@@ -96,7 +97,7 @@ class GateFactory:
     def for_agent(
         self,
         view: AgentView,
-        code: Iterable[toolbox.Tool] = (),
+        code: Sequence[toolbox.Tool] = (),
         why_absent: Callable[[str], str] = lambda _: "",
     ) -> toolbox.Gate:
         """Return the gate to the agent's tools, and to those that skills bring (`code`).
@@ -111,7 +112,7 @@ class GateFactory:
             return enforcement.why_absent(name) or why_absent(name)
 
         tools = toolbox.ToolSet(
-            [*self._own_tools, *code],
+            [*self._own_tools, *code, *_caller(code)],
             {**self._tools(view), **enforcement.tools()},
             view.offer,
             toolbox.ToolNames(published=view.profile.tool_names, bare=view.profile.bare_tool_names),
@@ -130,6 +131,7 @@ class GateFactory:
             delivery=toolbox.Delivery(
                 self._network.conceal, self._results, has_read=tools.shows_read
             ),
+            deferred=view.deferred,
         )
 
     def for_person(self, view: AgentView, run_command: toolbox.RunCommand) -> toolbox.Gate:
@@ -247,7 +249,7 @@ class GateFactory:
 
         Where all skills are denied no model sees them, and a call gets the denial.
         """
-        if not (view.visible.skills or view.hidden or view.profile.tools_without_skills):
+        if not (view.listable.skills or view.hidden or view.profile.tools_without_skills):
             return {}
 
         @cache
@@ -260,6 +262,8 @@ class GateFactory:
                 decide=self._effect,
                 listed=frozenset(skill.file for skill in view.listed.skills),
                 replaced=view.replaced,
+                deferred=view.deferred,
+                code=names_of(view.code_skills),
             )
 
         def maker(rule: ToolRule) -> toolbox.ToolMaker:
@@ -356,6 +360,11 @@ def _explained(
         caution_layer=request.caution_layer,
     )
     return explanation.decision, explanation.reason
+
+
+def _caller(code: Sequence[toolbox.Tool]) -> tuple[toolbox.Tool, ...]:
+    """Return what calls tools of skills for which a list has no room; an agent without has none."""
+    return (toolbox.CallSkillTool(),) if code else ()
 
 
 def _menu(view: AgentView) -> toolbox.Menu:

@@ -174,16 +174,37 @@ class Skillhouse:
         """Return the visible skills that fit a request best, best first."""
         return list(self.view(agent).search.find(query, limit=limit).hits)
 
-    def tools(self, *, agent: str = "default", also: Sequence[str] = ()) -> ModelTools:
+    def tools(
+        self,
+        *,
+        agent: str = "default",
+        also: Sequence[str] = (),
+        caller: Caller | None = None,
+        every: bool = False,
+    ) -> ModelTools:
         """Return an agent's tools, for showing them to a model; only `call` runs them.
 
-        `also` names unlisted ones. `.openai()` and `.anthropic()` are what the APIs of these take.
+        `.openai()` and `.anthropic()` are what the APIs of these take. Beyond `tool_count` or
+        `tool_list_chars` the tools of skills are left out: the catalog has lines for their skills,
+        searching gives their schemas, and `call_skill_tool` calls them.
+
+        Args:
+            agent: Whose tools.
+            also: Names of unlisted ones.
+            caller: Whose conversation: the tools of skills that it loaded are there too.
+            every: All that may be called, whatever there is room for.
         """
         from skillhouse.house.model_tools import ModelTools
 
         self.use_extensions()
         snapshot = self._current()
-        shown = snapshot.gate(agent).tools_with(also)
+        gate = snapshot.gate(agent)
+        if every:
+            shown = gate.tools_with(also)
+        else:
+            sessions = self.services.sessions
+            known = None if caller is None else self.services.caller(caller)
+            shown = gate.listed(also, () if known is None else sessions.tools_in_use(known))
         return ModelTools(shown.values(), snapshot.view(agent))
 
     async def call(

@@ -342,6 +342,8 @@ class HouseSnapshot:
                 fault=composition.fault,
                 encoders=composition.encoders.get,
                 waiting=self.shown.waiting,
+                code=partial(self._services.code_tools, self.shown_code),
+                own_tools=len(composition.own_tools),
             )
             if self._signatures is not None:
                 self._views[agent].search.renew(self._signatures)
@@ -349,9 +351,9 @@ class HouseSnapshot:
 
     def gate(self, agent: str) -> toolbox.Gate:
         if agent not in self._gates:
-            view, code, services = self.view(agent), self.shown_code, self._services
+            view, services = self.view(agent), self._services
             self._gates[agent] = self.composition.gates.get().for_agent(
-                view, services.code_tools(code, view), partial(services.why_tool_absent, code)
+                view, view.code_tools, partial(services.why_tool_absent, self.shown_code)
             )
         return self._gates[agent]
 

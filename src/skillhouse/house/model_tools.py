@@ -11,7 +11,7 @@ from msgspec import Struct
 from skillhouse.discovery import within
 from skillhouse.discovery.catalog_text import width
 from skillhouse.floor.paths import sendable
-from skillhouse.tools import Tool
+from skillhouse.tools import CALL_SKILL_TOOL, Tool
 
 if TYPE_CHECKING:
     from skillhouse.house.agent_view import AgentView
@@ -19,6 +19,14 @@ if TYPE_CHECKING:
 OPENAI_CHARS = 1_000
 """Characters of a tool's description for OpenAI's API and compatible ones, which refuse a request
 with a description of more than 1,024 (`string_above_max_length`, getsentry/sentry-mcp#106)."""
+
+
+DEFERRED = {"defer_loading": True}
+"""Of a tool whose definition the API shows a model only once its own search has found it: `tools`
+of Anthropic's Messages API and of OpenAI's Responses API."""
+ANTHROPIC_SEARCH = {"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"}
+OPENAI_SEARCH = {"type": "tool_search"}
+"""What has the API search."""
 
 
 class ShownTool(Struct, frozen=True, kw_only=True):
@@ -36,27 +44,52 @@ class ModelTools(list[Tool]):
         super().__init__(tools)
         self._view = view
 
-    def openai(self, *, api: Literal["responses", "chat"] = "responses") -> list[Any]:
-        """Return the `tools` of a request to `client.responses` or `client.chat.completions`."""
-        functions = [
-            {
-                "name": tool.name,
-                "description": tool.description,
-                "parameters": tool.schema,
-                # Strict mode has no optional arguments; the gate checks them all the same.
-                "strict": False,
-            }
-            for tool in self.offered(OPENAI_CHARS)
-        ]
-        if api == "chat":
-            return [{"type": "function", "function": function} for function in functions]
-        return [{"type": "function", **function} for function in functions]
+    def openai(
+        self, *, api: Literal["responses", "chat"] = "responses", tool_search: bool = False
+    ) -> list[Any]:
+        """Return the `tools` of a request to `client.responses` or `client.chat.completions`.
 
-    def anthropic(self) -> list[Any]:
-        """Return the `tools` of a request to `client.messages`."""
+        With `tool_search` the API finds the tools for which there is no room, which are all in
+        `tools` then; ask for it only where the model and `responses` have it.
+        """
+        if api == "chat":
+            functions = map(_openai_function, self.offered(OPENAI_CHARS))
+            return [{"type": "function", "function": function} for function in functions]
+        listed, later = self._split(OPENAI_CHARS, searched=tool_search)
+        made = [{"type": "function", **_openai_function(tool)} for tool in listed]
+        made += [{"type": "function", **_openai_function(tool), **DEFERRED} for tool in later]
+        return [*made, OPENAI_SEARCH] if later else made
+
+    def anthropic(self, *, tool_search: bool = False) -> list[Any]:
+        """Return the `tools` of a request to `client.messages`; `tool_search` as of `openai`."""
+        listed, later = self._split(None, searched=tool_search)
+        made = [_anthropic_tool(tool) for tool in listed]
+        made += [{**_anthropic_tool(tool), **DEFERRED} for tool in later]
+        return [*made, ANTHROPIC_SEARCH] if later else made
+
+    def _split(
+        self, chars: int | None, *, searched: bool
+    ) -> tuple[list[ShownTool], list[ShownTool]]:
+        """Return the tools, and those that the API itself is to find; else one of ours does."""
+        later = self.deferred(chars) if searched else []
+        listed = self.offered(chars)
+        return [one for one in listed if not later or one.name != CALL_SKILL_TOOL], later
+
+    def deferred(self, chars: int | None = None) -> list[ShownTool]:
+        """Return the tools of skills for which there is no room, for a framework that finds tools
+        by itself; `call_skill_tool` is not needed beside them."""
+        known = self._view.deferred
+        here = {tool.name for tool in self}
+        if not known or CALL_SKILL_TOOL not in here:
+            return []
         return [
-            {"name": tool.name, "description": tool.description, "input_schema": tool.schema}
-            for tool in self.offered()
+            ShownTool(
+                name=tool.name,
+                description=sendable(description_of(tool, chars)),
+                schema=copy.deepcopy(dict(tool.schema)),
+            )
+            for name, tool in known.tools.items()
+            if name not in here
         ]
 
     def offered(self, chars: int | None = None, *, lists: bool = True) -> list[ShownTool]:
@@ -80,6 +113,20 @@ class ModelTools(list[Tool]):
     def __repr__(self) -> str:
         lines = "".join(f"  {tool!r},\n" for tool in self)
         return f"[\n{lines}]" if lines else "[]"
+
+
+def _openai_function(tool: ShownTool) -> dict[str, Any]:
+    return {
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": tool.schema,
+        # Strict mode has no optional arguments; the gate checks them all the same.
+        "strict": False,
+    }
+
+
+def _anthropic_tool(tool: ShownTool) -> dict[str, Any]:
+    return {"name": tool.name, "description": tool.description, "input_schema": tool.schema}
 
 
 def description_of(tool: Tool, chars: int | None, *, lists: bool = True) -> str:

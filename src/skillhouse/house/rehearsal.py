@@ -149,7 +149,7 @@ def rehearse(house: Skillhouse, request: str, *, limit: int = 5) -> Rehearsal:
     view = house.view()
     hidden = len(view.hidden)
     marks = tuple(view.mark(skill) for skill in skills_of(view.visible, hits))
-    tools = house.tools() if house.runs_code else ()
+    tools = house.tools(every=True) if house.runs_code else ()
     code = code_matches(tools, request, limit=limit, among=len(view.visible))
     verdicts = tuple(_code_verdict(house, tool, one.hit.id) for one in code for tool in one.tools)
     if not hits:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 
 import anyio
@@ -23,6 +23,9 @@ LOADS_PER_PROCESSOR = 2
 LOADS_MAX = 16
 """Fewer than there may be cells, so that calls find room beside them."""
 
+AT_FIRST_CALL = "left to its first call"
+"""Why code was not loaded of which a list of tools has no room for the tools."""
+
 Progress = Callable[[int, int], None]
 """Receives the number of skills that are done, and of all."""
 
@@ -39,7 +42,7 @@ class LoadedCode(Struct, frozen=True, kw_only=True):
     error: str = ""
     """Why the code cannot be used at all."""
     untried: str = ""
-    """Why the code was not run: rules ask about it, or deny it."""
+    """Why the code was not run: rules ask about it or deny it, or it is left to its first call."""
     steps: tuple[str, ...] = ()
     """What was done with it here, in its order."""
 
@@ -58,7 +61,8 @@ async def reload_code(
     """Reload every manifest and load each skill's code, in all processes of this state.
 
     Code runs where rules, standing approvals and defaults let the agent call one of its tools, as
-    if that only read. Of other code it is said what an earlier call of the same bytes met. Other
+    if that only read. Of other code it is said what an earlier call of the same bytes met. Code
+    whose tools have no room in a list is loaded at its first call, unless it was before. Other
     processes reload before their next call; running calls finish with the code that they began
     with. Cancelling ends what is being loaded; what was loaded is then not remembered.
 
@@ -71,13 +75,23 @@ async def reload_code(
     known = code.reloads.lacking()
     if code.is_enabled:
         await in_thread(code.reloads.signal_all)
+    code.manifests.clear()
     house.refresh()
     await code.reload()
-    tools = [tool for tool in house.tools(agent=agent) if isinstance(tool, SkillCodeTool)]
+    every = house.tools(agent=agent, every=True)
+    tools = [tool for tool in every if isinstance(tool, SkillCodeTool)]
+    later = house.view(agent).deferred
     loaded: tuple[LoadedCode, ...] = ()
     with house.services.enforcement.tier_gate.running() as running:
         if not running.stopped():
-            loaded = await load_code(house, tools, agent=agent, known=known, progress=progress)
+            loaded = await load_code(
+                house,
+                tools,
+                agent=agent,
+                known=known,
+                progress=progress,
+                later=frozenset(later.skills) if later else frozenset(),
+            )
     if running.is_ended:
         raise SandboxError("stopped", f"everything is stopped: {running.stopped()}")
     steps = tuple(code.steps)
@@ -98,10 +112,12 @@ async def load_code(
     agent: str,
     known: Callable[[Path], Lacking | None] = lambda _: None,
     progress: Progress | None = None,
+    later: Collection[Path] = frozenset(),
 ) -> tuple[LoadedCode, ...]:
     """Load each skill's code in a cell without host calls, several at once, in their order.
 
-    Failures are in the results; `known` has earlier ones.
+    Failures are in the results; `known` has earlier ones. Of skills in the directories of `later`
+    only code that was loaded before is loaded, since it may be other code now.
 
     Raises:
         SandboxUnavailableError: no code runs on this machine.
@@ -117,7 +133,11 @@ async def load_code(
     async def work() -> None:
         for name, own in waiting:
             try:
-                found[name] = await _loaded(house, own, agent, known)
+                if (directory := own[0].skill.directory) in later and known(directory) is None:
+                    declared = tuple(tool.full_name for tool in own)
+                    found[name] = _found(own[0].skill, declared, None, untried=AT_FIRST_CALL)
+                else:
+                    found[name] = await _loaded(house, own, agent, known)
             except Exception as error:  # noqa: BLE001 - raised below, by itself and not in a group.
                 failures.append(error)
                 tasks.cancel_scope.cancel()

@@ -14,7 +14,7 @@ import contextlib
 import json
 import os
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -81,16 +81,22 @@ def says_skill(file: str, data: bytes) -> bool:
         if file == JAVASCRIPT_FILE:
             table = json_value(text)
             return isinstance(table, dict) and FIELD in table
-        tools = toml_table(text).get("tool")
+        tools = _toml_table(text).get("tool")
         return isinstance(tools, dict) and TABLE[1] in tools
     except DocumentError:
         return _SEEMS[file].search(text) is not None
 
 
+@lru_cache(maxsize=1)
+def _toml_table(text: str) -> dict[str, Any]:
+    """Return a table that no caller changes: one manifest is parsed for up to three of them."""
+    return toml_table(text)
+
+
 def read_python(text: str) -> RawManifest | None:
     """Take a pyproject.toml apart; None when it does not say that it is a skill."""
     try:
-        table = toml_table(text)
+        table = _toml_table(text)
     except DocumentError as error:
         raise FileRefusedError("manifest-syntax", error.reason, error.line) from error
     tools = table.get("tool")
@@ -290,13 +296,14 @@ def find_manifests(
     *,
     max_directories: int = DIRECTORIES_MAX,
     on_step: StepListener = lambda _, __: None,
+    look: Callable[[Path, StepListener], ManifestResult | None] | None = None,
 ) -> tuple[ManifestResult, ...]:
     """Return the skills directly below `root`, sorted by their directories' names (S002-6).
 
     A directory counts where its manifest says so (`says_skill`), whether it can be used or not.
     Links and hidden directories are not entered, and a bad one costs no other (S002-54). Of two
     skills of one name neither is in force (S002-72): otherwise a new directory could take over the
-    tools of an old one.
+    tools of an old one. `look` reads one directory, and remembers those that have not changed.
     """
     try:
         with os.scandir(root) as entries:
@@ -307,15 +314,16 @@ def find_manifests(
         message = (error.strerror or str(error)).lower()
         return (_only(root, Finding("unreadable", message, fatal=True), root),)
     names.sort()
-    results = [
-        read_manifest(root / name, on_step=on_step)
-        for name in names[:max_directories]
-        if has_manifest(root / name)
-    ]
+    found = ((look or _look)(root / name, on_step) for name in names[:max_directories])
+    results = [result for result in found if result is not None]
     if len(names) > max_directories:
         message = f"stopped after {max_directories} directories; narrow the root"
         results.append(_only(root, Finding("scan-limit", message), root))
     return _without_twins(results)
+
+
+def _look(directory: Path, on_step: StepListener) -> ManifestResult | None:
+    return read_manifest(directory, on_step=on_step) if has_manifest(directory) else None
 
 
 def _is_entered(entry: os.DirEntry[str]) -> bool:

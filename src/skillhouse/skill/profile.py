@@ -141,6 +141,11 @@ TOOL_CHARS = 2_000
 """Characters of the description of a tool over MCP: Claude Code cuts it at 2,048 (review M2)."""
 INSTRUCTION_CHARS = 2_000
 """Characters of a server's `instructions`: Claude Code cuts them at 2,048 too (review M1)."""
+TOOL_COUNT = 128
+"""Tools that OpenAI's API takes in a request (zed-industries/zed#32946, `array_above_max_length`),
+and VS Code in a chat: the strictest bound that is known of a client with a profile."""
+TOOL_LIST_CHARS = 20_000
+"""Characters of the definitions of skills' tools in each request, some 5,000 tokens."""
 ENUM_CHARS = 1_000
 """Characters of all names for a tool's schema to list them, about 250 tokens: a name says little
 without its sentence, and a description has no room for those of more skills."""
@@ -171,6 +176,11 @@ class CatalogRule(Struct, frozen=True, kw_only=True):
     instruction_chars: int = INSTRUCTION_CHARS
     enum_chars: int = ENUM_CHARS
     """Characters of all skills' names for the skill tool's schema to list them, or none."""
+    tool_count: int | Literal["none"] = TOOL_COUNT
+    """Tools of one server or program that a request of the client may have; "none" is no bound."""
+    tool_list_chars: int | Literal["none"] = TOOL_LIST_CHARS
+    """Characters of the definitions of skills' tools in a request; beyond either bound they are
+    found by searching."""
     budget_chars: int | None = None
     """Characters that the whole list may have; None is no bound."""
     description_chars: int | None = None

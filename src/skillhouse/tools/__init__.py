@@ -59,6 +59,10 @@ if TYPE_CHECKING:
     from skillhouse.tools.command_network import NamedRequest as NamedRequest
     from skillhouse.tools.command_requests import shown_variables as shown_variables
     from skillhouse.tools.consequences import commands_inside as commands_inside
+    from skillhouse.tools.deferred_tools import CallSkillTool as CallSkillTool
+    from skillhouse.tools.deferred_tools import DeferredTools as DeferredTools
+    from skillhouse.tools.deferred_tools import ToolBudget as ToolBudget
+    from skillhouse.tools.deferred_tools import deferral as deferral
     from skillhouse.tools.delivery import Delivery as Delivery
     from skillhouse.tools.files import READ_MAX as READ_MAX
     from skillhouse.tools.files import EditTool as EditTool
@@ -113,6 +117,7 @@ if TYPE_CHECKING:
     from skillhouse.tools.tool import SkillCheck as SkillCheck
     from skillhouse.tools.tool import Tool as Tool
     from skillhouse.tools.tool_set import BUILTIN_TOOLS as BUILTIN_TOOLS
+    from skillhouse.tools.tool_set import CALL_SKILL_TOOL as CALL_SKILL_TOOL
     from skillhouse.tools.tool_set import READ as READ
     from skillhouse.tools.tool_set import SKILL_RESOURCE as SKILL_RESOURCE
     from skillhouse.tools.tool_set import ProfileTool as ProfileTool

@@ -5,6 +5,8 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import anyio
 
@@ -48,9 +50,12 @@ from skillhouse.tools.result_files import bounded
 from skillhouse.tools.telemetry import CallSpan, CallTelemetry, policy_span
 from skillhouse.tools.tier_gate import STOPPED, Account, TierGate, stopped_text
 from skillhouse.tools.tool import Decide, Session, Tool
-from skillhouse.tools.tool_set import ToolSet
+from skillhouse.tools.tool_set import CALL_SKILL_TOOL, ToolSet
 from skillhouse.tools.workspace_lock import WorkspaceLock, WorkspaceLockError
 from skillhouse.tools.write_gate import WriteGate
+
+if TYPE_CHECKING:
+    from skillhouse.tools.deferred_tools import DeferredTools
 
 
 class PermissionJudge:
@@ -95,13 +100,15 @@ class Gate:
         workspace: WorkspaceLock | None = None,
         telemetry: CallTelemetry = CallTelemetry(),  # noqa: B008 - it never changes.
         delivery: Delivery | None = None,
+        deferred: DeferredTools | None = None,
     ) -> None:
         """Compose it of what agrees to a call: `judge` for the rules, `asker` for a person and
         `recorder` for the log.
 
         `workspace` keeps other calls from changing the workspace; None where no tool does.
         `delivery` makes of a result what a model gets. None is for gates whose results no model
-        gets as they are: they are neither concealed nor escaped.
+        gets as they are: they are neither concealed nor escaped. `deferred` are the tools of
+        skills for which a request has no room.
         """
         self._tools = tools
         self._judge = judge
@@ -111,6 +118,7 @@ class Gate:
         self._workspace = workspace
         self._telemetry = telemetry
         self._delivery = delivery
+        self._deferred = deferred
 
     @once
     def tools(self) -> dict[str, Tool]:
@@ -120,6 +128,14 @@ class Gate:
     def tools_with(self, also: Collection[str]) -> dict[str, Tool]:
         """Return the same, and the unlisted tools of these names."""
         return self._tools.shown(also) if also else self.tools
+
+    def listed(self, also: Collection[str] = (), in_use: Sequence[Path] = ()) -> dict[str, Tool]:
+        """Return the tools of a request: of skills those for which it has room.
+
+        `in_use` has the directories of the skills that the conversation has loaded.
+        """
+        shown = self.tools_with(also)
+        return self._deferred.listed(shown, in_use) if self._deferred else shown
 
     def knows(self, name: str) -> bool:
         """Whether a tool has the name, offered or not, or several of skills."""
@@ -136,9 +152,12 @@ class Gate:
         Raises:
             UnknownToolError: no tool has that name, or its agent is not offered it.
         """
-        tool, call = self._known(call, session)
+        try:
+            tool, call = self._named(call, session)
+        except RefusedError as refused:
+            return ToolResult(content=str(refused), status=refused.status)
         if not self._is_offered(tool, session):
-            raise ToolNotOfferedError(tool.name, sorted(self.tools))
+            raise ToolNotOfferedError(tool.name, sorted(self.listed()))
         if not call.call_id:
             call = replace(call, call_id=secrets.token_hex(8))
         with self._telemetry.of(tool, call, listener) as span:
@@ -215,9 +234,12 @@ class Gate:
         Raises:
             UnknownToolError: no tool has that name.
         """
-        tool, call = self._known(call, session)
+        try:
+            tool, call = self._named(call, session)
+        except RefusedError as refused:
+            return Forecast(effect=Effect.DENY, status="error", reasons=(str(refused),))
         if not self._is_offered(tool, session):
-            reason = str(ToolNotOfferedError(tool.name, sorted(self.tools)))
+            reason = str(ToolNotOfferedError(tool.name, sorted(self.listed())))
             return Forecast(effect=Effect.DENY, status="error", reasons=(reason,))
         if need is None:
             wrong = self._tools.argument_fault(tool, call.arguments)
@@ -363,6 +385,18 @@ class Gate:
             return ToolResult(content=stopped_text(reason), status="error")
         return self._recorder.refuse_stopped(state.context, reason)
 
+    def _named(self, call: ToolCall, session: Session) -> tuple[Tool, ToolCall]:
+        """Return what `_known` does; of a call of `call_skill_tool` the call that is in it.
+
+        RefusedError for one that names no tool of a skill, or whose arguments that does not take.
+        """
+        is_inside = call.name == CALL_SKILL_TOOL and not session.origin_digest
+        if not is_inside or self._tools.get(CALL_SKILL_TOOL) is None:
+            return self._known(call, session)
+        from skillhouse.tools.deferred_tools import called_tool  # noqa: PLC0415 - few calls do.
+
+        return called_tool(self._tools, call)
+
     def _known(self, call: ToolCall, session: Session) -> tuple[Tool, ToolCall]:
         """Return the tool, and the call by its own name: what follows knows no other."""
         tool = self._tools.get(call.name)
@@ -371,8 +405,8 @@ class Gate:
         if len(bare) == 1:
             (tool,) = bare
         if tool is None:
-            known = sorted(self.tools)
-            close = next(iter(nearest(call.name, known)), "")
+            known = sorted(self.listed())
+            close = next(iter(nearest(call.name, self.tools)), "")
             several = ", ".join(f"`{one.full_name}`" for one in bare)
             why = (
                 f"several skills have it: {several}" if bare else self._tools.why_absent(call.name)

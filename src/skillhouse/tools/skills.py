@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 import anyio.to_thread
@@ -11,7 +12,7 @@ from msgspec import Struct, field
 
 from skillhouse.floor import AmbiguousSkillError, SkillError, UnknownSkillError
 from skillhouse.permission import Effect, Permission
-from skillhouse.retrieval import Fit, Hit, SearchResult, reason, skills_of
+from skillhouse.retrieval import Fit, Hit, SearchResult, fit_of, reason, skills_of
 from skillhouse.skill import Profile, Skill, SkillContent, SkillIndex, ToolRule, current_invocation
 from skillhouse.tools.activation import activation_of
 from skillhouse.tools.assets import AssetError, find_skill
@@ -23,12 +24,22 @@ from skillhouse.tools.call import (
     ToolResult,
     object_schema,
 )
+from skillhouse.tools.deferred_tools import (
+    SEARCH_CHARS,
+    DeferredTools,
+    ToolMatch,
+    loaded_text,
+    loading_plan,
+    tool_texts,
+    tool_value,
+)
 from skillhouse.tools.messages import before_list, list_room, render
 from skillhouse.tools.remote_skills import SkillLoad, begun
+from skillhouse.tools.skill_code import SkillCodeTool
 from skillhouse.tools.skill_text import fitted, result_data
 from skillhouse.tools.telemetry import skill_attributes
 from skillhouse.tools.tool import Session, Tool
-from skillhouse.tools.tool_set import SEARCH_ACTION
+from skillhouse.tools.tool_set import CALL_SKILL_TOOL, SEARCH_ACTION
 
 CATEGORY = "builtin"
 """Where these tools come from (S004-42)."""
@@ -55,6 +66,11 @@ class VisibleSkills(Struct, frozen=True, kw_only=True):
     """Files of the skills that lists name; the others are found by search alone. None is all."""
     replaced: Mapping[str, str] = field(default_factory=dict)
     """The id of the other skill whose name one of a project has, by the project's file."""
+    deferred: DeferredTools | None = None
+    """The tools of skills for which a request has no room; None where there is room for all."""
+    code: Mapping[str, Path] = field(default_factory=dict)
+    """Of these the directories of skills without a SKILL.md, by name and by id: they are listed
+    and loaded as others are."""
 
 
 class SkillReference:
@@ -142,6 +158,7 @@ class SkillTool(Tool):
         of_file = self._reference.values_of_file
         kept = shown.listed
         listed = [value for file, value in of_file.items() if kept is None or file in kept]
+        listed += [name for name in shown.code if ":" not in name]
         wanted: dict[str, Any] = {"type": "string", "description": "the skill to load"}
         self.accepted: Mapping[str, Any] = self._schema(wanted)
         """Where the profile has words of its own for a skill that is unknown, the tool says them,
@@ -155,7 +172,7 @@ class SkillTool(Tool):
         """For clients whose bound of a description has no room for the names."""
         if "skill_unknown" not in messages and shown.visible.skills and shows_values:
             # What is not listed can still be found, and then loaded.
-            self.accepted = self._schema({**wanted, "enum": list(values)})
+            self.accepted = self._schema({**wanted, "enum": [*values, *shown.code]})
 
     def description_within(self, chars: int | None) -> str:
         messages = self._shown.profile.messages
@@ -170,6 +187,9 @@ class SkillTool(Tool):
         return self._reference.canonical(arguments)
 
     def plan(self, arguments: Mapping[str, Any], session: Session) -> Plan:
+        tools = self._tools_of_code(arguments, session)
+        if tools:
+            return self._plan_of_code(tools, session)
         skill = self._reference.skill(arguments, session)
         profile = self._shown.profile
         load = SkillLoad(session, skill, session.needs_of(skill), listed=profile.resources_listed)
@@ -207,6 +227,33 @@ class SkillTool(Tool):
             span_attributes=span_attributes,
         )
 
+    def _tools_of_code(
+        self, arguments: Mapping[str, Any], session: Session
+    ) -> Sequence[SkillCodeTool]:
+        """Return the tools of a skill of code alone; none of any other, which comes first."""
+        deferred, reference = self._shown.deferred, arguments[self._reference.parameter].strip()
+        directory = self._shown.code.get(reference)
+        if deferred is None or directory is None:
+            return ()
+        try:
+            session.visible.get(reference)
+        except UnknownSkillError:
+            return deferred.skills[directory]
+        except AmbiguousSkillError:
+            return ()
+        return ()
+
+    def _plan_of_code(self, tools: Sequence[SkillCodeTool], session: Session) -> Plan:
+        profile, skill = self._shown.profile, tools[0].skill
+        name = skill.manifest.name
+        facts = {"id": f"{skill.scope}:{name}", "name": name, "directory": str(skill.directory)}
+        known = profile.metadata.items()
+        metadata = {theirs: facts[ours] for ours, theirs in known if ours in facts}
+        title = render(profile.messages, "loaded_title", name=name)
+        text = loaded_text(tools)
+        data = result_data(profile.result, title=title, output=text, metadata=metadata)
+        return loading_plan(tools, session, text, data)
+
     def shaped(self, result: ToolResult) -> Mapping[str, Any] | None:
         messages = self._shown.profile.messages
         key = {"denied": "denied_title", "pending": "pending_title"}.get(
@@ -231,6 +278,7 @@ class SkillTool(Tool):
             text = render(profile.messages, "skill_held", name=skill.name)
         else:
             text, _ = fitted(content, profile.load_style)
+            text += self._tools_beside(skill, session)
         text = begun(session, skill, text)
         facts = {
             "id": skill.id,
@@ -248,6 +296,27 @@ class SkillTool(Tool):
             detail={"skill": skill.id, **({"held": 1} if is_held else {})},
             activation=None if is_held else activation_of(content, text, need.skill_digest),
         )
+
+    def _tools_beside(self, skill: Skill, session: Session) -> str:
+        """Return what is said of the tools of a skill for which the list has no room."""
+        deferred = self._shown.deferred
+        tools = deferred.skills.get(skill.directory, ()) if deferred else ()
+        if not tools:
+            return ""
+        session.use_tools(skill.directory)
+        return f"\n\n{loaded_text(tools)}\n"
+
+
+class FoundSkill(Struct, frozen=True, kw_only=True):
+    """One result of a search, with those of its tools that the list has no room for."""
+
+    hit: Hit
+    name: str
+    description: str
+    tools: tuple[SkillCodeTool, ...] = ()
+
+    def value(self) -> dict[str, str]:
+        return {"name": self.name, "description": self.description}
 
 
 class FindSkills(Protocol):
@@ -276,6 +345,7 @@ class SearchTool(Tool):
         self._messages = shown.profile.messages
         self._find = find
         self._collapse = shown.profile.duplicates != "keep_all"
+        self._deferred = shown.deferred
         refuses = rule.bounds == "refuse"
         text = {"minLength": 1} if refuses else {}
         number = {"minimum": 1, "maximum": SEARCH_MAX} if refuses else {}
@@ -296,23 +366,28 @@ class SearchTool(Tool):
             found = await anyio.to_thread.run_sync(
                 lambda: self._find(session, query, limit=limit, collapse=self._collapse)
             )
+            matches = await anyio.to_thread.run_sync(lambda: self._matches(session, query, limit))
             skills = skills_of(session.visible, found.hits)
             if not session.origin_digest:
                 session.searches.note(query, (skill.file for skill in skills))
-            shown = found_values(session.visible, found.hits)
-            data: dict[str, Any] = {"skills": shown}
-            if shown:
-                data["reasons"] = [reason(hit) for hit in found.hits]
-            if found.is_weak:
+            entries = self._entries(skills, found.hits, matches)[:limit]
+            fit = fit_of(one.hit for one in entries)
+            data: dict[str, Any] = {"skills": [one.value() for one in entries]}
+            if entries:
+                data["reasons"] = [reason(one.hit) for one in entries]
+            if tools := [tool_value(tool) for one in entries for tool in one.tools]:
+                data["tools"] = tools
+            if fit is not Fit.GOOD:
                 data["weak"] = True
-            if found.fit is Fit.NONE:
+            if fit is Fit.NONE:
                 data["nothing_fits"] = True
             if found.is_partial:
                 data["partial"] = True
             if found.meaning is not None:
                 # Until an encoder is ready, its vote is missing.
                 data["encoders"] = {"ready": found.meaning.ready, "all": found.meaning.encoders}
-            return Output(text=self._text(shown, found, session), data=data)
+            text = self._text(entries, fit, session, is_partial=found.is_partial)
+            return Output(text=text, data=data)
 
         need = PermissionRequest(
             permission=Permission(action=SEARCH_ACTION, resource=query),
@@ -321,22 +396,63 @@ class SearchTool(Tool):
         )
         return Plan(needs=(need,), run=run)
 
-    def _text(
-        self, shown: Sequence[Mapping[str, str]], found: SearchResult, session: Session
-    ) -> str:
-        lines = [
-            f"{skill['name']}: {skill['description']}{self._reason(hit)}"
-            for skill, hit in zip(shown, found.hits, strict=True)
+    def _matches(self, session: Session, query: str, limit: int) -> Sequence[ToolMatch]:
+        deferred, among = self._deferred, len(session.visible.skills)
+        return deferred.search(query, limit=limit, among=among) if deferred else ()
+
+    def _entries(
+        self, skills: Sequence[Skill], hits: Sequence[Hit], matches: Sequence[ToolMatch]
+    ) -> list[FoundSkill]:
+        """Return the found skills, each with the tools that the list has no room for.
+
+        Of those that have only tools each comes before the first that it fits better than.
+        """
+        own = self._deferred.skills if self._deferred else {}
+        entries = [
+            FoundSkill(
+                hit=hit,
+                name=_flat(skill.name),
+                description=_flat(skill.description),
+                tools=own.get(skill.directory, ()),
+            )
+            for skill, hit in zip(skills, hits, strict=True)
         ]
-        if found.fit is Fit.WEAK:
+        known = {skill.directory for skill in skills}
+        for match in matches:
+            manifest, directory = match.tools[0].skill.manifest, match.tools[0].skill.directory
+            if directory in known:
+                continue
+            worse = (
+                at for at, one in enumerate(entries) if one.hit.confidence < match.hit.confidence
+            )
+            entry = FoundSkill(
+                hit=match.hit,
+                name=_flat(manifest.name),
+                description=_flat(manifest.description),
+                tools=match.tools,
+            )
+            entries.insert(next(worse, len(entries)), entry)
+        return entries
+
+    def _text(
+        self, entries: Sequence[FoundSkill], fit: Fit, session: Session, *, is_partial: bool
+    ) -> str:
+        lines, chars = [], SEARCH_CHARS
+        for one in entries:
+            lines.append(f"{one.name}: {one.description}{self._reason(one.hit)}")
+            more, chars = tool_texts(one.tools, chars)
+            lines += more
+        if chars < SEARCH_CHARS:
+            lines.append(f"Call a tool that is not in your list with `{CALL_SKILL_TOOL}`.")
+        if fit is Fit.WEAK:
             lines.insert(0, render(self._messages, "search_weak"))
-        elif found.fit is Fit.NONE or not lines:
+        elif fit is Fit.NONE or not lines:
             # Once: a model that goes on with other words each time finds nothing better.
             hint = "" if session.searches.is_hinted else render(self._messages, "search_hint")
             session.searches.is_hinted = True
             said = render(self._messages, "search_none" if lines else "search_empty", hint=hint)
             lines.insert(0, said)
-        if found.is_partial:
+        if is_partial:
             lines += ["", render(self._messages, "search_partial")]
         return "\n".join(lines)
 

@@ -17,7 +17,7 @@ from skillhouse.floor.structs import replace
 from skillhouse.permission import Decision
 from skillhouse.skill import SKILL_FILE, HiddenText, Skill, SkillIndex, linked_files
 from skillhouse.tools.activation import Activation, Activations
-from skillhouse.tools.call import PermissionRequest, Plan, ToolCall, ToolResult
+from skillhouse.tools.call import Caller, PermissionRequest, Plan, ToolCall, ToolResult
 from skillhouse.tools.seen_skills import SeenSkills, ServerListing
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ FOUND_MAX = 200
 """Skills that a conversation's searches gave which are remembered."""
 REPR_CHARS = 80
 """Characters of a tool's description in its `repr`."""
+TOOLS_IN_USE_MAX = 100
+"""Skills of a conversation whose tools a list of tools may have because they were loaded."""
 CHOSEN_MAX = 10
 """Skills of a conversation that count as chosen after a search."""
 
@@ -150,6 +152,8 @@ class Session(Struct, kw_only=True):
     the real path by the path in the skill."""
     activations: Activations = field(default_factory=Activations)
     searches: Searches = field(default_factory=Searches)
+    tools_in_use: dict[Path, None] = field(default_factory=dict)
+    """Directories of the loaded skills whose tools a list of tools may have; latest last."""
     hiding: dict[str, HiddenText] = field(default_factory=dict)
     """What texts of other servers hide, by their paths: it is known once they are fetched."""
     approved: list[ApprovedScript] = field(default_factory=list)
@@ -199,6 +203,13 @@ class Session(Struct, kw_only=True):
         self.loaded[skill.file] = skill.directory
         self.linked[skill.file] = links_of(skill)
 
+    def use_tools(self, directory: Path) -> None:
+        """Note that the tools of a skill may be in the list from now on."""
+        self.tools_in_use.pop(directory, None)
+        self.tools_in_use[directory] = None
+        while len(self.tools_in_use) > TOOLS_IN_USE_MAX:
+            del self.tools_in_use[next(iter(self.tools_in_use))]
+
     def linked_file(self, absolute: str) -> str:
         """Return where a file of a loaded skill is that a link in it leads to; empty for others."""
         for links in self.linked.values():
@@ -223,6 +234,7 @@ class Session(Struct, kw_only=True):
         for one in gone:
             self.loaded.pop(one.file, None)
             self.linked.pop(one.file, None)
+            self.tools_in_use.pop(Path(one.file).parent, None)
             if texts_removed:
                 self.active_remote_requests.pop(one.file, None)
         return gone
@@ -316,6 +328,13 @@ class Sessions:
             session.visible = visible
             session.remote_skills = self._elsewhere()
         return session
+
+    def tools_in_use(self, call: Caller) -> tuple[Path, ...]:
+        """Return the directories of the skills whose tools a conversation has loaded."""
+        key = (call.agent, call.user, call.channel, call.session_id, call.client, call.connection)
+        with self._lock:
+            session = self._sessions.get(key)
+            return () if session is None else tuple(session.tools_in_use)
 
     def _note(self, session: Session, activation: Activation) -> None:
         self._noted(activation, session)

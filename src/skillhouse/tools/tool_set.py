@@ -33,6 +33,8 @@ SKILLS = "skills"
 """In a list of tools: those that find, load and read skills, and those that skills bring."""
 SEARCH_ACTION = "search_skills"
 """The action of searching for skills, whatever the profile calls the tool."""
+CALL_SKILL_TOOL = "call_skill_tool"
+"""The tool that calls those of skills for which a list of tools has no room."""
 SKILL_RESOURCE = "skill_resource"
 """The tool that reads files of other servers' skills."""
 BUILTIN_TOOLS = (
@@ -49,6 +51,7 @@ BUILTIN_TOOLS = (
     "memory_write",
     "sign",
     SKILL_RESOURCE,
+    CALL_SKILL_TOOL,
 )
 """The tools besides those about skills, which the profile names; not every agent has each."""
 SEPARATORS = (":", "__")

@@ -79,7 +79,7 @@ class RpcEndpoint:
         }
 
     def _tools(self, access: Access) -> list[SkillCodeTool]:
-        found = self._house.tools(agent=access.agent)
+        found = self._house.tools(agent=access.agent, every=True)
         return [tool for tool in found if isinstance(tool, SkillCodeTool)]
 
     def _names(self, access: Access) -> list[str]:

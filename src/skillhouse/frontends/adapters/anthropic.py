@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from skillhouse.frontends.adapters.framework_bridge import FrameworkBridge
-from skillhouse.house import Skillhouse
+from skillhouse.house import Caller, Skillhouse
 from skillhouse.tools import ToolResult
 
 __all__ = ["skillhouse_outputs", "skillhouse_outputs_async", "skillhouse_tools"]
@@ -16,9 +16,16 @@ __all__ = ["skillhouse_outputs", "skillhouse_outputs_async", "skillhouse_tools"]
 CHANNEL = "anthropic"
 
 
-def skillhouse_tools(house: Skillhouse, *, agent: str = "default") -> list[Any]:
-    """Return the `tools` of a request."""
-    return house.tools(agent=agent).anthropic()
+def skillhouse_tools(
+    house: Skillhouse, *, agent: str = "default", tool_search: bool = False
+) -> list[Any]:
+    """Return the `tools` of a request.
+
+    With `tool_search` the API finds the tools for which there is no room: see
+    `ModelTools.anthropic`.
+    """
+    caller = Caller(agent=agent, channel=CHANNEL)
+    return house.tools(agent=agent, caller=caller).anthropic(tool_search=tool_search)
 
 
 def skillhouse_outputs(

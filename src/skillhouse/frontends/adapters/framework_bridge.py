@@ -62,7 +62,14 @@ class FrameworkBridge(Struct, frozen=True, kw_only=True):
         Without `lists` that of the skill tool has no list of skills. Skills that it has no room to
         name are named in the schema.
         """
-        return self.house.tools(agent=self.agent, also=self.also).offered(chars, lists=lists)
+        tools = self.house.tools(agent=self.agent, also=self.also, caller=self._caller())
+        return tools.offered(chars, lists=lists)
+
+    def deferred(self, chars: int | None = None) -> list[ShownTool]:
+        """Return the tools of skills for which there is no room, for a framework that finds tools
+        by itself; see `ModelTools.deferred`."""
+        tools = self.house.tools(agent=self.agent, also=self.also, caller=self._caller())
+        return tools.deferred(chars)
 
     def prompt(
         self,

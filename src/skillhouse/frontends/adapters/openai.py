@@ -11,7 +11,7 @@ from skillhouse.frontends.adapters.framework_bridge import (
     FrameworkBridge,
     json_arguments,
 )
-from skillhouse.house import Skillhouse
+from skillhouse.house import Caller, Skillhouse
 
 __all__ = ["skillhouse_outputs", "skillhouse_outputs_async", "skillhouse_tools"]
 
@@ -19,10 +19,18 @@ CHANNEL = "openai"
 
 
 def skillhouse_tools(
-    house: Skillhouse, *, agent: str = "default", api: Literal["responses", "chat"] = "responses"
+    house: Skillhouse,
+    *,
+    agent: str = "default",
+    api: Literal["responses", "chat"] = "responses",
+    tool_search: bool = False,
 ) -> list[Any]:
-    """Return the `tools` of a request to `client.responses` or `client.chat.completions`."""
-    return house.tools(agent=agent).openai(api=api)
+    """Return the `tools` of a request to `client.responses` or `client.chat.completions`.
+
+    With `tool_search` the API finds the tools for which there is no room: see `ModelTools.openai`.
+    """
+    caller = Caller(agent=agent, channel=CHANNEL)
+    return house.tools(agent=agent, caller=caller).openai(api=api, tool_search=tool_search)
 
 
 def skillhouse_outputs(

@@ -13,7 +13,8 @@ from skillhouse.frontends.adapters.framework_bridge import (
 )
 from skillhouse.frontends.adapters.pydantic_ai_retention import RetentionCapability
 from skillhouse.house import Skillhouse
-from skillhouse.tools import ToolResult
+from skillhouse.house.model_tools import ShownTool
+from skillhouse.tools import CALL_SKILL_TOOL, ToolResult
 
 try:
     from pydantic_ai import ApprovalRequired, RunContext, ToolDefinition, ToolFailed
@@ -69,20 +70,30 @@ class SkillhouseToolset(AbstractToolset[Any]):
         return self._bridge.prompt(chars=description_chars(ctx.model.system)) or None
 
     async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
-        tools, _ = self._bridge.offer(description_chars(ctx.model.system))
-        return {
-            tool.name: ToolsetTool(
-                toolset=self,
-                tool_def=ToolDefinition(
-                    name=tool.name,
-                    description=tool.description,
-                    parameters_json_schema=tool.schema,
-                ),
-                max_retries=1,
-                args_validator=_AS_GIVEN,
-            )
+        chars = description_chars(ctx.model.system)
+        with framework_call(call_id=None, session_id=ctx.conversation_id):
+            tools, _ = self._bridge.offer(chars)
+            # Other providers may bound the number of tools, whether they are loaded or not.
+            later = self._bridge.deferred(chars) if chars is None else []
+        found = {
+            tool.name: self._tool(tool)
             for tool in tools
+            if not later or tool.name != CALL_SKILL_TOOL
         }
+        return found | {tool.name: self._tool(tool, defer_loading=True) for tool in later}
+
+    def _tool(self, tool: ShownTool, *, defer_loading: bool = False) -> ToolsetTool[Any]:
+        return ToolsetTool(
+            toolset=self,
+            tool_def=ToolDefinition(
+                name=tool.name,
+                description=tool.description,
+                parameters_json_schema=tool.schema,
+                defer_loading=defer_loading,
+            ),
+            max_retries=1,
+            args_validator=_AS_GIVEN,
+        )
 
     async def call_tool(
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]

@@ -332,7 +332,8 @@ def search_skills(house: Skillhouse, query: str, limit: int) -> FoundSkills:
 def _code_matches(house: Skillhouse, query: str, limit: int) -> tuple[CodeMatch, ...]:
     if not house.runs_code:
         return ()
-    return code_matches(house.tools(), query, limit=limit, among=len(house.view().visible))
+    tools, among = house.tools(every=True), len(house.view().visible)
+    return code_matches(tools, query, limit=limit, among=among)
 
 
 def with_code(house: Skillhouse, hits: Sequence[Hit], query: str, limit: int) -> list[Hit]:

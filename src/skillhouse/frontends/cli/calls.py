@@ -64,7 +64,7 @@ def _configure_tools(parser: argparse.ArgumentParser) -> None:
 
 def _tools(options: argparse.Namespace, terminal: Terminal) -> int:
     with house_of(options) as house:
-        tools = house.tools(agent=options.agent)
+        tools = house.tools(agent=options.agent, every=True)
     if options.json:
         terminal.json_list("tools", [tool_answer(tool) for tool in tools])
         return 0
@@ -212,7 +212,7 @@ def _print_call(
 
 def _schema(house: Skillhouse, options: argparse.Namespace) -> Mapping[str, Any]:
     """Return what the tool takes; of a tool that is unknown the call itself says so."""
-    tools = house.tools(agent=options.agent)
+    tools = house.tools(agent=options.agent, every=True)
     names = {name: tool for tool in tools for name in (tool.own_name, tool.name)}
     names |= {tool.full_name: tool for tool in tools if isinstance(tool, toolbox.SkillCodeTool)}
     found = names.get(options.tool)

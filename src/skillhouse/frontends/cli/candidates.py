@@ -124,7 +124,7 @@ def _agents(typed: Typed) -> Iterable[str]:
 def _tools(typed: Typed) -> Iterable[str]:
     agent = (*typed.values("--agent"), "default")[0]
     with typed.house() as house:
-        return [tool.name for tool in house.tools(agent=agent)]
+        return [tool.name for tool in house.tools(agent=agent, every=True)]
 
 
 def _approvals(typed: Typed) -> Iterable[str]:

@@ -80,6 +80,14 @@ class ApprovalBridge:
         self.running = 0
         """Calls that may still have to record their outcome."""
 
+    def _fields(self, context: ServerRequestContext[None]) -> dict[str, str]:
+        ids = ids_of(context, self._session)
+        return {**self._who, **self.connections.caller(context), **ids}
+
+    def caller(self, context: ServerRequestContext[None]) -> Caller:
+        """Return who makes the calls of a request."""
+        return Caller(**self._fields(context))
+
     async def call_with_approval(
         self,
         context: ServerRequestContext[None],
@@ -87,8 +95,7 @@ class ApprovalBridge:
         call: Call,
     ) -> ToolResult | types.InputRequiredResult:
         """Make a call, or return the question for its client; raises MCPError for a wrong state."""
-        ids = ids_of(context, self._session)
-        caller = {**self._who, **self.connections.caller(context), **ids}
+        caller = self._fields(context)
         client, approval_id = ElicitationClient(), ""
         if self._is_persons and self._house.config.approvals.elicitation:
             client = elicitation_client(context, caller["session_id"])

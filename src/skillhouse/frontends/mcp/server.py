@@ -23,6 +23,7 @@ from mcp.server.subscriptions import (
 )
 from mcp.shared.exceptions import MCPError
 from mcp.shared.jsonrpc_dispatcher import progress_token_from_params
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 import skillhouse
@@ -49,6 +50,8 @@ NOTIFY_SECONDS = 1.0
 logger = logging.getLogger(__name__)
 
 
+_GONE = (anyio.BrokenResourceError, anyio.ClosedResourceError, MCPError)
+"""What a notification of a client raises that reads no more."""
 CHANGES = NotificationOptions(prompts_changed=True, resources_changed=True, tools_changed=True)
 
 
@@ -115,7 +118,8 @@ class SkillhouseServer:
         self._listing.changed_lately()
         client = context.session.client_params
         got = self._listing.list_for("" if client is None else client.client_info.name)
-        tools = [types.Tool.model_validate(tool) for tool in self._listing.tools(got)]
+        listed = self._listing.tools(got, self._bridge.caller(context))
+        tools = [types.Tool.model_validate(tool) for tool in listed]
         return types.ListToolsResult(tools=tools)
 
     async def _call_tool(
@@ -123,6 +127,7 @@ class SkillhouseServer:
     ) -> types.CallToolResult | types.InputRequiredResult:
         if self._listing.changed_lately():
             await self._announce()
+        before = self._listing.in_use(caller := self._bridge.caller(context))
         try:
             result = await self._bridge.call_with_approval(
                 context,
@@ -146,6 +151,8 @@ class SkillhouseServer:
             return _answer(f"the call failed inside skillhouse{_named(error)}", is_error=True)
         if isinstance(result, types.InputRequiredResult):
             return result
+        if self._listing.in_use(caller) != before:
+            await self._announce_tools(context.session)
         return _answer(result.content, is_error=result.is_error)
 
     async def _initialized(
@@ -189,6 +196,17 @@ class SkillhouseServer:
             for session in tuple(self._sessions):
                 tasks.start_soon(self._notify, session)
 
+    async def _announce_tools(self, session: ServerSession) -> None:
+        """Notify one client that its list of tools is another, since it loaded a skill.
+
+        Since 2026-07-28 clients subscribe, and all that did are notified.
+        """
+        if session.protocol_version in MODERN_PROTOCOL_VERSIONS:
+            await self._bus.publish(ToolsListChanged())
+            return
+        with anyio.move_on_after(NOTIFY_SECONDS), suppress(*_GONE):
+            await session.send_tool_list_changed()
+
     async def _notify(self, session: ServerSession) -> None:
         """Notify one client; drop it if it is gone or does not read in time."""
         with anyio.move_on_after(NOTIFY_SECONDS) as waiting:
@@ -196,7 +214,7 @@ class SkillhouseServer:
                 await session.send_tool_list_changed()
                 await session.send_resource_list_changed()
                 await session.send_prompt_list_changed()
-            except (anyio.BrokenResourceError, anyio.ClosedResourceError, MCPError):
+            except _GONE:
                 waiting.cancel()
         if waiting.cancel_called:
             with suppress(ValueError):

@@ -11,8 +11,8 @@ from skillhouse.discovery import within
 from skillhouse.floor import isolated
 from skillhouse.floor.paths import sendable
 from skillhouse.frontends.mcp.tried_clients import ClientList, Places, places_of, uncut_list
-from skillhouse.house import AgentView, Invocable, Skillhouse
-from skillhouse.house.model_tools import description_of
+from skillhouse.house import AgentView, Caller, Invocable, Skillhouse
+from skillhouse.house.model_tools import ModelTools, description_of
 from skillhouse.tools import Tool
 
 logger = logging.getLogger(__name__)
@@ -54,18 +54,21 @@ class ToolListing:
         self._menu: tuple[AgentView, tuple[Invocable, ...]] | None = None
         self._seen = self._visible()
 
-    def tools(self, client_list: ClientList | None = None) -> list[dict[str, Any]]:
+    def tools(
+        self, client_list: ClientList | None = None, caller: Caller | None = None
+    ) -> list[dict[str, Any]]:
         """Return the agent's tools in the protocol's form, all from one snapshot.
 
-        They are for a client that got `client_list`, by default this one's. There are none of an
-        agent that was removed from the configuration meanwhile.
+        They are for a client that got `client_list`, by default this one's; of skills for whose
+        tools there is no room those that `caller` has loaded are there. There are none of an agent
+        that was removed from the configuration meanwhile.
         """
         if not self._is_known():
             return []
         bound = self._house.policy.profile.catalog.tool_chars
         chars = None if bound == "none" else bound
         found = []
-        for tool in self._house.tools(agent=self._agent):
+        for tool in self._house.tools(agent=self._agent, caller=caller):
             with isolated() as failed:
                 found.append(self._described(tool, chars, client_list or self.client_list))
             for error in failed:
@@ -133,6 +136,17 @@ class ToolListing:
             self._menu = view, view.menu.entries()
         return self._menu[1]
 
+    def in_use(self, caller: Caller) -> tuple[str, ...]:
+        """Return the names of the tools that are listed because the caller loaded their skills."""
+        deferred = self._house.snapshot.view(self._agent).deferred if self._is_known() else None
+        if not deferred:
+            return ()
+        services = self._house.services
+        return tuple(deferred.in_use(services.sessions.tools_in_use(services.caller(caller))))
+
+    def _every_tool(self) -> ModelTools:
+        return self._house.tools(agent=self._agent, every=True)
+
     def _is_known(self) -> bool:
         self._house.config_reload.check()
         return self._agent in self._house.config.agents
@@ -144,7 +158,7 @@ class ToolListing:
         return (
             tuple((skill.name, skill.description, skill.file) for skill in view.listed.skills),
             # Schemas are compared only if a scan created new tools.
-            tuple((t.name, t.description, t.schema) for t in self._house.tools(agent=self._agent)),
+            tuple((t.name, t.description, t.schema) for t in self._every_tool()),
             self._menu_of(view),
         )
 

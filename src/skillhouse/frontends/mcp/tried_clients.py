@@ -73,7 +73,7 @@ class ClientList(NamedTuple):
             return None
         says = render(view.profile.messages, "skill_description")
         before = f"{says} {NOT_IN_INSTRUCTIONS}\n"
-        rest = frozenset(one.file for one in view.visible.skills) - self.first_half
+        rest = frozenset(one.file for one in view.listable.skills) - self.first_half
         room = None if chars is None else max(0, chars - len(before))
         found = view.tool_catalog(room, only=rest)
         by_name = _within(found.omitted, view.profile.catalog.enum_chars)

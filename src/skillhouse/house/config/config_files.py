@@ -175,6 +175,10 @@ def _check_merged(settings: Settings) -> None:
         raise ConfigError(
             f"expected a budget of 0 tokens or more, got {budget}", key="catalog_budget_tokens"
         )
+    for key in ("tool_count", "tool_list_chars"):
+        most = getattr(settings, key)
+        if isinstance(most, int) and most < 0:
+            raise ConfigError(f'expected 0 or more, or "none", got {most}', key=key)
     repositories = (settings.skills or SkillsSettings()).repositories
     secret = secret_variables(
         settings.net or NetSettings(), settings.approvals, repositories, settings.search

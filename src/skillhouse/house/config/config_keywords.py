@@ -42,6 +42,8 @@ class ConfigFields(TypedDict, total=False):
     profile: str | Profile
     roots: Sequence[str | Path]
     catalog_budget_tokens: int | None
+    tool_count: int | Literal["none"] | None
+    tool_list_chars: int | Literal["none"] | None
     yaml_fast_path: bool
     cache_directory: Path | None
     state_directory: Path

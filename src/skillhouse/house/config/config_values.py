@@ -356,6 +356,13 @@ class Settings(Struct, frozen=True, kw_only=True):
     catalog_budget_tokens: Annotated[int | None, BY_PROJECT, BY_VARIABLE] = None
     """Most tokens of the catalog; 0 lists no skill. Without it 2,000, and under the profiles of the
     five designs no bound."""
+    tool_count: int | Literal["none"] | None = None
+    """Most tools in a request, ours counted as if all were there; beyond it the tools of skills are
+    found by searching. Without it the profile's 128, and under the profiles of the five designs no
+    bound."""
+    tool_list_chars: int | Literal["none"] | None = None
+    """Most characters of the definitions of skills' tools in a request, likewise. Without it
+    20,000, and under the profiles of the five designs no bound."""
     yaml_fast_path: Annotated[bool | None, BY_VARIABLE] = None
     """Whether blocks of plain lines are read without a YAML parser."""
     cache: Annotated[bool | None, BY_VARIABLE] = None
@@ -445,6 +452,10 @@ class Config(PartialStruct, frozen=True, kw_only=True):
     roots: tuple[Path, ...] = ()
     catalog_budget_tokens: int | None = None
     """Most tokens of the catalog; None leaves it to the profile, and 0 lists no skill."""
+    tool_count: int | Literal["none"] | None = None
+    """Most tools in a request; None leaves it to the profile, and "none" is no bound."""
+    tool_list_chars: int | Literal["none"] | None = None
+    """Most characters of skills' tools in a request, likewise."""
     yaml_fast_path: bool = True
     cache_directory: Path | None = None
     """None: every file is read each time."""

@@ -9,6 +9,7 @@ import pytest
 from starlette.testclient import TestClient
 from tests.extensions.server.api.place import API, COOKIE, client_of, make_house, token_of
 from tests.house.coded import tool, write_code
+from tests.house.deferred import kinds_house
 
 from skillhouse.approval import Answer
 from skillhouse.audit import read_records
@@ -211,3 +212,26 @@ def test_a_reload_over_rpc_says_what_no_one_may_run_without_a_question(tmp_path:
     reloaded = rpc(client, "skill.reload")["result"]
     assert (reloaded["loaded"], reloaded["failed"]) == ([], [])
     assert "crypto-balance:get_balance" in reloaded["not_tried"]
+
+
+def test_tools_without_room_are_found_loaded_and_called(tmp_path: Path) -> None:
+    house = kinds_house(tmp_path)
+    client = client_of(house)
+
+    def names(query: str = "") -> set[str]:
+        found = client.get(f"{API}/tools{query}").json()["tools"]
+        return {one["name"] for one in found if one["name"].startswith(("kind", "call"))}
+
+    assert names() == {"call_skill_tool"}
+    assert names("?every=true") == {f"kind-{number}__add" for number in range(6)}
+    talk = {"session_id": "talk"}
+    body = {"tool": "search_skills", "arguments": {"query": "numbers of kind 2"}, **talk}
+    found = called(client, body)
+    assert found["data"]["tools"][0]["parameters"]["required"] == ["a", "b"]
+    called(client, {"tool": "skill", "arguments": {"name": "kind-2"}, **talk})
+    assert names("?session_id=talk") == {"call_skill_tool", "kind-2__add"}
+    assert names("?session_id=other") == {"call_skill_tool"}
+    given = {"name": "kind-2__add", "arguments": {"a": 1}}
+    wrong = called(client, {"tool": "call_skill_tool", "arguments": given, **talk})
+    assert wrong["status"] == "error"
+    assert '"required":["a","b"]' in wrong["content"]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import UNSET
 
 from skillhouse.extensions.server.api.api_services import PAGE_MAX, ApiServices, paged
+from skillhouse.extensions.server.api.call_routes import caller_of
 from skillhouse.extensions.server.api.route_table import ApiRequest, Body, Endpoint, RouteParameter
 from skillhouse.extensions.server.api.schemas import (
     TEXT,
@@ -163,7 +164,12 @@ def _rehearse(api: ApiServices, request: ApiRequest) -> RehearsalAnswer:
 
 def _tools(api: ApiServices, request: ApiRequest) -> ListAnswer:
     with api.fresh() as house:
-        return listed("tools", list(map(tool_answer, house.tools(agent=agent_of(request)))))
+        agent, asked = agent_of(request), request.query
+        session = asked.get("session_id", "")
+        named = {"agent": agent, "session_id": session}
+        caller = caller_of(request.access, named, "") if session else None
+        found = house.tools(agent=agent, caller=caller, every=bool(asked.get("every")))
+        return listed("tools", list(map(tool_answer, found)))
 
 
 _HIT_EXAMPLE = {
@@ -387,9 +393,24 @@ ROUTES = (
         method="GET",
         path="/tools",
         tag="calls",
-        what="The tools that an agent has, with their schemas.",
+        what="The tools of an agent's request to a model, with their schemas. Beyond `tool_count` "
+        "or `tool_list_chars` those of skills are found by searching.",
         run=_tools,
-        query=(AGENT,),
+        query=(
+            AGENT,
+            RouteParameter(
+                name="every",
+                schema={"type": "boolean"},
+                what="All that may be called, whatever a request has room for.",
+                example=False,
+            ),
+            RouteParameter(
+                name="session_id",
+                schema={"type": "string", "maxLength": 200},
+                what="Of a conversation: the tools of skills that it loaded are there too.",
+                example="chat-17",
+            ),
+        ),
         answer=listing("tools", ToolAnswer),
         example={
             "list": "tools",

@@ -305,7 +305,7 @@ def _heard(house: Skillhouse, skill: Skill) -> tuple[tuple[str, str], ...]:
 
 
 def _tools(house: Skillhouse, directory: Path) -> Iterator[CallableTool]:
-    for tool in house.tools():
+    for tool in house.tools(every=True):
         if isinstance(tool, SkillCodeTool) and tool.skill.directory == directory:
             schema = dict(tool.schema)
             yield CallableTool(

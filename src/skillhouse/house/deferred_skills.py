@@ -1,0 +1,89 @@
+"""Skills whose tools have no room in a request, as lines of the catalog."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from skillhouse import tools as toolbox
+from skillhouse.floor import encode
+from skillhouse.skill import JAVASCRIPT_FILE, PYTHON_FILE, Skill, SkillIndex
+
+if TYPE_CHECKING:
+    from skillhouse.house.agent_view import AgentView
+    from skillhouse.house.config import Config
+
+FINDERS = ("search", "skill")
+"""Kinds of the tools by which a model finds those that are not in its list; the best first."""
+
+
+def tool_budget(view: AgentView, config: Config) -> toolbox.ToolBudget:
+    """Return what a request has room for: by the configuration, or else by the profile."""
+    rule = view.profile.catalog
+    count = rule.tool_count if config.tool_count is None else config.tool_count
+    chars = rule.tool_list_chars if config.tool_list_chars is None else config.tool_list_chars
+    return toolbox.ToolBudget(
+        count=None if count == "none" else count, chars=None if chars == "none" else chars
+    )
+
+
+def deferred_of(
+    view: AgentView, config: Config, visibility: toolbox.ToolVisibility, own_tools: int
+) -> toolbox.DeferredTools | None:
+    """Return the agent's tools of skills for which a request has no room; None where it has.
+
+    Tools of ours count as if the agent had each of them, so that a rule about one of them changes
+    nothing here.
+    """
+    if not view.code_tools:
+        return None
+    shown = [one for one in view.code_tools if isinstance(one, toolbox.SkillCodeTool)]
+    shown = [one for one in shown if visibility.shows(one)]
+    others = len(toolbox.BUILTIN_TOOLS) - 1 + len(view.profile.tools) + own_tools
+    rules = [rule for kind in FINDERS for rule in view.profile.tools if rule.kind == kind]
+
+    def finders() -> list[str]:
+        found = (toolbox.ProfileTool(name=rule.name, kind=rule.kind) for rule in rules)
+        return [tool.name for tool in found if view.offer.shows(tool)]
+
+    budget = tool_budget(view, config)
+    return toolbox.deferral(shown, budget, others=others, names=finders) or None
+
+
+def lines_of(deferred: toolbox.DeferredTools, known: Iterable[Skill]) -> tuple[Skill, ...]:
+    """Return the skills of code alone, as lists name them; `known` have a line of their own."""
+    directories = {skill.directory for skill in known}
+    found = []
+    for directory, tools in deferred.skills.items():
+        if directory in directories:
+            continue
+        skill = tools[0].skill
+        manifest = skill.manifest
+        file = PYTHON_FILE if manifest.language == "python" else JAVASCRIPT_FILE
+        found.append(
+            Skill(
+                name=manifest.name,
+                description=manifest.description or tools[0].description,
+                scope=skill.scope,
+                file=str(directory / file),
+                root=str(directory.parent),
+                packed_fields=encode({}),
+            )
+        )
+    return tuple(found)
+
+
+def with_lines(index: SkillIndex, lines: tuple[Skill, ...]) -> SkillIndex:
+    if not lines:
+        return index
+    return SkillIndex((*index.skills, *lines), name_match=index.name_match)
+
+
+def names_of(lines: tuple[Skill, ...]) -> dict[str, Path]:
+    """Return the directories of skills of code alone, by name and by id; the stronger one's."""
+    found: dict[str, Path] = {}
+    for skill in lines:
+        for name in (skill.name, skill.id):
+            found.setdefault(name, skill.directory)
+    return found
