@@ -56,10 +56,13 @@ class SkillCode:
         sandboxes: SandboxProvider,
         call: Call,
         executors: Callable[[str], toolbox.Runner] | None = None,
+        way_out: Callable[..., toolbox.CodeNetwork] | None = None,
     ) -> None:
         """`rules` gives the configuration and rules in use, also after a reload: cells and packages
         stay, and a variable or package of the new one is for the calls that begin then.
-        `executors` gives what an extension runs code with, by the extension's name."""
+        `executors` gives what an extension runs code with, by the extension's name, `way_out` the
+        proxy of a call."""
+        self._way_out = way_out
         self._executors = executors
         self._in_use = rules
         self._sandboxes = sandboxes
@@ -375,16 +378,18 @@ class SkillCode:
         settings = self._config.skill_code
         is_python = manifest.language == "python"
         shared = settings.python_packages if is_python else settings.node_packages
+        env = {
+            name: environment[name]
+            for name in manifest.env
+            if name in handed and name in environment
+        }
         return toolbox.CodeSkill(
             manifest=manifest,
             directory=directory,
             scope=scope,
             default=self._default(scope),
-            env={
-                name: environment[name]
-                for name in manifest.env
-                if name in handed and name in environment
-            },
+            env=env,
+            reach=self._reach(manifest, directory, env),
             shared=tuple(map(Path, shared)),
             least=least_levels(settings.levels, manifest.name),
             frames_for_models=settings.frames_for_models,
@@ -393,6 +398,26 @@ class SkillCode:
                 scope == PROJECT and self._policy.trusts_code(directory, digest)
             ),
         )
+
+    def _reach(
+        self, manifest: SkillManifest, directory: Path, env: Mapping[str, str]
+    ) -> toolbox.CodeReach:
+        """Return what the SDKs of a skill reach: nothing where its code has no cell of ours."""
+        has_cell = not self.is_elsewhere and not self._runs_here(directory)
+        if not manifest.hosts or not has_cell or self._way_out is None:
+            return toolbox.CodeReach()
+        from skillhouse.house.code_network import reach_of  # noqa: PLC0415 - few skills name hosts
+
+        config = self._config
+        return reach_of(manifest.hosts, config.net, env, config.places.environment)
+
+    def network(
+        self, skill: toolbox.CodeSkill, session: toolbox.Session, call: str, tool: str
+    ) -> toolbox.CodeNetwork:
+        """Return the way out of one call of a skill that reaches hosts."""
+        if self._way_out is None:
+            raise RuntimeError("expected what makes a way out")
+        return self._way_out(session, hosts=skill.reach.hosts, call=call, tool=tool)
 
     def _default(self, scope: str) -> Effect:
         """Return what a read meets; a project's code may be new since it was trusted."""
