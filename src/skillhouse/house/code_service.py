@@ -29,6 +29,7 @@ from skillhouse.house.code_manifests import (
     may_start_early,
     without_missing,
 )
+from skillhouse.house.code_packages import CodePackages
 from skillhouse.house.config import Config
 from skillhouse.house.config.config_files import safe_path
 from skillhouse.house.policy import Policy, RulesInUse
@@ -68,8 +69,7 @@ class SkillCode:
         self._sandboxes = sandboxes
         self._call = call
         self._here: tuple[tuple[str, ...], Any] | None = None
-        self._packages: dict[Path, Path | None] = {}
-        self._leases = ExitStack()
+        self._packages = CodePackages()
         self._executor: toolbox.Runner | None = None
         self._looked_at: set[str] = set()
         self.is_debugged = False
@@ -259,7 +259,7 @@ class SkillCode:
 
     async def check_packages(self, skill: toolbox.CodeSkill) -> None:
         """Raise SandboxError where a skill's packages cannot be installed; nothing is installed."""
-        if skill.directory not in self._packages and _needs_packages(skill):
+        if not self._packages.knows(skill.directory) and _needs_packages(skill):
             await cells.check_installable(
                 skill.manifest,
                 skill.directory,
@@ -268,25 +268,35 @@ class SkillCode:
                 compiled=self._caches() is not None,
             )
 
-    async def packages(self, skill: toolbox.CodeSkill) -> Path | None:
-        """Return a skill's packages, installed at its first call; SandboxError if they can't be."""
+    async def packages(
+        self,
+        skill: toolbox.CodeSkill,
+        *,
+        say: toolbox.ReportProgress = lambda _fraction, _text: None,
+        within: float | None = None,
+    ) -> Path | None:
+        """Return a skill's packages, installed at its first call; SandboxError if they can't be,
+        or are not yet after `within` seconds (`CodePackages.get`)."""
         if not _needs_packages(skill):
             return None
-        if skill.directory not in self._packages:
+
+        async def install(count: Callable[[int], None]) -> tuple[Path, ExitStack] | None:
             found = await cells.prepare(
                 skill.manifest,
                 skill.directory,
                 self._package_store,
                 rules=self._rules(skill),
                 caches=self._caches(),
+                count=count,
             )
-            leased = None
-            if found is not None:
-                # A process that installs may hold the lock of the packages.
-                hold, lease = self._leases.enter_context, found.lease()
-                leased = await in_thread(lambda: hold(lease))
-            self._packages[skill.directory] = leased
-        return self._packages[skill.directory]
+            if found is None:
+                return None
+            kept, lease = ExitStack(), found.lease()
+            # A process that installs may hold the lock of the packages.
+            path: Path = await in_thread(lambda: kept.enter_context(lease))
+            return path, kept
+
+        return await self._packages.get(skill.directory, install, say=say, within=within)
 
     def _caches(self) -> Any:
         """Return what compiles packages once: a cell of this machine, where calls have any."""
@@ -295,7 +305,7 @@ class SkillCode:
 
     async def reload(self, skill: str | None = None) -> None:
         """Start new calls with the current code; running calls finish with the old."""
-        self._packages.clear()
+        self._packages.forget()
         if is_installed("cells"):
             await self._in_process().reload(skill)
         if self._config.skill_code.executor:
@@ -319,8 +329,7 @@ class SkillCode:
         if self._executor is not None:
             await self._executor.close()
             self._executor = None
-        self._packages.clear()
-        self._leases.close()
+        await self._packages.close()
 
     def python(self, skill: toolbox.CodeSkill) -> sandbox.Python | None:
         """Return the interpreter of a skill in Python; SandboxError "python-missing" for none."""

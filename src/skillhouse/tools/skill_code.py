@@ -60,6 +60,10 @@ EDGE = 256
 """Characters at the beginning of a cut output that are dropped: a secret may be cut there too."""
 TAIL_FULL = 8_000
 """Characters from which an output counts as cut (`cells.cell.TAIL_BYTES` are kept of it)."""
+TIMED_CHANNELS = frozenset({"mcp"})
+"""Channels of which the clients end a call by a time-out of their own, often of 60 seconds."""
+ANSWER_SECONDS = 10.0
+"""Time after which these are answered while packages are installed."""
 DEBUG_SECONDS = 3_600.0
 """Time of a call that a person debugs."""
 CODE_ACTION = "skill_tool"
@@ -231,8 +235,15 @@ class CodeInspector(Protocol):
         """Raise SandboxError where a skill's dependencies cannot be installed; nothing is."""
         ...
 
-    async def packages(self, skill: CodeSkill) -> Path | None:
-        """Install a skill's dependencies once; SandboxError where they cannot be had."""
+    async def packages(
+        self, skill: CodeSkill, *, say: ReportProgress, within: float | None
+    ) -> Path | None:
+        """Install a skill's dependencies once; SandboxError where they cannot be had.
+
+        Args:
+            say: Hears that they are installed.
+            within: Seconds after which it raises, and they are installed further; None waits.
+        """
         ...
 
     def python(self, skill: CodeSkill) -> Python | None:
@@ -396,7 +407,8 @@ class SkillCodeTool(Tool):
         manifest = self.skill.manifest
         try:
             runner = await self._workshop.runner(digest, manifest.language)
-            packages = await self._workshop.packages(self.skill)
+            within = ANSWER_SECONDS if session.channel in TIMED_CHANNELS else None
+            packages = await self._workshop.packages(self.skill, say=host.say, within=within)
             spec = self._cell(digest, session, packages)
             meta: dict[str, Any] = {
                 "skillName": manifest.name,
