@@ -14,7 +14,7 @@ import anyio
 from skillhouse.approval import Channel
 from skillhouse.audit import read_records
 from skillhouse.house import SkillCodeSettings, Skillhouse, configured
-from skillhouse.house.config import NetSettings
+from skillhouse.house.config import NetSettings, SecretSettings
 from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.sandbox import SandboxLevel, SandboxStatus, detect
 from skillhouse.tools import ToolResult
@@ -51,11 +51,15 @@ def write_code(
     *tools: Mapping[str, Any],
     language: str = "python",
     env: Sequence[str] = (),
+    hosts: Sequence[str] = (),
+    dependencies: Sequence[str] = (),
 ) -> Path:
     """Write a skill with code, named after its directory."""
     directory.mkdir(parents=True, exist_ok=True)
-    given = {"requires": {"env": list(env)}, "tools": list(tools or [tool()])}
+    requires = {"env": list(env), **({"hosts": list(hosts)} if hosts else {})}
+    given = {"requires": requires, "tools": list(tools or [tool()])}
     about = {"name": directory.name, "version": "1.0.0", "description": "Does things."}
+    about |= {"dependencies": list(dependencies)} if dependencies else {}
     if language == "python":
         text = f"[project]\n{_toml(about)}\n[tool.skillhouse]\n{_toml(given)}\n"
         (directory / "pyproject.toml").write_text(text, encoding="utf-8")
@@ -88,6 +92,8 @@ def coded_house(
     environment: Mapping[str, str] | None = None,
     env: Mapping[str, tuple[str, ...]] | None = None,
     hosts: tuple[str, ...] = (),
+    secrets: tuple[SecretSettings, ...] = (),
+    private: tuple[str, ...] = ("127.0.0.1/32",),
     enabled: bool | None = True,
     python_packages: tuple[str, ...] = (),
     levels: Mapping[str, Any] | None = None,
@@ -106,6 +112,8 @@ def coded_house(
         environment: The process's variables.
         env: Which of them a skill gets.
         hosts: What may be fetched, besides what is asked about; loopback is open.
+        secrets: What goes to some of them alone.
+        private: Networks that are reached although they are not public.
         enabled: Whether code runs.
         python_packages: The operator's directories of packages.
         levels: The operator's least levels.
@@ -132,7 +140,7 @@ def coded_house(
             in_process=in_process,
             frames_for_models=frames_for_models,
         ),
-        net=NetSettings(hosts=hosts, private=("127.0.0.1/32",)),
+        net=NetSettings(hosts=hosts, private=private, secrets=secrets),
         **overrides,
     )
     if status is not None:

@@ -279,5 +279,6 @@ def may_start_early(tool: str, found: Found) -> bool:
         if (manifest := result.manifest) is not None
         and manifest.language == "python"
         and not manifest.dependencies
+        and not manifest.hosts
         for spec in manifest.tools
     )

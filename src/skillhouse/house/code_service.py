@@ -29,6 +29,7 @@ from skillhouse.house.code_manifests import (
     may_start_early,
     without_missing,
 )
+from skillhouse.house.code_packages import CodePackages
 from skillhouse.house.config import Config
 from skillhouse.house.config.config_files import safe_path
 from skillhouse.house.policy import Policy, RulesInUse
@@ -62,17 +63,19 @@ class SkillCode:
         sandboxes: SandboxProvider,
         call: Call,
         executors: Callable[[str], toolbox.Runner] | None = None,
+        way_out: Callable[..., toolbox.CodeNetwork] | None = None,
     ) -> None:
         """`rules` gives the configuration and rules in use, also after a reload: cells and packages
         stay, and a variable or package of the new one is for the calls that begin then.
-        `executors` gives what an extension runs code with, by the extension's name."""
+        `executors` gives what an extension runs code with, by the extension's name, `way_out` the
+        proxy of a call."""
+        self._way_out = way_out
         self._executors = executors
         self._in_use = rules
         self._sandboxes = sandboxes
         self._call = call
         self._here: tuple[tuple[str, ...], Any] | None = None
-        self._packages: dict[Path, Path | None] = {}
-        self._leases = ExitStack()
+        self._packages = CodePackages()
         self._executor: toolbox.Runner | None = None
         self._looked_at: set[str] = set()
         self.is_debugged = False
@@ -266,7 +269,7 @@ class SkillCode:
 
     async def check_packages(self, skill: toolbox.CodeSkill) -> None:
         """Raise SandboxError where a skill's packages cannot be installed; nothing is installed."""
-        if skill.directory not in self._packages and _needs_packages(skill):
+        if not self._packages.knows(skill.directory) and _needs_packages(skill):
             await cells.check_installable(
                 skill.manifest,
                 skill.directory,
@@ -275,25 +278,35 @@ class SkillCode:
                 compiled=self._caches() is not None,
             )
 
-    async def packages(self, skill: toolbox.CodeSkill) -> Path | None:
-        """Return a skill's packages, installed at its first call; SandboxError if they can't be."""
+    async def packages(
+        self,
+        skill: toolbox.CodeSkill,
+        *,
+        say: toolbox.ReportProgress = lambda _fraction, _text: None,
+        within: float | None = None,
+    ) -> Path | None:
+        """Return a skill's packages, installed at its first call; SandboxError if they can't be,
+        or are not yet after `within` seconds (`CodePackages.get`)."""
         if not _needs_packages(skill):
             return None
-        if skill.directory not in self._packages:
+
+        async def install(count: Callable[[int], None]) -> tuple[Path, ExitStack] | None:
             found = await cells.prepare(
                 skill.manifest,
                 skill.directory,
                 self._package_store,
                 rules=self._rules(skill),
                 caches=self._caches(),
+                count=count,
             )
-            leased = None
-            if found is not None:
-                # A process that installs may hold the lock of the packages.
-                hold, lease = self._leases.enter_context, found.lease()
-                leased = await in_thread(lambda: hold(lease))
-            self._packages[skill.directory] = leased
-        return self._packages[skill.directory]
+            if found is None:
+                return None
+            kept, lease = ExitStack(), found.lease()
+            # A process that installs may hold the lock of the packages.
+            path: Path = await in_thread(lambda: kept.enter_context(lease))
+            return path, kept
+
+        return await self._packages.get(skill.directory, install, say=say, within=within)
 
     def _caches(self) -> Any:
         """Return what compiles packages once: a cell of this machine, where calls have any."""
@@ -302,7 +315,7 @@ class SkillCode:
 
     async def reload(self, skill: str | None = None) -> None:
         """Start new calls with the current code; running calls finish with the old."""
-        self._packages.clear()
+        self._packages.forget()
         if is_installed("cells"):
             await self._in_process().reload(skill)
         if self._config.skill_code.executor:
@@ -326,8 +339,7 @@ class SkillCode:
         if self._executor is not None:
             await self._executor.close()
             self._executor = None
-        self._packages.clear()
-        self._leases.close()
+        await self._packages.close()
 
     def python(self, skill: toolbox.CodeSkill) -> sandbox.Python | None:
         """Return the interpreter of a skill in Python; SandboxError "python-missing" for none."""
@@ -385,16 +397,18 @@ class SkillCode:
         settings = self._config.skill_code
         is_python = manifest.language == "python"
         shared = settings.python_packages if is_python else settings.node_packages
+        env = {
+            name: environment[name]
+            for name in manifest.env
+            if name in handed and name in environment
+        }
         return toolbox.CodeSkill(
             manifest=manifest,
             directory=directory,
             scope=scope,
             default=self._default(scope),
-            env={
-                name: environment[name]
-                for name in manifest.env
-                if name in handed and name in environment
-            },
+            env=env,
+            reach=self._reach(manifest, directory, env),
             shared=tuple(map(Path, shared)),
             least=least_levels(settings.levels, manifest.name),
             frames_for_models=settings.frames_for_models,
@@ -403,6 +417,26 @@ class SkillCode:
                 scope == PROJECT and self._policy.trusts_code(directory, digest)
             ),
         )
+
+    def _reach(
+        self, manifest: SkillManifest, directory: Path, env: Mapping[str, str]
+    ) -> toolbox.CodeReach:
+        """Return what the SDKs of a skill reach: nothing where its code has no cell of ours."""
+        has_cell = not self.is_elsewhere and not self._runs_here(directory)
+        if not manifest.hosts or not has_cell or self._way_out is None:
+            return toolbox.CodeReach()
+        from skillhouse.house.code_network import reach_of  # noqa: PLC0415 - few skills name hosts
+
+        config = self._config
+        return reach_of(manifest.hosts, config.net, env, config.places.environment)
+
+    def network(
+        self, skill: toolbox.CodeSkill, session: toolbox.Session, call: str, tool: str
+    ) -> toolbox.CodeNetwork:
+        """Return the way out of one call of a skill that reaches hosts."""
+        if self._way_out is None:
+            raise RuntimeError("expected what makes a way out")
+        return self._way_out(session, hosts=skill.reach.hosts, call=call, tool=tool)
 
     def _default(self, scope: str) -> Effect:
         """Return what a read meets; a project's code may be new since it was trusted."""

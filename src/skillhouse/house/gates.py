@@ -296,6 +296,21 @@ class GateFactory:
         report = EgressReport(command, session, self._decide, self._audit, named)
         return self._network.way_out(report, named, idle_seconds=seconds)
 
+    def code_way_out(
+        self,
+        session: toolbox.Session,
+        hosts: Sequence[net.HostRule],
+        *,
+        call: str,
+        tool: str,
+    ) -> toolbox.CodeNetwork:
+        """Return the way out of one call of a skill's code, by its id and its tool's name."""
+        from skillhouse.house.code_network import CodeWayOut  # noqa: PLC0415 - few calls have one
+
+        return CodeWayOut(
+            self._network, hosts, session, self._decide, self._audit, call=call, tool=tool
+        )
+
     def _telemetry(self) -> toolbox.CallTelemetry:
         environment = self._config.places.environment
         return toolbox.CallTelemetry.by(environment, self._audit.preview)

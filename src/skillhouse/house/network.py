@@ -325,10 +325,19 @@ class EgressReport:
         decide: Callable[[PermissionRequest, Session], tuple[Decision, str]],
         audit: AuditLog,
         named: Sequence[NamedRequest] = (),
+        *,
+        tool: str = "exec",
+        arguments: Mapping[str, object] | None = None,
     ) -> None:
-        """Take the command and its conversation; a person said yes to the requests `named`."""
+        """Take the command and its conversation; a person said yes to the requests `named`.
+
+        Args:
+            tool: What the records name as the tool.
+            arguments: Likewise; by default the command.
+        """
+        self._tool = tool
+        self._arguments = {"command": command} if arguments is None else arguments
         self._approved = frozenset(request.resource for request in named)
-        self._command = command
         self._session = session
         self._decide = decide
         self._audit = audit
@@ -362,11 +371,11 @@ class EgressReport:
             reason += f" (the last of {REQUESTS_MAX} requests; further ones are refused)"
         draft = AuditDraft(
             kind="event",
-            tool="exec",
+            tool=self._tool,
             agent=self._session.agent,
             user=self._session.user,
             channel=self._session.channel,
-            arguments={"command": self._command},
+            arguments=self._arguments,
             permissions=(
                 DecidedPermission(
                     action="fetch",

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from skillhouse import approval, sandbox, store
 from skillhouse import tools as toolbox
@@ -291,7 +291,13 @@ class Services:
     def _make_skill_code(self) -> SkillCode:
         from skillhouse.house.code_service import SkillCode
 
-        return SkillCode(self, self.sandbox, self._call, self._executor_of_extension)
+        return SkillCode(
+            self, self.sandbox, self._call, self._executor_of_extension, self._code_way_out
+        )
+
+    def _code_way_out(self, session: toolbox.Session, **about: Any) -> toolbox.CodeNetwork:
+        # The rules in use when the call begins; each request is judged by newer ones too.
+        return self.gates.code_way_out(session, **about)
 
     def _executor_of_extension(self, name: str) -> toolbox.Runner:
         return self.extensions.executor(name, self.config)

@@ -16,8 +16,11 @@ if TYPE_CHECKING:
     from skillhouse.net.policy import NetLimits as NetLimits
     from skillhouse.net.policy import NetPolicy as NetPolicy
     from skillhouse.net.policy import Target as Target
+    from skillhouse.net.policy import granted_by as granted_by
     from skillhouse.net.policy import host_rule as host_rule
     from skillhouse.net.policy import parse_url as parse_url
+    from skillhouse.net.policy import within as within
+    from skillhouse.net.proxy import EgressConnection as EgressConnection
     from skillhouse.net.proxy import EgressDecision as EgressDecision
     from skillhouse.net.proxy import EgressProxy as EgressProxy
     from skillhouse.net.resumed_download import Progress as Progress

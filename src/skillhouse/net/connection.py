@@ -408,10 +408,15 @@ class Incoming:
             raise NetError("protocol-error", f"the request is no HTTP/1.1: {error}") from error
 
 
+REASON_MAX = 200
+
+
 def text_answer(status: int, text: str) -> bytes:
     body = f"skillhouse: {text}\n".encode()
+    # All that a client shows of the answer to a CONNECT is often this line.
+    reason = "".join(c for c in text if " " <= c <= "~")[:REASON_MAX] or "refused"
     head = (
-        f"HTTP/1.1 {status} refused\r\nContent-Type: text/plain; charset=utf-8\r\n"
+        f"HTTP/1.1 {status} {reason}\r\nContent-Type: text/plain; charset=utf-8\r\n"
         f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
     )
     return head.encode() + body

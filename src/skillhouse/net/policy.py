@@ -150,6 +150,41 @@ class HostRule(Struct, frozen=True, kw_only=True):
         return f"{methods} {self.scheme}://{host}{port}"
 
 
+def within(rule: HostRule, other: HostRule) -> bool:
+    """Whether each origin that a rule covers is covered by another one; methods do not count.
+
+    >>> within(host_rule("a.example.com"), host_rule("*.example.com"))
+    True
+    """
+    if rule.scheme != other.scheme or other.port not in (None, rule.port):
+        return False
+    is_address = ":" in rule.host or rule.host.rpartition(".")[2].isdigit()
+    if other.host == "*" or other.host.startswith("*."):
+        return not is_address and (rule.host == other.host or rule.host.endswith(other.host[1:]))
+    return rule.host == other.host
+
+
+def granted_by(rules: Iterable[HostRule], wanted: Iterable[HostRule]) -> tuple[HostRule, ...]:
+    """Return what both lists cover, by the methods of the first: the narrower rule of each pair.
+
+    What cannot be used by a program behind the proxy is left out: https without `CONNECT`.
+
+    >>> [str(rule) for rule in granted_by([host_rule("CONNECT *")], [host_rule("a.example.com")])]
+    ['CONNECT https://a.example.com']
+    """
+    wanted = tuple(wanted)
+    found: dict[HostRule, None] = {}
+    for rule in rules:
+        if rule.scheme == "https" and not (rule.methods is None or "CONNECT" in rule.methods):
+            continue
+        for one in wanted:
+            if within(one, rule):
+                found[replace(one, methods=rule.methods)] = None
+            elif within(rule, one):
+                found[rule] = None
+    return tuple(found)
+
+
 @lru_cache(maxsize=1_024)
 def host_rule(text: str) -> HostRule:
     """Read a rule as an operator writes it: `[METHODS ][scheme://]host[:port]`.

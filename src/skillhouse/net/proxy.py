@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import base64
+import hmac
+import ipaddress
 import logging
+import socket
 import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import anyio
-from anyio.abc import ByteStream, SocketStream, TaskStatus
+import h11
+from anyio.abc import ByteStream, SocketListener, SocketStream, TaskStatus
 from msgspec import Struct
 
 from skillhouse.floor.crash_cleanup import COMMON_NAME, owner_name
@@ -59,6 +64,45 @@ Report = Callable[[EgressDecision], None]
 gets the message of a `NetError`, and of any other exception only its type."""
 
 
+class EgressConnection(Struct, frozen=True, kw_only=True):
+    """One connection that the proxy made, at its end; for plain http that is one request."""
+
+    method: str
+    origin: str
+    host: str
+    port: int
+    sent: int
+    """Bytes that the server got."""
+    received: int
+
+
+Ended = Callable[[EgressConnection], None]
+
+
+class _Counted(Struct):
+    """Bytes of one connection, both ways."""
+
+    sent: int = 0
+    received: int = 0
+
+    def ended(self, method: str, target: Target) -> EgressConnection:
+        return EgressConnection(
+            method=method,
+            origin=target.origin,
+            host=target.host,
+            port=target.port,
+            sent=self.sent,
+            received=self.received,
+        )
+
+
+METADATA = ("169.254.169.254", "169.254.170.2", "100.100.100.200", "fd00:ec2::254")
+"""Where clouds give their machines' own credentials: AWS, Azure, Google and others; AWS containers;
+Alibaba; AWS by IPv6. The code of skills reaches them by no setting."""
+USER = "call"
+"""The name by which a client gives a proxy's token."""
+
+
 class EgressProxy:
     """Lets through what a policy allows, for programs that know how to use an HTTP proxy.
 
@@ -74,8 +118,18 @@ class EgressProxy:
         report: Report,
         route: Route | None = None,
         idle_seconds: float | None = None,
+        ended: Ended = lambda _: None,
+        never: tuple[str, ...] = (),
     ) -> None:
-        """Make it; a connection may be silent for `idle_seconds`, such as the time of the run."""
+        """Make it; a connection may be silent for `idle_seconds`, such as the time of the run.
+
+        Args:
+            ended: Called with each connection that was made, at its end; it raises nothing.
+            never: Addresses that are not connected to, whatever the policy says.
+        """
+        self._ended = ended
+        self._never = frozenset(never)
+        self._authorization = b""
         self._idle_seconds = IDLE_SECONDS if idle_seconds is None else idle_seconds
         self._answer_limits = policy.limits
         if idle_seconds is not None:
@@ -106,6 +160,44 @@ class EgressProxy:
         if failure is not None:
             raise failure
 
+    @asynccontextmanager
+    async def serving(self, listener: socket.socket, *, token: str = "") -> AsyncIterator[None]:
+        """Serve a bound TCP socket for as long as the block lasts, then end each connection.
+
+        It may be of another network namespace, whose programs alone reach it then.
+
+        Args:
+            listener: Bound, and not listening yet, so that nothing waits on it before.
+            token: The password that each request has to give; "" for none.
+        """
+        self._authorization = _basic(token) if token else b""
+        listener.setblocking(False)  # noqa: FBT003 - the parameter has no name.
+        listener.listen(CONNECTIONS)
+        failure: BaseException | None = None
+        accepting = await SocketListener.from_socket(listener.dup())
+        async with accepting, anyio.create_task_group() as tasks:
+            tasks.start_soon(self._accept, accepting)
+            try:
+                yield
+            except Exception as error:  # noqa: BLE001 - raised again below, not in a group.
+                failure = error
+            finally:
+                tasks.cancel_scope.cancel()
+        if failure is not None:
+            raise failure
+
+    async def _accept(self, listener: SocketListener) -> None:
+        """Accept connections as places are free, so that clients cannot use up our descriptors."""
+        async with anyio.create_task_group() as tasks:
+            while True:
+                await self._places.acquire()
+                try:
+                    stream = await listener.accept()
+                except BaseException:
+                    self._places.release()
+                    raise
+                tasks.start_soon(self._held, stream)
+
     async def serve(
         self, path: Path, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED
     ) -> None:
@@ -120,16 +212,20 @@ class EgressProxy:
             path.unlink(missing_ok=True)  # noqa: ASYNC240 - one short call
 
     async def _take(self, stream: SocketStream) -> None:
-        """Serve one connection; its errors affect no other."""
-        async with self._places:
-            try:
-                with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, TimeoutError):
-                    await self._serve_one(stream)
-            except Exception:
-                # Raised, it would end the task group, and with it the other connections.
-                logger.exception("a connection of a command ended")
-            finally:
-                await anyio.aclose_forcefully(stream)
+        await self._places.acquire()
+        await self._held(stream)
+
+    async def _held(self, stream: SocketStream) -> None:
+        """Serve one connection, whose place is taken; its errors affect no other."""
+        try:
+            with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, TimeoutError):
+                await self._serve_one(stream)
+        except Exception:
+            # Raised, it would end the task group, and with it the other connections.
+            logger.exception("a connection of a command ended")
+        finally:
+            self._places.release()
+            await anyio.aclose_forcefully(stream)
 
     async def _serve_one(self, stream: SocketStream) -> None:
         incoming = Incoming(stream, self._policy.limits)
@@ -140,11 +236,15 @@ class EgressProxy:
             return
         method = request.method.decode("ascii")
         asked = request.target.decode("ascii")
+        if self._authorization and not _is_given(request, self._authorization):
+            await stream.send(text_answer(407, "this proxy is another call's"))
+            return
         began = False
         try:
             target = await self._target(method, asked)
             body = b"" if method == "CONNECT" else await incoming.body()
             addresses = await self._allowed(method, target, incoming.fields(request, body))
+            counted = _Counted()
             upstream = await self._route.connect(
                 target, addresses, self._policy.limits, encrypted=False
             )
@@ -152,15 +252,21 @@ class EgressProxy:
                 if method == "CONNECT":
                     began = True
                     await stream.send(b"HTTP/1.1 200 connected\r\n\r\n")
-                    await upstream.send(await self._greeting(stream, incoming.rest(), target))
-                    await _relay(stream, upstream, self._idle_seconds)
+                    greeting = await self._greeting(stream, incoming.rest(), target)
+                    counted.sent += len(greeting)
+                    await upstream.send(greeting)
+                    await _relay(stream, upstream, self._idle_seconds, counted)
                     return
                 exchange = Exchange(upstream, self._answer_limits, proxy=self._route.proxy(target))
+                counted.sent += len(body)
                 await exchange.send(method, target, incoming.headers(request), body)
                 head = await exchange.head()
                 began = True
-                await incoming.answer(head.status, end_to_end(head.headers), exchange.chunks())
+                chunks = _counted_chunks(exchange.chunks(), counted)
+                await incoming.answer(head.status, end_to_end(head.headers), chunks)
             finally:
+                # First: where the whole proxy ends, no wait comes back.
+                self._ended(counted.ended(method, target))
                 await anyio.aclose_forcefully(upstream)
         except NetError as error:
             # Once a response has begun, the client sees the failure by its missing end.
@@ -201,10 +307,17 @@ class EgressProxy:
         async with self._refusals(method, target.origin) as refusal:
             self._policy.check_origin(target, method)
             self._policy.check_secrets(target, fields)
+            self._check_never(target, (target.host,))
             addresses = await self._route.addresses(target, self._policy)
+            self._check_never(target, addresses)
         # INVARIANT: reported before anything is sent, so that nothing leaves without a log entry.
         await self._tell(replace(refusal, allowed=True, addresses=addresses))
         return addresses
+
+    def _check_never(self, target: Target, addresses: tuple[str, ...]) -> None:
+        if self._never.intersection(map(_plain_address, addresses)):
+            message = f"{target.host} leads to a cloud's own credentials"
+            raise NetError("address-refused", message)
 
     @asynccontextmanager
     async def _refusals(self, method: str, origin: str) -> AsyncIterator[EgressDecision]:
@@ -228,7 +341,30 @@ class EgressProxy:
             raise NetError("host-refused", message) from error
 
 
-async def _relay(client: ByteStream, upstream: ByteStream, idle_seconds: float) -> None:
+def _plain_address(text: str) -> str:
+    """Return an IPv4 address for one that IPv6 carries, and any other text as it is."""
+    mapped = ipaddress.IPv6Address(text).ipv4_mapped if ":" in text else None
+    return text if mapped is None else str(mapped)
+
+
+def _basic(token: str) -> bytes:
+    return b"Basic " + base64.b64encode(f"{USER}:{token}".encode())
+
+
+def _is_given(request: h11.Request, authorization: bytes) -> bool:
+    given = [value for name, value in request.headers if name == b"proxy-authorization"]
+    return len(given) == 1 and hmac.compare_digest(given[0], authorization)
+
+
+async def _counted_chunks(chunks: AsyncIterator[bytes], counted: _Counted) -> AsyncIterator[bytes]:
+    async for chunk in chunks:
+        counted.received += len(chunk)
+        yield chunk
+
+
+async def _relay(
+    client: ByteStream, upstream: ByteStream, idle_seconds: float, counted: _Counted
+) -> None:
     """Copy bytes both ways until both sides have ended, or both were silent for too long."""
 
     async def carry(source: ByteStream, sink: ByteStream) -> None:
@@ -236,6 +372,10 @@ async def _relay(client: ByteStream, upstream: ByteStream, idle_seconds: float) 
             with suppress(anyio.EndOfStream):
                 while True:
                     data = await source.receive(CHUNK)
+                    if source is client:
+                        counted.sent += len(data)
+                    else:
+                        counted.received += len(data)
                     idle.deadline = anyio.current_time() + idle_seconds
                     await sink.send(data)
             await sink.send_eof()

@@ -78,6 +78,8 @@ class CellView(Struct, frozen=True, kw_only=True):
     """Variables beside those of every run."""
     forks: bool
     """True: it may make namespaces for its calls."""
+    reaches: bool = False
+    """True: it sees the trusted certificates, as its calls may have a way to servers."""
 
 
 def cell_options(view: CellView, *, files: Mapping[str, int]) -> Iterator[str]:
@@ -93,6 +95,9 @@ def cell_options(view: CellView, *, files: Mapping[str, int]) -> Iterator[str]:
     yield from ("--ro-bind", str(view.skill), view.skill_place)
     for path, place in view.mounts:
         yield from ("--ro-bind", str(path), place)
+    for name in _ETC_TRUST if view.reaches else ():
+        if os.path.exists(path := f"/etc/{name}"):
+            yield from ("--ro-bind", path, path)
     yield from ("--chdir", view.skill_place)
     yield from program_options()
 

@@ -32,10 +32,13 @@ class RpcError(SkillhouseError):
         *,
         reason: str = "",
         frames: object = None,
+        unreached: object = None,
         report: str = "",
     ) -> None:
         super().__init__(message)
         self.code = code
+        self.unreached = unreached
+        """What a cell says of a host that was not reached; unchecked."""
         self.frames = frames
         """What a cell says of the places in its code; unchecked, and sent to nothing else."""
         self.reason = reason
@@ -97,6 +100,8 @@ class CellSpec(Struct, frozen=True, kw_only=True):
     permissions: str = ""
     """Any text that changes with what the skill is permitted."""
     user: str = ""
+    hosts: tuple[str, ...] = ()
+    """What its calls may reach by the proxy that each call gets; with none there is no network."""
     is_single: bool = False
     """True: no other call is expected, so nothing is prepared for one."""
 
@@ -112,6 +117,11 @@ class CellResult(Struct, frozen=True, kw_only=True):
     """The end of the code's output, both streams together."""
     frames: tuple[CodeFrame, ...] = ()
     """The places in the skill's own files that an exception passed through, innermost last."""
+    unreached: str = ""
+    """`python`, or `node` and its version, where the error came of a host that was not reached
+    or not found, as the code's own process says."""
+    has_way: bool = False
+    """Whether the call had a proxy as its way out."""
     seconds: float
     """From the start of the call in its cell; waiting for a cell does not count."""
 

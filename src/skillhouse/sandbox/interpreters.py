@@ -403,9 +403,10 @@ def known_variables(environment: Mapping[str, str], tools: Toolset) -> Mapping[s
     return {n: value for n, value in variables(environment, tools).items() if n not in proxied}
 
 
-def proxy_variables() -> Mapping[str, str]:
+def proxy_variables(url: str = _URL) -> Mapping[str, str]:
+    """Return the variables by which programs find the proxy at `url`."""
     names = [spelled for name in _PROXIED for spelled in (name, name.upper())]
-    return dict.fromkeys(names, _URL) | dict.fromkeys(("no_proxy", "NO_PROXY"), _DIRECT)
+    return dict.fromkeys(names, url) | dict.fromkeys(("no_proxy", "NO_PROXY"), _DIRECT)
 
 
 def bridge_script() -> str:

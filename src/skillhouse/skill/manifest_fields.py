@@ -89,6 +89,7 @@ LineOf = Callable[[Keys], int]
 TOOLS_MAX = 64
 """Tools of one skill; each costs the model its description at every turn."""
 ENV_MAX = 64
+HOSTS_MAX = 32
 TEXT_MAX = 4_096
 """Characters of a description, of a skill or a tool."""
 TIMEOUT_MAX_MS = 600_000
@@ -103,6 +104,11 @@ _STRICT_NAME = regex(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _TOOL = regex(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _VERSION = regex(r"[0-9A-Za-z][0-9A-Za-z.+!-]{0,63}")
 _VARIABLE = regex(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+
+_HOST = regex(
+    r"(?:https?://)?(?:(?:\*\.)?[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?|\[[0-9A-Fa-f:.]{2,45}\])"
+    r"(?::[0-9]{1,5})?"
+)
 
 _STEERING = regex(
     r"PATH|HOME|IFS|ENV|BASH_ENV|SHELLOPTS|(LD|DYLD|NODE|PYTHON|SKILLHOUSE|npm_config|GLIBC|MALLOC)_.*"
@@ -202,6 +208,7 @@ def read_fields(written: RawManifest) -> tuple[SkillManifest | None, list[Findin
         language=written.language,
         entry=_entry(notes),
         env=_env(notes),
+        hosts=_hosts(notes),
         tools=_tools(notes),
         author=notes.text(package, "author", at),
         license=notes.text(package, "license", at),
@@ -303,7 +310,7 @@ def _env(notes: _Notes) -> tuple[str, ...]:
     written = notes.written
     keys = (*written.own_keys, "requires")
     requires = mapping_at(written.own, "requires", written.own_keys, written.line_of)
-    notes.unknown(requires, ("env",), keys)
+    notes.unknown(requires, ("env", "hosts"), keys)
     names = requires.get("env", [])
     if not isinstance(names, list) or len(names) > ENV_MAX:
         message = f"expected `env` to be a list of at most {ENV_MAX} names"
@@ -324,6 +331,23 @@ def _env(notes: _Notes) -> tuple[str, ...]:
                 message = f"asks for a private key, `{name}`; `context.sign` needs none"
                 notes.warn("env-private-key", message, at)
     return tuple(found)
+
+
+def _hosts(notes: _Notes) -> tuple[str, ...]:
+    written = notes.written
+    keys = (*written.own_keys, "requires")
+    requires = mapping_at(written.own, "requires", written.own_keys, written.line_of)
+    hosts = requires.get("hosts", [])
+    if not isinstance(hosts, list) or len(hosts) > HOSTS_MAX:
+        message = f"expected `hosts` to be a list of at most {HOSTS_MAX} texts"
+        notes.refuse("manifest-type", message, (*keys, "hosts"))
+        return ()
+    for place, host in enumerate(hosts):
+        if not isinstance(host, str) or not _HOST.fullmatch(host):
+            message = f"expected `[scheme://]host[:port]`, got {str(host)[:80]!r}"
+            notes.refuse("manifest-host", message, (*keys, "hosts", str(place)))
+            return ()
+    return tuple(dict.fromkeys(hosts))
 
 
 def _tools(notes: _Notes) -> tuple[ToolSpec, ...]:

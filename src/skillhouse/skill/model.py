@@ -306,6 +306,9 @@ class SkillManifest(Struct, frozen=True, kw_only=True):
     env: tuple[str, ...]
     """Names of the only environment variables that its code may see (S002-48)."""
     tools: tuple[ToolSpec, ...]
+    hosts: tuple[str, ...] = ()
+    """What its libraries may reach through the proxy, as `[scheme://]host[:port]`, where the
+    operator allows it too; https where it names no scheme."""
     author: str = ""
     license: str = ""
     requires_python: str = ""

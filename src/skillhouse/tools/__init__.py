@@ -55,6 +55,9 @@ if TYPE_CHECKING:
     from skillhouse.tools.call import ToolResult as ToolResult
     from skillhouse.tools.call import UnknownToolError as UnknownToolError
     from skillhouse.tools.call_context import Forecast as Forecast
+    from skillhouse.tools.code_network import BY_CONTEXT as BY_CONTEXT
+    from skillhouse.tools.code_network import CodeNetwork as CodeNetwork
+    from skillhouse.tools.code_network import CodeReach as CodeReach
     from skillhouse.tools.command import ExecTool as ExecTool
     from skillhouse.tools.command_network import NamedRequest as NamedRequest
     from skillhouse.tools.command_requests import shown_variables as shown_variables

@@ -44,6 +44,7 @@ from skillhouse.tools.call import (
     ToolResult,
     UnknownToolError,
 )
+from skillhouse.tools.code_network import CodeNetwork, CodeReach, network_hint
 from skillhouse.tools.telemetry import code_inside
 from skillhouse.tools.tool import Session, Tool
 
@@ -59,6 +60,10 @@ EDGE = 256
 """Characters at the beginning of a cut output that are dropped: a secret may be cut there too."""
 TAIL_FULL = 8_000
 """Characters from which an output counts as cut (`cells.cell.TAIL_BYTES` are kept of it)."""
+TIMED_CHANNELS = frozenset({"mcp"})
+"""Channels of which the clients end a call by a time-out of their own, often of 60 seconds."""
+ANSWER_SECONDS = 10.0
+"""Time after which these are answered while packages are installed."""
 DEBUG_SECONDS = 3_600.0
 """Time of a call that a person debugs."""
 CODE_ACTION = "skill_tool"
@@ -155,6 +160,8 @@ class CodeSkill(Struct, frozen=True, kw_only=True):
     """The operator's least level of a tool, by its name, or of all by ""."""
     frames_for_models: bool = False
     """Whether a model gets the places in the code that an exception passed through."""
+    reach: CodeReach = field(default_factory=CodeReach)
+    """What the SDKs of its code may reach."""
     is_debugged: bool = False
     """Whether a call has `DEBUG_SECONDS` and prints the whole traceback of an exception."""
     is_trusted: Callable[[str], bool] = lambda _: False
@@ -187,6 +194,7 @@ def cell_of(
         shared=skill.shared,
         python=python,
         permissions=f"{agent} {' '.join(sorted(skill.env))}",
+        hosts=tuple(map(str, skill.reach.hosts)),
         user=user,
     )
 
@@ -227,12 +235,23 @@ class CodeInspector(Protocol):
         """Raise SandboxError where a skill's dependencies cannot be installed; nothing is."""
         ...
 
-    async def packages(self, skill: CodeSkill) -> Path | None:
-        """Install a skill's dependencies once; SandboxError where they cannot be had."""
+    async def packages(
+        self, skill: CodeSkill, *, say: ReportProgress, within: float | None
+    ) -> Path | None:
+        """Install a skill's dependencies once; SandboxError where they cannot be had.
+
+        Args:
+            say: Hears that they are installed.
+            within: Seconds after which it raises, and they are installed further; None waits.
+        """
         ...
 
     def python(self, skill: CodeSkill) -> Python | None:
         """Return the interpreter of a skill in Python; SandboxError where none fits."""
+        ...
+
+    def network(self, skill: CodeSkill, session: Session, call: str, tool: str) -> CodeNetwork:
+        """Return the way out of one call, by its id and its tool's name."""
         ...
 
 
@@ -271,6 +290,8 @@ class SkillCodeTool(Tool):
             digest = tree_digest(self.skill.directory)
             # Before anything is asked or installed: no answer would make it run.
             self.python()
+            if self.skill.reach.refusal:
+                raise RefusedError(f"`{self.full_name}`: {self.skill.reach.refusal}")
         except TreeError as error:
             raise RefusedError(
                 f"`{self.full_name}` cannot be bound to its code: {error}"
@@ -280,14 +301,24 @@ class SkillCodeTool(Tool):
 
         async def run(say: ReportProgress = _unheard) -> Output:
             host = _Host(self._ask(replace(session, origin_digest=digest)), say)
-            result = await self._result(digest, arguments, session, host)
-            secrets = KnownSecrets(self.skill.env.values())
-            detail = call_detail(self.full_name, result, host.lines, secrets)
+            call = secrets.token_hex(8)
+            network: CodeNetwork | None = None
+            if self.skill.reach.hosts:
+                network = self._workshop.network(self.skill, session, call, self.full_name)
+            result = await self._result(digest, arguments, session, host, call, network)
+            known = KnownSecrets(self.skill.env.values())
+            detail = call_detail(self.full_name, result, host.lines, known)
+            if network is not None:
+                detail = {**detail, "call": call, "connections": list(network.connections)}
             if result.kind == "ok":
                 wrapped = wrap_result(result.value)
             else:
                 frames = result.frames if self.skill.frames_for_models else ()
-                why = error_text(result, secrets, frames=frames)
+                why = error_text(result, known, frames=frames)
+                hint = network_hint(self.skill.manifest, result, network)
+                if hint:
+                    first, *more = why.split("\n", 1)
+                    why = "\n".join([f"{first} ({hint})", *more])
                 wrapped = wrap_failure(replace(result, error=why))
             failed = wrapped.get("success") is False
             is_ended = result.kind in ("ok", "error")
@@ -311,7 +342,9 @@ class SkillCodeTool(Tool):
             except _NOT_RUN as error:
                 raise RefusedError(f"`{self.full_name}`: {error}") from error
 
+        reached = ", ".join(map(str, self.skill.reach.hosts))
         facts = (
+            *((("network", f"only {reached}"),) if reached else ()),
             ("skill", f"{self.skill.manifest.name} {self.skill.manifest.version}".strip()),
             ("directory", str(self.skill.directory)),
             ("may", {"read": "read", "write": "change things", "sign": "sign"}[self.level]),
@@ -363,17 +396,24 @@ class SkillCodeTool(Tool):
         )
 
     async def _result(
-        self, digest: str, arguments: Mapping[str, Any], session: Session, host: _Host
+        self,
+        digest: str,
+        arguments: Mapping[str, Any],
+        session: Session,
+        host: _Host,
+        call: str,
+        network: CodeNetwork | None,
     ) -> CellResult:
         manifest = self.skill.manifest
         try:
             runner = await self._workshop.runner(digest, manifest.language)
-            packages = await self._workshop.packages(self.skill)
+            within = ANSWER_SECONDS if session.channel in TIMED_CHANNELS else None
+            packages = await self._workshop.packages(self.skill, say=host.say, within=within)
             spec = self._cell(digest, session, packages)
             meta: dict[str, Any] = {
                 "skillName": manifest.name,
                 "toolName": self._spec.name,
-                "callId": secrets.token_hex(8),
+                "callId": call,
                 "userId": session.user,
                 "channel": session.channel,
             }
@@ -382,9 +422,11 @@ class SkillCodeTool(Tool):
             if self.skill.is_debugged:
                 meta["debug"] = True
                 seconds = max(seconds, DEBUG_SECONDS)
+            # Other runners than ours have no parameter for a way out.
+            way: dict[str, Any] = {} if network is None else {"network": network.proxy}
             result = await code_inside(
                 runner.execute(
-                    spec, self._spec.name, arguments, meta=meta, timeout=seconds, host=host
+                    spec, self._spec.name, arguments, meta=meta, timeout=seconds, host=host, **way
                 ),
                 manifest.language,
             )

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import math
 import os
+import re
 import socket
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
@@ -31,6 +32,7 @@ from skillhouse.extensions.cells.rpc import (
 )
 from skillhouse.floor import SkillhouseError
 from skillhouse.floor.call_clock import CallClock
+from skillhouse.floor.regex import regex
 from skillhouse.sandbox.code_call import METHOD_NOT_FOUND, HostCalls, Kind, RpcError
 
 CHUNK = 65_536
@@ -52,6 +54,9 @@ CANCEL = "core.cancel"
 CANCELS_MAX = 100
 """Cancellations of one call that are obeyed: each may withdraw a question that a person reads, and
 a skill could put another in its place. Requests that are cancelled later end by themselves."""
+
+
+_UNREACHED = regex(r"python|node [0-9]{1,3}\.[0-9]{1,4}\.[0-9]{1,4}", re.ASCII)
 
 
 class GoneError(SkillhouseError):
@@ -311,6 +316,8 @@ class CallOutcome(Struct, frozen=True, kw_only=True):
     error: str = ""
     frames: object = None
     """What the cell says of the places in its code; unchecked."""
+    unreached: str = ""
+    """What it says of a host that was not reached, where that is of the right form."""
 
 
 async def attempt(channel: CallChannel, *, seconds: float) -> CallOutcome:
@@ -331,4 +338,8 @@ async def _answered(channel: CallChannel) -> CallOutcome:
     if answer.error is None:
         return CallOutcome(kind="ok", value=answer.result)
     kind = "resource-limit" if answer.error.code == RESOURCE_LIMIT else "error"
-    return CallOutcome(kind=kind, error=str(answer.error), frames=answer.error.frames)
+    said = answer.error.unreached
+    unreached = said if isinstance(said, str) and _UNREACHED.fullmatch(said) else ""
+    return CallOutcome(
+        kind=kind, error=str(answer.error), frames=answer.error.frames, unreached=unreached
+    )

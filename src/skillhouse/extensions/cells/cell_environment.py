@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from skillhouse.floor import TreeError, make_private, structs, tree_digest, unread_paths
 from skillhouse.floor.crash_cleanup import COPY_NAME, is_left, owner_name
+from skillhouse.net.proxy import USER
 from skillhouse.sandbox import (
     Limits,
     Python,
@@ -30,7 +31,7 @@ from skillhouse.sandbox import (
 from skillhouse.sandbox.bubblewrap import SKILL_PLACE
 from skillhouse.sandbox.code_call import SHARED_MAX, CellSpec
 from skillhouse.sandbox.guard import OPEN_FILES, CgroupGuard, CgroupPlace, ProcessGuard, RlimitGuard
-from skillhouse.sandbox.interpreters import interpreter, own_python
+from skillhouse.sandbox.interpreters import interpreter, own_python, proxy_variables
 from skillhouse.sandbox.profile import MIB, PROGRAM_PATH
 from skillhouse.sandbox.seccomp import alone_program
 from skillhouse.sandbox.seccomp import program as filter_program
@@ -42,6 +43,9 @@ NODE_OWN_TMP = Path(__file__).with_name("own_tmp.cjs")
 """What gives a call its own /tmp where nothing can be mounted."""
 NODE_PART = Path(__file__).with_name("cell_code_cache.cjs")
 """What cell_node.cjs loads from its own directory."""
+NODE_LISTEN = Path(__file__).with_name("listen_inside.py")
+"""What binds the way out of a Node process, and becomes it."""
+LISTEN_PLACE = "/listen"
 NODE_FLAGS = ("--disable-proto=delete", "--no-addons", "--no-warnings")
 """Not --max-old-space-size: with it Node cannot use its own code cache, which takes 5 ms."""
 SCRIPT_PLACE = "/cell"
@@ -207,6 +211,17 @@ def places(spec: CellSpec) -> tuple[str, tuple[tuple[Path, str], ...]]:
         directories, (f"{level}/node_modules" for level in reversed(above)), strict=False
     )
     return above[-1] + SKILL_PLACE, tuple(packages)
+
+
+def way_variables(token: str) -> dict[str, str]:
+    """Return the variables of a call with a way out, `{port}` in place of the port.
+
+    Args:
+        token: The password of a call whose siblings share its network; "" for none.
+    """
+    user = f"{USER}:{token}@" if token else ""
+    # Node's own `fetch` reads the others only with this one (22.21, 24.0).
+    return {**proxy_variables(f"http://{user}127.0.0.1:{{port}}"), "NODE_USE_ENV_PROXY": "1"}
 
 
 CODE_CACHE = ".skillhouse-code-cache"

@@ -243,6 +243,19 @@ function frames(error) {
   }
 }
 
+const UNREACHED = new Set(['ENOTFOUND', 'EAI_AGAIN', 'ENETUNREACH', 'ECONNREFUSED', 'EHOSTUNREACH']);
+
+function isUnreached(error) {
+  try {
+    for (let one = error, left = 16; one && left; one = one.cause, left -= 1) {
+      if (UNREACHED.has(one.code)) return true;
+    }
+  } catch {
+    // What a skill throws may be anything.
+  }
+  return false;
+}
+
 function finish(data) {
   // The process ends with its one call, whatever the skill still waits for.
   if (isFinished) return;
@@ -261,6 +274,7 @@ function answer(id, error, prefix = '') {
   const message = Buffer.from(said, 'utf8').toString('utf8');
   if (isDebugging) console.error(error);
   const data = { frames: error instanceof Refused ? [] : frames(error) };
+  if (isUnreached(error)) data.unreached = `node ${process.versions.node}`;
   finish(framed({ jsonrpc: '2.0', error: { code, message, data }, id }));
 }
 

@@ -25,8 +25,10 @@ from skillhouse.extensions.cells import confine
 from skillhouse.extensions.cells.call_channel import CellOutput
 from skillhouse.extensions.cells.cell_environment import (
     IDLE_WATCH_SECONDS,
+    LISTEN_PLACE,
     NODE_CELL,
     NODE_FLAGS,
+    NODE_LISTEN,
     NODE_OWN_TMP,
     NODE_PART,
     PYTHON_CELL,
@@ -37,6 +39,7 @@ from skillhouse.extensions.cells.cell_environment import (
     node_program,
     places,
     scripts,
+    way_variables,
 )
 from skillhouse.sandbox import Completed, SandboxError, bubblewrap, default_python, scratch
 from skillhouse.sandbox.bubblewrap import CellView
@@ -76,6 +79,8 @@ class CellProcess(ABC):
         self.failure: SandboxError | None = None
         self._met = ""
         """The limit that it had met when it was killed, where it was slow to go."""
+        self.way: socket.socket | None = None
+        """Where a process of one call with hosts sends the socket of its way out."""
         self.gone = asyncio.Event()
         """Set when the process and all that it started are gone."""
         self._prepare()
@@ -135,6 +140,7 @@ class BubblewrapCell(CellProcess):
         self._guard = self._environment.guard(self._pause_seconds)
         self._task: asyncio.Task[None] | None = None
         self._run: Run | None = None
+        self._listening: socket.socket | None = None
         # INVARIANT: the task itself is never cancelled: no shield holds that off, and what it
         # interrupts may be the clean-up of a process that has ended by itself, which then stays.
         self._ending = anyio.CancelScope()
@@ -142,20 +148,26 @@ class BubblewrapCell(CellProcess):
     def start(self, kind: socket.SocketKind) -> socket.socket:
         ours, theirs = socket.socketpair(socket.AF_UNIX, kind)
         ours.setblocking(False)  # noqa: FBT003 - the parameter has no name.
+        given = contextlib.ExitStack()
+        given.enter_context(theirs)
+        if self._spec.hosts and not self._forks:
+            self.way, self._listening = socket.socketpair()
+            self.way.setblocking(False)  # noqa: FBT003 - likewise.
+            given.enter_context(self._listening)
         self._run = Run(self._command(theirs.fileno()), self._guard, self._environment.limits)
-        self._task = asyncio.get_running_loop().create_task(self._live(self._run, theirs))
+        self._task = asyncio.get_running_loop().create_task(self._live(self._run, given))
         return ours
 
-    async def _live(self, run: Run, theirs: socket.socket) -> None:
+    async def _live(self, run: Run, given: contextlib.ExitStack) -> None:
         try:
             with self._ending:
-                self.completed = await run.complete(b"", spawned=theirs.close)
+                self.completed = await run.complete(b"", spawned=given.close)
         except SandboxError as error:
             self.failure = error
         except OSError as error:
             self.failure = SandboxError("sandbox-failed", f"cannot start a cell: {error}")
         finally:
-            theirs.close()
+            given.close()
             with anyio.CancelScope(shield=True):
                 with contextlib.suppress(SandboxError):
                     await self._guard.remove()
@@ -184,14 +196,19 @@ class BubblewrapCell(CellProcess):
         spec, environment = self._spec, self._environment
         texts = {path: text.encode() for path, text in bubblewrap.CELL_FILES.items()}
         texts |= scripts(self._python if self._forks else None)
+        inherited: tuple[int, ...] = (descriptor,)
+        if self._listening is not None:
+            texts[LISTEN_PLACE] = NODE_LISTEN.read_bytes()
+            inherited = (descriptor, self._listening.fileno())
         skill_place, packages = places(spec)
         view = CellView(
             skill=self._tree,
             skill_place=skill_place,
-            mounts=(*packages, *(self._python.mounts if self._forks else ())),
-            environment=self._python.environment if self._forks else {},
+            mounts=(*packages, *(self._python.mounts if self._forks or spec.hosts else ())),
+            environment=self._python.environment if self._forks or spec.hosts else {},
             limits=environment.limits,
             forks=self._forks,
+            reaches=bool(spec.hosts),
         )
 
         def options(descriptors: Mapping[str, int]) -> Iterable[str]:
@@ -206,7 +223,7 @@ class BubblewrapCell(CellProcess):
                 **texts,
             },
             options=options,
-            inherited=(descriptor,),
+            inherited=inherited,
         )
 
     def _argv(self, descriptor: int) -> tuple[str, ...]:
@@ -216,7 +233,12 @@ class BubblewrapCell(CellProcess):
         cache = code_cache_of(self._spec, packages[0][1] if packages else "")
         spare = "spare" if self._is_spare else ""
         own = (str(descriptor), f"{skill}/{self._spec.entry}", spare, cache)
-        return (node_program(), *NODE_FLAGS, SCRIPT_PLACE, *own)
+        argv = (node_program(), *NODE_FLAGS, SCRIPT_PLACE, *own)
+        if self._listening is None:
+            return argv
+        variables = json.dumps(way_variables(""))
+        start = (self._python.inside, "-I", "-S", LISTEN_PLACE)
+        return (*start, str(self._listening.fileno()), variables, *argv)
 
 
 CONFINE = Path(confine.__file__)

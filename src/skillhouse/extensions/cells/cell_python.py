@@ -43,6 +43,7 @@ LINK = 3
 SIGNALS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP, "go": signal.SIGCONT}
 """What an order does to the process of a call. One that waits for its call is stopped."""
 PREPARE, PREPARED = "cell.prepare", "cell.prepared"
+UNREACHED = (101, 111, 113)  # ENETUNREACH, ECONNREFUSED, EHOSTUNREACH.
 TOOL_FAILED, RESOURCE_LIMIT, INVALID_PARAMS = -32000, -32002, -32602
 
 libc = ctypes.CDLL(None, use_errno=True)
@@ -128,6 +129,8 @@ class Cell:
                 self.send(order[what], SIGNALS[what])
                 return
         try:
+            if "proxy" in order:
+                self.bind_way(order)
             pid = self.fork(order, given)
         except OSError as error:
             self.say({"ended": order["call"], "status": None, "failed": str(error)})
@@ -143,6 +146,18 @@ class Cell:
         for descriptor, (one, _) in self.calls.items():
             if one == call:
                 signal.pidfd_send_signal(descriptor, number)
+
+    def bind_way(self, order: Any) -> None:
+        """Bind the call's way out, and hand it to the core, which lets it listen in its time."""
+        listener = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
+        listener.bind(("127.0.0.1", 0))
+        order["port"] = str(listener.getsockname()[1])
+        given = struct.pack("i", listener.fileno())
+        report = json.dumps({"way": order["call"]}).encode()
+        try:
+            self.control.sendmsg([report], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, given)])
+        finally:
+            listener.close()
 
     def import_one(self) -> None:
         if not part(IMPORTS).import_one(self.wanted):
@@ -169,6 +184,8 @@ class Cell:
         code = 70
         try:
             self.confine(order, *given)
+            for name, value in order.get("proxy", {}).items():
+                os.environ[name] = value.replace("{port}", order["port"])
             code = run_call(self.settings)
         except BaseException as error:  # noqa: BLE001 - a process edge.
             os.write(2, f"{type(error).__name__}: {error}\n".encode(errors="replace"))
@@ -312,7 +329,21 @@ def failure(error: BaseException, place: str) -> dict[str, Any]:
     # EAGAIN and ENOMEM: no process, no memory.
     is_limit = isinstance(error, MemoryError) or getattr(error, "errno", 0) in (11, 12)
     code = RESOURCE_LIMIT if is_limit else TOOL_FAILED
-    return {"code": code, "message": text[:8192], "data": {"frames": frames(error, place)}}
+    data: dict[str, Any] = {"frames": frames(error, place)}
+    if is_unreached(error):
+        data["unreached"] = "python"
+    return {"code": code, "message": text[:8192], "data": data}
+
+
+def is_unreached(error: BaseException | None) -> bool:
+    """Whether an exception came of a host that was not found or not reached, by what caused it."""
+    for _ in range(16):
+        if error is None:
+            return False
+        if type(error).__name__ == "gaierror" or getattr(error, "errno", 0) in UNREACHED:
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def load(settings: Any) -> Any:

@@ -36,7 +36,7 @@ class EarlyCell:
 
     def fits(self, spec: CellSpec) -> bool:
         """Whether a cell for this skill would have been started in the same way."""
-        has_same_view = spec.language == "python" and not places(spec)[1]
+        has_same_view = spec.language == "python" and not places(spec)[1] and not spec.hosts
         has_same_python = spec.python in (None, default_python())
         return has_same_view and has_same_python and not self.process.gone.is_set()
 

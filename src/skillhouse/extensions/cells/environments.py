@@ -12,7 +12,7 @@ import os
 import platform
 import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import anyio.to_thread
@@ -92,6 +92,7 @@ async def prepare(
     run: RunTool = run_tool,
     rules: EnvironmentRules | None = None,
     caches: MakeCaches | None = None,
+    count: Callable[[int], None] = lambda _: None,
 ) -> Environment | None:
     """Return the skill's dependencies, installed now or before; None when it has none to install.
 
@@ -102,6 +103,7 @@ async def prepare(
         directory: The skill's directory, of which only the lock and the manifest are read.
         cache: Directory of all environments; made when it is missing.
         caches: Makes what spares calls the compilation of packages; without it each compiles them.
+        count: Hears how many packages are installed, where they are not yet.
 
     Raises:
         SandboxError: there is no usable lock, or installing failed; the cache is as before.
@@ -116,6 +118,7 @@ async def prepare(
         return None
     key, path = wanted.key, wanted.path
     if path is None:
+        count(_count(wanted.files))
         async with store.alone(key, seconds=rules.seconds):
             # Whoever held the lock before may have installed the very same.
             path = store.packages(key) or await _install(
@@ -302,6 +305,15 @@ async def _install(
         return await anyio.to_thread.run_sync(
             lambda: store.publish(installed, place, wanted.key, max_bytes=rules.environment_bytes)
         )
+
+
+def _count(files: Mapping[str, str]) -> int:
+    """Return how many packages the cleaned locks name."""
+    if "package-lock.json" in files:
+        packages = json.loads(files["package-lock.json"]).get("packages", {})
+        return sum(bool(name) for name in packages)
+    lines = files.get("requirements.txt", "").splitlines()
+    return sum(bool(line) and not line[0].isspace() and line[0] not in "#-" for line in lines)
 
 
 def _find_tool(name: str, given: Path | None, rules: EnvironmentRules) -> str | None:

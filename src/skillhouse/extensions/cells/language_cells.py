@@ -11,15 +11,16 @@ import resource
 import secrets
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import anyio
 
+from skillhouse import net
 from skillhouse.extensions.cells.call_channel import CallChannel, CallOutcome, CellOutput, attempt
 from skillhouse.extensions.cells.cell import CALLS_PER_CELL, EXECUTE, TAIL_BYTES, Capabilities
-from skillhouse.extensions.cells.cell_environment import CellEnvironment, places
+from skillhouse.extensions.cells.cell_environment import CellEnvironment, places, way_variables
 from skillhouse.extensions.cells.cell_process import BubblewrapCell, CellProcess, ContainerCell
 from skillhouse.extensions.cells.early_cell import EarlyCell
 from skillhouse.extensions.cells.frames import own_frames
@@ -159,10 +160,10 @@ class PythonCell(LanguageCell):
         try:
             while True:
                 await anyio.wait_readable(control)
-                data = control.recv(CHUNK)
+                data, given, _, _ = socket.recv_fds(control, CHUNK, 1)
                 if not data:
                     break
-                self._take(json.loads(data))
+                self._take(json.loads(data), [socket.socket(fileno=one) for one in given])
         except OSError:
             # It ended during a write; its calls are marked as ended below.
             pass
@@ -170,19 +171,33 @@ class PythonCell(LanguageCell):
             with anyio.CancelScope(shield=True):
                 await self._process.end_when_closed()
             for ending in self._endings.values():
-                ending.done.set()
+                ending.end()
             self._ready.set()
 
-    def _take(self, report: Mapping[str, Any]) -> None:
+    def _take(self, report: Mapping[str, Any], given: Sequence[socket.socket]) -> None:
         if "ready" in report:
             self._ready.set()
+        elif "way" in report:
+            fork = self._endings.get(report["way"])
+            for one in given:
+                if fork is None or fork.way is not None:
+                    one.close()
+                    continue
+                fork.way = one
+                fork.has_way.set()
         elif (ending := self._endings.get(report["ended"])) is not None:
             ending.status = report["status"]
             ending.failed = report.get("failed", "")
-            ending.done.set()
+            ending.end()
 
     async def call(
-        self, method: str, params: Mapping[str, Any], *, seconds: float, host: HostCalls
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        *,
+        seconds: float,
+        host: HostCalls,
+        network: net.EgressProxy | None = None,
     ) -> CellResult:
         """Run one call in a process of its own, which is killed when it has answered.
 
@@ -198,8 +213,9 @@ class PythonCell(LanguageCell):
                 token = stack.enter_context(self._capabilities.of(host))
                 fork = self._ready_calls.take(seconds, env) or self._forked(seconds)
                 stack.enter_context(contextlib.closing(fork))
-                channel = self._begun(fork.link, token, method, params, frames=fork.frames)
-                outcome = await attempt(channel, seconds=seconds)
+                async with self._reaching(fork, network) as has_way:
+                    channel = self._begun(fork.link, token, method, params, frames=fork.frames)
+                    outcome = await attempt(channel, seconds=seconds)
             finally:
                 is_answered = outcome is not None and outcome.kind in ("ok", "error")
                 await self._finish(fork, is_answered=is_answered)
@@ -213,8 +229,25 @@ class PythonCell(LanguageCell):
                 kind=kind,
                 stdout_tail=fork.output.tail(TAIL_BYTES).decode("utf-8", "replace"),
                 frames=await self._frames(outcome.frames, self._process),
+                unreached=outcome.unreached,
+                has_way=has_way,
                 seconds=time.monotonic() - began,
             )
+
+    @contextlib.asynccontextmanager
+    async def _reaching(self, fork: Fork, network: net.EgressProxy | None) -> AsyncIterator[bool]:
+        """Serve the call's way out while the block lasts; whether it has one."""
+        if network is None or not fork.token:
+            yield False
+            return
+        with anyio.move_on_after(READY_SECONDS):
+            await fork.ending.has_way.wait()
+        if fork.ending.way is None:
+            # The process has ended, or will be taken for one that does not answer.
+            yield False
+            return
+        async with network.serving(fork.ending.way, token=fork.token):
+            yield True
 
     def _refill(self, seconds: float, env: Mapping[str, str]) -> None:
         if self.is_alive and not self._is_closed:
@@ -255,13 +288,19 @@ class PythonCell(LanguageCell):
                 (resource.RLIMIT_NOFILE, OPEN_FILES),
                 (resource.RLIMIT_CPU, int(seconds) + CPU_SLACK_SECONDS),
             ]
-            order = json.dumps({"call": number, "limits": limits}).encode()
+            given: dict[str, Any] = {"call": number, "limits": limits}
+            way = secrets.token_urlsafe(16) if self._spec.hosts else ""
+            if way:
+                given["proxy"] = way_variables(way)
+            order = json.dumps(given).encode()
             # A cell that is gone is noticed where the answer is awaited.
             with contextlib.suppress(OSError):
                 socket.send_fds(self._started(), [order], [end.fileno(), writing])
             ending = self._endings[number] = Ending()
             stack.pop_all()
-        return Fork(number=number, ending=ending, link=link, output=output, seconds=seconds)
+        return Fork(
+            number=number, ending=ending, link=link, output=output, seconds=seconds, token=way
+        )
 
     async def _finish(self, fork: Fork | None, *, is_answered: bool) -> None:
         if fork is not None:
@@ -289,7 +328,10 @@ class PythonCell(LanguageCell):
             if not fork.ending.done.is_set():
                 await self._process.end()
         finally:
-            del self._endings[fork.number]
+            ending = self._endings.pop(fork.number)
+            if ending.way is not None:
+                # It may have come after all else of the call was closed.
+                ending.way.close()
 
     def start_ready(self, seconds: float) -> Fork:
         return self._forked(seconds)

@@ -8,15 +8,16 @@ import math
 import signal
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import anyio
 
+from skillhouse import net
 from skillhouse.extensions.cells.call_channel import CallOutcome, attempt
 from skillhouse.extensions.cells.cell import EXECUTE, TAIL_BYTES
 from skillhouse.extensions.cells.cell_process import CellProcess
-from skillhouse.extensions.cells.language_cells import LanguageCell
+from skillhouse.extensions.cells.language_cells import READY_SECONDS, LanguageCell
 from skillhouse.extensions.cells.ready_calls import READY_MAX, ReadyCalls
 from skillhouse.extensions.cells.rpc import Frames
 from skillhouse.sandbox.code_call import CellResult, HostCalls, Kind
@@ -53,16 +54,23 @@ class NodeCell(LanguageCell):
         return Worker(self._cell_process(forks=False, is_spare=is_spare))
 
     async def call(
-        self, method: str, params: Mapping[str, Any], *, seconds: float, host: HostCalls
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        *,
+        seconds: float,
+        host: HostCalls,
+        network: net.EgressProxy | None = None,
     ) -> CellResult:
         """Run one call in a process that then ends; its end is awaited by `close` only."""
         began = time.monotonic()
         env = params["context"]["env"]
         worker = self._waiting(seconds, env)
         try:
-            with self._capabilities.of(host) as token:
-                channel = self._begun(worker.link, token, method, params, frames=worker.frames)
-                outcome = await attempt(channel, seconds=seconds)
+            async with worker.reaching(network) as has_way:
+                with self._capabilities.of(host) as token:
+                    channel = self._begun(worker.link, token, method, params, frames=worker.frames)
+                    outcome = await attempt(channel, seconds=seconds)
             tail = worker.process.output_tail(TAIL_BYTES).decode("utf-8", "replace")
             kind, error = outcome.kind, outcome.error
             if kind != "ok":
@@ -79,6 +87,8 @@ class NodeCell(LanguageCell):
             kind=kind,
             stdout_tail=tail,
             frames=await self._frames(outcome.frames, worker.process),
+            unreached=outcome.unreached,
+            has_way=has_way,
             seconds=time.monotonic() - began,
         )
 
@@ -152,6 +162,25 @@ class Worker:
     def is_gone(self) -> bool:
         return self.process.gone.is_set()
 
+    @contextlib.asynccontextmanager
+    async def reaching(self, network: net.EgressProxy | None) -> AsyncIterator[bool]:
+        """Serve its way out while the block lasts; whether it has one."""
+        link = self.process.way
+        if network is None or link is None:
+            yield False
+            return
+        given: list[int] = []
+        with anyio.move_on_after(READY_SECONDS):
+            await anyio.wait_readable(link)
+            _, given, _, _ = socket.recv_fds(link, 1, 1)
+        if not given:
+            # It has ended, which is noticed where its answer is awaited.
+            yield False
+            return
+        with socket.socket(fileno=given[0]) as way:
+            async with network.serving(way):
+                yield True
+
     async def explain(self, outcome: CallOutcome) -> tuple[Kind, str]:
         process = self.process
         if outcome.kind == "crashed":
@@ -174,3 +203,5 @@ class Worker:
     async def close(self) -> None:
         with contextlib.closing(self.link):
             await self.process.end()
+        if self.process.way is not None:
+            self.process.way.close()

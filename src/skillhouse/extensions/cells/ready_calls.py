@@ -143,6 +143,14 @@ class Ending(Struct):
     status: int | None = None
     """Exit code, negative for a signal; None when it was not started or is unknown."""
     failed: str = ""
+    way: socket.socket | None = None
+    """The bound socket of its way out, once the cell has sent it."""
+    has_way: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def end(self) -> None:
+        """Mark it as ended, so that nothing waits for it."""
+        self.done.set()
+        self.has_way.set()
 
 
 class Fork(Struct, eq=False):
@@ -159,12 +167,16 @@ class Fork(Struct, eq=False):
     frames: Frames = field(default_factory=Frames)
     """What has been read of its link."""
     is_stopped: bool = False
+    token: str = ""
+    """The password of its way out; "" where it has none."""
 
     @property
     def is_gone(self) -> bool:
         return self.ending.done.is_set()
 
     def close(self) -> None:
+        if self.ending.way is not None:
+            self.ending.way.close()
         self.output.close()
         self.link.close()
 

@@ -170,7 +170,11 @@ def _response(value: Mapping[str, Any], number: Any) -> RpcResponse:
     data = data if isinstance(data, dict) else {}
     reason = data.get("reason")
     rpc_error = RpcError(
-        code, text, reason=reason if isinstance(reason, str) else "", frames=data.get("frames")
+        code,
+        text,
+        reason=reason if isinstance(reason, str) else "",
+        frames=data.get("frames"),
+        unreached=data.get("unreached"),
     )
     return RpcResponse(id=number, error=rpc_error)
 
