@@ -1,4 +1,4 @@
-"""A Sigstore instance of tests: certificate authority, logs and timestamps, with keys of its own."""
+"""A Sigstore instance of tests: an authority, logs and timestamps, with keys of its own."""
 
 from __future__ import annotations
 
@@ -36,13 +36,10 @@ def text(data: bytes) -> str:
 
 def statement(*digests: str, predicate_type: str = PROVENANCE) -> bytes:
     """Return an in-toto statement about archives (`sha256:…` each)."""
-    subjects = [
-        {"name": f"{number}.tar.gz", "digest": {"sha256": one.removeprefix("sha256:")}}
-        for number, one in enumerate(digests)
-    ]
+    subjects = [{"digest": {"sha256": one.removeprefix("sha256:")}} for one in digests]
     value = {"_type": "https://in-toto.io/Statement/v1", "subject": subjects,
              "predicateType": predicate_type, "predicate": {}}  # fmt: skip
-    return json.dumps(value).encode()
+    return json.dumps(value, separators=(",", ":")).encode()
 
 
 def changed(bundle: bytes, **keys: Any) -> bytes:

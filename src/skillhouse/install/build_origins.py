@@ -11,7 +11,7 @@ from msgspec import Struct
 from skillhouse.floor import (
     DecodeError,
     MissingExtraError,
-    SkillhouseError,
+    isolated,
     needs_extra,
     shaped,
     structs,
@@ -75,11 +75,10 @@ class BuildOrigins:
         origins: list[BuildOrigin] = []
         problems: list[str] = []
         for digest in digests:
-            try:
+            with isolated() as failed:
                 data = offer.found.repository.attestation(digest)
                 origins.append(verifier.verify(data, offer.release.digest))
-            except SkillhouseError as error:
-                problems.append(f"an attestation {error}")
+            problems += [f"an attestation: {error}" for error in failed]
         return AttestedBuild(origins=tuple(origins), problems=tuple(problems))
 
     def expected(self, entry: LockEntry, installed: LockEntry | None) -> tuple[BuildOrigin, ...]:

@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import quote
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat import asn1
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -58,6 +58,13 @@ _ISSUER, _REPOSITORY, _COMMIT, _REF, _REPOSITORY_ID, _WORKFLOW = (
 """Of Fulcio's certificates, each a UTF8String (fulcio, docs/oid-info.md)."""
 
 
+_FAULTS = (
+    *(SigstoreError, ValueError, LookupError, AttributeError, TypeError),
+    *(x509.ExtensionNotFound, x509.DuplicateExtension, UnsupportedAlgorithm),
+)
+"""What a bundle that is not well-formed meets in the libraries; pydantic's is a ValueError."""
+
+
 class AttestationVerifier:
     """Says where a package was built, by roots and issuers that are configured."""
 
@@ -97,8 +104,7 @@ class AttestationVerifier:
                 continue
             try:
                 certificate = (_logged if has_log else _timestamped)(data, found, root)
-            except (SigstoreError, ValueError) as error:
-                # pydantic's errors are ValueErrors, and so are those of certificates.
+            except _FAULTS as error:
                 problems.append(" ".join(str(error).split())[:160])
                 continue
             # INVARIANT: nothing that the certificate says is read before a root vouched for it.
@@ -241,7 +247,7 @@ def _said(certificate: x509.Certificate, name: x509.ObjectIdentifier) -> str:
         text = asn1.decode_der(str, found.value)
     except x509.ExtensionNotFound:
         return ""
-    except ValueError as error:
+    except (ValueError, x509.DuplicateExtension) as error:
         raise AttestationError("identity", "its certificate cannot be read") from error
     if len(text) > TEXT_MAX or not text.isprintable():
         raise AttestationError("identity", "its certificate has a text that cannot be shown")

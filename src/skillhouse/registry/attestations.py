@@ -83,7 +83,7 @@ def read_attestation(data: bytes, archive: str) -> Attestation:
         raise AttestationError("size", f"expected a bundle of at most {ATTESTATION_MAX} bytes")
     try:
         found = _attestation(json_value(data))
-    except (DecodeError, KeyError, TypeError, ValueError) as error:
+    except (DecodeError, LookupError, AttributeError, TypeError, ValueError) as error:
         message = f"expected a Sigstore bundle with an in-toto statement: {str(error)[:120]}"
         raise AttestationError("bundle", message) from error
     if len(found.subjects) > SUBJECTS_MAX:
