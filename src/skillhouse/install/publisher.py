@@ -32,6 +32,7 @@ from skillhouse.house.config import RepositorySettings
 from skillhouse.house.house import Skillhouse
 from skillhouse.install.install_report import files_hiding, texts_of
 from skillhouse.install.repositories import Repositories
+from skillhouse.install.workflow_identity import exchanged, workflow_identity
 from skillhouse.registry import (
     DEFAULT_NAMESPACE,
     AttestationError,
@@ -91,7 +92,9 @@ class Publishing:
     def __init__(self, house: Skillhouse) -> None:
         self._config = house.config
         self._log = house.audit_log
-        self.repositories = Repositories(house.config, house.services.network)
+        self._network = house.services.network
+        self._exchanged = ""
+        self.repositories = Repositories(house.config, self._network)
 
     def settings(self, name: str) -> RepositorySettings:
         """Return the repository that is meant: by its name, or the only server.
@@ -128,19 +131,21 @@ class Publishing:
 
         Raises:
             PublishError: it is refused, by the checks that the repository makes.
+            IdentityError, RepositoryError: as of `_exchange`.
         """
         namespace = namespace or DEFAULT_NAMESPACE
         if validate_name(namespace, directory=namespace):
             raise PublishError(f"expected a namespace of a-z, 0-9 and -, got {namespace[:80]!r}")
         archive = pack(source).archive if source.is_dir() else _archive_at(source)
-        repository = self.repositories.opened(settings)
-        document = repository.document()
         try:
             media_type = media_type_of(archive)
         except HostingError as error:
             raise PublishError(str(error)) from error
         with _unpacked(archive) as place:
             facts = _facts(place)
+            self._exchange(settings, registry.typed_name(namespace, facts.name))
+            repository = self.repositories.opened(settings)
+            document = repository.document()
             tree = read_tree(place, whole=True)
             signed_for = document.name if document else ""
             publisher, notes = self._publisher(place, tree, facts, signed_for)
@@ -167,6 +172,25 @@ class Publishing:
             beside=beside,
             attestations=bundles,
         )
+
+    def _exchange(self, settings: RepositorySettings, name: str) -> None:
+        """Exchange the identity of this workflow for a token of a name, where that is configured.
+
+        Raises:
+            IdentityError: there is no identity here, or it cannot be had.
+            RepositoryError: the repository gives no token for it.
+        """
+        if not settings.audience or name == self._exchanged:
+            return
+        arguments = {"name": name, "repository": settings.name, "audience": settings.audience}
+        with recorded(self._log, "exchange", arguments):
+            identity = workflow_identity(
+                self._network, self._config.places.environment, settings.audience
+            )
+            token = exchanged(self.repositories.opened(settings), identity, name)
+        self.repositories.open_with(settings, token)
+        # An identity counts once, and so do those of GitLab, which has one for each job.
+        self._exchanged = name
 
     def _publisher(
         self, place: Path, tree: Tree, facts: SkillFacts, repository: str
