@@ -151,6 +151,8 @@ class TimestampAuthority:
             subject="stamps",
         )
         own = forged(stamping, self.root)
+        self.chain = (own.certificate, self.root.certificate)
+        """Of what stamps, as a trusted root lists it."""
         self._write("root.pem", self.root.certificate.public_bytes(Encoding.PEM))
         self._write("own.pem", own.certificate.public_bytes(Encoding.PEM))
         plain = own.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())

@@ -6,6 +6,7 @@ if TYPE_CHECKING:
     from skillhouse.install.change_plan import CHANGED as CHANGED
     from skillhouse.install.change_plan import EDITED as EDITED
     from skillhouse.install.change_plan import OBEYED as OBEYED
+    from skillhouse.install.change_plan import PROVENANCE as PROVENANCE
     from skillhouse.install.change_plan import REWRITTEN as REWRITTEN
     from skillhouse.install.change_plan import UNSIGNED as UNSIGNED
     from skillhouse.install.change_plan import UNTRUSTED as UNTRUSTED

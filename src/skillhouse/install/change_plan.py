@@ -31,6 +31,8 @@ NEAR = "near"
 """Its name may be taken for that of another skill."""
 REWRITTEN = "rewritten"
 """Its source has another history than it had, or the tag was moved."""
+PROVENANCE = "provenance"
+"""It was not built where earlier versions were, or nothing that is verified here says so."""
 EDITED = "edited"
 CHANGED = "changed"
 """What a person agrees to by name: no signature, a repository that is not trusted, files of theirs
@@ -116,6 +118,7 @@ def agreements(report: InstallReport) -> tuple[str, ...]:
         *[OBEYED] * report.is_obeyed,
         *[NEAR] * bool(report.near),
         *[REWRITTEN] * bool(report.rewritten),
+        *[PROVENANCE] * bool(report.unexpected),
     )
 
 

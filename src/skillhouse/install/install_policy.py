@@ -47,11 +47,18 @@ class RewrittenError(SkillhouseError):
     code = "rewritten"
 
 
+class ProvenanceError(SkillhouseError):
+    """A version was not built where earlier ones were, and no person agreed to that."""
+
+    code = "provenance"
+
+
 def check_agreed(
     report: InstallReport, agreed: Collection[str], *, require_signature: bool
 ) -> None:
     """Refuse what no person agreed to: an unsigned skill, one of an untrusted repository, one with
-    files that other programs obey, or one whose source has another history.
+    files that other programs obey, one whose source has another history, or one that was not built
+    where it was before.
 
     Args:
         agreed: The words of `change_plan` that a person said of it.
@@ -75,6 +82,8 @@ def check_agreed(
         names = ", ".join(f"`{path}`" for path, _ in report.effects.obeyed[:5])
         message = f"`{name}` brings files that other programs obey ({names}): nothing was installed"
         raise UntrustedError(message)
+    if report.unexpected and "provenance" not in agreed:
+        raise ProvenanceError(f"{report.unexpected}: nothing was installed")
     if report.near and "near" not in agreed:
         raise UntrustedError(f"{report.near}: nothing was installed")
 

@@ -13,6 +13,7 @@ from skillhouse.floor import EXECUTABLE_MODE, PersistentPaths, Tree
 from skillhouse.floor.regex import regex
 from skillhouse.house.house import Skillhouse
 from skillhouse.house.rehearsal import MentionVerdict, judged_mentions
+from skillhouse.install.build_origins import AttestedBuild
 from skillhouse.install.repositories import RepositoryOffer
 from skillhouse.permission import Effect, Permission
 from skillhouse.registry import (
@@ -99,6 +100,10 @@ class InstallReport(Struct, frozen=True, kw_only=True):
     """Which other skill its name may be taken for; empty for none, and for an installed one."""
     rewritten: str = ""
     """What its repository did to the commit that is installed; empty where that is in its past."""
+    attested: AttestedBuild | None = None
+    """Where it was built; None where that is not asked: another source, or just these files."""
+    unexpected: str = ""
+    """How it is not built as earlier versions were; empty where it is."""
     also_at: tuple[str, ...] = ()
     """Other directories at its source that hold a skill of this name, where it moved."""
 

@@ -14,6 +14,7 @@ from skillhouse.audit.log import recorded, recorded_set
 from skillhouse.floor import SkillError, SkillhouseError, structs
 from skillhouse.house.house import Skillhouse
 from skillhouse.house.installed_check import InstalledState
+from skillhouse.install.build_origins import BuildOrigins
 from skillhouse.install.install_policy import (
     HeldBackError,
     check_agreed,
@@ -68,6 +69,7 @@ class Installer:
             house.config, house.services.network, report=report, progress=progress
         )
         self._opened = OpenedSources(self.sources, house.audit_log, self._store)
+        self._origins = BuildOrigins(house.config.registry, house.config.state_directory)
         self._stage = SkillStage(house, self.installed, self.sources, self._opened, now=now)
         self._done: dict[Path, LockEntry] = {}
         """What this installer put, or is about to put, into which directory."""
@@ -215,6 +217,8 @@ class Installer:
             found = self._installs.install_all(place, wanted, force=force, also=stored)
             for number, (at, fault) in enumerate(zip(ready, found, strict=True)):
                 recorded_faults[number] = fault
+                if fault is None and every[at].report.attested is not None:
+                    self._origins.keep([ready[at].entry])
                 if fault is not None:
                     faults[at] = install_error("place", fault)
         return tuple(faults)

@@ -6,7 +6,7 @@ import base64
 import json
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -32,8 +32,10 @@ from skillhouse.house.config import RepositorySettings
 from skillhouse.house.house import Skillhouse
 from skillhouse.install.install_report import files_hiding, texts_of
 from skillhouse.install.repositories import Repositories
+from skillhouse.install.workflow_identity import exchanged, workflow_identity
 from skillhouse.registry import (
     DEFAULT_NAMESPACE,
+    AttestationError,
     PublisherCheck,
     PublisherError,
     Release,
@@ -41,7 +43,9 @@ from skillhouse.registry import (
     RepositoryError,
     SkillFacts,
     pack,
+    read_attestation,
 )
+from skillhouse.registry.attestations import ATTESTATION_MAX, ATTESTATIONS_MAX
 from skillhouse.registry.publish_checks import HostingError, PublishChecks, media_type_of
 from skillhouse.registry.releases import REVOCATIONS_FILE, is_version, strict_document
 from skillhouse.skill import ARCHIVE_MAX, read_archive, validate_name, write_members
@@ -74,6 +78,8 @@ class PreparedPackage(Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
     beside: str = ""
     """The skill there for which its name may be taken, as a person said."""
+    attestations: tuple[bytes, ...] = ()
+    """Sigstore bundles over the archive, which are kept beside the version."""
 
     @property
     def path(self) -> str:
@@ -86,7 +92,9 @@ class Publishing:
     def __init__(self, house: Skillhouse) -> None:
         self._config = house.config
         self._log = house.audit_log
-        self.repositories = Repositories(house.config, house.services.network)
+        self._network = house.services.network
+        self._exchanged = ""
+        self.repositories = Repositories(house.config, self._network)
 
     def settings(self, name: str) -> RepositorySettings:
         """Return the repository that is meant: by its name, or the only server.
@@ -113,29 +121,37 @@ class Publishing:
         *,
         namespace: str = "",
         beside: str = "",
+        attestations: Sequence[Path] = (),
     ) -> PreparedPackage:
         """Return a skill's directory or archive as it would be published.
 
+        Args:
+            attestations: Files with Sigstore bundles over the archive, one or, as GitHub's are, one
+                on each line.
+
         Raises:
             PublishError: it is refused, by the checks that the repository makes.
+            IdentityError, RepositoryError: as of `_exchange`.
         """
         namespace = namespace or DEFAULT_NAMESPACE
         if validate_name(namespace, directory=namespace):
             raise PublishError(f"expected a namespace of a-z, 0-9 and -, got {namespace[:80]!r}")
         archive = pack(source).archive if source.is_dir() else _archive_at(source)
-        repository = self.repositories.opened(settings)
-        document = repository.document()
         try:
             media_type = media_type_of(archive)
         except HostingError as error:
             raise PublishError(str(error)) from error
         with _unpacked(archive) as place:
             facts = _facts(place)
+            self._exchange(settings, registry.typed_name(namespace, facts.name))
+            repository = self.repositories.opened(settings)
+            document = repository.document()
             tree = read_tree(place, whole=True)
             signed_for = document.name if document else ""
             publisher, notes = self._publisher(place, tree, facts, signed_for)
             _check(archive, place.parent / "checked", facts)
             texts = tuple(texts_of(place, tree))
+        bundles = tuple(_bundles(attestations, digest(archive)))
         warnings = [
             *notes,
             *(f"hidden text in {name}: {what}" for name, what in files_hiding(texts)),
@@ -154,7 +170,27 @@ class Publishing:
             publisher=publisher,
             warnings=tuple(warnings),
             beside=beside,
+            attestations=bundles,
         )
+
+    def _exchange(self, settings: RepositorySettings, name: str) -> None:
+        """Exchange the identity of this workflow for a token of a name, where that is configured.
+
+        Raises:
+            IdentityError: there is no identity here, or it cannot be had.
+            RepositoryError: the repository gives no token for it.
+        """
+        if not settings.audience or name == self._exchanged:
+            return
+        arguments = {"name": name, "repository": settings.name, "audience": settings.audience}
+        with recorded(self._log, "exchange", arguments):
+            identity = workflow_identity(
+                self._network, self._config.places.environment, settings.audience
+            )
+            token = exchanged(self.repositories.opened(settings), identity, name)
+        self.repositories.open_with(settings, token)
+        # An identity counts once, and so do those of GitLab, which has one for each job.
+        self._exchanged = name
 
     def _publisher(
         self, place: Path, tree: Tree, facts: SkillFacts, repository: str
@@ -200,14 +236,19 @@ class Publishing:
         return True
 
     def _sent(self, package: PreparedPackage, dry_run: str = "") -> Release:
-        raw = base64.b64encode(bytes.fromhex(package.digest.partition(":")[2])).decode()
+        body = package.archive + b"".join(package.attestations)
+        raw = base64.b64encode(bytes.fromhex(digest(body).partition(":")[2])).decode()
         headers = {"Content-Type": package.media_type, "Content-Digest": f"sha-256=:{raw}:"}
-        said = {"dry_run": dry_run, "beside": package.beside}
+        sizes = ",".join(str(len(one)) for one in package.attestations)
+        said = {"dry_run": dry_run, "beside": package.beside, "attestations": sizes}
         query = urlencode({key: value for key, value in said.items() if value})
         path = f"{package.path}?{query}" if query else package.path
         repository = self.repositories.opened(package.settings)
-        answer = repository.send("PUT", path, package.archive, headers=headers)
+        answer = repository.send("PUT", path, body, headers=headers)
         release = _release(answer.body, repository)
+        if len(release.attestations) < len(package.attestations):
+            message = f"`{package.address}` takes no attestations: it kept {package.typed} without"
+            raise RepositoryError("attestation", message)
         if release.digest != package.digest:
             message = f"`{package.address}` says that it published {release.digest[:80]}"
             raise RepositoryError("document", f"{message}, and not {package.digest}")
@@ -301,6 +342,25 @@ def _arguments(package: PreparedPackage) -> dict[str, object]:
         "repository": package.settings.name,
         "digest": package.digest,
     }
+
+
+def _bundles(files: Sequence[Path], archive: str) -> Iterator[bytes]:
+    """Yield the bundles of files, each over the archive that is published; PublishError."""
+    count = 0
+    for file in files:
+        data = _read(file, ATTESTATION_MAX * ATTESTATIONS_MAX)
+        # `gh attestation download` writes one bundle on each line.
+        lines = [line for line in data.splitlines() if line.strip()]
+        is_listed = len(lines) > 1 and all(line.endswith(b"}") for line in lines)
+        for bundle in lines if is_listed else [data]:
+            count += 1
+            if count > ATTESTATIONS_MAX:
+                raise PublishError(f"expected at most {ATTESTATIONS_MAX} attestations")
+            try:
+                read_attestation(bundle, archive)
+            except AttestationError as error:
+                raise PublishError(f"the attestation `{file}`: {error}") from error
+            yield bundle
 
 
 def _release(data: bytes, repository: Repository) -> Release:

@@ -269,15 +269,19 @@ class Repositories:
         """Return a repository; ConfigError if its token or address cannot be used."""
         if settings.name not in self._open:
             token = read_token(settings, self._config.places.environment)
-            self._open[settings.name] = repository_at(
-                self._network,
-                settings.url,
-                token=token,
-                report=self._report,
-                progress=self._progress,
-                signed=signed_by_root(settings, self._config.state_directory),
-            )
+            self.open_with(settings, token)
         return self._open[settings.name]
+
+    def open_with(self, settings: RepositorySettings, token: str) -> None:
+        """Open a repository with a token from now on; ConfigError if it cannot be used."""
+        self._open[settings.name] = repository_at(
+            self._network,
+            settings.url,
+            token=token,
+            report=self._report,
+            progress=self._progress,
+            signed=signed_by_root(settings, self._config.state_directory),
+        )
 
     def find(self, namespace: str, skill: str, *, only: str = "") -> FoundSkill:
         """Return a skill from the first repository that has it.
@@ -469,6 +473,9 @@ def _state(releases: tuple[Release, ...], entry: LockEntry) -> ReleaseState:
 
 def read_token(settings: RepositorySettings, environment: Mapping[str, str]) -> str:
     """Return the token of a repository, empty for none; ConfigError where it is not there."""
+    if settings.audience:
+        # A workflow gets one when it publishes, for a single name.
+        return ""
     what = f"the token of `{settings.name}`"
     return read_secret(settings.token, what, environment, key="skills.repositories")
 

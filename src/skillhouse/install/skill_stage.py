@@ -13,6 +13,7 @@ from msgspec import Struct
 from skillhouse import registry
 from skillhouse.floor import Tree, read_tree, structs
 from skillhouse.house.house import Skillhouse
+from skillhouse.install.build_origins import BuildOrigins, unexpected
 from skillhouse.install.familiar_names import near_installed, near_listed
 from skillhouse.install.install_policy import check_offer, check_owner, rewritten
 from skillhouse.install.install_report import InstallReport, skill_effects
@@ -66,6 +67,7 @@ class SkillStage:
         self._sources = sources
         self._opened = opened
         self._now = now
+        self._origins = BuildOrigins(house.config.registry, house.config.state_directory)
         self._lines = ForecastCache()
 
     @contextmanager
@@ -181,11 +183,19 @@ class SkillStage:
         if installed is None:
             known = ((other, entry) for _, other, entry in self._installed.entries())
             near = near_installed(name, entry, known) or (near_listed(offer.found) if offer else "")
+        attested, said = None, ""
+        if offer is not None and (installed is None or installed.digest != offer.release.digest):
+            attested = self._origins.read(offer)
+            expected = self._origins.expected(entry, installed)
+            said = unexpected(name, expected, attested)
+            entry = structs.replace(entry, build=attested.origin(expected))
         return InstallReport(
             facts=facts,
             tree=tree,
             publisher=publisher,
             entry=entry,
+            attested=attested,
+            unexpected=said,
             inside=resolved.inside,
             place=place,
             effects=skill_effects(self._house, directory, tree, facts, self._lines),

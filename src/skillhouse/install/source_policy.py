@@ -182,7 +182,7 @@ def first_seen(
             pass
     path, key = directory / FIRST_SEEN, f"{entry.repository} {entry.tree_digest}"
     with locked_file(directory / f"{FIRST_SEEN}.lock"):
-        kept = _read(path)
+        kept = read_texts(path)
         if key not in kept:
             kept[key] = now.isoformat(timespec="seconds")
             newest = sorted(kept.items(), key=lambda one: one[1])[-SEEN_MAX:]
@@ -194,14 +194,19 @@ def first_seen(
             return now
 
 
-def _read(path: Path) -> dict[str, str]:
+def read_texts(path: Path) -> dict[str, str]:
+    """Return what is kept of versions in a file of the state; nothing where there is none.
+
+    Raises:
+        StateError: it cannot be read.
+    """
     try:
         with open(path, "rb") as file:
             value = json_value(file.read(_SEEN_BYTES_MAX))
     except FileNotFoundError:
         return {}
     except (DecodeError, OSError) as error:
-        raise StateError(f"what was seen first cannot be read: {error}", path) from error
+        raise StateError(f"what is kept of versions cannot be read: {error}", path) from error
     if not isinstance(value, dict) or not all(isinstance(one, str) for one in value.values()):
-        raise StateError("expected times by version", path)
+        raise StateError("expected a text by each version", path)
     return value

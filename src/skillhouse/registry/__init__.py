@@ -6,6 +6,10 @@ Each name is loaded when it is first used, because most commands install nothing
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from skillhouse.registry.attestations import Attestation as Attestation
+    from skillhouse.registry.attestations import AttestationError as AttestationError
+    from skillhouse.registry.attestations import attestation_path as attestation_path
+    from skillhouse.registry.attestations import read_attestation as read_attestation
     from skillhouse.registry.candidates import Candidate as Candidate
     from skillhouse.registry.candidates import SourceListing as SourceListing
     from skillhouse.registry.candidates import find_candidates as find_candidates
@@ -37,6 +41,7 @@ if TYPE_CHECKING:
     from skillhouse.registry.installs import LocalEditsError as LocalEditsError
     from skillhouse.registry.installs import StagedInstall as StagedInstall
     from skillhouse.registry.lock import LOCK_FILE as LOCK_FILE
+    from skillhouse.registry.lock import BuildOrigin as BuildOrigin
     from skillhouse.registry.lock import Lock as Lock
     from skillhouse.registry.lock import LockedCommit as LockedCommit
     from skillhouse.registry.lock import LockedSignature as LockedSignature

@@ -63,6 +63,45 @@ class LockedCommit(Struct, frozen=True, kw_only=True):
     """The object that the tag named which was asked for; empty for a branch or a commit."""
 
 
+class BuildOrigin(Struct, frozen=True, kw_only=True):
+    """Where and by what a package was built, as a certificate over its attestation says."""
+
+    issuer: str
+    """Of the identity that the workflow had, as https://token.actions.githubusercontent.com."""
+    repository: str
+    """Address of the repository with the source."""
+    workflow: str
+    """Path of the workflow in it, as .github/workflows/release.yml."""
+    repository_id: str = ""
+    """What the provider calls the repository, whoever has its name later; empty if it says none."""
+    commit: str = ""
+    ref: str = ""
+    """The branch or tag."""
+
+    @property
+    def text(self) -> str:
+        """What a person is shown, as `built by acme/skills at c0ffee12, by workflow release`."""
+        return self._said(f" at {self.commit[:COMMIT_SHOWN]}" if self.commit else "")
+
+    @property
+    def who(self) -> str:
+        """The same without the commit."""
+        return self._said("")
+
+    def _said(self, at: str) -> str:
+        name = self.repository.partition("://")[2].partition("/")[2] or self.repository
+        workflow = self.workflow.rpartition("/")[2].removesuffix(".yml").removesuffix(".yaml")
+        return f"built by {name}{at}, by workflow {workflow}"
+
+    def is_same_as(self, other: BuildOrigin) -> bool:
+        """Whether it is the same workflow of the same repository, at any commit."""
+        mine, theirs = (
+            (one.issuer, one.repository.casefold(), one.repository_id, one.workflow)
+            for one in (self, other)
+        )
+        return mine == theirs
+
+
 class LockEntry(Struct, frozen=True, kw_only=True):
     """One installed skill (reference/registry.md section 7)."""
 
@@ -82,6 +121,8 @@ class LockEntry(Struct, frozen=True, kw_only=True):
     signature: LockedSignature | None = None
     git: LockedCommit | None = None
     """Of a Git repository; None for other sources, and in older locks."""
+    build: BuildOrigin | None = None
+    """By what it was built, where an attestation of that was verified."""
     pinned: bool = False
     pin_reason: str = ""
     accepted: str = ""

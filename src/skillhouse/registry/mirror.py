@@ -22,6 +22,7 @@ from skillhouse.floor import (
     needs_extra,
     shaped,
 )
+from skillhouse.registry.attestations import attestation_path
 from skillhouse.registry.mirror_directory import (
     MIRROR_BYTES_MAX,
     MirrorDirectory,
@@ -308,9 +309,12 @@ class _Update:
             for release in found.versions
             if release.state != "revoked" and not self._is_stopped.is_set()
         )
+        for release in found.versions:
+            if release.state != "revoked" and not self._is_stopped.is_set():
+                self._bring_attestations(reader, release)
         if self._is_stopped.is_set():
             return
-        # INVARIANT: the document comes after the archives that it names.
+        # INVARIANT: the document comes after the archives and bundles that it names.
         is_new = self._mirror.put(index_path(namespace, skill), encode_document(found))
         self._drop_revoked(found)
         if is_new or count:
@@ -333,8 +337,18 @@ class _Update:
             self.bytes += len(data)
         return 1
 
+    def _bring_attestations(self, reader: Repository, release: Release) -> None:
+        for digest in release.attestations:
+            path = attestation_path(digest)
+            if self._check or not (self._mirror.path / path).is_file():
+                self._mirror.put(path, reader.attestation(digest))
+
     def _drop_revoked(self, found: SkillReleases) -> None:
         kept = {release.digest for release in found.versions if release.state != "revoked"}
         for release in found.versions:
             if release.digest not in kept:
-                self._mirror.remove(blob_path(release.digest))
+                for path in (
+                    blob_path(release.digest),
+                    *map(attestation_path, release.attestations),
+                ):
+                    self._mirror.remove(path)

@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from skillhouse.floor import DecodeError, shaped, structs
 from skillhouse.floor.documents import json_value
+from skillhouse.registry.attestations import check_listed
 from skillhouse.registry.lock import LockedSignature
 from skillhouse.skill import validate_name
 
@@ -66,6 +67,8 @@ class Release(Struct, frozen=True, kw_only=True):
     """What the server found in its `skill.sig`; a client checks for itself."""
     media_type: str = "application/gzip"
     """Or application/zip."""
+    attestations: tuple[str, ...] = ()
+    """`sha256:` of each Sigstore bundle that was published with it, over this archive."""
 
 
 class SkillReleases(Struct, frozen=True, kw_only=True):
@@ -240,3 +243,4 @@ def _check(release: Release, seen: set[str]) -> None:
         raise DecodeError(f"version {release.version}: expected sha256:… and skilltree1:…")
     if release.size < 0 or release.files < 0:
         raise DecodeError(f"version {release.version}: expected a size of 0 or more")
+    check_listed(release.attestations)

@@ -16,6 +16,12 @@ from urllib.parse import quote, unquote, urlencode, urlsplit
 from msgspec import Struct, field
 
 from skillhouse.floor import DecodeError, PathError, SkillhouseError, digest, read_beneath, shaped
+from skillhouse.registry.attestations import (
+    ATTESTATION_MAX,
+    AttestationError,
+    attestation_path,
+    check_attestation,
+)
 from skillhouse.registry.owners import OWNERS_FILE, decode_owners
 from skillhouse.registry.releases import (
     DOCUMENT_MAX,
@@ -328,6 +334,19 @@ class Repository:
             message = f"`{self.address}` has no archive of `{skill.name}` {release.version}"
             raise RepositoryError("unknown-version", message, status=404)
         check_archive(data, release.digest)
+        return data
+
+    def attestation(self, digest: str) -> bytes:
+        """Return the exact bytes of a bundle that the document of a skill names.
+
+        Raises:
+            AttestationError: "bundle", they are others, or not there.
+            RepositoryError, NetError: as of `read`.
+        """
+        data = self.read(attestation_path(digest), ATTESTATION_MAX)
+        if data is None:
+            raise AttestationError("bundle", f"`{self.address}` does not have {digest}")
+        check_attestation(data, digest)
         return data
 
     def revocations(self) -> bytes | None:

@@ -76,6 +76,7 @@ def make_app(
             read("/registry.json", reads.repository),
             read("/index/{first}/{second}/{namespace}/{file}", reads.index),
             read("/blobs/sha256/{first}/{digest}", reads.blob),
+            read("/attestations/sha256/{first}/{digest}", reads.attestation),
             read("/changes", reads.changes),
             read("/revocations.json", reads.revocations),
             _write("/revocations.json", writes.revocations, "PUT"),

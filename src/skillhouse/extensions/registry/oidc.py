@@ -55,8 +55,9 @@ class IdentityProvider(Struct, frozen=True, kw_only=True):
     """Exactly the claim `iss`."""
     audience: str
     """What `aud` must be, best the address of this registry."""
-    jwks: str
-    """The keys (RFC 7517): an https address, or the absolute path of a file."""
+    jwks: str = ""
+    """The keys (RFC 7517): an https address, or the absolute path of a file; where it is left out,
+    what the issuer says in its /.well-known/openid-configuration."""
 
 
 class TrustedPublisher(Struct, frozen=True, kw_only=True):
@@ -93,7 +94,7 @@ def read_rules(path: Path) -> OidcRules:
         if not one.issuer or not one.audience:
             raise ConfigError("expected `issuer` and `audience` of each issuer", path=path)
         if not one.jwks.startswith("/"):
-            checked_url(one.jwks)
+            checked_url(one.jwks or one.issuer)
     for rule in found.publishers:
         try:
             split_name(rule.name)
@@ -208,22 +209,33 @@ class TokenExchange:
         """Return a key of a provider; without an id the only one that it has."""
         with self._lock:
             now = self._clock()
-            taken, keys = self._keys.get(issuer.jwks, (-KEYS_SECONDS, {}))
+            taken, keys = self._keys.get(issuer.issuer, (-KEYS_SECONDS, {}))
             is_old = now - taken > KEYS_SECONDS
             if is_old or (kid not in keys and now - taken > ASKED_SECONDS):
                 try:
-                    keys = _keys_of(self._read(issuer.jwks))
+                    keys = _keys_of(self._read(issuer.jwks or self._discovered(issuer.issuer)))
                 except (SkillhouseError, OSError, ValueError) as error:
                     # What is known counts on, for a while; else there is nothing to check by.
                     if now - taken > 6 * KEYS_SECONDS:
                         raise _refused("the keys of its issuer cannot be had now") from error
                 else:
-                    self._keys[issuer.jwks] = now, keys
+                    self._keys[issuer.issuer] = now, keys
         if not kid and len(keys) == 1:
             return next(iter(keys.values()))
         if kid not in keys:
             raise _refused("its issuer has no such key")
         return keys[kid]
+
+    def _discovered(self, issuer: str) -> str:
+        """Return where an issuer says that its keys are (OpenID Connect Discovery 1.0)."""
+        value = json.loads(self._fetch(f"{issuer.rstrip('/')}/.well-known/openid-configuration"))
+        if not isinstance(value, dict) or value.get("issuer") != issuer:
+            raise ValueError("expected the configuration of this very issuer")
+        found = checked_url(str(value.get("jwks_uri")))
+        # One that is reached by https sends nothing to a server on this machine.
+        if issuer.startswith("https:") and not found.startswith("https:"):
+            raise ValueError("expected an https address of the keys")
+        return found
 
     def _read(self, place: str) -> bytes:
         if not place.startswith("/"):

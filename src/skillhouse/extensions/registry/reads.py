@@ -16,7 +16,13 @@ from skillhouse.extensions.registry.replies import (
     problem,
 )
 from skillhouse.floor import PathError, read_beneath, structs
-from skillhouse.registry import Release, encode_document, releases
+from skillhouse.registry import (
+    Release,
+    attestation_path,
+    attestations,
+    encode_document,
+    releases,
+)
 from skillhouse.registry.owners import METADATA_DIRECTORY, TARGETS_DIRECTORY
 from skillhouse.retrieval import surely_meant, words_in
 
@@ -73,6 +79,18 @@ class ReadRoutes:
         if found is None:
             raise HostingError("unknown-version", "no version has this archive")
         return self.archive(request, found, {})
+
+    def attestation(self, request: Request) -> Response:
+        place = self._repository.directory
+        try:
+            digest = f"sha256:{request.path_params['digest']}"
+            path = request.scope["path"].lstrip("/")
+            if path != attestation_path(digest):
+                raise FileNotFoundError(path)
+            data = read_beneath(place, path, max_bytes=attestations.ATTESTATION_MAX)
+        except (PathError, FileNotFoundError):
+            return problem("unknown-version", "no version has this attestation")
+        return document(request, data)
 
     def skills(self, request: Request) -> Response:
         text = text_in(request, "q")

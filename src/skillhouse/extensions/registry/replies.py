@@ -33,6 +33,7 @@ PROBLEMS: Mapping[str, tuple[int, str]] = {
     "namespace": (422, "The namespace is refused"),
     "version": (422, "The version is refused"),
     "signature": (422, "The signature is refused"),
+    "attestation": (422, "The attestation is refused"),
     "rate-limited": (429, "Too many requests"),
     "storage": (507, "The registry has no room"),
 }

@@ -25,7 +25,7 @@ from skillhouse.extensions.registry.hosting import (
 from skillhouse.extensions.registry.replies import json_reply
 from skillhouse.floor import structs
 from skillhouse.floor.regex import regex
-from skillhouse.registry import SIGNATURE_MAX, Release
+from skillhouse.registry import SIGNATURE_MAX, AttestationError, Release, attestations
 from skillhouse.registry.releases import State
 from skillhouse.skill import ARCHIVE_MAX
 
@@ -78,8 +78,10 @@ class WriteRoutes:
         address, access = await to_thread.run_sync(self._publisher, request)
         digest = _content_digest(request)
         _refuse_type(request)
+        sizes = _bundle_sizes(request)
+        most = ARCHIVE_MAX + sum(sizes)
         length = request.headers.get("content-length", "")
-        if length.isdecimal() and int(length) > ARCHIVE_MAX:
+        if length.isdecimal() and int(length) > most:
             raise HostingError("too-large", f"expected at most {ARCHIVE_MAX} bytes")
         beside = request.query_params.get("beside", "")
         is_dry = request.query_params.get("dry_run", "0") not in ("0", "false", "")
@@ -95,12 +97,13 @@ class WriteRoutes:
                     archive,
                     access=access,
                     content_digest=digest,
+                    bundle_sizes=sizes,
                     beside=beside,
                     dry_run=is_dry,
                 )
 
             try:
-                size, rest = await _received(request, archive)
+                size, rest = await _received(request, archive, most)
                 limiter = self._small if size <= SMALL else self._large
                 release = await to_thread.run_sync(publish, limiter=limiter)
             finally:
@@ -172,7 +175,7 @@ def _address(request: Request) -> Address:
     return checked_address(request.path_params["name"], request.path_params["version"])
 
 
-async def _received(request: Request, path: Path) -> tuple[int, bytes]:
+async def _received(request: Request, path: Path, most: int) -> tuple[int, bytes]:
     """Write a body to a new file; return its size, and the end of it that is not written yet.
 
     HostingError: it is too large or too slow.
@@ -187,7 +190,7 @@ async def _received(request: Request, path: Path) -> tuple[int, bytes]:
                 if chunk is None:
                     return size, bytes(rest)
                 size += len(chunk)
-                if size > ARCHIVE_MAX:
+                if size > most:
                     raise HostingError("too-large", f"expected at most {ARCHIVE_MAX} bytes")
                 rest += chunk
                 if len(rest) > SMALL:
@@ -250,6 +253,15 @@ def _member(value: dict[str, Any], name: str, default: str | None = None) -> str
     if not isinstance(found, str):
         raise HostingError("bad-request", f"expected a text as `{name}`")
     return found
+
+
+def _bundle_sizes(request: Request) -> tuple[int, ...]:
+    """Return the bytes of the bundles that follow the archive in the body."""
+    try:
+        return attestations.sizes_of(request.query_params.get("attestations", ""))
+    except AttestationError as error:
+        code = "too-large" if error.code == "size" else "bad-request"
+        raise HostingError(code, str(error)) from error
 
 
 def _refuse_type(request: Request) -> None:

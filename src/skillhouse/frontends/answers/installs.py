@@ -11,7 +11,12 @@ from skillhouse.floor import digest, structs
 from skillhouse.floor.trees import TreeFile
 from skillhouse.frontends.answers.errors import RefusalAnswer
 from skillhouse.frontends.answers.json_form import Count, EffectWord, JsonAnswer, copied, members
-from skillhouse.frontends.answers.packages import CandidateAnswer, InstalledAnswer
+from skillhouse.frontends.answers.packages import (
+    BuildAnswer,
+    CandidateAnswer,
+    InstalledAnswer,
+    build_answer,
+)
 
 if TYPE_CHECKING:
     from skillhouse.install import InstallReport
@@ -88,6 +93,12 @@ class InstallReportAnswer(JsonAnswer, frozen=True, kw_only=True):
     moved_from: str
     near: str
     rewritten: str
+    unexpected: str
+    """How it was not built as earlier versions were; empty where it was."""
+    builds: list[BuildAnswer]
+    """Where it was built, by each attestation that was verified."""
+    unverified: tuple[str, ...]
+    """Why other attestations were not."""
     publisher: str | None
     registry: str | None
     signed: bool
@@ -199,7 +210,7 @@ class LockAnswer(JsonAnswer, frozen=True, kw_only=True):
 
 def report_answer(report: InstallReport) -> InstallReportAnswer:
     facts, effects, entry = report.facts, report.effects, report.entry
-    offer, publisher = report.offer, report.publisher
+    offer, publisher, attested = report.offer, report.publisher, report.attested
     return copied(
         InstallReportAnswer,
         facts,
@@ -216,6 +227,9 @@ def report_answer(report: InstallReport) -> InstallReportAnswer:
         moved_from=report.moved_from,
         near=report.near,
         rewritten=report.rewritten,
+        unexpected=report.unexpected,
+        builds=[] if attested is None else [build_answer(one) for one in attested.origins],
+        unverified=() if attested is None else attested.problems,
         publisher=None if publisher is None else publisher.handle,
         registry=None if publisher is None else publisher.registry,
         signed=publisher is not None,

@@ -17,10 +17,32 @@ if TYPE_CHECKING:
     from skillhouse.house import InstalledState
     from skillhouse.install import Installer
     from skillhouse.install.repository_search import ListedHit
-    from skillhouse.registry import Candidate, InstallPlace, LockEntry, Release, TrustAnchors
+    from skillhouse.registry import (
+        BuildOrigin,
+        Candidate,
+        InstallPlace,
+        LockEntry,
+        Release,
+        TrustAnchors,
+    )
 
 
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
+
+
+class BuildAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """Where a package was built, as a verified attestation says."""
+
+    issuer: str
+    repository: str
+    workflow: str
+    repository_id: str
+    commit: str
+    ref: str
+
+
+def build_answer(found: BuildOrigin) -> BuildAnswer:
+    return copied(BuildAnswer, found)
 
 
 class InstalledAnswer(JsonAnswer, frozen=True, kw_only=True):
@@ -37,6 +59,8 @@ class InstalledAnswer(JsonAnswer, frozen=True, kw_only=True):
     tree_digest: str
     size: Count
     publisher: str | None
+    build: BuildAnswer | None
+    """Where it was built, as an attestation said that was verified when it was installed."""
     pinned: bool
     pin_reason: str
     dated: str
@@ -69,6 +93,8 @@ class NewerAnswer(JsonAnswer, frozen=True, kw_only=True):
     changed_files: Count | None
     """How many files differ; None where those that were installed are not kept."""
     rewritten: str
+    unexpected: str
+    """How it was not built as the installed version was; empty where it was."""
     outdated: bool
     moved_to: str
     signed_again: bool
@@ -255,6 +281,7 @@ def installed_answer(name: str, scope: str, entry: LockEntry) -> InstalledAnswer
         name=name,
         scope=scope,
         publisher=None if signature is None else signature.publisher,
+        build=None if entry.build is None else build_answer(entry.build),
         rollback=entry.previous is not None,
     )
 
@@ -309,6 +336,7 @@ def newest_answer(
             newest_commit=after.commit,
             changed_files=None if report.changes is None else report.changes.count,
             rewritten=report.rewritten,
+            unexpected=report.unexpected,
             outdated=not report.is_same or bool(report.moved_from),
             moved_to=report.inside if report.moved_from else "",
             signed_again=report.is_signed_again,

@@ -32,6 +32,7 @@ from skillhouse.install import Installer
 from skillhouse.install.change_plan import (
     NEAR,
     OBEYED,
+    PROVENANCE,
     REWRITTEN,
     UNSIGNED,
     UNTRUSTED,
@@ -72,6 +73,11 @@ def add_agreement(parser: argparse.ArgumentParser) -> None:
         "--accept-rewritten",
         action="store_true",
         help="with --yes: also where a repository has another history, or a tag was moved",
+    )
+    parser.add_argument(
+        "--accept-provenance",
+        action="store_true",
+        help="with --yes: also where a version was not built as earlier ones were",
     )
     parser.add_argument(
         "--force", action="store_true", help="also over local edits, which are kept for a rollback"
@@ -116,6 +122,7 @@ _FLAGS = {
     OBEYED: ("--accept-obeyed", "it brings files that other programs obey"),
     NEAR: ("--accept-near", "its name may be taken for another one"),
     REWRITTEN: ("--accept-rewritten", "its source has another history, or its tag was moved"),
+    PROVENANCE: ("--accept-provenance", "it was not built as earlier versions were"),
 }
 """What a person types about a skill, with the flag and the reason of each word."""
 
@@ -315,6 +322,7 @@ class InstallAnswers:
             OBEYED: options.accept_obeyed,
             NEAR: options.accept_near,
             REWRITTEN: options.accept_rewritten,
+            PROVENANCE: options.accept_provenance,
         }
         if options.yes and all(said[word] for word in words):
             return True

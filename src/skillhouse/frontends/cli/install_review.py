@@ -85,8 +85,19 @@ def _source_pairs(report: InstallReport) -> Iterator[tuple[str, str]]:
     if report.offer is not None:
         yield from _offer_pairs(report, report.offer)
     yield "publisher", publisher_text(report)
+    yield from _build_pairs(report)
     for text in () if report.publisher is None else report.publisher.warnings:
         yield "warning", shown(text)
+
+
+def _build_pairs(report: InstallReport) -> Iterator[tuple[str, str]]:
+    if report.attested is not None:
+        for origin in report.attested.origins:
+            yield "attested", shown(origin.text)
+        for problem in report.attested.problems:
+            yield "attested", f"warning: {shown(problem)}"
+    if report.unexpected:
+        yield "provenance", f"warning: {shown(report.unexpected)}"
 
 
 def _offer_pairs(report: InstallReport, offer: RepositoryOffer) -> Iterator[tuple[str, str]]:

@@ -107,8 +107,8 @@ def _unusual(
         yield _HIDDEN, f"hidden text in {shown(path)}: {shown(hidden)}"
     if effects.obeyed:
         yield _OBEYED, f"files that other programs obey: {_some(one for one, _ in effects.obeyed)}"
-    if report.rewritten:
-        yield _REWRITTEN, shown(report.rewritten)
+    for text in filter(None, (report.rewritten, report.unexpected)):
+        yield _REWRITTEN, shown(text)
     near = sorted(name for name in names if is_near_name(report.name, name))
     if near:
         yield _NEAR, f"a name that is nearly {_some(near)}"

@@ -85,6 +85,7 @@ def _info(options: argparse.Namespace, terminal: Terminal) -> int:
                 lambda found: (
                     f"{found[0].scope}:{shown(found[1])}  {shown(found[2].label)}  "
                     f"{shown(found[2].repository)}{'  pinned' if found[2].pinned else ''}"
+                    f"{_built(found[2])}"
                 ),
                 name="skills",
                 as_json=options.json,
@@ -100,6 +101,10 @@ def _info(options: argparse.Namespace, terminal: Terminal) -> int:
     return 0 if state.is_well else 1
 
 
+def _built(entry: LockEntry) -> str:
+    return "" if entry.build is None else f"  {shown(entry.build.text)}"
+
+
 def _print_info(state: InstalledState, terminal: Terminal) -> None:
     entry = state.entry
     signature = entry.signature
@@ -107,6 +112,7 @@ def _print_info(state: InstalledState, terminal: Terminal) -> None:
     pairs = {
         "version": shown(entry.label),
         "publisher": "unsigned" if signature is None else one_line(signature.who),
+        "attested": "" if entry.build is None else shown(entry.build.text),
         "repository": shown(entry.repository),
         "resolved": shown(entry.resolved),
         "inside": shown(entry.inside),
@@ -237,7 +243,8 @@ def _verify(options: argparse.Namespace, terminal: Terminal) -> int:
 
 def _print_states(states: Sequence[InstalledState], terminal: Terminal, *, full: bool) -> None:
     for state in states:
-        terminal.line(f"{state.place.scope}:{shown(state.name)}  {_said(state)}")
+        built = _built(state.entry)
+        terminal.line(f"{state.place.scope}:{shown(state.name)}  {_said(state)}{built}")
         print_difference(state.difference, terminal, full=full)
     if not states:
         terminal.note("nothing was installed here")

@@ -27,6 +27,7 @@ _EXAMPLES = """examples:
   skillhouse publish ./pdf --dry-run                   would the repository take it?
   skillhouse publish ./pdf --repository official
   skillhouse publish pdf-1.2.0.tar.gz --namespace acme
+  skillhouse publish pdf-1.2.0.tar.gz --attestation pdf.sigstore.json
 
 Shows exactly what would be published, with the checks of the repository, and asks a person to type
 `publish`; `unsigned` where the skill has no signature (`skillhouse sign`). Elsewhere --yes, and
@@ -41,6 +42,8 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--namespace", default="", metavar="NS", help="whose it is (default)")
     parser.add_argument("--beside", default="", metavar="NAME",
                         help="though its name is near this one's, which is there")  # fmt: skip
+    parser.add_argument("--attestation", dest="attestations", action="append", default=[],
+                        metavar="FILE", help="a Sigstore bundle over the archive")  # fmt: skip
     parser.add_argument("--dry-run", action="store_true", help="check it, publish nothing")
     parser.add_argument("--yes", action="store_true", help="do not ask about a signed skill")
     parser.add_argument("--allow-unsigned", action="store_true", help="with --yes: unsigned, too")
@@ -62,7 +65,13 @@ def _publish(options: argparse.Namespace, terminal: Terminal) -> int:
         settings = publishing.settings(options.repository)
         source = Path(options.start or ".", Path(options.source).expanduser())
         package = publishing.prepared(
-            source, settings, namespace=options.namespace, beside=options.beside
+            source,
+            settings,
+            namespace=options.namespace,
+            beside=options.beside,
+            attestations=[
+                Path(options.start or ".", Path(one).expanduser()) for one in options.attestations
+            ],
         )
         if not options.json:
             _print(package, terminal)
@@ -106,15 +115,22 @@ def _print(package: PreparedPackage, terminal: Terminal) -> None:
         "goes to": f"{shown(package.address)}/{package.path}",
         "publisher": one_line(package.publisher) or "unknown: it is unsigned",
         "archive": package.digest,
+        "attested": _attested(package),
         "digest": tree.digest,
         "licence": one_line(facts.license) or "none given",
         "size": f"{len(package.archive)} bytes, {counted(len(tree.files), 'file')}",
         "files": some_names([one.path for one in tree.files], FILES_SHOWN),
     }
     for label, text in pairs.items():
-        print_pair(label, text, terminal)
+        if text:
+            print_pair(label, text, terminal)
     for warning in package.warnings:
         print_pair("warning", one_line(warning), terminal)
+
+
+def _attested(package: PreparedPackage) -> str:
+    many = len(package.attestations)
+    return f"{counted(many, 'attestation')} over this archive, kept beside it" if many else ""
 
 
 _CHANGES = {

@@ -155,6 +155,7 @@ def _outdated_line(one: NewestAnswer, now: NewerAnswer) -> str:
         f"moved to {shown(now.moved_to)}" * bool(now.moved_to),
         counted(now.changed_files or 0, "file") * bool(now.changed_files),
         shown(now.rewritten),
+        shown(now.unexpected),
         "pinned" * one.installed.pinned,
     )
     versions = f"{shown(one.label)} → {shown(now.newest_label)}"

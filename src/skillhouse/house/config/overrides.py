@@ -62,7 +62,8 @@ def _text(_: str, value: str) -> str:
 
 _READERS: Mapping[type, Callable[[str, str], Any]] = {str: _text, int: _number, bool: _switch}
 _OTHER_VARIABLES = frozenset(
-    {"SKILLHOUSE_SKILLS_DIR", "SKILLHOUSE_CHAT_MODEL", "SKILLHOUSE_CHAT_BASE_URL"}
+    "SKILLHOUSE_SKILLS_DIR SKILLHOUSE_CHAT_MODEL SKILLHOUSE_CHAT_BASE_URL "
+    "SKILLHOUSE_ID_TOKEN".split()
 )
 
 

@@ -24,6 +24,9 @@ REFRESH_BOUNDS = (3_600, 30 * 86_400)
 """The least and the most seconds between two looks at a repository."""
 _EVERY = regex(r"[1-9][0-9]{0,3}[hd]")
 STALE_DAYS_MAX = 365
+OIDC = "oidc"
+"""As `token`: the identity of a workflow is exchanged for one."""
+_OIDC_TOKEN: re.Pattern[str] = regex(r"oidc(?::[!-~]{1,200})?")
 _ROOT: re.Pattern[str] = regex(r"sha256:[0-9a-f]{64}|file:[~/].{0,4096}")
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _AGE = regex(r"([0-9]{1,5})([mhd])")
@@ -41,7 +44,8 @@ class RepositorySettings(Struct, frozen=True, kw_only=True):
     trusted: bool = False
     """Whether its skills are installed without a warning that a person must accept."""
     token: str = ""
-    """Where its token is, env:NAME or file:PATH; never itself."""
+    """Where its token is, env:NAME or file:PATH, never itself; or `oidc`, for which `publish`
+    exchanges the identity of its workflow, with `oidc:AUDIENCE` where that is not the url."""
     require_signature: bool = False
     """Whether unsigned skills of it are refused."""
     refresh: str = ""
@@ -53,6 +57,12 @@ class RepositorySettings(Struct, frozen=True, kw_only=True):
     """`sha256:…` of its first root, or file:/PATH of a root; only what it leads to then counts."""
     stale_days: int = 7
     """Days for which what its root signed is used after its end, with a warning; 0 refuses it."""
+
+    @property
+    def audience(self) -> str:
+        """For whom a workflow asks for its identity; empty where it exchanges none."""
+        kind, _, said = self.token.partition(":")
+        return (said or self.url) if kind == OIDC else ""
 
     @property
     def refresh_seconds(self) -> int:
@@ -136,9 +146,9 @@ def check_repositories(found: tuple[RepositorySettings, ...], path: Path | None)
 
 def _problem(one: RepositorySettings) -> str:
     """Return what is wrong with a repository; empty for nothing."""
-    if one.token and not is_place(one.token):
+    if one.token and not is_place(one.token) and not _OIDC_TOKEN.fullmatch(one.token):
         # What was written may be the token itself, so it is not repeated.
-        return "expected `file:PATH` or `env:NAME` as its `token`"
+        return "expected `file:PATH`, `env:NAME` or `oidc` as its `token`"
     if problem := _problem_of_checks(one):
         return problem
     if one.url.startswith("/"):

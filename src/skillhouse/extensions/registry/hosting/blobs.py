@@ -11,7 +11,7 @@ from pathlib import Path
 from skillhouse.floor import descriptor, make_private, sync_directory
 from skillhouse.floor.crash_cleanup import is_left, owner_name
 from skillhouse.floor.digests import file_digest
-from skillhouse.registry import blob_path
+from skillhouse.registry import attestation_path, blob_path
 
 UPLOAD = "upload-"
 """Begins the name of a directory of an upload, before its owner."""
@@ -42,12 +42,20 @@ class BlobDirectory:
         """Return where an archive is, or would be; the digest is one that we made or checked."""
         return self._directory / blob_path(digest)
 
+    def put_attestation(self, staging: Path, digest: str, data: bytes) -> None:
+        """Keep a bundle under its digest, durably, by way of a directory of an upload."""
+        beside = staging / "bundle.part"
+        beside.write_bytes(data)
+        self._move(beside, self._directory / attestation_path(digest), digest)
+
     def put(self, source: Path, digest: str) -> None:
         """Move a file of an upload, whose bytes have the digest, to its place, durably.
 
         INVARIANT: a name of a blob appears only when all of its bytes are on the disk.
         """
-        target = self.path(digest)
+        self._move(source, self.path(digest), digest)
+
+    def _move(self, source: Path, target: Path, digest: str) -> None:
         if _has(target, digest):
             return
         with descriptor(os.open(source, os.O_RDONLY)) as handle:

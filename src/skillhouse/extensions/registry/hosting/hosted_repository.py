@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,11 +25,12 @@ from skillhouse.extensions.registry.hosting.release_store import (
     version_exists,
 )
 from skillhouse.extensions.registry.hosting.sqlite_store import DATABASE, SqliteReleases
-from skillhouse.floor import ConfigError, DecodeError, make_private, needs_extra
+from skillhouse.floor import ConfigError, DecodeError, make_private, needs_extra, structs
 from skillhouse.floor import digest as digest_of
 from skillhouse.registry import (
     TRUSTED_DIRECTORY,
     VERSIONS_MAX,
+    AttestationError,
     CheckedPackage,
     HostingError,
     PublishChecks,
@@ -38,8 +40,10 @@ from skillhouse.registry import (
     RepositoryDocument,
     SkillReleases,
     address_name,
+    attestations,
     is_version,
     media_type_of,
+    read_attestation,
     split_name,
     typed_name,
 )
@@ -188,6 +192,7 @@ class HostedRepository:
         *,
         access: TokenAccess,
         content_digest: str = "",
+        bundle_sizes: Sequence[int] = (),
         beside: str = "",
         dry_run: bool = False,
     ) -> Release:
@@ -195,20 +200,16 @@ class HostedRepository:
 
         Args:
             archive: Alone in a directory of `BlobDirectory.new_upload`, under no name of a skill.
-            content_digest: `sha256:` as the sender counted it; empty where nothing was sent.
+            content_digest: `sha256:` of the file as the sender counted it; empty for none.
+            bundle_sizes: Bytes of the bundles that follow the archive in the file.
             beside: The skill that is here already and for which the name may be taken.
             dry_run: Checks everything and keeps nothing.
 
         Raises:
             HostingError: what refuses it.
         """
-        with archive.open("rb") as file:
-            data = file.read(ARCHIVE_MAX + 1)
-        if len(data) > ARCHIVE_MAX:
-            raise HostingError("too-large", f"expected at most {ARCHIVE_MAX} bytes")
+        data, bundles = _uploaded(archive, bundle_sizes, content_digest)
         digest = digest_of(data)
-        if content_digest and content_digest != digest:
-            raise HostingError("digest", f"the bytes that arrived have the digest {digest}")
         self._refuse_taken(address, access, beside)
         media_type = media_type_of(data[:8])
         staging = archive.parent
@@ -218,11 +219,16 @@ class HostedRepository:
         if is_listed or self.store.is_revoked(digest, checked.tree.digest):
             raise HostingError("digest", "these files were revoked here, under some name")
         self._refuse_signer(address, checked)
+        kept = _checked_bundles(bundles, digest)
         release = _release(checked, digest, len(data), media_type, utc_text(self.now), address)
+        release = structs.replace(release, attestations=tuple(kept))
         if not dry_run:
             # INVARIANT: the blob is durable before the row that names it, so a crash leaves a file
             # without a version at most, and never a version without its file.
+            os.truncate(archive, len(data))
             self.blobs.put(archive, digest)
+            for name, bundle in kept.items():
+                self.blobs.put_attestation(staging, name, bundle)
             self.store.add(
                 NewRelease(
                     namespace=address.namespace,
@@ -415,6 +421,36 @@ def _split(name: str) -> tuple[str, str]:
         return split_name(name)
     except DecodeError as error:
         raise HostingError("name", str(error)) from error
+
+
+def _uploaded(
+    path: Path, sizes: Sequence[int], content_digest: str
+) -> tuple[bytes, tuple[bytes, ...]]:
+    """Return the archive of an upload, and the bundles that follow it."""
+    most = ARCHIVE_MAX + sum(sizes)
+    with path.open("rb") as file:
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise HostingError("too-large", f"expected at most {ARCHIVE_MAX} bytes")
+    digest = digest_of(data)
+    if content_digest and content_digest != digest:
+        raise HostingError("digest", f"the bytes that arrived have the digest {digest}")
+    try:
+        return attestations.split_upload(data, sizes)
+    except AttestationError as error:
+        raise HostingError("attestation", str(error)) from error
+
+
+def _checked_bundles(bundles: Sequence[bytes], archive: str) -> dict[str, bytes]:
+    """Return bundles by their digests, each one over the archive; whoever made it."""
+    found: dict[str, bytes] = {}
+    for bundle in bundles:
+        try:
+            read_attestation(bundle, archive)
+        except AttestationError as error:
+            raise HostingError("attestation", str(error)) from error
+        found[digest_of(bundle)] = bundle
+    return found
 
 
 def _release(

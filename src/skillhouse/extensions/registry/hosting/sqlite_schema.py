@@ -108,6 +108,8 @@ REPOSITORY_STORE = Schema(
             ) WITHOUT ROWID
             """,
         ),
+        # The digests of the bundles that were published with a version, with blanks between.
+        "ALTER TABLE version ADD COLUMN attestations TEXT NOT NULL DEFAULT ''",
     ),
 )
 """`standing` is 2 with a published version, 1 with a yanked one, 0 where all were revoked.

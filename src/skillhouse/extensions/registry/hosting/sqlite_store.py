@@ -45,7 +45,8 @@ DATABASE = "registry.sqlite3"
 READERS_MAX = 8
 """Connections that are kept open for readers."""
 _RELEASE = (
-    "version, digest, tree_digest, size, files, published_at, media_type, state, reason, signature"
+    "version, digest, tree_digest, size, files, published_at, media_type, state, reason, "
+    "attestations, signature"
 )
 _TOKEN = "id, digest, scopes, note, created_at, expires_at, revoked_at, claims"  # noqa: S105
 
@@ -113,7 +114,7 @@ class SqliteReleases:
             signature = "" if release.signature is None else json.dumps(asdict(release.signature))
             connection.execute(
                 f"INSERT INTO version (skill, {_RELEASE}, description, license) "  # noqa: S608
-                f"VALUES ({', '.join('?' * 13)})",
+                f"VALUES ({', '.join('?' * 14)})",
                 (
                     number,
                     release.version,
@@ -125,6 +126,7 @@ class SqliteReleases:
                     release.media_type,
                     release.state,
                     release.reason,
+                    " ".join(release.attestations),
                     signature,
                     new.description,
                     new.license,
@@ -408,8 +410,8 @@ def _note(
 
 
 def _release(row: Any) -> Release:
-    *_, signature = row
-    version, digest, tree_digest, size, files, published_at, media_type, state, reason, _ = row
+    *_, attestations, signature = row
+    version, digest, tree_digest, size, files, published_at, media_type, state, reason, *_ = row
     return Release(
         version=version,
         digest=digest,
@@ -421,6 +423,7 @@ def _release(row: Any) -> Release:
         reason=reason,
         signature=shaped(json.loads(signature), LockedSignature) if signature else None,
         media_type=media_type,
+        attestations=tuple(attestations.split()),
     )
 
 

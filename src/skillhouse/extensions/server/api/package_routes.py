@@ -58,6 +58,7 @@ from skillhouse.install import (
     CHANGED,
     EDITED,
     OBEYED,
+    PROVENANCE,
     REWRITTEN,
     UNSIGNED,
     UNTRUSTED,
@@ -258,7 +259,9 @@ AGREED: Schema = {
     "additionalProperties": record(
         {"plan_digest": SHORT},
         optional={
-            "answers": array({"enum": [UNSIGNED, UNTRUSTED, OBEYED, REWRITTEN, EDITED, CHANGED]})
+            "answers": array(
+                {"enum": [UNSIGNED, UNTRUSTED, OBEYED, REWRITTEN, PROVENANCE, EDITED, CHANGED]}
+            )
             | {"maxItems": 5}
         },
         closed=True,
