@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import quote
 
+from msgspec import Struct
 from tuf.api import exceptions
-from tuf.api.metadata import TargetFile
+from tuf.api.metadata import Metadata, Root, TargetFile
+from tuf.api.serialization import DeserializationError
 from tuf.ngclient import Updater, UpdaterConfig
 from tuf.ngclient.fetcher import FetcherInterface
 
@@ -39,6 +41,43 @@ _PIN = re.compile(r"sha256:[0-9a-f]{64}")
 _LOCK = "lock"
 _MISSING = (403, 404, 410)
 """What servers of files answer where nothing is."""
+
+
+class RootFacts(Struct, frozen=True, kw_only=True):
+    """A root, as a person decides on it."""
+
+    digest: str
+    version: int
+    threshold: int
+    """Keys of `keys` that sign the next root."""
+    keys: int
+    ends: datetime
+
+
+def read_root(data: bytes) -> RootFacts:
+    """Return what is shown of a root, which its own keys must have signed.
+
+    Raises:
+        RepositoryError: "signed", it is no root, or too few of its own keys signed it.
+    """
+    try:
+        if len(data) > ROOT_MAX:
+            raise exceptions.RepositoryError(f"expected at most {ROOT_MAX} bytes")
+        found = Metadata[Root].from_bytes(data)
+        if not isinstance(found.signed, Root):
+            raise exceptions.RepositoryError("it is metadata of another kind")
+        found.signed.verify_delegate(Root.type, found.signed_bytes, found.signatures)
+    except (exceptions.RepositoryError, DeserializationError, ValueError) as error:
+        message = f"expected the root of a repository: {str(error)[:200]}"
+        raise RepositoryError("signed", message) from error
+    role = found.signed.roles[Root.type]
+    return RootFacts(
+        digest=digest(data),
+        version=found.signed.version,
+        threshold=role.threshold,
+        keys=len(role.keyids),
+        ends=found.signed.expires,
+    )
 
 
 class SignedTargets:

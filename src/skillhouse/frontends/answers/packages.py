@@ -12,6 +12,8 @@ from skillhouse.frontends.answers.json_form import Count, JsonAnswer, copied
 from skillhouse.retrieval import reason
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from cryptography.x509 import Certificate
 
     from skillhouse.house import InstalledState
@@ -192,12 +194,20 @@ class RevocationListAnswer(JsonAnswer, frozen=True, kw_only=True):
     entries: Count
 
 
+class PinnedRootAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """The root of a repository that `keys trust` pinned, by its digest."""
+
+    repository: str
+    root: str
+
+
 class PublishersAnswer(JsonAnswer, frozen=True, kw_only=True):
     """The roots that are trusted for skills and for timestamps, and the revocations."""
 
     roots: tuple[CertificateAnswer, ...]
     timestamps: tuple[TimestampRootAnswer, ...]
     revocations: tuple[RevocationListAnswer, ...]
+    repositories: tuple[PinnedRootAnswer, ...] = ()
 
 
 class RemoteAnswer(JsonAnswer, frozen=True, kw_only=True):
@@ -370,7 +380,12 @@ def certificate_answer(certificate: Certificate) -> CertificateAnswer:
     )
 
 
-def publishers_answer(found: TrustAnchors) -> PublishersAnswer:
+def publishers_answer(found: TrustAnchors, pinned: Mapping[str, str]) -> PublishersAnswer:
+    """Return what is trusted here.
+
+    Args:
+        pinned: The digest of each pinned root, by the repository's name.
+    """
     return PublishersAnswer(
         roots=tuple(map(certificate_answer, found.roots)),
         timestamps=tuple(
@@ -388,5 +403,8 @@ def publishers_answer(found: TrustAnchors) -> PublishersAnswer:
                 entries=len(one.content.entries),
             )
             for one in found.revocations
+        ),
+        repositories=tuple(
+            PinnedRootAnswer(repository=name, root=root) for name, root in pinned.items()
         ),
     )
