@@ -33,7 +33,10 @@ ANYONE = TokenAccess("b", ("publish:default/*",))
 class RootedRegistry:
     """Three keys of people, of which some sign; a certificate authority; the server's directory."""
 
-    def __init__(self, place: Path, *, age: timedelta = timedelta(), threshold: int = 2) -> None:
+    def __init__(
+        self, place: Path, *, age: timedelta = timedelta(), threshold: int = 2, days: int = 0
+    ) -> None:
+        """Make it with nothing published; certificates of developers are valid for some days."""
         self.place = place
         self.age = age
         """How far behind its clock is."""
@@ -48,6 +51,7 @@ class RootedRegistry:
         self._developers: dict[str, Party] = {}
         self._names: set[str] = set()
         self._threshold = threshold
+        self._days = days
         self.roles.init([one.public_key for one in self.keys], threshold=threshold)
         self.roles.set_publishers(pem_of([self.authority.certificate]))
         self.sign()
@@ -82,7 +86,9 @@ class RootedRegistry:
 
     def developer(self, handle: str) -> Party:
         if handle not in self._developers:
-            self._developers[handle] = issued(self.authority, handle, now=self._before)
+            self._developers[handle] = issued(
+                self.authority, handle, now=self._before, days=self._days
+            )
         return self._developers[handle]
 
     def archive(self, name: str, version: str, by: str = "", body: str = "") -> bytes:

@@ -19,11 +19,10 @@ from skillhouse.floor import (
 )
 from skillhouse.house.config import RepositorySettings
 from skillhouse.registry import TRUSTED_DIRECTORY, PublisherError, Repository, RepositoryError
+from skillhouse.registry.freshness import SEEN
 from skillhouse.registry.owners import PUBLISHERS_FILE
 from skillhouse.registry.repository import RepositoryAccess, SignedDocuments
 
-SEEN = "repositories"
-"""The directory of the state with what was last seen of each repository."""
 _KEPT = "repositories"
 """The directory of what is trusted with the roots that `keys trust` pinned."""
 _ROOT_MAX = 512_000

@@ -24,6 +24,7 @@ from tuf.ngclient.fetcher import FetcherInterface
 
 from skillhouse.floor import digest, make_private, write_atomically
 from skillhouse.floor.lock import locked_file
+from skillhouse.registry.freshness import Freshness, keep_freshness, stale_text
 from skillhouse.registry.owners import FIRST_ROOT, METADATA_DIRECTORY, TARGETS_DIRECTORY
 from skillhouse.registry.releases import DOCUMENT_MAX
 from skillhouse.registry.repository import (
@@ -37,6 +38,7 @@ from skillhouse.registry.signed_directory import utc_now
 ROOT_MAX = 512_000
 AHEAD_MAX = timedelta(days=2)
 """How far the end of a timestamp, which is good for a day, may be."""
+_PROBLEM_MAX = 500
 _PIN = re.compile(r"sha256:[0-9a-f]{64}")
 _LOCK = "lock"
 _MISSING = (403, 404, 410)
@@ -124,10 +126,24 @@ class SignedTargets:
             RepositoryError: "stale", what is current ended long ago; "signed", it is older than
                 what was seen here, or not signed by whom the root names; others as of requests.
         """
-        with self._errors():
-            updater = self._updater or self._refreshed()
-            found = updater.get_targetinfo(path)
-            return None if found is None else self._document(found)
+        try:
+            with self._errors():
+                updater = self._updater or self._refreshed()
+                found = updater.get_targetinfo(path)
+                return None if found is None else self._document(found)
+        except RepositoryError as error:
+            if error.code in ("stale", "signed"):
+                self._keep(problem=str(error))
+            raise
+
+    def _keep(self, *, ends: datetime | None = None, problem: str = "") -> None:
+        """Keep how current it is, for lists, which ask no one."""
+        found = Freshness(
+            address=self._address, asked=self._clock(), ends=ends, problem=problem[:_PROBLEM_MAX]
+        )
+        # Only what lists show goes by it: a full disk keeps no one from an answer.
+        with suppress(OSError):
+            keep_freshness(self._state, found)
 
     def _document(self, found: TargetFile) -> bytes:
         """Return a document as it was kept here, or from the repository."""
@@ -158,11 +174,9 @@ class SignedTargets:
                 # Judged again as of the last day on which what is too old is still used.
                 updater = self._opened(now - timedelta(days=self._stale_days))
                 updater.refresh()
-                self.warning = (
-                    f"what `{self._address}` says is current ended {_age(updater, now)} ago: a "
-                    "newer version, or a takedown, may be held back"
-                )
+                self.warning = stale_text(self._address, now - _ends(updater))
         self._refuse_early(updater, now)
+        self._keep(ends=_ends(updater))
         self._updater = updater
         return updater
 
@@ -255,9 +269,10 @@ class AccessFetcher(FetcherInterface):
         return answer.body
 
 
-def _age(updater: Updater, now: datetime) -> str:
-    """Return how long ago the first of the roles ended."""
+def _ends(updater: Updater) -> datetime:
+    """Return when the first of the roles ends."""
     found = updater._trusted_set  # noqa: SLF001
-    ends = [one.expires for one in (found.root, found.timestamp, found.snapshot, found.targets)]
-    hours = int((now - min(ends)).total_seconds() // 3600)
-    return f"{hours // 24} days" if hours >= 48 else f"{hours} hours"
+    ends: list[datetime] = [
+        one.expires for one in (found.root, found.timestamp, found.snapshot, found.targets)
+    ]
+    return min(ends)
