@@ -73,6 +73,11 @@ class RootedRegistry:
         """What a person pins."""
         return digest((self.directory / METADATA_DIRECTORY / FIRST_ROOT).read_bytes())
 
+    @property
+    def publishers(self) -> str:
+        """The certificate of the root of its publishers."""
+        return pem_of([self.authority.certificate]).decode()
+
     def sign(self, *keys: CryptoSigner) -> None:
         """Let as many people as it takes sign what waits, then the server what follows."""
         for key in keys or self.keys[: self._threshold]:
