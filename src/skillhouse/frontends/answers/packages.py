@@ -75,6 +75,8 @@ class NewerAnswer(JsonAnswer, frozen=True, kw_only=True):
     moved_to: str
     signed_again: bool
     held: str
+    waiting: str
+    """A newer version than this one that is held back, and until when; empty for none."""
 
 
 class NewestAnswer(JsonAnswer, frozen=True, kw_only=True):
@@ -323,6 +325,7 @@ def newest_answer(
             moved_to=report.inside if report.moved_from else "",
             signed_again=report.is_signed_again,
             held=report.held,
+            waiting=report.waiting,
         )
         label = entry.label if is_named else entry.exact
         found = structs.replace(found, now=now, label=label)
