@@ -1,8 +1,8 @@
 """Attacks on what a registry says is current, and on whose a name is (the TUF paper's, and two).
 
 Each comes by a mirror, or by who broke into the server, and is tried on a user who installed from
-the registry before and on one who never did. Both pinned the root. Without a pinned root it works,
-which is shown where a mirror alone can do it.
+the registry before and on one who never did. Both pinned the root. Each is shown to work first: on
+one who pins nothing, or with the check taken out where it is against the root itself.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import shutil
 import sqlite3
 import sys
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from datetime import timedelta
 from pathlib import Path
 
@@ -21,8 +21,17 @@ from tuf.api.metadata import Metadata, Snapshot, Timestamp
 
 from skillhouse.extensions.registry.hosting import HostedRepository, checked_address
 from skillhouse.extensions.registry.hosting.offline_roles import highest
-from skillhouse.registry import Revocation, encode_document, next_list, pack, sign_list
-from skillhouse.registry.releases import blob_path, index_path
+from skillhouse.registry import (
+    DirectoryAccess,
+    RepositoryAnswer,
+    Revocation,
+    encode_document,
+    next_list,
+    pack,
+    sign_list,
+)
+from skillhouse.registry.releases import REVOCATIONS_FILE, blob_path, index_path
+from skillhouse.registry.signed_targets import SignedTargets
 from skillhouse.store import STATE_FILE
 from tests.frontends.conftest import Run, place, run
 from tests.frontends.test_cli_repositories import configure, lock_of
@@ -32,6 +41,8 @@ from tests.registry.sources import make_skill
 __all__ = ["place", "run"]
 AGREED = ("--yes", "--allow-unsigned", "--accept-untrusted")
 PDF = index_path("default", "pdf")
+SHORTER = 2_000_000
+"""Bytes that are more than any role may have, and that a test can read."""
 USERS = pytest.mark.parametrize("user", ["existing", "fresh"])
 
 
@@ -79,15 +90,43 @@ def victim(run: Run, place: Path, registry: RootedRegistry, user: str) -> Victim
     return Victim(run, place, registry, user)
 
 
-def unpinned_falls(victim: Victim, directory: Path, version: str) -> None:
-    """Show the attack at work on who pins nothing; who has the skill is not asked again."""
+def unpinned_falls(
+    victim: Victim, directory: Path, version: str, asked: str = "pdf", *, trusts: str = ""
+) -> str:
+    """Show the attack at work on who pins nothing; who has the skill is not asked again.
+
+    Args:
+        trusts: The certificate of a publishers' root that this user trusts besides the registry's.
+
+    Returns:
+        What the install said.
+    """
     if victim.user == "existing":
-        return
+        return ""
     victim.reaches(directory, pinned=False)
-    code, said = victim.install()
-    assert code == 0, said
-    assert lock_of(victim.place)["pdf"]["version"] == version
-    assert victim.run("uninstall", "pdf")[0] == 0
+    with trusted(victim, trusts):
+        code, said = victim.install(asked)
+        assert code == 0, said
+        assert lock_of(victim.place)["pdf"]["version"] == version
+        assert victim.run("uninstall", "pdf")[0] == 0
+    return said
+
+
+@contextmanager
+def trusted(victim: Victim, also: str = "") -> Iterator[None]:
+    """Let a user trust the publishers of a registry by hand, as one does who pins no root."""
+    for number, pem in enumerate(filter(None, (victim.registry.publishers, also))):
+        file = victim.place / f"trusted-{number}.crt"
+        file.write_text(pem)
+        assert victim.run("keys", "trust", str(file))[0] == 0
+    yield
+    for one in json.loads(victim.run("keys", "trust", "--json")[1])["roots"]:
+        assert victim.run("keys", "trust", "--remove", one["certificate"])[0] == 0
+
+
+def forget_seen(place: Path) -> None:
+    """Forget what this machine saw of repositories, as a new machine has seen nothing."""
+    shutil.rmtree(place / "home/.local/state/skillhouse/repositories", ignore_errors=True)
 
 
 @USERS
@@ -114,7 +153,7 @@ def test_1_arbitrary_software(victim: Victim, registry: RootedRegistry):
     unpinned_falls(victim, mirror, "6.6.6")
     for target in (mirror / "targets").rglob("*.pdf.json"):
         target.write_bytes(document)
-    shutil.rmtree(victim.place / "home/.local/state/skillhouse/repositories", ignore_errors=True)
+    forget_seen(victim.place)
     victim.refuses(mirror, "is not as its root signed it")
 
 
@@ -124,6 +163,7 @@ def test_2_wrong_software(victim: Victim, registry: RootedRegistry, monkeypatch)
     with monkeypatch.context() as patch:
         patch.setattr(HostedRepository, "_refuse_signer", lambda *_: None)
         registry.publish("pdf", "1.0.5", "evil")
+    unpinned_falls(victim, registry.copied("naive"), "1.0.5")
     victim.refuses(registry.directory, "`pdf` belongs to acme, and this one is signed by evil")
 
 
@@ -134,6 +174,7 @@ def test_3_cross_repository_confusion(victim: Victim, registry: RootedRegistry, 
     other = RootedRegistry(place / "other")
     other.publish("pdf", "2.0.0", "acme")
     mirror = other.copied("mirror")
+    unpinned_falls(victim, mirror, "2.0.0", trusts=other.publishers)
     victim.refuses(mirror, "not the pinned one", "is not as its root signed it")
     if victim.user == "existing":
         shutil.rmtree(place / "home/.local/state/skillhouse/repositories")
@@ -157,8 +198,15 @@ def test_4_rollback(victim: Victim, registry: RootedRegistry, user: str):
     victim.reaches(registry.directory)
     if user == "existing":
         assert victim.run("update", "pdf", *AGREED)[0] == 0
+        # Who pins nothing goes back with a word of warning.
+        victim.reaches(old, pinned=False)
+        assert victim.install()[0] == 0
+        assert lock_of(victim.place)["pdf"]["version"] == "1.0.0"
+        victim.reaches(registry.directory)
+        assert victim.run("update", "pdf", *AGREED)[0] == 0
         victim.refuses(old, "is older than what was seen here before")
         return
+    unpinned_falls(victim, old, "1.0.0")
     # What cannot be known: this copy is not a day old, and nothing newer was ever seen.
     victim.reaches(old)
     assert victim.install()[0] == 0
@@ -175,7 +223,9 @@ def test_5_indefinite_freeze(run: Run, place: Path, user: str, days: int):
     registry.age = timedelta()
     registry.hosted.sign_changes()
     victim = Victim(run, place, registry, user)
-    shutil.rmtree(place / "home/.local/state/skillhouse/repositories", ignore_errors=True)
+    # Who pins nothing is told nothing of its age.
+    assert "ended" not in unpinned_falls(victim, frozen, "1.0.0")
+    forget_seen(place)
     if days == 12:
         victim.refuses(frozen, "ended more than 7 days ago")
         return
@@ -196,6 +246,10 @@ def test_6_mix_and_match(victim: Victim, registry: RootedRegistry, part: str):
     old = registry.copied("old")
     registry.publish("pdf", "1.0.1", "acme")
     mirror = registry.copied("mirror")
+    # Who pins nothing takes a newer document of the repository with an older one of the skill.
+    naive = registry.copied("naive")
+    shutil.copy(old / PDF, naive / PDF)
+    unpinned_falls(victim, naive, "1.0.0")
     kinds = {"bin": "bin-", "target": ".pdf.json", "snapshot": ".snapshot"}
     place = "targets" if part == "target" else "metadata"
     before = sorted(path for path in (old / place).rglob("*.json") if kinds[part] in path.name)
@@ -226,6 +280,8 @@ def test_7_fast_forward(victim: Victim, registry: RootedRegistry):
         found.to_file(str(mirror / "metadata" / name))
     victim.reaches(mirror)
     assert victim.install()[0] == 0
+    # The attack works: what is current is refused. Only signed metadata has numbers that can be
+    # counted up, so there is none against who pins no root; what has to hold is the way back.
     victim.refuses(registry.directory, "is older than what was seen here before")
     registry.roles.rotate(online=True)
     registry.sign()
@@ -246,6 +302,9 @@ def test_8_stripped_and_replayed_revocations(victim: Victim, registry: RootedReg
         registry.hosted.put_revocations(lists[-1])
     for name, data in (("stripped", None), ("replayed", lists[0])):
         mirror = registry.copied(name)
+        listed = mirror / REVOCATIONS_FILE
+        listed.unlink() if data is None else listed.write_bytes(data)
+        unpinned_falls(victim, mirror, "1.0.0")
         for path in (mirror / "targets").glob("*.revocations.json"):
             path.unlink() if data is None else path.write_bytes(data)
         victim.refuses(mirror, "is not as its root signed it")
@@ -254,12 +313,29 @@ def test_8_stripped_and_replayed_revocations(victim: Victim, registry: RootedReg
 
 @USERS
 @pytest.mark.parametrize("file", ["metadata/timestamp.json", "metadata/2.root.json"])
-def test_9_endless_data(victim: Victim, registry: RootedRegistry, file: str):
+def test_9_endless_data(victim: Victim, registry: RootedRegistry, file: str, monkeypatch):
     """A mirror sends more than any role may have; it is not read to its end."""
     mirror = registry.copied("mirror")
     with (mirror / file).open("wb") as endless:
         endless.truncate(1 << 40)
     victim.refuses(mirror, "expected at most")
+    # With the bounds taken out it is read to its end; of what has a length that is harmless here.
+    with (mirror / file).open("wb") as shorter:
+        shorter.truncate(SHORTER)
+    taken = []
+
+    def unbounded(_: object, path: str, max_bytes: int, **_more: object) -> RepositoryAnswer:
+        found = mirror / path
+        if not found.is_file():
+            return RepositoryAnswer(status=404)
+        taken.append(len(data := found.read_bytes()))
+        assert max_bytes < SHORTER
+        return RepositoryAnswer(status=200, body=data)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DirectoryAccess, "__call__", unbounded)
+        victim.refuses(mirror, "expected at most")
+    assert max(taken) == SHORTER
 
 
 @USERS
@@ -271,6 +347,8 @@ def test_10_a_publishers_stolen_key(victim: Victim, registry: RootedRegistry):
     if victim.user == "existing":
         assert victim.run("update", "pdf", *AGREED)[0] == 0
     registry.hosted.set_state(checked_address("pdf", "999.0.0"), "revoked", "stolen key")
+    # A mirror from before hides the takedown from who pins nothing.
+    unpinned_falls(victim, before, "999.0.0")
     victim.reaches(registry.directory)
     code, said = victim.install("pdf@999.0.0")
     assert (code, "revoked" in said) == (1, True), said
@@ -289,6 +367,7 @@ def test_11_a_stolen_key_of_the_root(victim: Victim, registry: RootedRegistry):
     forged.signed.roles["root"].threshold = 1
     forged.sign(registry.keys[2])
     forged.to_file(str(mirror / "metadata/2.root.json"))
+    one_key_is_a_root(victim)
     victim.refuses(mirror, "is not as its root signed it")
     registry.roles.rotate(remove=[registry.keys[2].public_key.keyid])
     registry.sign()
@@ -298,31 +377,62 @@ def test_11_a_stolen_key_of_the_root(victim: Victim, registry: RootedRegistry):
     assert lock_of(victim.place)["pdf"]["version"] == "1.0.1"
 
 
+def one_key_is_a_root(victim: Victim) -> None:
+    """Show the attack at work where one key is enough, on who saw nothing of that registry."""
+    (victim.place / "weak").mkdir()
+    weak = RootedRegistry(victim.place / "weak", threshold=1)
+    weak.publish("pdf", "1.0.0", "acme")
+    mirror = weak.copied("mirror")
+    forged = weak.roles.required("root")
+    forged.signed.version = 2
+    forged.sign(weak.keys[2])
+    forged.to_file(str(mirror / "metadata/2.root.json"))
+    read = SignedTargets(
+        DirectoryAccess(mirror),
+        address="weak",
+        root=weak.root,
+        state=victim.place / "weak-state",
+        stale_days=0,
+    )
+    assert read.read(PDF) is not None
+    taken = victim.place / "weak-state/root_history/2.root.json"
+    assert taken.read_bytes() == (mirror / "metadata/2.root.json").read_bytes()
+    weak.close()
+
+
 @USERS
 def test_12_backdating(victim: Victim, registry: RootedRegistry):
     """The server's key before the last rotation signs an older state as one of today."""
     old = registry.copied("old")
     signer = registry.roles.online_signer(registry.roles.required("root").signed)
+    timestamp = Metadata[Timestamp].from_file(str(old / "metadata/timestamp.json"))
+    timestamp.signed.version = 9_000
+    timestamp.sign(signer)
+    timestamp.to_file(str(old / "metadata/timestamp.json"))
+    # While the root has that key, it works, and nothing newer is seen any more.
+    victim.reaches(old)
+    assert victim.install()[0] == 0
+    assert lock_of(victim.place)["pdf"]["version"] == "1.0.0"
     registry.roles.rotate(online=True)
     registry.sign()
     registry.publish("pdf", "1.0.1", "acme")
     for root in (registry.directory / "metadata").glob("*.root.json"):
         shutil.copy(root, old / "metadata")
-    timestamp = Metadata[Timestamp].from_file(str(old / "metadata/timestamp.json"))
-    timestamp.signed.version = 9_000
-    timestamp.sign(signer)
-    timestamp.to_file(str(old / "metadata/timestamp.json"))
     victim.refuses(old, "is not as its root signed it")
 
 
 @USERS
-def test_13_clock_skew(run: Run, place: Path, user: str):
+def test_13_clock_skew(run: Run, place: Path, user: str, monkeypatch):
     """A clock that is behind makes old things look new: what is signed for later says so."""
     registry = RootedRegistry(place)
     registry.publish("pdf", "1.0.0", "acme")
     victim = Victim(run, place, registry, user)
     registry.age = timedelta(days=-4)
     registry.hosted.sign_changes()
+    with monkeypatch.context() as patch:
+        patch.setattr(SignedTargets, "_refuse_early", lambda *_: None)
+        victim.reaches(registry.directory)
+        assert victim.install()[0] == 0, "without the check it is taken as current"
     victim.refuses(registry.directory, "check the clock")
     registry.close()
 

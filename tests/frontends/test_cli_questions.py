@@ -24,9 +24,11 @@ from skillhouse_signer import key_verbs
 from tests.frontends import test_cli_outdated, test_cli_publish
 from tests.frontends.conftest import Run
 from tests.frontends.shells import typed
+from tests.frontends.test_cli_repositories import configure
 from tests.house.places import write_skill
 from tests.registry import sources
 from tests.registry.publisher_skill import make_skill
+from tests.registry.rooted import RootedRegistry
 
 server = test_cli_publish.server
 CLI = Path(question.__file__).parent
@@ -143,6 +145,14 @@ def rewritten_skill(run: Run, place: Path) -> None:
     sources.git(origin, "commit", "--quiet", "--amend", "-m", "Another one.")
 
 
+def root_of_repository(run: Run, place: Path) -> Path:
+    """Name a repository that has a root; return the file of that."""
+    made = RootedRegistry(place / "served")
+    made.close()
+    configure(place, ("team", made.directory.as_uri(), True))
+    return made.directory / "metadata/1.root.json"
+
+
 def open_question(run: Run, place: Path) -> str:
     return str(json.loads(run("call", *WRITE, "--json")[1])["approval_id"])
 
@@ -235,6 +245,12 @@ ASKING = (
         ("keys", "remove", "acme"),
         "Type `acme`",
         needs="publisher",
+    ),
+    Asking(
+        "pinned_root._agreed",
+        ("keys", "trust", "{}", "--repository", "team"),
+        "(y, n)",
+        root_of_repository,
     ),
     # What no one can answer here waits for an answer elsewhere (decision 0112).
     Asking(

@@ -23,6 +23,7 @@ from skillhouse.install.source_policy import (
     required_age,
 )
 from skillhouse.registry import LockEntry, Release, SkillReleases
+from skillhouse.registry.releases import index_path
 from tests.frontends.conftest import Run, place, run
 from tests.frontends.test_cli_repositories import configure, lock_of
 from tests.registry.repositories import StaticRepository
@@ -106,9 +107,10 @@ def test_updates_of_public_sources_wait_a_day(text: str, requested: str, hours: 
 
 def test_the_time_left_is_said():
     day = timedelta(hours=24)
-    assert held_back(NOW, day, NOW) == "seen first 0 min ago, to be installed in 24 h"
+    until = "from 2026-11-30 12:00 UTC"
+    assert held_back(NOW, day, NOW) == f"seen first 0 min ago, to be installed in 24 h, {until}"
     assert held_back(NOW, day, NOW + timedelta(hours=23, minutes=30)) == (
-        "seen first 23 h ago, to be installed in 31 min"
+        f"seen first 23 h ago, to be installed in 31 min, {until}"
     )
     assert held_back(NOW, day, NOW + day) == ""
 
@@ -185,6 +187,131 @@ def test_a_new_update_waits_and_is_installed_by_a_word(run: Run, place: Path):
     community.make("1.2.0")
     assert run("update", *flags, "--ignore-age")[0] == 0
     assert lock_of(place)["notes"]["version"] == "1.2.0"
+
+
+def aged(place: Path, *versions: str, of: StaticRepository) -> None:
+    """Let the first sight of some versions be long ago."""
+    kept = next(place.rglob(FIRST_SEEN))
+    seen = json.loads(kept.read_text())
+    document = json.loads((of.place / index_path("default", "notes")).read_text())
+    for one in document["versions"]:
+        key = next((key for key in seen if key.endswith(one["tree_digest"])), "")
+        if one["version"] in versions:
+            seen[key] = "2026-01-01T00:00:00+00:00"
+    kept.write_text(json.dumps(seen))
+
+
+@pytest.mark.parametrize("asked", ["notes", "notes@^1.0", "notes@latest"])
+def test_the_newest_version_that_waited_is_taken_and_the_newer_one_named(
+    run: Run, place: Path, asked: str
+):
+    official = StaticRepository(place / "official")
+    old = "2026-01-01T00:00:00Z"
+    official.make("1.0.0", published_at=old)
+    more = '[registry]\nmin_release_age = "7d"\n'
+    configure(place, ("official", official.address, True), more=more)
+    assert run("install", asked, *FLAGS)[0] == 0
+    for version in ("1.1.0", "1.2.0"):
+        official.make(version, published_at=old)
+    fresh = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
+    official.make("1.3.0", published_at=fresh)
+    value = json.loads(run("outdated", "--json")[1])["skills"][0]
+    assert (value["newest_version"], value["held"]) == ("1.2.0", "")
+    assert value["waiting"].startswith("1.3.0 is held back, seen first ")
+    assert "1.0.0 → 1.2.0, 1.3.0 is held back, seen first " in run("outdated")[1]
+    code, _, err = run("update", *FLAGS)
+    assert (code, lock_of(place)["notes"]["version"]) == (0, "1.2.0"), err
+    until = f"{datetime.now(UTC) + timedelta(days=7):%Y-%m-%d}"
+    assert "notes: 1.3.0 is held back, seen first 0 min ago, to be installed in 168 h, from " in err
+    assert f"from {until} " in err
+    assert lock_of(place)["notes"]["requested"] == asked
+    # Nothing older comes back, and the newest one is had by a word.
+    assert "1.3.0 is held back" in run("update", *FLAGS)[2]
+    assert lock_of(place)["notes"]["version"] == "1.2.0"
+    assert run("update", *FLAGS, "--ignore-age")[0] == 0
+    assert lock_of(place)["notes"]["version"] == "1.3.0"
+
+
+def test_what_an_index_says_of_files_begins_no_time(run: Run, place: Path):
+    """Of a repository that is not trusted the dates are its word: files that were here count."""
+    community = StaticRepository(place / "community")
+    community.make("1.0.0")
+    more = '[registry]\nmin_release_age = "24h"\n'
+    configure(place, ("community", community.address, False), more=more)
+    flags = (*FLAGS, "--accept-untrusted")
+    assert run("install", "notes", *flags)[0] == 0
+    for version in ("1.1.0", "1.2.0"):
+        community.make(version, published_at="2001-01-01T00:00:00Z")
+    assert "notes: 1.2.0 is held back" in run("update", *flags)[2]
+    assert lock_of(place)["notes"]["version"] == "1.0.0"
+    # 1.2.0 was seen and waits; then 1.3.0 comes, and 1.2.0 has waited.
+    aged(place, "1.2.0", of=community)
+    community.make("1.3.0")
+    code, _, err = run("update", *flags)
+    assert (code, lock_of(place)["notes"]["version"]) == (0, "1.2.0"), err
+    assert "notes: 1.3.0 is held back" in err
+
+
+def test_a_version_that_was_taken_back_is_not_the_one_that_waited(run: Run, place: Path):
+    official = StaticRepository(place / "official")
+    old = "2026-01-01T00:00:00Z"
+    official.make("1.0.0", published_at=old)
+    more = '[registry]\nmin_release_age = "7d"\n'
+    configure(place, ("official", official.address, True), more=more)
+    assert run("install", "notes", *FLAGS)[0] == 0
+    official.make("1.1.0", published_at=old)
+    official.make("1.2.0", published_at=old)
+    official.change("notes", "1.2.0", state="yanked", reason="broken")
+    official.make("1.3.0", published_at=f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}")
+    assert run("update", *FLAGS)[0] == 0
+    assert lock_of(place)["notes"]["version"] == "1.1.0"
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [
+        ("/srv/skills", True),
+        ("/srv/a:b", True),
+        ("./skills", True),
+        ("file:///srv/skills", True),
+        ("official/@acme", True),
+        ("mcp:docs", True),
+        ("http://127.0.0.1:8640", True),
+        ("http://localhost:8640/x", True),
+        ("http://[::1]:8640", True),
+        ("https://192.168.0.7/r", True),
+        ("https://10.1.2.3/r", True),
+        ("https://git.internal/r", True),
+        ("https://box/r", True),
+        ("ssh://git@box.lan/r", True),
+        ("git+ssh://git@10.0.0.7/r", True),
+        ("git@box:team/r", True),
+        ("git@git.home.arpa:team/r.git", True),
+        ("git@192.168.0.7:team/r", True),
+        ("git@[fd00::7]:team/r", True),
+        ("box:team/r", True),
+        ("https://example.com", False),
+        ("https://1.1.1.1/r", False),
+        ("https://[2606:4700::1111]/r", False),
+        ("https://[::ffff:8.8.8.8]/r", False),
+        ("https://134744072/r", False),
+        ("https://0x08080808/r", False),
+        ("ssh://git@github.com/o/r", False),
+        ("ssh://github.com:22/o/r", False),
+        ("git+ssh://git@github.com/o/r", False),
+        ("git@github.com:o/r", False),
+        ("git@GitHub.com:o/r.git", False),
+        ("github.com:o/r", False),
+        ("github.com.:o/r", False),
+        ("git@8.8.8.8:o/r", False),
+        ("git@[2606:4700::1111]:o/r", False),
+        ("git@box.internal.example.com:o/r", False),
+    ],
+)
+def test_an_address_is_our_own_by_its_host_in_every_form(address: str, expected: bool):
+    assert is_own(address) is expected
+    wanted = timedelta() if expected else PUBLIC_AGE
+    assert required_age(RegistrySettings(), address, address, None) == wanted
 
 
 ONLY = '[[registry.sources]]\nsource = "{}"\n'

@@ -13,8 +13,16 @@ from skillhouse.extensions.registry.hosting import HostedRepository, TokenAccess
 from skillhouse.extensions.registry.hosting.hosted_repository import Address
 from skillhouse.extensions.registry.hosting.offline_roles import OfflineRoles, new_signer
 from skillhouse.floor import digest
-from skillhouse.registry import Release, SkillIdentity, pack, pem_of, write_bundle
+from skillhouse.registry import (
+    Release,
+    SkillIdentity,
+    encode_document,
+    pack,
+    pem_of,
+    write_bundle,
+)
 from skillhouse.registry.owners import FIRST_ROOT, METADATA_DIRECTORY
+from skillhouse.registry.releases import REPOSITORY_FILE, REVOCATIONS_FILE, index_path
 from tests.registry.pki import Party, issued, make_root, signed
 from tests.registry.publisher_skill import REGISTRY
 from tests.registry.sources import make_skill
@@ -23,9 +31,12 @@ ANYONE = TokenAccess("b", ("publish:default/*",))
 
 
 class RootedRegistry:
-    """Three keys of people, of which two sign; a certificate authority; the server's directory."""
+    """Three keys of people, of which some sign; a certificate authority; the server's directory."""
 
-    def __init__(self, place: Path, *, age: timedelta = timedelta()) -> None:
+    def __init__(
+        self, place: Path, *, age: timedelta = timedelta(), threshold: int = 2, days: int = 0
+    ) -> None:
+        """Make it with nothing published; certificates of developers are valid for some days."""
         self.place = place
         self.age = age
         """How far behind its clock is."""
@@ -38,7 +49,10 @@ class RootedRegistry:
         self.authority = make_root(now=self._before)
         self.hosted.trust_root(pem_of([self.authority.certificate]))
         self._developers: dict[str, Party] = {}
-        self.roles.init([one.public_key for one in self.keys], threshold=2)
+        self._names: set[str] = set()
+        self._threshold = threshold
+        self._days = days
+        self.roles.init([one.public_key for one in self.keys], threshold=threshold)
         self.roles.set_publishers(pem_of([self.authority.certificate]))
         self.sign()
 
@@ -59,9 +73,14 @@ class RootedRegistry:
         """What a person pins."""
         return digest((self.directory / METADATA_DIRECTORY / FIRST_ROOT).read_bytes())
 
+    @property
+    def publishers(self) -> str:
+        """The certificate of the root of its publishers."""
+        return pem_of([self.authority.certificate]).decode()
+
     def sign(self, *keys: CryptoSigner) -> None:
-        """Let two people sign what waits, or others, and the server what follows."""
-        for key in keys or self.keys[:2]:
+        """Let as many people as it takes sign what waits, then the server what follows."""
+        for key in keys or self.keys[: self._threshold]:
             self.roles.sign(key)
         self.hosted.sign_changes()
 
@@ -72,7 +91,9 @@ class RootedRegistry:
 
     def developer(self, handle: str) -> Party:
         if handle not in self._developers:
-            self._developers[handle] = issued(self.authority, handle, now=self._before)
+            self._developers[handle] = issued(
+                self.authority, handle, now=self._before, days=self._days
+            )
         return self._developers[handle]
 
     def archive(self, name: str, version: str, by: str = "", body: str = "") -> bytes:
@@ -92,14 +113,28 @@ class RootedRegistry:
         file.write_bytes(self.archive(name, version, by, body))
         address = Address(namespace="default", skill=name, version=version)
         try:
-            return self.hosted.publish(address, file, access=ANYONE)
+            release = self.hosted.publish(address, file, access=ANYONE)
+            self._names.add(name)
+            return release
         finally:
             self.hosted.blobs.end_upload(upload)
 
     def copied(self, name: str) -> Path:
-        """Return a copy of its files as they are now: a mirror, or a backup."""
+        """Return a copy of its files as they are now: a mirror, or a backup.
+
+        It has the documents that a client without a pinned root reads, as every mirror has.
+        """
         target = self.place / name
         shutil.copytree(self.directory, target)
+        documents = {REPOSITORY_FILE: encode_document(self.hosted.document)}
+        for skill in sorted(self._names):
+            path = index_path("default", skill)
+            documents[path] = encode_document(self.hosted.releases(skill))
+        if listed := self.hosted.revocations():
+            documents[REVOCATIONS_FILE] = listed
+        for path, data in documents.items():
+            (target / path).parent.mkdir(parents=True, exist_ok=True)
+            (target / path).write_bytes(data)
         return target
 
     def close(self) -> None:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from skillhouse.install.lock_import import lock_changes as lock_changes
     from skillhouse.install.lock_import import named_entries as named_entries
     from skillhouse.install.lock_import import restored as restored
+    from skillhouse.install.pinned_roots import kept_roots as kept_roots
     from skillhouse.install.publisher import PreparedPackage as PreparedPackage
     from skillhouse.install.publisher import Publishing as Publishing
     from skillhouse.install.refresh import RepositoryRefresh as RepositoryRefresh

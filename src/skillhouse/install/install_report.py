@@ -96,6 +96,8 @@ class InstallReport(Struct, frozen=True, kw_only=True):
     """Files that its source names and does not hold, each with the reason."""
     held: str = ""
     """How long an update is still held back because it is new; empty where it is not."""
+    waiting: str = ""
+    """A newer version than this one that is held back, and until when; empty for none."""
     near: str = ""
     """Which other skill its name may be taken for; empty for none, and for an installed one."""
     rewritten: str = ""

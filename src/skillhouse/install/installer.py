@@ -307,8 +307,15 @@ class Installer:
         return registry.entry_value(structs.replace(installed, previous=None))
 
     @contextmanager
-    def newest(self, name: str, entry: LockEntry, place: InstallPlace) -> Iterator[StagedSkill]:
+    def newest(
+        self, name: str, entry: LockEntry, place: InstallPlace, *, ignore_age: bool = False
+    ) -> Iterator[StagedSkill]:
         """Give what the source of an installed skill has now, staged.
+
+        Of a repository whose newest version is held back it is the newest one that is not.
+
+        Args:
+            ignore_age: The newest one also where it is held back.
 
         Raises:
             InstallError: `source`, it is not there any more, at several places, or has another
@@ -332,6 +339,32 @@ class Installer:
             with self._stage.of_members(kept, name, place, entry, found.offer) as staged:
                 yield staged
             return
+        waiting = older = ""
+        with self._newer(name, entry, place, found, candidate, requested) as staged:
+            report = structs.replace(staged.report, also_at=also_at)
+            if report.held and not ignore_age and source is not None:
+                older = self._stage.waited(staged, source.ref)
+            if not older:
+                yield structs.replace(staged, report=report)
+                return
+            waiting = f"{report.entry.label} is held back, {report.held}"
+        exact = structs.replace(found.source, ref=older)
+        found = self._opened.kept(exact, expected="", said=requested)
+        with self._newer(name, entry, place, found, candidate, requested) as staged:
+            report = structs.replace(staged.report, waiting=waiting)
+            yield structs.replace(staged, report=report)
+
+    @contextmanager
+    def _newer(
+        self,
+        name: str,
+        entry: LockEntry,
+        place: InstallPlace,
+        found: OpenSource,
+        candidate: Candidate,
+        requested: str,
+    ) -> Iterator[StagedSkill]:
+        """Give a skill in place of an installed one, with how long it is held back still."""
         with self.staged(found, candidate, place, requested=requested) as staged:
             with install_step("source"):
                 if staged.name != name:
@@ -345,8 +378,7 @@ class Installer:
                     taken_back = found.offer.newer_yanked
                     check_newer(name, entry, staged.report.entry, taken_back=taken_back)
                 held = self._stage.held(staged)
-            report = structs.replace(staged.report, held=held, also_at=also_at)
-            yield structs.replace(staged, report=report)
+            yield structs.replace(staged, report=structs.replace(staged.report, held=held))
 
     @contextmanager
     def earlier(self, name: str, *, scope: str = "") -> Iterator[StagedSkill]:

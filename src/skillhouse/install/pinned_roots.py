@@ -1,19 +1,30 @@
-"""Opens the signed documents of a repository whose root is pinned in the configuration."""
+"""Opens the signed documents of a repository whose root is pinned, and keeps pinned roots."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from skillhouse.floor import ConfigError, digest, needs_extra, read_regular
+from skillhouse.floor import (
+    ConfigError,
+    ExposedError,
+    digest,
+    make_private,
+    needs_extra,
+    open_own,
+    read_regular,
+    write_atomically,
+)
 from skillhouse.house.config import RepositorySettings
-from skillhouse.registry import PublisherError, Repository, RepositoryError
+from skillhouse.registry import TRUSTED_DIRECTORY, PublisherError, Repository, RepositoryError
+from skillhouse.registry.freshness import SEEN
 from skillhouse.registry.owners import PUBLISHERS_FILE
 from skillhouse.registry.repository import RepositoryAccess, SignedDocuments
 
-SEEN = "repositories"
-"""The directory of the state with what was last seen of each repository."""
+_KEPT = "repositories"
+"""The directory of what is trusted with the roots that `keys trust` pinned."""
 _ROOT_MAX = 512_000
 
 OpenSigned = Callable[[str, RepositoryAccess], SignedDocuments]
@@ -27,12 +38,12 @@ def signed_by_root(settings: RepositorySettings, state_directory: Path) -> OpenS
         ConfigError: the file of the root cannot be read.
         MissingExtraError: what checks it is not installed. Nothing is read without it.
     """
-    if not settings.root:
+    root = _root(settings) if settings.root else kept_root(settings.name, state_directory)
+    if not root:
         return None
     with needs_extra("registry"):
         # python-tuf is an optional part, which takes 0.1 s to load.
         from skillhouse.registry.signed_targets import SignedTargets  # noqa: PLC0415
-    root = _root(settings)
     name = digest(root if isinstance(root, bytes) else root.encode()).rpartition(":")[2][:16]
     state = state_directory / SEEN / f"{settings.name}-{name}"
 
@@ -42,6 +53,60 @@ def signed_by_root(settings: RepositorySettings, state_directory: Path) -> OpenS
         )
 
     return opened
+
+
+def kept_root(name: str, state_directory: Path) -> bytes:
+    """Return the root that `keys trust` pinned for a repository; nothing where it did not.
+
+    Raises:
+        PublisherError: "trust", the file of it cannot be used.
+    """
+    path = _kept(state_directory) / f"{name}.json"
+    try:
+        with os.fdopen(open_own(path), "rb") as file:
+            return file.read(_ROOT_MAX)
+    except FileNotFoundError:
+        return b""
+    except (ExposedError, OSError) as error:
+        # INVARIANT: a pin that cannot be read is no missing pin: that repository is refused.
+        raise PublisherError("trust", f"the root of `{name}` cannot be used: {error}") from error
+
+
+def keep_root(settings: RepositorySettings, data: bytes, state_directory: Path) -> None:
+    """Pin the root of a repository on this machine, in place of an older pin.
+
+    Raises:
+        PublisherError: "trust", the configuration pins one, which counts.
+    """
+    if settings.root:
+        message = f"the configuration pins the root of `{settings.name}`: change it there"
+        raise PublisherError("trust", message)
+    make_private(_kept(state_directory))
+    with write_atomically(_kept(state_directory) / f"{settings.name}.json", durable=True) as file:
+        file.write(data)
+
+
+def kept_roots(state_directory: Path) -> dict[str, str]:
+    """Return the digest of each root that `keys trust` pinned, by the repository's name."""
+    names = sorted(path.stem for path in _kept(state_directory).glob("*.json"))
+    return {name: digest(kept_root(name, state_directory)) for name in names}
+
+
+def forget_roots(text: str, state_directory: Path) -> int:
+    """Forget the pinned roots whose digest begins so; return how many."""
+    start = text.lower().removeprefix("sha256:")
+    found = [
+        name
+        for name, known in kept_roots(state_directory).items()
+        if len(start) >= 8 and known.removeprefix("sha256:").startswith(start)
+    ]
+    for name in found:
+        (_kept(state_directory) / f"{name}.json").unlink(missing_ok=True)
+    return len(found)
+
+
+def _kept(state_directory: Path) -> Path:
+    return state_directory / TRUSTED_DIRECTORY / _KEPT
 
 
 def _root(settings: RepositorySettings) -> str | bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from msgspec import Struct
@@ -22,7 +22,13 @@ from skillhouse.install.installed_skills import InstalledSkills
 from skillhouse.install.opened_sources import OpenedSources
 from skillhouse.install.repositories import RepositoryOffer, locked_place
 from skillhouse.install.skill_sources import OpenSource, SkillSources
-from skillhouse.install.source_policy import first_seen, held_back, required_age, source_text
+from skillhouse.install.source_policy import (
+    first_seen,
+    held_back,
+    release_seen,
+    required_age,
+    source_text,
+)
 from skillhouse.registry import (
     Candidate,
     InstallPlace,
@@ -31,7 +37,9 @@ from skillhouse.registry import (
     LockEntry,
     SourceError,
     TreeChanges,
+    is_older,
 )
+from skillhouse.registry.version_ranges import published_versions
 from skillhouse.skill import ArchiveMember, install_name, write_members
 from skillhouse.tools import ForecastCache
 
@@ -220,13 +228,39 @@ class SkillStage:
     def held(self, staged: StagedSkill) -> str:
         """Return how long an update is held back still; empty where it may be installed."""
         report, now = staged.report, self._now()
-        age = required_age(
-            self._house.config.registry, report.source, report.entry.requested, report.offer
-        )
+        age = self._age(report)
         if report.is_same or not age:
             return ""
         directory = self._house.config.state_directory
         return held_back(first_seen(directory, report.entry, report.offer, now), age, now)
+
+    def waited(self, staged: StagedSkill, wanted: str) -> str:
+        """Return the newest version before one that is held back which waited long enough.
+
+        Args:
+            wanted: The range that is followed.
+
+        Returns:
+            Empty where none is newer than what is installed.
+        """
+        report, now = staged.report, self._now()
+        if report.offer is None or report.installed is None:
+            return ""
+        age, directory = self._age(report), self._house.config.state_directory
+        place, offer = report.entry.repository, report.offer
+        for release in published_versions(offer.found.skill, wanted):
+            is_before = is_older(release.version, offer.release.version)
+            if not (is_before and is_older(report.installed.version, release.version)):
+                continue
+            seen = release_seen(directory, place, offer, release, now)
+            if seen is not None and not held_back(seen, age, now):
+                return release.version
+        return ""
+
+    def _age(self, report: InstallReport) -> timedelta:
+        return required_age(
+            self._house.config.registry, report.source, report.entry.requested, report.offer
+        )
 
     def _compared(
         self, installed: LockEntry | None, tree: Tree, directory: Path

@@ -16,7 +16,7 @@ from skillhouse.floor.lock import locked_file
 from skillhouse.house.config.config_values import RegistrySettings
 from skillhouse.house.config.repositories import AllowedSource, age_of
 from skillhouse.install.repositories import RepositoryOffer, locked_place
-from skillhouse.registry import LockEntry, Publisher, Source, SourceError
+from skillhouse.registry import LockEntry, Publisher, Release, Source, SourceError
 
 PUBLIC_AGE = timedelta(hours=24)
 """How old an update of a public source is, where nothing else is set."""
@@ -25,6 +25,8 @@ SEEN_MAX = 10_000
 """Versions whose first sight is kept; of more the oldest are forgotten."""
 _SEEN_BYTES_MAX = 4 * 1024 * 1024
 _OWN_NAMES = re.compile(r"localhost|[^.]+|.*\.(?:local|internal|lan|home\.arpa|localhost|test)")
+_SCP = re.compile(r"(?:[^@:/]+@)?(?P<host>\[[0-9A-Fa-f:.]+\]|[^@:/]+):")
+_NUMBER = re.compile(r"(?:0[xX][0-9a-fA-F]*|[0-9]+)")
 _EXACT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}|v?[0-9]+\.[0-9]+\.[0-9]+[0-9A-Za-z.+-]*")
 """A commit, or the name of one version: what is asked for does not move by itself."""
 
@@ -130,16 +132,36 @@ def is_own(address: str) -> bool:
 
     >>> is_own("/srv/skills"), is_own("http://10.0.0.7:8640"), is_own("https://example.com")
     (True, True, False)
+    >>> is_own("git@github.com:acme/skills"), is_own("git@git.internal:acme/skills")
+    (False, True)
     """
-    parts = urlsplit(address)
-    host = parts.hostname or ""
-    if parts.scheme in ("", "file", "mcp") or not host:
+    host = _host_of(address)
+    if not host:
         return True
     try:
         found = ipaddress.ip_address(host)
     except ValueError:
-        return _OWN_NAMES.fullmatch(host) is not None
+        # A number in another form, such as 134744072, is an address that may be anyone's.
+        return not _NUMBER.fullmatch(host) and _OWN_NAMES.fullmatch(host) is not None
+    mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
+    found = mapped or found
     return found.is_private or found.is_loopback
+
+
+def _host_of(address: str) -> str:
+    """Return the host of an address, empty for what has none: a directory, a name, an MCP server.
+
+    `HOST:PATH` and `USER@HOST:PATH` are addresses of ssh, as scp and git read them.
+    """
+    parts = urlsplit(address)
+    if "://" in address:
+        host = "" if parts.scheme == "file" else parts.hostname or ""
+    elif parts.scheme == "mcp" or address.startswith(("/", ".", "~")):
+        host = ""
+    else:
+        scp = _SCP.match(address)
+        host = "" if scp is None else scp["host"].strip("[]").lower()
+    return host.rstrip(".")
 
 
 def held_back(seen: datetime, age: timedelta, now: datetime) -> str:
@@ -147,12 +169,13 @@ def held_back(seen: datetime, age: timedelta, now: datetime) -> str:
 
     >>> day = datetime(2026, 11, 29, tzinfo=UTC)
     >>> held_back(day, timedelta(hours=24), day + timedelta(hours=3, minutes=30))
-    'seen first 3 h ago, to be installed in 21 h'
+    'seen first 3 h ago, to be installed in 21 h, from 2026-11-30 00:00 UTC'
     """
     left = age - (now - seen)
     if left <= timedelta():
         return ""
-    return f"seen first {_hours(now - seen)} ago, to be installed in {_hours(left, up=True)}"
+    ago, until = _hours(now - seen), f"{(seen + age).astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+    return f"seen first {ago} ago, to be installed in {_hours(left, up=True)}, from {until}"
 
 
 def _hours(span: timedelta, *, up: bool = False) -> str:
@@ -173,13 +196,8 @@ def first_seen(
     Raises:
         StateError: what is kept cannot be read.
     """
-    if offer is not None and offer.settings.trusted:
-        try:
-            moment = datetime.fromisoformat(offer.release.published_at)
-            return min(now, moment if moment.tzinfo else moment.replace(tzinfo=UTC))
-        except ValueError:
-            # It says no time: that of this machine holds.
-            pass
+    if offer is not None and (moment := _taken_in(offer, offer.release, now)) is not None:
+        return moment
     path, key = directory / FIRST_SEEN, f"{entry.repository} {entry.tree_digest}"
     with locked_file(directory / f"{FIRST_SEEN}.lock"):
         kept = read_texts(path)
@@ -192,6 +210,36 @@ def first_seen(
             return min(now, datetime.fromisoformat(kept[key]).astimezone(UTC))
         except ValueError:
             return now
+
+
+def release_seen(
+    directory: Path, repository: str, offer: RepositoryOffer, release: Release, now: datetime
+) -> datetime | None:
+    """Return when a version that a repository offers besides its newest one was seen first.
+
+    What an index says of files begins no time: None for files that were never here.
+
+    Raises:
+        StateError: what is kept cannot be read.
+    """
+    if (moment := _taken_in(offer, release, now)) is not None:
+        return moment
+    kept = read_texts(directory / FIRST_SEEN).get(f"{repository} {release.tree_digest}", "")
+    try:
+        return min(now, datetime.fromisoformat(kept).astimezone(UTC))
+    except ValueError:
+        return None
+
+
+def _taken_in(offer: RepositoryOffer, release: Release, now: datetime) -> datetime | None:
+    """Return when a trusted repository took a version in; None where it says no time."""
+    if not offer.settings.trusted:
+        return None
+    try:
+        moment = datetime.fromisoformat(release.published_at)
+    except ValueError:
+        return None
+    return min(now, moment if moment.tzinfo else moment.replace(tzinfo=UTC))
 
 
 def read_texts(path: Path) -> dict[str, str]:

@@ -32,9 +32,12 @@ if TYPE_CHECKING:
     from skillhouse.manage.skill_states import installed_marks as installed_marks
     from skillhouse.manage.skill_states import may_hold_code as may_hold_code
     from skillhouse.manage.skill_states import state_of as state_of
-    from skillhouse.manage.skill_states import trust_notes as trust_notes
     from skillhouse.manage.skills_manager import SkillsManager as SkillsManager
     from skillhouse.manage.skills_manager import register_tools as register_tools
+    from skillhouse.manage.trust_state import RepositoryFreshness as RepositoryFreshness
+    from skillhouse.manage.trust_state import repository_freshness as repository_freshness
+    from skillhouse.manage.trust_state import signature_warnings as signature_warnings
+    from skillhouse.manage.trust_state import trust_notes as trust_notes
 else:
     from skillhouse.lazy_exports import lazy_exports
 

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import suppress
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from skillhouse import skill as skill_package
-from skillhouse.floor import StateError, isolated
+from skillhouse.floor import StateError
 from skillhouse.house.exported_copies import EXPORTED_COPY, OTHER_CHECKOUT
 from skillhouse.house.find_skills import AbsentSkill, SkillState, absent_of, find_in
 from skillhouse.permission import Permission
@@ -22,10 +20,8 @@ from skillhouse.skill import HINTS, Skill, SkillIndex
 
 if TYPE_CHECKING:
     from skillhouse.house.agent_view import AgentView
-    from skillhouse.house.config import RepositorySettings
     from skillhouse.house.house import Skillhouse
     from skillhouse.house.installed_check import InstalledMark
-    from skillhouse.registry import RepositoryLook
 
 CODE_LOOKS_MAX = 1_000
 """Directories of a root that are looked at for a manifest where skills' code is off."""
@@ -136,46 +132,6 @@ def changed_skills(house: Skillhouse) -> Iterator[AbsentSkill]:
         skill = here.get(str(mark.directory))
         if mark.state == "missing" or (skill is not None and settings.is_enabled(skill.id)):
             yield _of_mark(mark, skill)
-
-
-NAMES_SHOWN = 5
-"""Skills that one line about their signatures names."""
-
-
-def trust_notes(house: Skillhouse) -> list[str]:
-    """Return what of signatures ended or soon does, and when repositories are asked by themselves.
-
-    A lock that cannot be used is passed over: `changed_skills` names it.
-    """
-    endings: dict[str, list[str]] = {}
-    with suppress(StateError):
-        for mark in installed_marks(house):
-            if mark.is_well and mark.ending:
-                endings.setdefault(mark.ending, []).append(f"{mark.scope}:{mark.name}")
-    lines = []
-    for text, names in endings.items():
-        more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
-        lines.append(f"{', '.join(names[:NAMES_SHOWN])}{more}: {text}")
-    wanted = [one for one in house.config.repositories if one.refresh]
-    if not wanted:
-        return lines
-    with isolated() as failed:
-        looks = {one.repository: one for one in house.services.installed_check.memory.looks()}
-        lines += [_asked(one, looks.get(one.name)) for one in wanted]
-    return [*lines, *map(str, failed)]
-
-
-def _asked(settings: RepositorySettings, look: RepositoryLook | None) -> str:
-    """Return when a repository was asked by itself, and why it was not since."""
-    said = f"repository `{settings.name}` (refresh = {settings.refresh!r})"
-    if look is None or look.url != settings.url:
-        return f"{said} was not asked yet: `up`, `mcp` and `chat` do it"
-    when = "never"
-    if look.asked_ms:
-        when = f"{datetime.fromtimestamp(look.asked_ms / 1_000, UTC):%Y-%m-%d %H:%M} UTC"
-    failures = f", {look.failures} tries failed since" if look.failures else ""
-    problem = f": {look.problem}" if look.problem else ""
-    return f"{said} was asked {when} what it took down{failures}{problem}"
 
 
 def _denial(house: Skillhouse, skill: Skill, agent: str) -> str:

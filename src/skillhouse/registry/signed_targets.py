@@ -15,13 +15,16 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import quote
 
+from msgspec import Struct
 from tuf.api import exceptions
-from tuf.api.metadata import TargetFile
+from tuf.api.metadata import Metadata, Root, TargetFile
+from tuf.api.serialization import DeserializationError
 from tuf.ngclient import Updater, UpdaterConfig
 from tuf.ngclient.fetcher import FetcherInterface
 
 from skillhouse.floor import digest, make_private, write_atomically
 from skillhouse.floor.lock import locked_file
+from skillhouse.registry.freshness import Freshness, keep_freshness, stale_text
 from skillhouse.registry.owners import FIRST_ROOT, METADATA_DIRECTORY, TARGETS_DIRECTORY
 from skillhouse.registry.releases import DOCUMENT_MAX
 from skillhouse.registry.repository import (
@@ -35,10 +38,48 @@ from skillhouse.registry.signed_directory import utc_now
 ROOT_MAX = 512_000
 AHEAD_MAX = timedelta(days=2)
 """How far the end of a timestamp, which is good for a day, may be."""
+_PROBLEM_MAX = 500
 _PIN = re.compile(r"sha256:[0-9a-f]{64}")
 _LOCK = "lock"
 _MISSING = (403, 404, 410)
 """What servers of files answer where nothing is."""
+
+
+class RootFacts(Struct, frozen=True, kw_only=True):
+    """A root, as a person decides on it."""
+
+    digest: str
+    version: int
+    threshold: int
+    """Keys of `keys` that sign the next root."""
+    keys: int
+    ends: datetime
+
+
+def read_root(data: bytes) -> RootFacts:
+    """Return what is shown of a root, which its own keys must have signed.
+
+    Raises:
+        RepositoryError: "signed", it is no root, or too few of its own keys signed it.
+    """
+    try:
+        if len(data) > ROOT_MAX:
+            raise exceptions.RepositoryError(f"expected at most {ROOT_MAX} bytes")
+        found = Metadata[Root].from_bytes(data)
+        if not isinstance(found.signed, Root):
+            raise exceptions.RepositoryError("it is metadata of another kind")
+        found.signed.verify_delegate(Root.type, found.signed_bytes, found.signatures)
+    except (exceptions.RepositoryError, DeserializationError, ValueError) as error:
+        message = f"expected the root of a repository: {str(error)[:200]}"
+        raise RepositoryError("signed", message) from error
+    role = found.signed.roles[Root.type]
+    return RootFacts(
+        digest=digest(data),
+        version=found.signed.version,
+        threshold=role.threshold,
+        keys=len(role.keyids),
+        ends=found.signed.expires,
+    )
 
 
 class SignedTargets:
@@ -85,10 +126,24 @@ class SignedTargets:
             RepositoryError: "stale", what is current ended long ago; "signed", it is older than
                 what was seen here, or not signed by whom the root names; others as of requests.
         """
-        with self._errors():
-            updater = self._updater or self._refreshed()
-            found = updater.get_targetinfo(path)
-            return None if found is None else self._document(found)
+        try:
+            with self._errors():
+                updater = self._updater or self._refreshed()
+                found = updater.get_targetinfo(path)
+                return None if found is None else self._document(found)
+        except RepositoryError as error:
+            if error.code in ("stale", "signed"):
+                self._keep(problem=str(error))
+            raise
+
+    def _keep(self, *, ends: datetime | None = None, problem: str = "") -> None:
+        """Keep how current it is, for lists, which ask no one."""
+        found = Freshness(
+            address=self._address, asked=self._clock(), ends=ends, problem=problem[:_PROBLEM_MAX]
+        )
+        # Only what lists show goes by it: a full disk keeps no one from an answer.
+        with suppress(OSError):
+            keep_freshness(self._state, found)
 
     def _document(self, found: TargetFile) -> bytes:
         """Return a document as it was kept here, or from the repository."""
@@ -119,11 +174,9 @@ class SignedTargets:
                 # Judged again as of the last day on which what is too old is still used.
                 updater = self._opened(now - timedelta(days=self._stale_days))
                 updater.refresh()
-                self.warning = (
-                    f"what `{self._address}` says is current ended {_age(updater, now)} ago: a "
-                    "newer version, or a takedown, may be held back"
-                )
+                self.warning = stale_text(self._address, now - _ends(updater))
         self._refuse_early(updater, now)
+        self._keep(ends=_ends(updater))
         self._updater = updater
         return updater
 
@@ -216,9 +269,10 @@ class AccessFetcher(FetcherInterface):
         return answer.body
 
 
-def _age(updater: Updater, now: datetime) -> str:
-    """Return how long ago the first of the roles ended."""
+def _ends(updater: Updater) -> datetime:
+    """Return when the first of the roles ends."""
     found = updater._trusted_set  # noqa: SLF001
-    ends = [one.expires for one in (found.root, found.timestamp, found.snapshot, found.targets)]
-    hours = int((now - min(ends)).total_seconds() // 3600)
-    return f"{hours // 24} days" if hours >= 48 else f"{hours} hours"
+    ends: list[datetime] = [
+        one.expires for one in (found.root, found.timestamp, found.snapshot, found.targets)
+    ]
+    return min(ends)

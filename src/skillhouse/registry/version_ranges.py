@@ -95,6 +95,19 @@ def choose(skill: SkillReleases, wanted: str, *, allow_yanked: str = "") -> Choi
     return Choice(release=found, newer_yanked=tuple(one.version for one in yanked))
 
 
+def published_versions(skill: SkillReleases, wanted: str) -> list[Release]:
+    """Return the published versions of a range, newest first; none for one version or a channel.
+
+    Raises:
+        VersionError: it is no range.
+    """
+    is_exact = any(one.version == wanted for one in skill.versions)
+    if is_exact or (wanted != LATEST and wanted in (skill.channels or {})):
+        return []
+    fitting = _fitting(skill, "" if wanted == LATEST else wanted)
+    return [one for one in fitting if one.state == "published"]
+
+
 def _usable(skill: SkillReleases, release: Release, allow_yanked: str) -> Release:
     """Refuse a version that was taken back; a yanked one only where no lock has it."""
     why = f": {release.reason}" if release.reason else ""

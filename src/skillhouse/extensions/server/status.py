@@ -42,11 +42,14 @@ from skillhouse.house import (
 )
 from skillhouse.manage import (
     CodeFacts,
+    RepositoryFreshness,
     changed_skills,
     facts_at,
     find_skill,
     offered_code,
+    repository_freshness,
     state_of,
+    trust_notes,
 )
 from skillhouse.retrieval import Fit, Hit, fit_of
 from skillhouse.skill import Skill, SkillContent, SkillIndex, followed_digest, load
@@ -107,6 +110,9 @@ class Status(Struct, frozen=True, kw_only=True):
     """Faults of the audit log."""
     config_fault: str
     """Why a configuration file cannot be used; or empty."""
+    trust: tuple[str, ...]
+    """What of signatures and repositories' metadata ended or soon does."""
+    repositories: tuple[RepositoryFreshness, ...]
 
 
 class SkillDetail(Struct, frozen=True, kw_only=True):
@@ -162,6 +168,8 @@ class StatusReader:
                 changed=tuple(islice(changed_skills(self._house), CHANGED_MAX)),
                 audit=self._audit.look(),
                 config_fault=self._house.config_reload.fault,
+                trust=tuple(trust_notes(self._house)),
+                repositories=tuple(repository_freshness(self._house)),
             )
 
     def found(self, scan: SkillScan, query: str, agent: str = "default") -> FoundInPage:
@@ -348,4 +356,6 @@ def status_answer(status: Status, instance: InstanceAnswer) -> StatusAnswer:
         config_fault=status.config_fault,
         catalog=scan.catalog,
         roots=list(scan.roots),
+        trust=list(status.trust),
+        repositories=list(status.repositories),
     )

@@ -17,6 +17,7 @@ from skillhouse.frontends.answers.skills import (
     skill_answer,
 )
 from skillhouse.house.agent_search import CodeMatch, code_matches
+from skillhouse.manage import RepositoryFreshness
 from skillhouse.retrieval import Fit, HeadIndex, Hit, SearchResult, fit_of, reason, skills_of
 from skillhouse.skill import SkillIndex, tokens_of
 
@@ -145,6 +146,9 @@ class ListedSkillsAnswer(JsonAnswer, frozen=True, kw_only=True):
     states: dict[str, Count]
     listings: dict[str, Count]
     """Of those in use, by how a model hears of them; as the library of the API has it."""
+    trust: list[str]
+    """What of signatures and repositories' metadata ended or soon does, as lists say it."""
+    repositories: list[RepositoryFreshness]
 
 
 def catalog_answer(catalog: Catalog) -> CatalogAnswer:

@@ -13,6 +13,7 @@ from skillhouse.frontends.answers.json_form import Count, JsonAnswer, copied
 from skillhouse.frontends.answers.skills import AbsentSkillAnswer, CodeFactsAnswer
 from skillhouse.frontends.hooks.entries import HookChange
 from skillhouse.house import ToolReport
+from skillhouse.manage import RepositoryFreshness
 
 if TYPE_CHECKING:
     from skillhouse.clients import ClientColumn, ClientReport, ReportedSkill
@@ -115,6 +116,9 @@ class DoctorAnswer(JsonAnswer, frozen=True, kw_only=True):
     code: list[CodeFactsAnswer | None]
     installed: list[AbsentSkillAnswer]
     tools: ToolReport
+    trust: list[str]
+    """What of signatures and repositories' metadata ended or soon does, as `list` says it."""
+    repositories: list[RepositoryFreshness]
     hooks: list[HookChange] | UnsetType = UNSET
 
 
@@ -167,6 +171,9 @@ class StatusAnswer(JsonAnswer, frozen=True, kw_only=True):
     config_fault: str
     catalog: CatalogBoundsAnswer
     roots: list[RootAnswer]
+    trust: list[str]
+    """As of `doctor`."""
+    repositories: list[RepositoryFreshness]
 
 
 def report_answer(report: ClientReport) -> ReportAnswer:

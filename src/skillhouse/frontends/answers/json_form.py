@@ -86,6 +86,7 @@ CORE_VALUES = frozenset(
         "ProgramPlaces",
         "Publisher",
         "ReportedProblem",
+        "RepositoryFreshness",
         "RootRule",
         "SandboxStatus",
         "ScopeRule",

@@ -12,6 +12,8 @@ from skillhouse.frontends.answers.json_form import Count, JsonAnswer, copied
 from skillhouse.retrieval import reason
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from cryptography.x509 import Certificate
 
     from skillhouse.house import InstalledState
@@ -99,6 +101,8 @@ class NewerAnswer(JsonAnswer, frozen=True, kw_only=True):
     moved_to: str
     signed_again: bool
     held: str
+    waiting: str
+    """A newer version than this one that is held back, and until when; empty for none."""
 
 
 class NewestAnswer(JsonAnswer, frozen=True, kw_only=True):
@@ -218,12 +222,20 @@ class RevocationListAnswer(JsonAnswer, frozen=True, kw_only=True):
     entries: Count
 
 
+class PinnedRootAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """The root of a repository that `keys trust` pinned, by its digest."""
+
+    repository: str
+    root: str
+
+
 class PublishersAnswer(JsonAnswer, frozen=True, kw_only=True):
     """The roots that are trusted for skills and for timestamps, and the revocations."""
 
     roots: tuple[CertificateAnswer, ...]
     timestamps: tuple[TimestampRootAnswer, ...]
     revocations: tuple[RevocationListAnswer, ...]
+    repositories: tuple[PinnedRootAnswer, ...] = ()
 
 
 class RemoteAnswer(JsonAnswer, frozen=True, kw_only=True):
@@ -341,6 +353,7 @@ def newest_answer(
             moved_to=report.inside if report.moved_from else "",
             signed_again=report.is_signed_again,
             held=report.held,
+            waiting=report.waiting,
         )
         label = entry.label if is_named else entry.exact
         found = structs.replace(found, now=now, label=label)
@@ -398,7 +411,12 @@ def certificate_answer(certificate: Certificate) -> CertificateAnswer:
     )
 
 
-def publishers_answer(found: TrustAnchors) -> PublishersAnswer:
+def publishers_answer(found: TrustAnchors, pinned: Mapping[str, str]) -> PublishersAnswer:
+    """Return what is trusted here.
+
+    Args:
+        pinned: The digest of each pinned root, by the repository's name.
+    """
     return PublishersAnswer(
         roots=tuple(map(certificate_answer, found.roots)),
         timestamps=tuple(
@@ -416,5 +434,8 @@ def publishers_answer(found: TrustAnchors) -> PublishersAnswer:
                 entries=len(one.content.entries),
             )
             for one in found.revocations
+        ),
+        repositories=tuple(
+            PinnedRootAnswer(repository=name, root=root) for name, root in pinned.items()
         ),
     )

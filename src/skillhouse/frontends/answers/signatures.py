@@ -44,6 +44,9 @@ class KeyChangeAnswer(JsonAnswer, frozen=True, kw_only=True):
     issued: CertificateAnswer | UnsetType = UNSET
     certificate: str | UnsetType = UNSET
     registry: str | UnsetType = UNSET
+    repository: str | UnsetType = UNSET
+    root: str | UnsetType = UNSET
+    """The digest of the root that is pinned for that repository."""
     number: Count | UnsetType = UNSET
     entries: Count | UnsetType = UNSET
     removed: Count | UnsetType = UNSET

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,8 @@ from skillhouse.frontends.answers.findings import DiagnosticAnswer, diagnostic_a
 from skillhouse.frontends.answers.json_form import Count, JsonAnswer, copied
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from skillhouse.house import AbsentSkill, SkillDefinition
     from skillhouse.house.trash import DeletedSkill
     from skillhouse.manage.code_facts import CodeFacts
@@ -37,6 +40,8 @@ class ListedSkillAnswer(JsonAnswer, frozen=True, kw_only=True):
     root: str
     clients: tuple[str, ...]
     listing: str
+    warning: str
+    """What of its signature ended, or soon does; empty for nothing."""
 
 
 class ContentAnswer(JsonAnswer, frozen=True, kw_only=True):
@@ -253,9 +258,16 @@ def skill_answer(skill: Skill) -> SkillAnswer:
     )
 
 
-def listed_skill(skill: Skill, clients: tuple[str, ...], listing: str) -> ListedSkillAnswer:
+def listed_skill(
+    skill: Skill, clients: tuple[str, ...], listing: str, warnings: Mapping[str, str]
+) -> ListedSkillAnswer:
+    """Return a skill as lists have it; `warnings` are those of `manage.signature_warnings`."""
     return ListedSkillAnswer(
-        skill=skill_answer(skill), root=skill.root, clients=clients, listing=listing
+        skill=skill_answer(skill),
+        root=skill.root,
+        clients=clients,
+        listing=listing,
+        warning=warnings.get(os.path.realpath(skill.directory), "") if warnings else "",
     )
 
 

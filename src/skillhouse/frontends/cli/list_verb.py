@@ -446,8 +446,10 @@ def _print_notes(house: Skillhouse, code: Sequence[manage.CodeFacts], terminal: 
 
 def _listed(house: Skillhouse, page: Sequence[Skill]) -> list[ListedSkillAnswer]:
     home, view = house.config.places.home, house.view()
+    warnings = manage.signature_warnings(house)
     return [
-        listed_skill(skill, clients_of(Path(skill.root), home), view.mark(skill)) for skill in page
+        listed_skill(skill, clients_of(Path(skill.root), home), view.mark(skill), warnings)
+        for skill in page
     ]
 
 
@@ -479,6 +481,8 @@ def _more(
         code=list(map(code_facts, code)),
         states=dict(counts.states),
         listings=dict(counts.listings),
+        trust=manage.trust_notes(house),
+        repositories=manage.repository_freshness(house),
     )
 
 

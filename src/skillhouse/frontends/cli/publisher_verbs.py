@@ -17,6 +17,7 @@ from skillhouse.frontends.answers.packages import certificate_answer, publishers
 from skillhouse.frontends.answers.signatures import KeyChangeAnswer
 from skillhouse.frontends.cli.options import UsageError, positive
 from skillhouse.frontends.cli.person import refuse_agents
+from skillhouse.frontends.cli.pinned_root import add_pin_options, pin_root
 from skillhouse.frontends.cli.publisher_keys import (
     ROLES,
     publisher_store,
@@ -24,6 +25,7 @@ from skillhouse.frontends.cli.publisher_keys import (
 )
 from skillhouse.frontends.cli.publisher_secrets import open_private, password_for
 from skillhouse.frontends.presentation.text import counted, shown
+from skillhouse.install.pinned_roots import forget_roots, kept_roots
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -77,8 +79,9 @@ def add_publisher_verbs(verb: Callable[..., argparse.ArgumentParser], verbs: Any
     revoke.add_argument("--from", dest="since", metavar="DATE", type=_date, help=_SINCE)
     revoke.add_argument("--reason", default="", metavar="TEXT", help="shown to who is refused")
     revoke.add_argument("--output", default="revocations.json", metavar="FILE", help="the list")
-    trust = verb(verbs, "trust", "trust a root certificate or take over a revocation list")
+    trust = verb(verbs, "trust", "trust a root, or take over a revocation list")
     trust.add_argument("file", nargs="?", metavar="FILE", help="without one, list what is trusted")
+    add_pin_options(trust)
     trust.add_argument(
         "--for", dest="use", choices=["skills", "timestamps"], default="skills", help="of a root"
     )
@@ -102,7 +105,7 @@ def run_publisher_verb(
     """Do one of them; whatever changes something is for a person, and is recorded."""
     with needs_extra("registry"):
         import cryptography  # noqa: F401 - all that follows needs it
-    if verb == "trust" and options.file is None and options.remove is None:
+    if verb == "trust" and not (options.file or options.remove or options.repository):
         return _list_trusted(house, options, terminal)
     refuse_agents(f"keys {verb}")
     works: dict[str, Callable[[Skillhouse, argparse.Namespace], tuple[KeyChangeAnswer, str]]] = {
@@ -111,7 +114,7 @@ def run_publisher_verb(
         "issue": _issue,
         "certify": _certify,
         "revoke": _revoke,
-        "trust": _trust,
+        "trust": functools.partial(_trust, terminal=terminal),
         "remove": functools.partial(remove_publisher_key, terminal=terminal),
     }
     value, text = works[verb](house, options)
@@ -255,10 +258,17 @@ def _revocation(options: argparse.Namespace, issuer: Certificate) -> registry.Re
     )
 
 
-def _trust(house: Skillhouse, options: argparse.Namespace) -> tuple[KeyChangeAnswer, str]:
+def _trust(
+    house: Skillhouse, options: argparse.Namespace, *, terminal: Terminal
+) -> tuple[KeyChangeAnswer, str]:
     anchors = _anchors(house)
+    if options.repository is not None:
+        return pin_root(house, options, terminal)
+    if options.fingerprint:
+        raise UsageError("--fingerprint is of the root of a repository: add --repository NAME")
     if options.remove is not None:
-        count = anchors.forget(options.remove)
+        count = anchors.forget(options.remove.removeprefix("sha256:"))
+        count += forget_roots(options.remove, house.config.state_directory)
         if not count:
             raise registry.PublisherError(
                 "trust", f"nothing trusted begins with {options.remove!r}"
@@ -283,7 +293,8 @@ def _trust(house: Skillhouse, options: argparse.Namespace) -> tuple[KeyChangeAns
 
 
 def _list_trusted(house: Skillhouse, options: argparse.Namespace, terminal: Terminal) -> int:
-    value = publishers_answer(_anchors(house).read(_now()))
+    pinned = kept_roots(house.config.state_directory)
+    value = publishers_answer(_anchors(house).read(_now()), pinned)
     if options.json:
         terminal.json(value)
         return 0
@@ -298,7 +309,10 @@ def _list_trusted(house: Skillhouse, options: argparse.Namespace, terminal: Term
         count = f"{counted(listed.entries, 'entry', 'entries')}, until {listed.expires_at[:10]}"
         terminal.rows([(f"revocation list {listed.number}", count)])
         terminal.line(f"    {listed.issuer}")
-    if not (value.roots or value.timestamps or value.revocations):
+    for root in value.repositories:
+        terminal.line(f"  repository {root.repository}")
+        terminal.line(f"    {root.root}")
+    if not (value.roots or value.timestamps or value.revocations or value.repositories):
         terminal.note("nothing is trusted yet; `skillhouse keys trust root.crt` trusts a root")
     return 0
 

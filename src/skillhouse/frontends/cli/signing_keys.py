@@ -36,6 +36,7 @@ _EXAMPLES = """examples:
   skillhouse keys issue acme.csr --by root
   skillhouse keys certify developer-acme.crt
   skillhouse keys trust root.crt
+  skillhouse keys trust 1.root.json --repository team    shows its fingerprint and asks
   skillhouse keys revoke developer-acme.crt --by root --reason "key lost"
   skillhouse keys remove acme                       asks for its name; keeps an encrypted copy
 

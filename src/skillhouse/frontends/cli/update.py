@@ -61,7 +61,9 @@ def _update(options: argparse.Namespace, terminal: Terminal) -> int:
         done = InstallAnswers(options, terminal, house)
         for place, name, entry in wanted:
             with done.each(name):
-                staged = done.enter(installer.newest(name, entry, place))
+                staged = done.enter(
+                    installer.newest(name, entry, place, ignore_age=options.ignore_age)
+                )
                 _note_changes(staged.report, options, terminal)
                 if staged.report.is_same:
                     _take_place(staged, installer, options, terminal)
@@ -81,6 +83,8 @@ def _update(options: argparse.Namespace, terminal: Terminal) -> int:
 def _note_changes(report: InstallReport, options: argparse.Namespace, terminal: Terminal) -> None:
     """Say what became of a skill's place and history; SourceError where a flag may not decide."""
     name = shown(report.name)
+    if report.waiting:
+        terminal.note(f"{name}: {shown(report.waiting)}")
     if report.rewritten:
         terminal.error(f"{name}: {shown(report.rewritten)}")
     if not (moved := report.moved_from):
@@ -152,6 +156,7 @@ def _outdated_line(one: NewestAnswer, now: NewerAnswer) -> str:
     said = (
         "another signature" * now.signed_again,
         f"held back: {now.held}" * bool(now.held),
+        shown(now.waiting),
         f"moved to {shown(now.moved_to)}" * bool(now.moved_to),
         counted(now.changed_files or 0, "file") * bool(now.changed_files),
         shown(now.rewritten),

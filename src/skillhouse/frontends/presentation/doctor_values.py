@@ -62,7 +62,13 @@ from skillhouse.house import (
 )
 from skillhouse.house.config.config_keys import CONFIG_KEYS
 from skillhouse.house.own_files import AUDIT_FILE
-from skillhouse.manage import changed_skills, offered_code, trust_notes
+from skillhouse.manage import (
+    RepositoryFreshness,
+    changed_skills,
+    offered_code,
+    repository_freshness,
+    trust_notes,
+)
 from skillhouse.retrieval import SearchDatabaseError
 from skillhouse.skill import DEFAULT_PROFILE, load_profile, profile_names
 from skillhouse.tools import BUILTIN_TOOLS
@@ -94,6 +100,9 @@ class Examination(Struct, frozen=True, kw_only=True):
     watches: WatchUseAnswer | None
     code: Sequence[CodeFacts]
     notes: Sequence[str]
+    trust: Sequence[str]
+    """What of signatures and repositories' metadata ended or soon does; in `notes` too."""
+    repositories: Sequence[RepositoryFreshness]
     changed: Sequence[AbsentSkill]
     """Installed skills whose files are not those that were installed."""
     tools: ToolReport
@@ -125,6 +134,8 @@ class Examination(Struct, frozen=True, kw_only=True):
             code=list(map(code_facts, self.code)),
             installed=list(map(absent_skill, self.changed)),
             tools=self.tools,
+            trust=list(self.trust),
+            repositories=list(self.repositories),
             hooks=UNSET if hooks is UNSET else list(hooks),
         )
         return listed("problems", self.problems, more)
@@ -134,7 +145,7 @@ def examine(places: Locations, report: ClientReport, *, verbs: Collection[str] =
     """Look at everything here besides what the clients see, which is `report`; `verbs` are ours."""
     config, faults = usable_config(places)
     found = [*faults, *extension_findings(verbs)]
-    catalog, watches, code, notes, changed = _own_place(config, found)
+    own = _own_place(config, found)
     return Examination(
         report=report,
         problems=tuple(problems(report)),
@@ -142,11 +153,13 @@ def examine(places: Locations, report: ClientReport, *, verbs: Collection[str] =
         open_files=tuple(file_troubles(config)),
         faults=tuple(found),
         unsafe=unsafe_entries(places),
-        catalog=catalog,
-        watches=watches,
-        code=code,
-        notes=notes,
-        changed=changed,
+        catalog=own.catalog,
+        watches=own.watches,
+        code=own.code,
+        notes=own.notes,
+        trust=own.trust,
+        repositories=own.repositories,
+        changed=own.changed,
         tools=tool_report(config),
     )
 
@@ -181,18 +194,21 @@ def tool_lines(tools: ToolReport, home: str) -> list[str]:
     return ["programs that commands find", *lines] if lines else []
 
 
-def _own_place(
-    config: Config, faults: list[Diagnostic]
-) -> tuple[
-    CatalogBoundsAnswer | None,
-    WatchUseAnswer | None,
-    tuple[CodeFacts, ...],
-    list[str],
-    tuple[AbsentSkill, ...],
-]:
+class _OwnPlace(Struct, frozen=True, kw_only=True):
+    """What a house of this place says; nothing where a file keeps it from starting."""
+
+    notes: Sequence[str]
+    catalog: CatalogBoundsAnswer | None = None
+    watches: WatchUseAnswer | None = None
+    code: Sequence[CodeFacts] = ()
+    trust: Sequence[str] = ()
+    repositories: Sequence[RepositoryFreshness] = ()
+    changed: Sequence[AbsentSkill] = ()
+
+
+def _own_place(config: Config, faults: list[Diagnostic]) -> _OwnPlace:
     """Return what the catalog's bounds leave out, how changes are noticed, the skills with code,
-    notes about them, and the installed skills that changed; nothing where a file keeps us from
-    starting."""
+    notes about them, and the installed skills that changed."""
     with isolated() as failed, Skillhouse(config) as house:
         view = house.view()
         found, use = catalog_bounds(view), watch_use(house.snapshot.roots)
@@ -201,7 +217,8 @@ def _own_place(
             *catalog_notes(view, found.omitted, omitted_in_tool(found)),
         ]
         notes += _search_notes(house, view)
-        notes += trust_notes(house)
+        trust, repositories = trust_notes(house), repository_freshness(house)
+        notes += trust
         page = page_of(config.approvals.page_url)
         if page and (why := why_no_key(page)):
             notes.append(f"`approvals.page_url`: {why}")
@@ -209,18 +226,26 @@ def _own_place(
     for error in failed:
         if isinstance(error, InternalFaultError):
             faults.append(fault_finding(error, None))
-        return None, None, (), [f"the catalog cannot be made: {error}"], ()
+        return _OwnPlace(notes=[f"the catalog cannot be made: {error}"])
     notes += [f"skill with code {one_line(f'{one.name}: {one.summary()}')}" for one in code]
-    if use is None:
-        return found, None, code, notes, changed
-    if use.polls:
-        notes.append(
-            f"a program that watches these {use.needed:,} directories polls them: at most "
-            f"{watch_bound():,} are watched, and {use.free:,} of this user's {use.most:,} watches "
-            "are free (fs.inotify.max_user_watches)"
-        )
-    watches = copied(WatchUseAnswer, use, free=use.free, polls=use.polls)
-    return found, watches, code, notes, changed
+    watches = None
+    if use is not None:
+        if use.polls:
+            notes.append(
+                f"a program that watches these {use.needed:,} directories polls them: at most "
+                f"{watch_bound():,} are watched, and {use.free:,} of this user's {use.most:,} "
+                "watches are free (fs.inotify.max_user_watches)"
+            )
+        watches = copied(WatchUseAnswer, use, free=use.free, polls=use.polls)
+    return _OwnPlace(
+        notes=notes,
+        catalog=found,
+        watches=watches,
+        code=code,
+        trust=trust,
+        repositories=repositories,
+        changed=changed,
+    )
 
 
 def _search_notes(house: Skillhouse, view: AgentView) -> list[str]:

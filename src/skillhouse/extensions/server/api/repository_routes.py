@@ -119,7 +119,8 @@ def package_versions(api: ApiServices, repository: str, package: str) -> Package
 
 def _publishers(api: ApiServices, _: ApiRequest) -> PublishersAnswer:
     anchors = registry.AnchorStore(api.house.config.state_directory / registry.TRUSTED_DIRECTORY)
-    return publishers_answer(anchors.read(datetime.fromtimestamp(api.clock(), UTC)))
+    found = anchors.read(datetime.fromtimestamp(api.clock(), UTC))
+    return publishers_answer(found, install.kept_roots(api.house.config.state_directory))
 
 
 _PACKAGE_EXAMPLE = {
@@ -142,7 +143,7 @@ ROUTES = (
         what="The roots of publishers that are trusted here, and the revocations that are known.",
         run=_publishers,
         answer=ref(PublishersAnswer),
-        example={"roots": [], "timestamps": [], "revocations": []},
+        example={"roots": [], "timestamps": [], "revocations": [], "repositories": []},
     ),
     Endpoint(
         name="listRepositories",

@@ -48,6 +48,7 @@ from skillhouse.frontends.presentation.skill_answers import (
     skill_files,
 )
 from skillhouse.house import rehearse
+from skillhouse.manage import signature_warnings
 
 if TYPE_CHECKING:
     pass
@@ -108,12 +109,16 @@ def filter_of(request: ApiRequest, roots: tuple[str, ...] | None = None) -> Skil
 def _list(api: ApiServices, request: ApiRequest) -> ListAnswer:
     view, home = api.scan().view, api.house.config.places.home
     found = filter_of(request).skills(view.visible.skills)
+    with api.reader.using() as house:
+        warnings = signature_warnings(house)
     return paged(
         found,
         request.query,
         key=lambda one: one.file,
         name="skills",
-        value=lambda one: listed_skill(one, clients_of(Path(one.root), home), view.mark(one)),
+        value=lambda one: listed_skill(
+            one, clients_of(Path(one.root), home), view.mark(one), warnings
+        ),
     )
 
 

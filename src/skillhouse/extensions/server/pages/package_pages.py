@@ -34,6 +34,8 @@ QUERY_MAX = 200
 class InstalledLine(Struct, frozen=True, kw_only=True):
     value: InstalledAnswer
     """As the API gives it."""
+    warning: str
+    """What of its signature ended, or soon does; empty for nothing."""
     state: str
     """ok, accepted, edited, refused, missing; empty where the files were not compared."""
     reason: str
@@ -107,6 +109,7 @@ class PackagePages:
             lines.append(
                 InstalledLine(
                     value=installed_answer(name, place.scope, entry),
+                    warning=mark.ending if mark and mark.is_well else "",
                     state=mark.state if mark else "",
                     reason=mark.reason if mark else "",
                 )
