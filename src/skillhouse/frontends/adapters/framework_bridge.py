@@ -190,6 +190,24 @@ class FrameworkBridge(Struct, frozen=True, kw_only=True):
         self._answer(approval_id, Answer.ONCE)
         return True
 
+    async def asked_about(self, name: str, call_id: str | None) -> str:
+        """Return the id of the open question about a framework's call; empty when there is none.
+
+        It is found by the framework's id of the call, also by a process that did not ask. Two
+        questions with one id, from a model that uses an id twice, are none. The question approves
+        nothing: `allowed` compares it with the call as it is then.
+        """
+        if not call_id:
+            return ""
+        whose = (name, self.agent, self.user, self.channel, call_id)
+        found = [
+            request.id
+            for request in (one.request for one in await in_thread(self.house.approvals.pending))
+            if (request.tool, request.agent, request.user, request.channel, request.call_id)
+            == whose
+        ]
+        return found[0] if len(found) == 1 else ""
+
     def refused(self, approval_id: str, message: str = "") -> ToolResult:
         """Deny one approval for the user, and return the result for the model."""
         self._answer(approval_id, Answer.NO, message)
