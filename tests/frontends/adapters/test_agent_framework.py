@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import anyio
 import pytest
 from agent_framework import (
     Agent,
+    AgentSession,
     BaseChatClient,
     ChatMiddlewareLayer,
     ChatResponse,
@@ -130,6 +132,27 @@ async def test_a_yes_is_one_to_the_question_that_was_asked(tmp_path: Path, chang
         assert (written(tmp_path) is None) is changed
         states = ["open", "open"] if changed else ["used"]
         assert [state for _, state, _, _ in answers(house)] == states
+
+
+@pytest.mark.parametrize(("approved", "state"), [(True, "used"), (False, "denied")])
+async def test_a_restart_between_question_and_answer_loses_nothing(
+    tmp_path: Path, approved: bool, state: str
+) -> None:
+    with open_house(tmp_path) as house:
+        agent = agent_of(house, Script(WRITE))
+        session = agent.create_session()
+        said = await agent.run("go", session=session)
+        asked = said.user_input_requests[0].to_dict()
+        kept = json.dumps([asked, session.to_dict()])
+    with open_house(tmp_path) as house:
+        asked, session_kept = json.loads(kept)
+        answer = Content.from_dict(asked).to_function_approval_response(approved)
+        again = agent_of(house, Script())
+        session = AgentSession.from_dict(session_kept)
+        done = await again.run(Message("user", [answer]), session=session)
+        assert done.text == LAST
+        assert [one[1] for one in answers(house)] == [state]
+        assert (written(tmp_path) == "Rain.\n") is approved
 
 
 def test_errors_and_questions_that_are_not_asked_are_texts(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ file there.
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ from claude_agent_sdk import (
 from mcp import Client
 from tests.frontends.adapters.guide import CALLS, LAST, WRITE, Typing, run_example
 from tests.frontends.adapters.houses import FALCONS, answers, open_house, written
+from tests.frontends.adapters.loopback import Loopback, listening
 from tests.frontends.adapters.parallel import (
     AFTERWARDS,
     Reaction,
@@ -39,6 +41,7 @@ from tests.frontends.adapters.parallel import (
     native_read,
     native_write,
 )
+from tests.house.places import make_places
 
 from skillhouse.floor import ConfigError
 from skillhouse.frontends.adapters.claude_agent import skillhouse_options
@@ -230,6 +233,100 @@ async def talk(url: str, answer: Reaction, house: Skillhouse | None, place: Path
         *_, last = [one async for one in client.receive_response()]
         assert isinstance(last, ResultMessage)
         assert last.result == LAST
+
+
+BASH = ("Bash", {"command": "touch made", "description": "Make a file"})
+
+
+class Asked:
+    """Answers as it is to, and keeps what it was asked."""
+
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
+        self.titles: list[tuple[str, str | None]] = []
+
+    async def __call__(self, tool: str, arguments: Any, context: ToolPermissionContext) -> Any:
+        self.titles.append((tool, context.title))
+        return await self.answer(tool, arguments, context)
+
+
+def worked(
+    base: Path, house: Skillhouse, given: ClaudeAgentOptions, own_tools: Any, *calls: Any
+) -> list[Any]:
+    """Have Claude Code make calls in a project, and return the requests that the model got."""
+
+    async def go(url: str) -> None:
+        options = replace(given, cwd=base / "project", env=surroundings(url, base))
+        options = skillhouse_options(house, options, own_tools=own_tools)
+        async with ClaudeSDKClient(options) as client:
+            await client.query("go")
+            *_, last = [one async for one in client.receive_response()]
+            assert isinstance(last, ResultMessage)
+
+    with listening(Loopback(calls, LAST)) as model:
+        anyio.run(go, model.url)
+    return model.bodies
+
+
+def records(base: Path) -> list[tuple[str, str, str]]:
+    """Return kind, tool and status of each record, oldest first."""
+    (log,) = make_places(base).state().rglob("*.jsonl")
+    found = [json.loads(line) for line in log.read_text().splitlines()]
+    return [(one["kind"], one["tool"], one["status"]) for one in found]
+
+
+# The SDK says that under `bypassPermissions` only a hook can ask, which is how we ask.
+@pytest.mark.filterwarnings("ignore:can_use_tool will not be invoked")
+@pytest.mark.parametrize("mode", ["default", "bypassPermissions"])
+@pytest.mark.parametrize("answer", [allow, deny, fail, None])
+def test_its_own_tools_are_behind_the_gate(tmp_path: Path, mode: Any, answer: Any) -> None:
+    asked = Asked(answer) if answer else None
+    with open_house(tmp_path) as house:
+        given = ClaudeAgentOptions(
+            can_use_tool=asked, permission_mode=mode, setting_sources=[], skills=[]
+        )
+        bodies = worked(tmp_path, house, given, "gated", BASH)
+        made = (tmp_path / "project/made").exists()
+        assert made is (answer is allow)
+        if asked is not None:
+            # Once, by the gate: Claude Code itself does not ask again.
+            assert asked.titles == [("Bash", "exec: touch made")]
+        states = {allow: "used", deny: "denied"}.get(answer, "open")
+        assert [one[:2] for one in answers(house)] == [("Bash", states)]
+        told = json.dumps(bodies[-1]["messages"])
+        assert ("not approved" in told) is not made
+        assert records(tmp_path)[-1][2] == (
+            "ok" if made else "denied" if answer is deny else "pending"
+        )
+
+
+def test_a_denial_by_a_rule_holds_for_its_own_tools(tmp_path: Path) -> None:
+    rules = [
+        Rule(effect=Effect.DENY, action="exec", pattern="touch *"),
+        Rule(effect=Effect.ALLOW, action="write", pattern="*"),
+    ]
+    with open_house(tmp_path, *rules) as house:
+        asked = Asked(allow)
+        given = ClaudeAgentOptions(can_use_tool=asked, setting_sources=[])
+        poem = {"file_path": str(tmp_path / "project/poem.txt"), "content": "Rain.\n"}
+        worked(tmp_path, house, given, "gated", BASH, ("Write", poem))
+        assert not (tmp_path / "project/made").exists()
+        assert written(tmp_path) == "Rain.\n"
+        assert asked.titles == []
+        assert ("outcome", "Write", "ok") in records(tmp_path)
+
+
+@pytest.mark.parametrize(("own_tools", "some"), [("kept", True), ("off", False)])
+def test_its_own_tools_are_offered_unless_they_are_off(
+    tmp_path: Path, own_tools: str, some: bool
+) -> None:
+    with open_house(tmp_path) as house:
+        given = ClaudeAgentOptions(setting_sources=[])
+        bodies = worked(tmp_path, house, given, own_tools, (f"{OURS}skill", {"name": "kestrel"}))
+        names = {tool["name"] for body in bodies for tool in body["tools"]}
+        assert f"{OURS}write" in names
+        assert bool({"Bash", "Write", "Edit"} & names) is some
+        assert some or not {name for name in names if not name.startswith(OURS)}
 
 
 def tool_of(function: Any) -> SdkMcpTool[Any]:

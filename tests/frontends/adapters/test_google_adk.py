@@ -21,11 +21,12 @@ from google.adk.models.base_llm import BaseLlm
 from google.adk.models.google_llm import Gemini
 from google.adk.models.llm_request import LlmRequest
 from google.adk.models.llm_response import LlmResponse
-from google.adk.runners import InMemoryRunner
+from google.adk.runners import Runner
+from google.adk.sessions import InMemorySessionService
 from google.adk.tools.function_tool import FunctionTool
 from google.genai import Client
-from google.genai.types import Content, FunctionCall, Part
-from tests.frontends.adapters.guide import CALLS, LAST, SKILL, WRITE, example, run_example
+from google.genai.types import Content, FunctionCall, FunctionResponse, Part
+from tests.frontends.adapters.guide import CALLS, LAST, WRITE, Typing, run_example
 from tests.frontends.adapters.houses import FALCONS, answers, open_house, written
 from tests.frontends.adapters.parallel import (
     AFTERWARDS,
@@ -39,7 +40,7 @@ from tests.frontends.adapters.parallel import (
     native_write,
 )
 
-from skillhouse.frontends.adapters.google_adk import skillhouse_toolset
+from skillhouse.frontends.adapters.google_adk import skillhouse_answers, skillhouse_toolset
 from skillhouse.house import Skillhouse
 
 pytestmark = pytest.mark.slow
@@ -81,18 +82,21 @@ class Talk:
         house: Skillhouse | None,
         model: BaseLlm,
         native: list[Any] | None = None,
+        sessions: InMemorySessionService | None = None,
         **more: Any,
     ) -> None:
         tools = native or native_tools()
         if house is not None:
             tools = [skillhouse_toolset(house, **more)]
         agent = Agent(name="poet", model=model, tools=tools)
-        self._runner = InMemoryRunner(agent=agent, app_name="talk")
+        kept = sessions or InMemorySessionService()
+        self._runner = Runner(agent=agent, app_name="talk", session_service=kept)
 
     async def __aenter__(self) -> Talk:
         service = self._runner.session_service
-        session = await service.create_session(app_name="talk", user_id="u", session_id="s")
-        assert session.id == "s"
+        whose = {"app_name": "talk", "user_id": "u", "session_id": "s"}
+        if await service.get_session(**whose) is None:
+            await service.create_session(**whose)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -121,22 +125,52 @@ def questions(events: list[Event]) -> list[FunctionCall]:
     return [call for call in calls if call.name == "adk_request_confirmation"]
 
 
-def answer_of_the_guide() -> Any:
-    place: dict[str, Any] = {}
-    exec(example("Google ADK", 1), place)
-    return place["answer"]
+def answer(asked: FunctionCall, yes: bool) -> Any:
+    event = Event(author="poet", content=Content(parts=[Part(function_call=asked)]))
+    return skillhouse_answers([event, event], lambda _: yes)
 
 
-def test_the_example_of_the_guide_runs(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    script = script_of(SKILL)
-    run_example("Google ADK", {'"gemini-flash-latest"': "model"}, {"model": script})
+@pytest.mark.parametrize(("typed", "expected"), [("y", "Rain.\n"), ("n", None)])
+def test_the_example_of_the_guide_runs(
+    place: Path, capsys: pytest.CaptureFixture[str], typed: str, expected: str | None
+) -> None:
+    script, person = script_of(*CALLS), Typing(typed)
+    run_example("Google ADK", {'"gemini-flash-latest"': "model"}, {"model": script}, person)
     assert LAST in capsys.readouterr().out
-    assert "<skill_content" in script.told()[0]["result"]
+    assert person.asked == [f"write: {place / 'project/poem.txt'}? "]
+    assert written(place) == expected
+
+
+def test_confirmations_of_other_tools_are_left_to_the_program() -> None:
+    theirs = FunctionCall(
+        id="1", name="adk_request_confirmation", args={"toolConfirmation": {"payload": {"a": 1}}}
+    )
+    assert answer(theirs, True) is None
+    assert skillhouse_answers([], lambda _: True) is None
+
+
+@pytest.mark.parametrize(("approved", "state"), [(True, "used"), (False, "denied")])
+def test_a_restart_between_question_and_answer_loses_nothing(
+    tmp_path: Path, approved: bool, state: str
+) -> None:
+    kept = InMemorySessionService()
+
+    async def said(house: Skillhouse, message: Any, *calls: tuple[str, dict[str, Any]]) -> Any:
+        async with Talk(house, script_of(*calls), sessions=kept) as talk:
+            return await talk.say(message)
+
+    with open_house(tmp_path) as house:
+        (asked,) = questions(anyio.run(said, house, "go", WRITE))
+    with open_house(tmp_path) as house:
+        events = anyio.run(said, house, answer(asked, approved))
+        assert events[-1].content.parts[0].text == LAST
+        assert [one[1] for one in answers(house)] == [state]
+        assert (written(tmp_path) == "Rain.\n") is approved
 
 
 @pytest.mark.parametrize(("yes", "expected"), [(True, "Rain.\n"), (False, None)])
 def test_a_confirmation_is_the_answer(tmp_path: Path, yes: bool, expected: str | None) -> None:
-    script, answer = script_of(*CALLS[1:]), answer_of_the_guide()
+    script = script_of(*CALLS[1:])
     with open_house(tmp_path) as house:
 
         async def go() -> list[Event]:
@@ -152,7 +186,7 @@ def test_a_confirmation_is_the_answer(tmp_path: Path, yes: bool, expected: str |
 
 
 def test_a_script_that_changed_while_the_person_thought_is_not_run(tmp_path: Path) -> None:
-    script, answer = script_of(SCRIPT, SCRIPT), answer_of_the_guide()
+    script = script_of(SCRIPT, SCRIPT)
     with open_house(tmp_path) as house:
         file = tmp_path / "project/run.sh"
         file.write_text("true\n")
@@ -174,7 +208,7 @@ def test_a_script_that_changed_while_the_person_thought_is_not_run(tmp_path: Pat
 
 
 def test_a_confirmation_without_its_payload_is_none(tmp_path: Path) -> None:
-    script, answer = script_of(WRITE), answer_of_the_guide()
+    script = script_of(WRITE)
     with open_house(tmp_path) as house:
 
         async def go() -> None:
@@ -235,7 +269,10 @@ async def talk(model: BaseLlm, answer: Reaction, house: Skillhouse | None) -> No
         arguments["toolConfirmation"].setdefault("payload", None)
         message: Any = AFTERWARDS
         if answer != "left":
-            message = answer_of_the_guide()(asked, answer == "yes")
+            payload = arguments["toolConfirmation"]["payload"]
+            word = {"confirmed": answer == "yes", "payload": payload}
+            response = FunctionResponse(id=asked.id, name=asked.name, response=word)
+            message = Content(role="user", parts=[Part(function_response=response)])
         events = await one.say(message)
         assert events[-1].content.parts[0].text == LAST
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from tests.frontends.adapters.guide import CALLS, LAST, SKILL, example, install_line
+from tests.frontends.adapters.guide import CALLS, LAST, example, install_line
 from tests.frontends.adapters.loopback import Call, Loopback, listening
 from tests.frontends.adapters.test_alone import MAKES
 from tests.harness import ran
@@ -65,16 +65,14 @@ def test_an_example_of_the_guide_needs_its_install_line_only(
         done = _run([str(python), str(code)], tmp_path / "project", surroundings, "y\n" * 3)
     assert done.returncode == 0, done.stdout + done.stderr
     assert LAST in done.stdout
-    poem = tmp_path / "project/poem.txt"
-    # The example of ADK only prints what its agent said.
-    assert poem.exists() is (title != "Google ADK")
+    assert (tmp_path / "project/poem.txt").exists()
 
 
 def calls_of(title: str) -> list[Call]:
     """Return what the model calls; Claude Code has names of its own for tools of a server."""
     if title == "Claude Agent SDK":
         return [(f"mcp__skillhouse__{name}", given) for name, given in CALLS]
-    return [SKILL] if title == "Google ADK" else list(CALLS)
+    return list(CALLS)
 
 
 def keys_of(url: str) -> dict[str, str]:

@@ -160,6 +160,25 @@ def test_a_yes_to_an_earlier_question_is_passed_over(tmp_path: Path) -> None:
         assert [state for _, state, _, _ in answers(house)] == ["open", "denied"]
 
 
+@pytest.mark.parametrize(("approved", "state"), [(True, "used"), (False, "denied")])
+def test_a_restart_between_question_and_answer_loses_nothing(
+    tmp_path: Path, approved: bool, state: str
+) -> None:
+    kept = InMemorySaver()
+
+    def agent(house: Skillhouse, *calls: tuple[str, dict[str, Any]]) -> Any:
+        middleware = [skillhouse_middleware(house)]
+        return create_agent(model_of(*calls), middleware=middleware, checkpointer=kept)
+
+    with open_house(tmp_path) as house:
+        question = agent(house, WRITE).invoke({"messages": "go"}, THREAD)["__interrupt__"][0].value
+    with open_house(tmp_path) as house:
+        word = Command(resume={**question, "approved": approved})
+        assert agent(house).invoke(word, THREAD)["messages"][-1].text == LAST
+        assert [one[1] for one in answers(house)] == [state]
+        assert (written(tmp_path) == "Rain.\n") is approved
+
+
 def test_questions_of_one_turn_are_answered_each_for_itself(tmp_path: Path) -> None:
     both = [
         {"name": "write", "args": {"path": path, "content": "Rain.\n"}, "id": path}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from agents import (
     OpenAIChatCompletionsModel,
     OpenAIResponsesModel,
     Runner,
+    RunResult,
     RunState,
     SQLiteSession,
     Tool,
@@ -41,6 +44,8 @@ from tests.frontends.adapters.parallel import (
     native_read,
     native_write,
 )
+from tests.harness import ran
+from tests.own_environments import ROOT
 
 from skillhouse.approval import OWNER, Answer
 from skillhouse.frontends.adapters.openai_agents import skillhouse_tools
@@ -148,20 +153,74 @@ def test_a_script_that_changed_while_the_person_thought_is_not_run(tmp_path: Pat
         assert [state for _, state, _, _ in answers(house)] == ["open", "open"]
 
 
-def test_in_another_process_the_yes_is_about_nothing_that_is_known(tmp_path: Path) -> None:
-    with open_house(tmp_path) as house:
-        run = Runner.run_sync(agent_of(house, Script(WRITE)), "go")
-        kept = run.to_state().to_string()
-    script = Script()
-    with open_house(tmp_path) as house:
-        agent = agent_of(house, script)
+ASKS_AND_IS_KILLED = """
+import os, pathlib, signal, sys
+from agents import Runner
+from tests.frontends.adapters import test_openai_agents as here
+house = here.open_house(pathlib.Path(sys.argv[1]))
+run = Runner.run_sync(here.agent_of(house, here.Script(here.WRITE)), "go")
+print(run.to_state().to_string(), flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
 
-        async def go() -> str:
+
+def resumed(house: Skillhouse, script: Script, kept: str) -> RunResult:
+    """Approve what a state asks, and continue with a fresh list of tools."""
+    agent = agent_of(house, script)
+
+    async def go() -> RunResult:
+        state: Any = await RunState.from_string(agent, kept)
+        state.approve(state.get_interruptions()[0])
+        return await Runner.run(agent, state)
+
+    return anyio.run(go)
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> str:
+    """The state of a run whose process asked and was killed."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(["src", "."])}
+    code = [sys.executable, "-c", ASKS_AND_IS_KILLED, str(tmp_path)]
+    return ran(code, cwd=ROOT, env=environment).stdout
+
+
+def test_a_yes_after_a_restart_is_used_exactly_once(tmp_path: Path, kept: str) -> None:
+    with open_house(tmp_path) as house:
+        script = Script()
+        assert resumed(house, script, kept).final_output == LAST
+        assert written(tmp_path) == "Rain.\n"
+        assert answers(house) == [("write", "used", "once", "openai-agents")]
+        (tmp_path / "project/poem.txt").unlink()
+    # The same state again, as of a program that is started twice.
+    with open_house(tmp_path) as house:
+        script = Script()
+        assert resumed(house, script, kept).final_output == LAST
+        assert "ask the user to approve" in script.told()[0]
+        assert written(tmp_path) is None
+        assert [state for _, state, _, _ in answers(house)] == ["used", "open"]
+
+
+def test_a_yes_after_a_restart_is_about_what_was_there_when_it_was_asked(
+    tmp_path: Path, kept: str
+) -> None:
+    (tmp_path / "project/poem.txt").write_text("Mine.\n")
+    with open_house(tmp_path) as house:
+        script = Script()
+        assert resumed(house, script, kept).final_output == LAST
+        assert "ask the user to approve" in script.told()[0]
+        assert written(tmp_path) == "Mine.\n"
+
+
+def test_a_yes_to_a_run_of_another_user_is_none(tmp_path: Path, kept: str) -> None:
+    with open_house(tmp_path) as house:
+        agent = agent_of(house, script := Script(), user="other")
+
+        async def go() -> None:
             state: Any = await RunState.from_string(agent, kept)
             state.approve(state.get_interruptions()[0])
-            return str((await Runner.run(agent, state)).final_output)
+            await Runner.run(agent, state)
 
-        assert anyio.run(go) == LAST
+        anyio.run(go)
         assert "ask the user to approve" in script.told()[0]
         assert written(tmp_path) is None
 

@@ -42,6 +42,7 @@ from tests.frontends.adapters.parallel import (
     native_write,
 )
 
+from skillhouse.frontends.adapters.framework_bridge import FrameworkBridge
 from skillhouse.frontends.adapters.pydantic_ai import skillhouse_toolset
 from skillhouse.house import Skillhouse
 
@@ -105,29 +106,39 @@ def test_the_model_is_shown_the_tools_and_each_skill_once(tmp_path: Path) -> Non
         assert (described + str(info.instructions)).count(FALCONS) == 1
 
 
-def test_a_restart_between_question_and_answer_loses_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("with_metadata", [True, False])
+def test_a_restart_between_question_and_answer_loses_nothing(
+    tmp_path: Path, with_metadata: bool
+) -> None:
     with open_house(tmp_path) as house:
         first = agent_of(house, Script(WRITE)).run_sync("go")
         kept = ModelMessagesTypeAdapter.dump_json(first.all_messages())
-        metadata = first.output.metadata
+        metadata = first.output.metadata if with_metadata else {}
         calls = [call.tool_call_id for call in first.output.approvals]
-    with open_house(tmp_path) as house:
-        results = DeferredToolResults(approvals=dict.fromkeys(calls, True), metadata=metadata)
-        history = ModelMessagesTypeAdapter.validate_json(kept)
-        again = agent_of(house, Script())
-        done = again.run_sync(message_history=history, deferred_tool_results=results)
-        assert done.output == LAST
-        assert written(tmp_path) == "Rain.\n"
-        assert answers(house) == [("write", "used", "once", "pydantic-ai")]
+    for done_before in (False, True):
+        with open_house(tmp_path) as house:
+            results = DeferredToolResults(approvals=dict.fromkeys(calls, True), metadata=metadata)
+            history = ModelMessagesTypeAdapter.validate_json(kept)
+            again = agent_of(house, Script())
+            done = again.run_sync(message_history=history, deferred_tool_results=results)
+            # The approval is used once: the same answer again is asked about.
+            assert isinstance(done.output, DeferredToolRequests) is done_before
+            assert done_before or done.output == LAST
+            assert (written(tmp_path) is None) is done_before
+            assert answers(house)[0] == ("write", "used", "once", "pydantic-ai")
+        (tmp_path / "project/poem.txt").unlink(missing_ok=True)
 
 
-def test_a_yes_with_no_word_of_what_it_is_about_is_asked_again(tmp_path: Path) -> None:
-    """Another toolset, as in another process, cannot know which question the yes is about."""
+async def test_a_yes_to_a_call_that_was_not_asked_about_is_asked_again(tmp_path: Path) -> None:
     with open_house(tmp_path) as house:
-        first = agent_of(house, Script(WRITE)).run_sync("go")
+        first = await agent_of(house, Script(WRITE)).run("go")
         call = first.output.approvals[0].tool_call_id
+        # An id that the model used twice, in another conversation: two questions have it now.
+        other = FrameworkBridge(house=house, channel="pydantic-ai")
+        changed = {**WRITE[1], "content": "Snow.\n"}
+        await other.call("write", changed, call_id=call)
         results = DeferredToolResults(approvals={call: True})
-        again = agent_of(house, Script()).run_sync(
+        again = await agent_of(house, Script()).run(
             message_history=first.all_messages(), deferred_tool_results=results
         )
         assert isinstance(again.output, DeferredToolRequests)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import logging
-from typing import Any
+from typing import Any, Literal
 
 from skillhouse.floor import ConfigError, MissingExtraError
 from skillhouse.floor.structs import replace
+from skillhouse.frontends.adapters.claude_agent_tools import OwnTools, decided
 from skillhouse.frontends.adapters.framework_bridge import FrameworkBridge
 from skillhouse.house import Skillhouse
 from skillhouse.house.model_tools import ShownTool
@@ -30,8 +30,6 @@ CHANNEL = "claude-agent"
 SERVER = "skillhouse"
 PREFIX = f"mcp__{SERVER}__"
 
-logger = logging.getLogger(__name__)
-
 
 def skillhouse_options(
     house: Skillhouse,
@@ -40,13 +38,16 @@ def skillhouse_options(
     agent: str = "default",
     user: str = "local",
     ask: bool = True,
+    own_tools: Literal["kept", "gated", "off"] = "kept",
 ) -> ClaudeAgentOptions:
     """Return options with our MCP server, for `query` or `ClaudeSDKClient`.
 
     A call that needs approval is put to the options' own `can_use_tool`, under the tool's full name
     and with the question as title and reason; it is not called for our tools otherwise. The skills
     are listed at the end of the system prompt, and Claude Code's own `Skill` tool is off. Without
-    `ask` or `can_use_tool` the model gets a pending result.
+    `ask` or `can_use_tool` the model gets a pending result. `own_tools` says what becomes of Claude
+    Code's own tools, such as `Bash`: `kept` leaves them as the options have them, beside the gate;
+    `gated` has the gate judge and ask about their calls too; `off` offers none of them.
 
     Raises:
         ConfigError: no agent has that name, or `mcp_servers` or `system_prompt` is a file.
@@ -63,10 +64,15 @@ def skillhouse_options(
     servers = {**options.mcp_servers, SERVER: server}
     off = [*options.disallowed_tools, "Skill"]
     changed: dict[str, Any] = {"mcp_servers": servers, "skills": [], "disallowed_tools": off}
+    gate = OwnTools(bridge, PREFIX, options.can_use_tool) if own_tools == "gated" else None
     if options.can_use_tool is None:
         changed["allowed_tools"] = [*options.allowed_tools, *sorted(names)]
     else:
-        changed["can_use_tool"] = _let_through(names, options.can_use_tool)
+        changed["can_use_tool"] = _let_through(names, options.can_use_tool, gate)
+    if gate is not None:
+        changed["hooks"] = gate.added_to(options.hooks)
+    if own_tools == "off":
+        changed["tools"] = []
     if prompt := bridge.prompt(prefix=PREFIX, always=True):
         changed["system_prompt"] = _with(options.system_prompt, prompt)
     return replace(options, **changed)
@@ -78,14 +84,7 @@ def _tool(bridge: FrameworkBridge, tool: ShownTool, ask: CanUseTool | None) -> S
         question = bridge.question(result)
         if question is not None and ask is not None:
             approval_id = question["approval_id"]
-            reason = "; ".join(question["reasons"])
-            context = ToolPermissionContext(title=question["title"], decision_reason=reason)
-            try:
-                answer = await ask(PREFIX + tool.name, arguments, context)
-            except Exception:
-                # The program's own code failed; another channel can still answer the question.
-                logger.exception("can_use_tool failed for %s", tool.name)
-                answer = None
+            answer = await decided(ask, PREFIX + tool.name, arguments, question)
             if isinstance(answer, PermissionResultAllow):
                 changed = answer.updated_input
                 result = await bridge.allowed(tool.name, changed or arguments, approval_id)
@@ -97,13 +96,16 @@ def _tool(bridge: FrameworkBridge, tool: ShownTool, ask: CanUseTool | None) -> S
     return SdkMcpTool(tool.name, tool.description, tool.schema, run)
 
 
-def _let_through(names: set[str], ask: CanUseTool) -> CanUseTool:
-    """Return `can_use_tool` for the options: the gate decides about our tools."""
+def _let_through(names: set[str], ask: CanUseTool, gate: OwnTools | None) -> CanUseTool:
+    """Return `can_use_tool` for the options: what the gate decides is not asked about again."""
 
     async def can_use(
         name: str, arguments: dict[str, Any], context: ToolPermissionContext
     ) -> PermissionResult:
-        return PermissionResultAllow() if name in names else await ask(name, arguments, context)
+        is_allowed = gate is not None and gate.is_allowed(context.tool_use_id, name, arguments)
+        if name in names or is_allowed:
+            return PermissionResultAllow()
+        return await ask(name, arguments, context)
 
     return can_use
 

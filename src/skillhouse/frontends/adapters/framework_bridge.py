@@ -109,7 +109,7 @@ class FrameworkBridge(Struct, frozen=True, kw_only=True):
     ) -> ToolResult:
         """Make a call as `Skillhouse.call` does; every failure becomes a result for the model."""
         try:
-            caller = replace(self._caller(), **ids)
+            caller = self.caller(**ids)
             result = await self.house.call(
                 name, arguments, caller=caller, approval_id=approval_id, listener=listener
             )
@@ -123,7 +123,7 @@ class FrameworkBridge(Struct, frozen=True, kw_only=True):
         """Do what `call` does, from synchronous code."""
         try:
             result = self.house.call_sync(
-                name, arguments, caller=self._caller(), approval_id=approval_id
+                name, arguments, caller=self.caller(), approval_id=approval_id
             )
             return _for_model(result)
         except Exception as error:  # noqa: BLE001 - an edge of the process; it is logged there.
@@ -155,7 +155,7 @@ class FrameworkBridge(Struct, frozen=True, kw_only=True):
         This is a forecast: nothing is done or recorded. It runs on another thread, since it may
         start git in a sandbox to learn what a command would write.
         """
-        caller = self._caller()
+        caller = self.caller()
         try:
             forecast = await in_thread(lambda: self.house.forecast(name, arguments, caller=caller))
         except Exception:
@@ -179,23 +179,41 @@ class FrameworkBridge(Struct, frozen=True, kw_only=True):
         returned as pending.
         """
         now = await self.call(name, arguments)
-        if not self._approve_unchanged(now, approval_id):
+        if not self.approve_unchanged(now, approval_id):
             return now
         return await self.call(name, arguments, approval_id=approval_id)
 
     def allowed_sync(self, name: str, arguments: Mapping[str, Any], approval_id: str) -> ToolResult:
         """Do what `allowed` does, from synchronous code."""
         now = self.call_sync(name, arguments)
-        if not self._approve_unchanged(now, approval_id):
+        if not self.approve_unchanged(now, approval_id):
             return now
         return self.call_sync(name, arguments, approval_id=approval_id)
 
-    def _approve_unchanged(self, now: ToolResult, approval_id: str) -> bool:
+    def approve_unchanged(self, now: ToolResult, approval_id: str) -> bool:
         """Approve a call that, planned again, still has this question; return whether it has."""
         if now.status != "pending" or now.approval_id != approval_id:
             return False
         self._answer(approval_id, Answer.ONCE)
         return True
+
+    async def asked_about(self, name: str, call_id: str | None) -> str:
+        """Return the id of the open question about a framework's call; empty when there is none.
+
+        It is found by the framework's id of the call, also by a process that did not ask. Two
+        questions with one id, from a model that uses an id twice, are none. The question approves
+        nothing: `allowed` compares it with the call as it is then.
+        """
+        if not call_id:
+            return ""
+        whose = (name, self.agent, self.user, self.channel, call_id)
+        found = [
+            request.id
+            for request in (one.request for one in await in_thread(self.house.approvals.pending))
+            if (request.tool, request.agent, request.user, request.channel, request.call_id)
+            == whose
+        ]
+        return found[0] if len(found) == 1 else ""
 
     def refused(self, approval_id: str, message: str = "") -> ToolResult:
         """Deny one approval for the user, and return the result for the model."""
@@ -218,9 +236,10 @@ class FrameworkBridge(Struct, frozen=True, kw_only=True):
             # Already answered elsewhere, or not valid: the gate reports that to the next call.
             logger.warning("the answer to approval %s was not taken: %s", approval_id, error)
 
-    def _caller(self) -> Caller:
-        ids = _FRAMEWORK_IDS.get() or {}
-        return Caller(agent=self.agent, user=self.user, channel=self.channel, **ids)
+    def caller(self, **ids: str) -> Caller:
+        """Return who calls, with the framework's ids of the call; those given come first."""
+        known = {**(_FRAMEWORK_IDS.get() or {}), **ids}
+        return Caller(agent=self.agent, user=self.user, channel=self.channel, **known)
 
     def _request(self, result: ToolResult) -> ApprovalRequest | None:
         """Return the open question of a call; None when there is none or it cannot be read."""

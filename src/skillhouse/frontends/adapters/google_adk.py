@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from skillhouse.floor import MissingExtraError
@@ -11,17 +12,20 @@ from skillhouse.house.model_tools import ShownTool
 
 try:
     from google.adk.agents.readonly_context import ReadonlyContext
+    from google.adk.events import Event
     from google.adk.models.llm_request import LlmRequest
     from google.adk.tools.base_tool import BaseTool
     from google.adk.tools.base_toolset import BaseToolset
     from google.adk.tools.tool_context import ToolContext
-    from google.genai.types import FunctionDeclaration
+    from google.genai.types import Content, FunctionDeclaration, FunctionResponse, Part
 except ModuleNotFoundError as error:
     raise MissingExtraError("google-adk", error.name or "google.adk") from error
 
-__all__ = ["skillhouse_toolset"]
+__all__ = ["skillhouse_answers", "skillhouse_toolset"]
 
 CHANNEL = "google-adk"
+_CONFIRMATION = "adk_request_confirmation"
+"""Name of the function call by which ADK asks for a tool confirmation."""
 
 
 def skillhouse_toolset(
@@ -30,11 +34,30 @@ def skillhouse_toolset(
     """Return the toolset for `Agent(tools=[…])`.
 
     A call that needs approval asks for a tool confirmation, whose payload is the question; the
-    answer is a `ToolConfirmation` with the same payload.
+    answer is a `ToolConfirmation` with the same payload, as `skillhouse_answers` makes it.
     """
     bridge = FrameworkBridge(house=house, channel=CHANNEL, agent=agent, user=user, ask=ask)
     bridge.prompt()
     return _AdkToolset(bridge)
+
+
+def skillhouse_answers(
+    events: Iterable[Event], approve: Callable[[Mapping[str, Any]], bool]
+) -> Content | None:
+    """Return the `new_message` that answers our questions among a run's events; None without any.
+
+    `approve` gets each question, with `title`, `reasons` and `facts`, and returns whether the user
+    approves. Confirmations that other tools ask for are not answered.
+    """
+    parts = {}
+    for call in (call for event in events for call in event.get_function_calls()):
+        asked = (call.args or {}).get("toolConfirmation") if call.name == _CONFIRMATION else None
+        payload = asked.get("payload") if isinstance(asked, dict) else None
+        if isinstance(payload, dict) and "approval_id" in payload and call.id not in parts:
+            word = {"confirmed": approve(payload), "payload": payload}
+            response = FunctionResponse(id=call.id, name=call.name, response=word)
+            parts[call.id] = Part(function_response=response)
+    return Content(role="user", parts=list(parts.values())) if parts else None
 
 
 class _AdkToolset(BaseToolset):

@@ -8,6 +8,7 @@ from skillhouse.floor import MissingExtraError
 from skillhouse.frontends.adapters.framework_bridge import (
     FrameworkBridge,
     KeptResult,
+    framework_call,
     json_arguments,
 )
 from skillhouse.house import Skillhouse
@@ -30,7 +31,8 @@ def skillhouse_tools(
 ) -> list[Tool]:
     """Return the tools for `Agent(tools=…)`.
 
-    A run whose `interruptions` are not empty continues after `state.approve(interruption)`.
+    A run whose `interruptions` are not empty continues after `state.approve(interruption)`, also in
+    another process, from the state's JSON.
     """
     bridge = FrameworkBridge(house=house, channel=CHANNEL, agent=agent, user=user, ask=ask)
     return [
@@ -65,7 +67,7 @@ class _OpenAITool:
         """
         if not await self._bridge.may_ask(self._name, arguments):
             return False
-        result = await self._bridge.call(self._name, arguments)
+        result = await self._bridge.call(self._name, arguments, call_id=call_id)
         question = self._bridge.question(result)
         if question is None:
             self._done.keep(call_id, result)
@@ -80,6 +82,9 @@ class _OpenAITool:
             return done.content
         arguments = json_arguments(text)
         asked = self._asked.take(call_id)
-        if asked and context.is_tool_approved(context.tool_name, call_id):
-            return (await self._bridge.allowed(self._name, arguments, asked)).content
-        return (await self._bridge.call(self._name, arguments)).content
+        with framework_call(call_id=call_id, session_id=None):
+            if context.is_tool_approved(context.tool_name, call_id):
+                asked = asked or await self._bridge.asked_about(self._name, call_id)
+                if asked:
+                    return (await self._bridge.allowed(self._name, arguments, asked)).content
+            return (await self._bridge.call(self._name, arguments)).content

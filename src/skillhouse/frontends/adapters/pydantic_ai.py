@@ -98,7 +98,7 @@ class SkillhouseToolset(AbstractToolset[Any]):
     async def call_tool(
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
     ) -> str:
-        approval_id = self._approval_id(ctx) if ctx.tool_call_approved else ""
+        approval_id = await self._approval_id(name, ctx) if ctx.tool_call_approved else ""
         with framework_call(call_id=ctx.tool_call_id, session_id=ctx.conversation_id):
             if approval_id:
                 result = await self._bridge.allowed(name, tool_args, approval_id)
@@ -116,12 +116,14 @@ class SkillhouseToolset(AbstractToolset[Any]):
         """Make one call for the first time; a subclass may add to it."""
         return await self._bridge.call(name, given)
 
-    def _approval_id(self, ctx: RunContext[Any]) -> str:
-        """Return the id of the approval: from the program, or else from this toolset's question.
+    async def _approval_id(self, name: str, ctx: RunContext[Any]) -> str:
+        """Return the id of the approval: from the program, or else of the question about this call.
 
-        In another process the program has to pass it, with the metadata of the request.
+        Another toolset, as that of another process, finds the question by the id of the call.
         """
         metadata = ctx.tool_call_metadata
         named = metadata.get("approval_id") if isinstance(metadata, dict) else None
         asked = self._asked.take(ctx.tool_call_id)
-        return named if isinstance(named, str) else asked or ""
+        if isinstance(named, str):
+            return named
+        return asked or await self._bridge.asked_about(name, ctx.tool_call_id)

@@ -41,6 +41,8 @@ class OpenCall(Struct, frozen=True, kw_only=True):
     agent: str
     client: str
     began_ms: int
+    user: str = "local"
+    channel: str = CHANNEL
     is_asked: bool = False
     """Whether the client asks its person about it."""
     subagent: str = ""
@@ -185,8 +187,8 @@ def _record(
             kind="outcome",
             tool=opened.tool,
             agent=opened.agent,
-            user="local",
-            channel=CHANNEL,
+            user=opened.user,
+            channel=opened.channel,
             client=opened.client,
             workspace=house.policy.place,
             status=status,
