@@ -114,8 +114,8 @@ async def test_a_tunnel_needs_a_rule_that_says_connect(
         done = await run(launcher, workspace, argv, out.proxy)
         assert said(done) == (
             0,
-            "HTTP/1.1 403 no rule allows CONNECT to "
-            f"https://docs.test:{out.server.port}\nHTTP/1.1 200 connected\n3000000\n",
+            f"HTTP/1.1 403 no rule allows CONNECT to https://docs.test:{out.server.port}\n"
+            "HTTP/1.1 200 connected\n3000000\n",
         )
         assert [d.allowed for d in out.said] == [False, True]
 

@@ -411,8 +411,9 @@ class _Finder:
         return near and fence.startswith(self._fence) and not rest.strip()
 
     def _outside(self, number: int, line: str) -> None:
-        depth = len(line.expandtabs(4)) - len(line.expandtabs(4).lstrip())
         text = line.strip()
+        wide = line.expandtabs(4)
+        depth = len(wide) - len(wide.lstrip())
         if not text:
             self._is_after_blank = True
             return
@@ -432,11 +433,13 @@ class _Finder:
         elif depth == 0 and self._is_after_blank:
             self._list_indent = 0
         self._is_after_blank = text.startswith("#")
-        if _PRE.search(text.casefold()):
+        if "<" in text and _PRE.search(text.casefold()):
             self.unjudged.append(UnjudgedBlock(line=number, label="html"))
         self._inline(number, line)
 
     def _inline(self, number: int, line: str) -> None:
+        if "`" not in line and "<" not in line:
+            return
         for inline in _INLINE.finditer(line):
             text = (inline[2] or inline[3]).strip()
             if text in self._tools:

@@ -62,13 +62,13 @@ class FrameworkBridge(Struct, frozen=True, kw_only=True):
         Without `lists` that of the skill tool has no list of skills. Skills that it has no room to
         name are named in the schema.
         """
-        tools = self.house.tools(agent=self.agent, also=self.also, caller=self._caller())
+        tools = self.house.tools(agent=self.agent, also=self.also, caller=self.caller())
         return tools.offered(chars, lists=lists)
 
     def deferred(self, chars: int | None = None) -> list[ShownTool]:
         """Return the tools of skills for which there is no room, for a framework that finds tools
         by itself; see `ModelTools.deferred`."""
-        tools = self.house.tools(agent=self.agent, also=self.also, caller=self._caller())
+        tools = self.house.tools(agent=self.agent, also=self.also, caller=self.caller())
         return tools.deferred(chars)
 
     def prompt(
