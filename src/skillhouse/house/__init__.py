@@ -49,6 +49,9 @@ if TYPE_CHECKING:
     from skillhouse.house.house_snapshot import HouseSnapshot as HouseSnapshot
     from skillhouse.house.installed_check import InstalledCheck as InstalledCheck
     from skillhouse.house.installed_check import InstalledState as InstalledState
+    from skillhouse.house.judged_line import JudgedLine as JudgedLine
+    from skillhouse.house.judged_line import ReadCommand as ReadCommand
+    from skillhouse.house.judged_line import judged_line as judged_line
     from skillhouse.house.management import Management as Management
     from skillhouse.house.management import SkillDefinition as SkillDefinition
     from skillhouse.house.management import SkillFile as SkillFile
@@ -63,13 +66,10 @@ if TYPE_CHECKING:
     from skillhouse.house.person_tools import tool_report as tool_report
     from skillhouse.house.policy import Explanation as Explanation
     from skillhouse.house.prompts import Prompts as Prompts
-    from skillhouse.house.rehearsal import JudgedLine as JudgedLine
     from skillhouse.house.rehearsal import MentionVerdict as MentionVerdict
-    from skillhouse.house.rehearsal import ReadCommand as ReadCommand
     from skillhouse.house.rehearsal import Rehearsal as Rehearsal
     from skillhouse.house.rehearsal import explain_loading as explain_loading
     from skillhouse.house.rehearsal import export_source as export_source
-    from skillhouse.house.rehearsal import judged_line as judged_line
     from skillhouse.house.rehearsal import loading_effects as loading_effects
     from skillhouse.house.rehearsal import read_skill_file as read_skill_file
     from skillhouse.house.rehearsal import rehearse as rehearse

@@ -282,7 +282,7 @@ class ExecTool(Tool):
         facts = (
             *consequence(verdict.structure, root, has_network=network.is_open),
             *(*work.writes.facts, *work.scripts.facts, *kept, network.fact),
-            *(() if self._is_apart(session) else (NOT_BOUND,)),
+            *(() if context.is_apart else (NOT_BOUND,)),
             *((form.fact,) if form is not None else ()),
             *work.facts,
         )
@@ -334,7 +334,8 @@ class ExecTool(Tool):
         rules = seen(("rules", self), lambda: LayerRules(layers))
         paths = PathRules(self._workspace, session, layers, self._decide)
         root = self._workspace.root
-        tools = self._tools_of(session)
+        tools_at = self._tools.places if self._tools else lambda *_: Toolset()
+        tools = seen(("tools", self), lambda: tools_at(root))
         places = PathPolicy(
             root,
             writable=(root,),
@@ -354,7 +355,7 @@ class ExecTool(Tool):
             verdict = judge_argv(checked_argv((command, *params), rules, places), rules, places)
         programs = own_programs(verdict.structure, root)
         if programs:
-            tools = self._tools_of(session, programs)
+            tools = seen(("tools", self, programs), lambda: tools_at(root, programs))
         context = ExecContext(
             rules=rules,
             session=session,
@@ -363,18 +364,9 @@ class ExecTool(Tool):
             tools=tools,
             programs=programs,
             given=(command, params),
+            is_apart=seen(("namespaces", self), self._has_namespaces),
         )
         return verdict, context
-
-    def _is_apart(self, session: Session) -> bool:
-        """Whether runs have mounts and a network of their own."""
-        return session.once(("namespaces", self), self._has_namespaces)
-
-    def _tools_of(self, session: Session, programs: tuple[str, ...] = ()) -> Toolset:
-        def look() -> Toolset:
-            return self._tools.places(self._workspace.root, programs) if self._tools else Toolset()
-
-        return session.once(("tools", self, programs), look)
 
     def _work(self, line: str, verdict: CommandVerdict, context: ExecContext) -> CommandWork:
         """Return what a verdict comes to; raises RefusedError where no approval could help."""
@@ -441,5 +433,5 @@ class ExecTool(Tool):
         agent, name_of = context.session.agent, context.places.named_program
         named = [(name_of(argv[0]) or argv[0], *argv[1:]) for argv in work.programs]
         grants = [self._grants(agent, command_resource(argv)) for argv in named]
-        has_own = self._is_apart(context.session)
-        return network_of(work.programs, grants, verdict, self._net_policy, has_namespaces=has_own)
+        is_apart = context.is_apart
+        return network_of(work.programs, grants, verdict, self._net_policy, has_namespaces=is_apart)

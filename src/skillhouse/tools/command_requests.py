@@ -442,6 +442,8 @@ class ExecContext(Struct, frozen=True, kw_only=True):
     """Programs of the workspace that are named by paths, by absolute paths."""
     given: tuple[str, Sequence[str] | None]
     """The line, or the program with its arguments, without a shell around it."""
+    is_apart: bool
+    """Whether runs have mounts and a network of their own, as far as is known."""
 
 
 def inputs_of_work(
