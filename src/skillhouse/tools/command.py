@@ -21,7 +21,6 @@ from skillhouse.permission import (
     Effect,
     Layer,
     LayerRules,
-    PathPolicy,
     command_resource,
     judge_argv,
     judge_line,
@@ -336,16 +335,7 @@ class ExecTool(Tool):
         root = self._workspace.root
         tools_at = self._tools.places if self._tools else lambda *_: Toolset()
         tools = seen(("tools", self), lambda: tools_at(root))
-        places = PathPolicy(
-            root,
-            writable=(root,),
-            readable=session.readable,
-            paths=self._workspace.paths,
-            is_open=paths.is_named,
-            programs=tools.outside_path.split(":"),
-            binds_programs=True,
-            real=lambda place: seen(("real", place), lambda: os.path.realpath(place)),
-        )
+        places = paths.policy(tools.outside_path.split(":"))
         if params and (inside := shell_line((command, *params), rules, places)):
             command, params = inside, None
         if params is None:

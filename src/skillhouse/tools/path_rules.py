@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 from skillhouse.floor import PROTECTED_NAMES, is_below, is_secret, is_secret_file
-from skillhouse.permission import Effect, Layer, Permission, covers, matches, matches_in
+from skillhouse.permission import Effect, Layer, PathPolicy, Permission, covers, matches, matches_in
 from skillhouse.sandbox import CoveredPaths, OpenedProtection, covered_paths
 from skillhouse.skill import Skill
 from skillhouse.tools.call import PermissionRequest
@@ -46,6 +46,24 @@ class PathRules:
     def of(self, workspace: Workspace) -> PathRules:
         """Return the same rules for another workspace."""
         return PathRules(workspace, self._session, self._layers, self._decide)
+
+    def policy(self, programs: Sequence[str]) -> PathPolicy:
+        """Return by what the paths in a command's words are judged.
+
+        Args:
+            programs: The directories of programs that no command can write.
+        """
+        once = self._session.once
+        return PathPolicy(
+            self._workspace.root,
+            writable=(self._workspace.root,),
+            readable=self._session.readable,
+            paths=self._workspace.paths,
+            is_open=self.is_named,
+            programs=programs,
+            binds_programs=True,
+            real=lambda place: once(("real", place), lambda: os.path.realpath(place)),
+        )
 
     @cached_property
     def _skills(self) -> frozenset[str]:
