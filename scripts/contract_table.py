@@ -187,6 +187,8 @@ SETTINGS = {
     "search.weights": '[search]\nweights = "@STATE@"',
     "search.database": '[search]\ndatabase = "env:INDEX"',
     "registry.min_release_age": '[registry]\nmin_release_age = "24h"',
+    "registry.sigstore_roots": '[registry]\nsigstore_roots = ["public-good"]',
+    "registry.attestation_issuers": '[registry]\nattestation_issuers = ["https://gitlab.com"]',
     "registry.sources": ALLOWED,
     "registry.sources.source": ALLOWED,
     "registry.sources.publishers": ALLOWED + 'publishers = ["acme of skills.example.com"]',

@@ -144,7 +144,9 @@ OPENED = {
     "frontends.adapters": {"framework_bridge", "pydantic_ai"},
     "house": {"access_tokens"},
     "house.config": {"config_faults", "config_files", "rule_lines", "secret_places"},
-    "registry": {"certificates", "near_names", "owners", "passwords", "releases"},
+    "registry": {
+        *("attestations", "certificates", "near_names", "owners", "passwords", "releases"),
+    },
     "retrieval": {"evidence", "query", "segment_store", "spelling", "tokens", "votes"},
     "sandbox": {
         *("bubblewrap", "code_call", "guard", "interpreters", "landlock_rules", "level_probes"),

@@ -245,3 +245,24 @@ def test_a_server_refuses_what_is_no_attestation_of_the_archive(tmp_path: Path):
         assert server.ask(f"/{attestation_path(digest(good))}").body == good
         for path in (f"/{attestation_path(over)}", "/attestations/sha256/..%2f/x"):
             assert server.ask(path).status == 404
+
+
+def test_publish_sends_no_attestation_of_another_archive(run: Run, place: Path, attested: Attested):
+    source = make_skill(place / "made/publish/notes", version="2.0.0")
+    archive = pack(source).digest
+    other, right, lines = (place / name for name in ("other.json", "right.json", "lines.jsonl"))
+    other.write_bytes(attested.root.bundle("sha256:" + "0" * 64))
+    right.write_bytes(attested.root.bundle(archive))
+    lines.write_bytes(b"\n".join([right.read_bytes()] * (ATTESTATIONS_MAX + 1)) + b"\n")
+
+    def refused(*files: Path) -> str:
+        options = [word for file in files for word in ("--attestation", str(file))]
+        code, out, err = run("publish", str(source), "--repository", "official", *AGREED, *options)
+        assert code != 0, out
+        return " ".join(f"{out} {err}".split())
+
+    assert "is about sha256:0000" in refused(right, other)
+    assert f"expected at most {ATTESTATIONS_MAX} attestations" in refused(lines)
+    assert "no such file" in refused(place / "none.json")
+    # The right one gets as far as the repository, which is a directory here.
+    assert "1 attestation over this archive" in refused(right)

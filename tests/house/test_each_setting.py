@@ -636,6 +636,8 @@ ELSEWHERE = {
     "skills.repositories": "read at each install",
     "registry.sources": "likewise; tests/install/test_source_policy.py",
     "registry.min_release_age": "likewise",
+    "registry.sigstore_roots": "likewise; tests/attacks/test_attestation_attacks.py",
+    "registry.attestation_issuers": "likewise",
     "assignees": "tests/tiers",
     "mcp_servers": "the rows `mcp_servers.*`",
     "remotes": "the row `remotes.url`",

@@ -113,7 +113,7 @@ class BuildRoot:
             }
 
         stamps = self.stamps
-        return {
+        found = {
             "mediaType": "application/vnd.dev.sigstore.trustedroot+json;version=0.1",
             "tlogs": [] if stamps else [log(self._log)],
             "certificateAuthorities": [authority(self.certificate)],
@@ -122,6 +122,8 @@ class BuildRoot:
             if stamps
             else [],
         }
+        # GitHub's leaves out what is empty.
+        return {key: value for key, value in found.items() if value}
 
     def write(self, path: Path) -> str:
         """Write the trusted root to a file; return it as the configuration names it."""

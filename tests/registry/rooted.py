@@ -23,6 +23,7 @@ from skillhouse.registry import (
 )
 from skillhouse.registry.owners import FIRST_ROOT, METADATA_DIRECTORY
 from skillhouse.registry.releases import REPOSITORY_FILE, REVOCATIONS_FILE, index_path
+from tests.registry.build_root import BuildRoot
 from tests.registry.pki import Party, issued, make_root, signed
 from tests.registry.publisher_skill import REGISTRY
 from tests.registry.sources import make_skill
@@ -107,13 +108,25 @@ class RootedRegistry:
             (place / "skill.sig").write_bytes(write_bundle(bundle))
         return pack(place).archive
 
-    def publish(self, name: str, version: str, by: str = "", body: str = "") -> Release:
+    def publish(
+        self,
+        name: str,
+        version: str,
+        by: str = "",
+        body: str = "",
+        *,
+        built: BuildRoot | None = None,
+    ) -> Release:
+        """Publish a small skill, with an attestation of a root where one is given."""
         upload = self.hosted.blobs.new_upload()
         file = upload / "archive.part"
-        file.write_bytes(self.archive(name, version, by, body))
+        archive = self.archive(name, version, by, body)
+        bundles = [] if built is None else [built.bundle(digest(archive))]
+        file.write_bytes(archive + b"".join(bundles))
         address = Address(namespace="default", skill=name, version=version)
+        sizes = [len(one) for one in bundles]
         try:
-            release = self.hosted.publish(address, file, access=ANYONE)
+            release = self.hosted.publish(address, file, access=ANYONE, bundle_sizes=sizes)
             self._names.add(name)
             return release
         finally:

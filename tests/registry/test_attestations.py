@@ -259,3 +259,17 @@ def test_the_same_workflow_at_another_commit_is_the_same_origin():
         {"workflow": ".github/workflows/other.yml"},
     ):
         assert not ACME.is_same_as(other(**changes))
+
+
+def test_an_authority_of_a_root_vouches_while_it_was_in_use(tmp_path: Path):
+    root = BuildRoot(stamps=TimestampAuthority(tmp_path / "tsa"))
+    bundle = root.bundle(ARCHIVE)
+    path = tmp_path / "root.json"
+    for key in ("certificateAuthorities", "timestampAuthorities"):
+        value = root.trusted_root()
+        value[key][0]["validFor"]["end"] = f"{root.now - timedelta(minutes=1):%Y-%m-%dT%H:%M:%SZ}"
+        path.write_text(json.dumps(value))
+        assert refused(AttestationVerifier([f"file:{path}"], [ISSUER]), bundle)[0] == "root"
+        value[key][0]["validFor"]["end"] = f"{root.now + timedelta(days=1):%Y-%m-%dT%H:%M:%SZ}"
+        path.write_text(json.dumps(value))
+        assert AttestationVerifier([f"file:{path}"], [ISSUER]).verify(bundle, ARCHIVE) == ACME

@@ -10,19 +10,24 @@ from urllib.parse import parse_qs
 
 import pytest
 
+from skillhouse.extensions.registry.hosting.hosted_repository import Address
 from skillhouse.floor.structs import asdict
 from skillhouse.registry import (
+    AttestationError,
     DirectoryAccess,
     MirrorDirectory,
     MirrorReport,
     Repository,
     RepositoryAnswer,
     RepositoryError,
+    attestation_path,
     encode_document,
+    read_attestation,
     update_mirror,
 )
 from skillhouse.registry.releases import index_path
 from skillhouse.registry.signed_targets import SignedTargets
+from tests.registry.build_root import BuildRoot
 from tests.registry.repositories import encode_value
 from tests.registry.rooted import RootedRegistry
 
@@ -118,6 +123,38 @@ def test_a_mirror_is_the_same_files_byte_for_byte(server: Server, tmp_path: Path
     server.registry.give({"pdf": ("acme",)})
     assert server.update(mirror).changed == 1
     current(server, mirror)
+
+
+def test_a_mirror_has_the_attestations_and_cannot_take_them_away(server: Server, tmp_path: Path):
+    mirror = tmp_path / "mirror"
+    release = server.registry.publish("pdf", "1.1.0", "acme", built=BuildRoot())
+    (name,) = release.attestations
+    assert server.update(mirror).problems == ()
+    path = mirror / attestation_path(name)
+    whole = path.read_bytes()
+    assert whole == (server.registry.directory / attestation_path(name)).read_bytes()
+    read_attestation(whole, release.digest)
+    # A mirror that leaves it out of the document says something that no key signed.
+    document = read(server, mirror, PDF) or b""
+    assert name.encode() in document
+    for file in (mirror / "targets/index").rglob("*.pdf.json"):
+        file.write_bytes(file.read_bytes().replace(f'"{name}"'.encode(), b""))
+    with pytest.raises(RepositoryError):
+        read(server, mirror, PDF, "another")
+    repository = Repository(mirror.as_uri(), DirectoryAccess(mirror))
+    for data in (b"{}", None):
+        path.unlink() if data is None else path.write_bytes(data)
+        with pytest.raises(AttestationError) as caught:
+            repository.attestation(name)
+        assert caught.value.code == "bundle"
+    # It is brought again, and goes with a version that is revoked.
+    with MirrorDirectory(mirror) as found:
+        update_mirror(found, lambda: Repository(ADDRESS, server), check=True)
+    assert path.read_bytes() == whole
+    address = Address(namespace="default", skill="pdf", version="1.1.0")
+    server.registry.hosted.set_state(address, "revoked", "stolen")
+    server.update(mirror)
+    assert not path.exists()
 
 
 def test_a_run_without_changes_asks_twice(server: Server, tmp_path: Path):

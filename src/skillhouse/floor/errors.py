@@ -14,7 +14,9 @@ from pathlib import Path
 
 from msgspec import Struct
 
-_IN_ALL = frozenset("mcp server watch chat telegram discord telemetry registry postgres".split())
+_IN_ALL = frozenset(
+    "mcp server watch chat telegram discord telemetry registry sigstore postgres".split()
+)
 """The extras that `all` has (pyproject.toml)."""
 _DISTRIBUTIONS = {"signer": "signer", "hsm": "signer[hsm]"}
 """What is a distribution of its own, by its folder in the clone; as an extra it is no more."""

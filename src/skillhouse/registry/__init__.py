@@ -6,7 +6,6 @@ Each name is loaded when it is first used, because most commands install nothing
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from skillhouse.registry.attestations import Attestation as Attestation
     from skillhouse.registry.attestations import AttestationError as AttestationError
     from skillhouse.registry.attestations import attestation_path as attestation_path
     from skillhouse.registry.attestations import read_attestation as read_attestation

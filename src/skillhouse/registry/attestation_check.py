@@ -6,6 +6,7 @@ as GitHub's for private repositories, are checked here by their timestamps in it
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from datetime import datetime
 from importlib.resources import files
@@ -31,8 +32,11 @@ from rfc3161_client import VerifierBuilder
 from sigstore.errors import Error as SigstoreError
 from sigstore.models import Bundle, TrustedRoot
 from sigstore.verify import Verifier
+from sigstore_models.common.v1 import TimeRange
 from sigstore_models.trustroot import v1 as trust_models
 
+from skillhouse.floor import DecodeError
+from skillhouse.floor.documents import json_value
 from skillhouse.registry.attestations import (
     BUILD_TYPES,
     PUBLIC_GOOD,
@@ -155,10 +159,20 @@ def read_roots(name: str) -> list[TrustedRoot]:
             lines = [line.strip() for line in data.splitlines() if line.strip()]
             is_listed = all(line.startswith(b"{") and line.endswith(b"}") for line in lines)
             texts = lines if is_listed else [data]
-        return [TrustedRoot(trust_models.TrustedRoot.from_json(text)) for text in texts]
-    except (OSError, ValueError, SigstoreError) as error:
+        return [_root(text) for text in texts]
+    except (OSError, ValueError, DecodeError, SigstoreError) as error:
         why = error.strerror if isinstance(error, OSError) else " ".join(str(error).split())[:160]
         raise AttestationError("root", f"the roots in `{name}` cannot be used: {why}") from error
+
+
+def _root(text: bytes) -> TrustedRoot:
+    value = json_value(text)
+    if not isinstance(value, dict):
+        raise ValueError("expected an object")
+    # Lists that are empty are left out, as in any JSON of protobuf, and the library wants them.
+    lists = ("tlogs", "ctlogs", "certificateAuthorities", "timestampAuthorities")
+    whole = {**{key: [] for key in lists}, **value}
+    return TrustedRoot(trust_models.TrustedRoot.from_json(json.dumps(whole)))
 
 
 class _AnyIdentity:
@@ -209,8 +223,7 @@ def _confirmed(found: Attestation, root: TrustedRoot) -> datetime:
         moment = response.tst_info.gen_time
         for authority in root.get_timestamp_authorities():
             leaf, *above = authority.certificates(allow_expired=True)
-            end = authority.validity_period_end
-            if not above or moment < authority.validity_period_start or (end and moment >= end):
+            if not above or not _was_in_use(authority._inner.valid_for, moment):  # noqa: SLF001
                 continue
             builder = VerifierBuilder().tsa_certificate(leaf).add_root_certificate(above[-1])
             for one in above[:-1]:
@@ -229,7 +242,14 @@ def _check_chain(certificate: x509.Certificate, root: TrustedRoot, moment: datet
     def passing(policy: ExtensionPolicy) -> ExtensionPolicy:
         return policy.may_be_present(x509.ExtendedKeyUsage, Criticality.NON_CRITICAL, None)
 
-    builder = PolicyBuilder().store(Store(root.get_fulcio_certs())).time(moment)
+    found = [
+        x509.load_der_x509_certificate(one.raw_bytes)
+        for authority in root._inner.certificate_authorities  # noqa: SLF001 - as above.
+        if _was_in_use(authority.valid_for, moment)
+        for one in authority.cert_chain.certificates
+    ]
+    # An empty store is a ValueError, too.
+    builder = PolicyBuilder().store(Store(found)).time(moment)
     verifier = builder.extension_policies(
         ca_policy=passing(ExtensionPolicy.webpki_defaults_ca()),
         ee_policy=passing(ExtensionPolicy.webpki_defaults_ee()),
@@ -238,6 +258,10 @@ def _check_chain(certificate: x509.Certificate, root: TrustedRoot, moment: datet
         verifier.verify(certificate, [])
     except (VerificationError, x509.UnsupportedGeneralNameType) as error:
         raise ValueError(f"its certificate is not of this root: {error}") from error
+
+
+def _was_in_use(span: TimeRange, moment: datetime) -> bool:
+    return span.start <= moment and (span.end is None or moment < span.end)
 
 
 def _said(certificate: x509.Certificate, name: x509.ObjectIdentifier) -> str:

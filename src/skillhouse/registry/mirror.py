@@ -325,11 +325,7 @@ class _Update:
     def _bring_archive(self, reader: Repository, skill: SkillReleases, release: Release) -> int:
         if self._mirror.has_archive(release.digest, check=self._check):
             return 0
-        with self._lock:
-            self._left -= release.size
-            if self._left < 0:
-                message = f"`{self._mirror.path}` would be larger than {self._max_bytes} bytes"
-                raise MirrorError(f"{message} (--max-gib)")
+        self._take_room(release.size)
         data = reader.archive(skill, release)
         self._mirror.put_archive(data)
         with self._lock:
@@ -337,11 +333,20 @@ class _Update:
             self.bytes += len(data)
         return 1
 
+    def _take_room(self, size: int) -> None:
+        with self._lock:
+            self._left -= size
+            if self._left < 0:
+                message = f"`{self._mirror.path}` would be larger than {self._max_bytes} bytes"
+                raise MirrorError(f"{message} (--max-gib)")
+
     def _bring_attestations(self, reader: Repository, release: Release) -> None:
         for digest in release.attestations:
             path = attestation_path(digest)
             if self._check or not (self._mirror.path / path).is_file():
-                self._mirror.put(path, reader.attestation(digest))
+                data = reader.attestation(digest)
+                self._take_room(len(data))
+                self._mirror.put(path, data)
 
     def _drop_revoked(self, found: SkillReleases) -> None:
         kept = {release.digest for release in found.versions if release.state != "revoked"}

@@ -32,6 +32,7 @@ from skillhouse.floor import (
 from skillhouse.floor.crash_cleanup import is_left, owner_name
 from skillhouse.floor.digests import file_digest
 from skillhouse.floor.lock import try_lock
+from skillhouse.registry.attestations import ATTESTATIONS
 from skillhouse.registry.releases import (
     DEFAULT_NAMESPACE,
     Release,
@@ -181,8 +182,13 @@ class MirrorDirectory:
         self._rename(beside, target)
 
     def archive_bytes(self) -> int:
-        """Return the bytes of all archives."""
-        return sum(path.stat().st_size for path in (self.path / "blobs").glob("sha256/*/*"))
+        """Return the bytes of all archives and of the bundles beside them."""
+        found = (
+            path
+            for part in ("blobs", ATTESTATIONS)
+            for path in (self.path / part).glob("sha256/*/*")
+        )
+        return sum(path.stat().st_size for path in found)
 
     def skill(self, namespace: str, skill: str) -> SkillReleases | None:
         """Return the document of a skill here; None without one, or for a damaged one."""

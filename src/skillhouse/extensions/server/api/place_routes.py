@@ -163,6 +163,7 @@ INSTALLED_EXAMPLE = {
     "size": 2_048,
     "publisher": None,
     "pinned": False,
+    "build": None,
     "pin_reason": "",
     "dated": "2026-01-31",
     "commit": "c0ffee00c0ffee00c0ffee00c0ffee00c0ffee00",
