@@ -159,7 +159,12 @@ class AgentView:
     @once
     def deferred(self) -> toolbox.DeferredTools | None:
         """The tools of skills for which a request has no room; None where it has for all."""
-        return deferred_of(self, self._config, self._visibility, self._own_tools)
+        if not self.code_tools:
+            return None
+        shows, own_tools = self._visibility.shows, self._own_tools
+        return deferred_of(
+            self.code_tools, self.profile, self._config, shows=shows, own_tools=own_tools
+        )
 
     @once
     def code_skills(self) -> tuple[Skill, ...]:

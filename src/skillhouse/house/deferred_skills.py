@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from skillhouse import tools as toolbox
 from skillhouse.floor import encode
 from skillhouse.skill import JAVASCRIPT_FILE, PYTHON_FILE, Skill, SkillIndex
 
 if TYPE_CHECKING:
-    from skillhouse.house.agent_view import AgentView
     from skillhouse.house.config import Config
+    from skillhouse.skill import Profile
 
 FINDERS = ("search", "skill")
 """Kinds of the tools by which a model finds those that are not in its list; the best first."""
 
 
-def tool_budget(view: AgentView, config: Config) -> toolbox.ToolBudget:
+def tool_budget(profile: Profile, config: Config) -> toolbox.ToolBudget:
     """Return what a request has room for: by the configuration, or else by the profile."""
-    rule = view.profile.catalog
+    rule = profile.catalog
     count = rule.tool_count if config.tool_count is None else config.tool_count
     chars = rule.tool_list_chars if config.tool_list_chars is None else config.tool_list_chars
     return toolbox.ToolBudget(
@@ -29,26 +29,37 @@ def tool_budget(view: AgentView, config: Config) -> toolbox.ToolBudget:
 
 
 def deferred_of(
-    view: AgentView, config: Config, visibility: toolbox.ToolVisibility, own_tools: int
+    code: Iterable[toolbox.Tool],
+    profile: Profile,
+    config: Config,
+    *,
+    shows: Callable[[Any], bool],
+    own_tools: int,
 ) -> toolbox.DeferredTools | None:
-    """Return the agent's tools of skills for which a request has no room; None where it has.
+    """Return the tools of skills for which a request has no room; None where it has.
 
     Tools of ours count as if the agent had each of them, so that a rule about one of them changes
     nothing here.
+
+    Args:
+        code: The tools that skills bring to the agent.
+        profile: Has the bounds, where the configuration sets none.
+        config: Of the agent.
+        shows: Whether the agent's model is shown a tool.
+        own_tools: How many a program and extensions add.
     """
-    if not view.code_tools:
+    tools = [one for one in code if isinstance(one, toolbox.SkillCodeTool) and shows(one)]
+    if not tools:
         return None
-    shown = [one for one in view.code_tools if isinstance(one, toolbox.SkillCodeTool)]
-    shown = [one for one in shown if visibility.shows(one)]
-    others = len(toolbox.BUILTIN_TOOLS) - 1 + len(view.profile.tools) + own_tools
-    rules = [rule for kind in FINDERS for rule in view.profile.tools if rule.kind == kind]
+    others = len(toolbox.BUILTIN_TOOLS) - 1 + len(profile.tools) + own_tools
+    rules = [rule for kind in FINDERS for rule in profile.tools if rule.kind == kind]
 
     def finders() -> list[str]:
         found = (toolbox.ProfileTool(name=rule.name, kind=rule.kind) for rule in rules)
-        return [tool.name for tool in found if view.offer.shows(tool)]
+        return [tool.name for tool in found if shows(tool)]
 
-    budget = tool_budget(view, config)
-    return toolbox.deferral(shown, budget, others=others, names=finders) or None
+    budget = tool_budget(profile, config)
+    return toolbox.deferral(tools, budget, others=others, names=finders) or None
 
 
 def lines_of(deferred: toolbox.DeferredTools, known: Iterable[Skill]) -> tuple[Skill, ...]:
