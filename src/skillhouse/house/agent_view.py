@@ -39,7 +39,7 @@ SEARCH_ONLY = "found by search only"
 NOT_LISTED = "not listed"
 """The same where the model has no search."""
 AS_TOOLS = "offered as tools"
-"""A skill of code alone: no list of skills names it, and each request has its tools."""
+"""A skill of code alone whose tools each request has: no list of skills names it."""
 OVER_MCP = " over MCP"
 """Appended where only the shorter list over MCP has no room for a skill."""
 
@@ -363,18 +363,23 @@ class AgentView:
 
     @once
     def marks(self) -> Mapping[str, str]:
-        """How the model hears of each visible skill, by its file."""
+        """How the model hears of each skill that lists may name, by its file."""
         can_search = any(rule.kind == "search" for rule in self._shown_rules)
-        nothing = discovery.Catalog(text="", included=(), omitted=self.visible.skills)
+        nothing = discovery.Catalog(text="", included=(), omitted=self.listable.skills)
         exposure = self.profile.catalog.exposure
         if exposure == "search":
-            return listing_marks(self.visible, nothing, nothing, can_search=can_search)
+            return listing_marks(self.listable, nothing, nothing, can_search=can_search)
         return listing_marks(
-            self.visible,
+            self.listable,
             self.tool_catalog(None) if exposure == "tool" else self.catalog(),
             self.over_mcp() or nothing,
             can_search=can_search,
         )
+
+    def code_mark(self, directory: Path) -> str:
+        """Return how the model hears of a skill of code alone, of which it has tools."""
+        files = {skill.directory: skill.file for skill in self.code_skills}
+        return self.marks[files[directory]] if directory in files else AS_TOOLS
 
     def over_mcp(self) -> Catalog | None:
         """Return the list that an MCP client gets; None where that has none."""

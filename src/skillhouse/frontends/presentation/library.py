@@ -265,7 +265,8 @@ def library_lines(house: Skillhouse, *, agent: str = "default") -> Iterator[Libr
     for facts, gone in alone:
         if gone is None:
             path = str(facts.directory)
-            yield LibraryLine(path=path, skill=None, absent=None, mark=AS_TOOLS, code=facts)
+            mark = view.code_mark(facts.directory)
+            yield LibraryLine(path=path, skill=None, absent=None, mark=mark, code=facts)
     known = {skill.file: skill for skill in (*index.shadowed, *index.skills)}
     for path, rest in absent.items():
         own = code.get(os.path.dirname(path))
