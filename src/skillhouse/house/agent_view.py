@@ -17,10 +17,16 @@ from skillhouse.floor import AmbiguousSkillError, UnknownSkillError, isolated, s
 from skillhouse.floor.lock import once
 from skillhouse.floor.regex import regex
 from skillhouse.house.config.secret_places import read_secret
-from skillhouse.house.deferred_skills import deferred_of, lines_of, with_lines
 from skillhouse.house.policy import Policy
 from skillhouse.house.prompts import Prompts
 from skillhouse.house.settings import SkillSettings
+from skillhouse.house.skill_lines import (
+    AS_TOOLS,
+    deferred_of,
+    lines_of,
+    listing_marks,
+    with_lines,
+)
 from skillhouse.permission import Effect, Layer, Permission, decide
 from skillhouse.skill import Skill, SkillIndex, described, read_invocation
 
@@ -32,16 +38,6 @@ if TYPE_CHECKING:
     from skillhouse.house.usage import LearnedChoices
     from skillhouse.retrieval import MeaningMaker
     from skillhouse.skill import Extensions, Profile, ToolRule
-
-
-LISTED = "listed"
-SEARCH_ONLY = "found by search only"
-NOT_LISTED = "not listed"
-"""The same where the model has no search."""
-AS_TOOLS = "offered as tools"
-"""A skill of code alone whose tools each request has: no list of skills names it."""
-OVER_MCP = " over MCP"
-"""Appended where only the shorter list over MCP has no room for a skill."""
 
 
 class AgentView:
@@ -403,23 +399,6 @@ class AgentView:
         found = self._policy.explain_skill(skill, agent=self.agent)
         # A body in a list is loaded like any other: its files are those that were installed.
         return found.decision.effect is Effect.ALLOW and not self._fault(skill)
-
-
-def listing_marks(
-    visible: SkillIndex, catalog: Catalog, over_mcp: Catalog, *, can_search: bool
-) -> Mapping[str, str]:
-    """Return how a model hears of each visible skill, by the skill's file.
-
-    `catalog` is the list of a request that has the usual room, `over_mcp` what an MCP client gets.
-    """
-    named = {skill.file for skill in catalog.included}
-    named_over_mcp = {skill.file for skill in over_mcp.included}
-    left_out = SEARCH_ONLY if can_search else NOT_LISTED
-    marks = {}
-    for skill in visible.skills:
-        mark = LISTED if skill.file in named_over_mcp else left_out + OVER_MCP
-        marks[skill.file] = mark if skill.file in named else left_out
-    return marks
 
 
 def _replaced(index: SkillIndex) -> Mapping[str, str]:

@@ -18,7 +18,7 @@ from skillhouse.floor import digest
 from skillhouse.frontends.answers.skills import LibrarySkillAnswer, catalog_tokens
 from skillhouse.frontends.presentation.short_paths import clients_of
 from skillhouse.frontends.presentation.text import counted, moment, shown
-from skillhouse.house.agent_view import AS_TOOLS, LISTED, NOT_LISTED, OVER_MCP, SEARCH_ONLY
+from skillhouse.house.skill_lines import AS_TOOLS, LISTED, NOT_LISTED, OVER_MCP, SEARCH_ONLY
 
 if TYPE_CHECKING:
     from skillhouse.floor import Locations

@@ -1,18 +1,29 @@
-"""Skills whose tools have no room in a request, as lines of the catalog."""
+"""Lines of lists: of skills whose tools have no room, and how a model hears of each skill."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from skillhouse import skill as skill_package
 from skillhouse import tools as toolbox
 from skillhouse.floor import encode
-from skillhouse.skill import JAVASCRIPT_FILE, PYTHON_FILE, Skill, SkillIndex
+from skillhouse.skill import Skill, SkillIndex
 
 if TYPE_CHECKING:
+    from skillhouse.discovery import Catalog
     from skillhouse.house.config import Config
     from skillhouse.skill import Profile
+
+LISTED = "listed"
+SEARCH_ONLY = "found by search only"
+NOT_LISTED = "not listed"
+"""The same where the model has no search."""
+AS_TOOLS = "offered as tools"
+"""A skill of code alone whose tools each request has: no list of skills names it."""
+OVER_MCP = " over MCP"
+"""Appended where only the shorter list over MCP has no room for a skill."""
 
 FINDERS = ("search", "skill")
 """Kinds of the tools by which a model finds those that are not in its list; the best first."""
@@ -71,7 +82,8 @@ def lines_of(deferred: toolbox.DeferredTools, known: Iterable[Skill]) -> tuple[S
             continue
         skill = tools[0].skill
         manifest = skill.manifest
-        file = PYTHON_FILE if manifest.language == "python" else JAVASCRIPT_FILE
+        is_python = manifest.language == "python"
+        file = skill_package.PYTHON_FILE if is_python else skill_package.JAVASCRIPT_FILE
         found.append(
             Skill(
                 name=manifest.name,
@@ -98,3 +110,20 @@ def names_of(lines: tuple[Skill, ...]) -> dict[str, Path]:
         for name in (skill.name, skill.id):
             found.setdefault(name, skill.directory)
     return found
+
+
+def listing_marks(
+    visible: SkillIndex, catalog: Catalog, over_mcp: Catalog, *, can_search: bool
+) -> Mapping[str, str]:
+    """Return how a model hears of each visible skill, by the skill's file.
+
+    `catalog` is the list of a request that has the usual room, `over_mcp` what an MCP client gets.
+    """
+    named = {skill.file for skill in catalog.included}
+    named_over_mcp = {skill.file for skill in over_mcp.included}
+    left_out = SEARCH_ONLY if can_search else NOT_LISTED
+    marks = {}
+    for skill in visible.skills:
+        mark = LISTED if skill.file in named_over_mcp else left_out + OVER_MCP
+        marks[skill.file] = mark if skill.file in named else left_out
+    return marks
