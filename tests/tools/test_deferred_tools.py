@@ -46,9 +46,9 @@ def test_beyond_a_bound_all_tools_of_skills_are_lines_of_the_catalog(
         ]
 
 
-@pytest.mark.parametrize(("key", "value"), [("tool_count", "none"), ("tool_count", 27)])
-def test_a_setting_says_how_many_there_may_be(tmp_path: Path, key: str, value: object) -> None:
-    with kinds_house(tmp_path, **{key: value}) as house:
+@pytest.mark.parametrize("value", ["none", 27])
+def test_a_setting_says_how_many_there_may_be(tmp_path: Path, value: object) -> None:
+    with kinds_house(tmp_path, tool_count=value) as house:
         assert "kind-1__add" in listed(house)
 
 
