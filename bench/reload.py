@@ -1,10 +1,11 @@
 """What a reload of many skills costs beside the least that it can cost, in one run.
 
 `./x bench reload [--skills N] [--rounds N]` measures, for each language: reading all manifests anew
-and swapping what is offered; a whole reload when no code has changed; and one when all of it is
-new. The floors are reading the same files with nothing else, and loading each module in bare
-bubblewrap, as many at once as a reload does. Ratios are of wall time, since what ran in a process
-namespace of its own is not counted for us.
+and swapping what is offered; the same of unchanged files; a reload where a list of tools has no
+room for theirs; a whole reload when no code has changed; and one when all of it is new. The floors
+are reading the same files with nothing else, and loading each module in bare bubblewrap, as many at
+once as a reload does. Ratios are of wall time, since what ran in a process namespace of its own is
+not counted for us.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import tomllib
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from statistics import median
+from typing import Literal
 
 import anyio
 
@@ -75,23 +77,37 @@ class Bench:
         self.root = place / "skills"
         for number in range(count):
             write_skill(self.root / f"skill-{number:03}", language)
-        for name in ("home", "project/.git"):
-            (place / name).mkdir(parents=True)
+        (place / "project/.git").mkdir(parents=True)
+        self.house = self._house(place, "home", status, bound="none")
+        self.bounded = self._house(place, "other", status, bound=0)
+        """One whose list of tools has no room for them; its state is its own."""
+
+    def _house(
+        self, place: Path, home: str, status: SandboxStatus, *, bound: Literal[0, "none"]
+    ) -> Skillhouse:
+        (place / home).mkdir()
         places = Locations(
             start=place / "project",
-            home=place / "home",
+            home=place / home,
             environment={},
             managed_file=place / "none",
         )
-        self.house = Skillhouse(
-            configured(places), roots=[self.root], skill_code=SkillCodeSettings(enabled=True)
+        house = Skillhouse(
+            configured(places),
+            roots=[self.root],
+            skill_code=SkillCodeSettings(enabled=True),
+            tool_count=bound,
+            tool_list_chars=bound,
         )
-        self.house.services.sandbox.adopt(status)
+        house.services.sandbox.adopt(status)
+        return house
 
     def report(self, rounds: int) -> str:
         cases: Mapping[str, Timed] = {
             "files": self.files,
             "manifests": self.manifests,
+            "same": self.same,
+            "later": self.later,
             "bare": self.bare,
             "new": self.new,
             "unchanged": self.unchanged,
@@ -103,6 +119,8 @@ class Bench:
         rows = [
             row("floor: its files read and parsed", taken["files"], taken["files"]),
             row("manifests read anew, and swapped", taken["manifests"], taken["files"]),
+            row("manifests that are the same", taken["same"], taken["files"]),
+            row("reload, no room for their tools", taken["later"], taken["files"]),
             row("reload, no code changed", taken["unchanged"], taken["files"]),
             row("floor: bare bubblewrap loads it", taken["bare"], taken["bare"]),
             row("reload, all code new", taken["new"], taken["bare"]),
@@ -118,7 +136,8 @@ class Bench:
             (self.house.config.state_directory / RELOADS_FILE).unlink(missing_ok=True)
         began = time.perf_counter()
         await work()
-        await self.house.services.release_loop()
+        for house in (self.house, self.bounded):
+            await house.services.release_loop()
         return time.perf_counter() - began
 
     async def files(self) -> None:
@@ -128,6 +147,10 @@ class Bench:
             assert tomllib.loads(text) if self.language == "python" else json.loads(text)
 
     async def manifests(self) -> None:
+        self.house.services.skill_code.manifests.clear()
+        await self.same()
+
+    async def same(self) -> None:
         self.house.refresh()
         await self.house.services.skill_code.reload()
         assert len(self.house.tools()) >= TOOLS
@@ -150,6 +173,10 @@ class Bench:
     async def new(self) -> None:
         done = await reload_code(self.house, agent="default")
         assert all(len(one.tools) == TOOLS and not one.error for one in done.loaded), done.loaded
+
+    async def later(self) -> None:
+        done = await reload_code(self.bounded, agent="default")
+        assert all(one.untried for one in done.loaded), done.loaded
 
     async def unchanged(self) -> None:
         """Reload what `new` has loaded just before."""

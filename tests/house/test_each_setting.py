@@ -499,6 +499,22 @@ ROWS = [
         sandbox=True,
     ),
     Row(
+        keys=("tool_count",),
+        before="[skill_code]\nenabled = true",
+        after="tool_count = 0\n[skill_code]\nenabled = true",
+        sees=lambda house: "call_skill_tool" in tool_names(house),
+        was=False,
+        then=True,
+    ),
+    Row(
+        keys=("tool_list_chars",),
+        before="[skill_code]\nenabled = true",
+        after="tool_list_chars = 0\n[skill_code]\nenabled = true",
+        sees=lambda house: "call_skill_tool" in tool_names(house),
+        was=False,
+        then=True,
+    ),
+    Row(
         keys=("skill_code.levels",),
         before="[skill_code]\nenabled = true",
         after='[skill_code]\nenabled = true\n[skill_code.levels]\nkite-code = "write"',

@@ -14,6 +14,7 @@ from skillhouse.approval import Answer
 from skillhouse.extensions.cells import CellSpec
 from skillhouse.frontends.answers.service import failures, loaded_names, untried_names
 from skillhouse.house import Skillhouse
+from skillhouse.house.code_manifests import Lacking
 from skillhouse.manage.code_reload import (
     LOADS_MAX,
     LoadedCode,
@@ -25,6 +26,7 @@ from skillhouse.manage.code_reload import (
 from skillhouse.sandbox import SandboxError, SandboxStatus, SandboxUnavailableError
 from skillhouse.tools import SkillCodeTool
 from tests.house.coded import code_names, coded_house, played, tool, write_code
+from tests.house.deferred import kinds_house
 from tests.tools.houses import Person
 
 SKILLS = [f"skill-{number:02}" for number in range(3 * at_once())]
@@ -271,5 +273,30 @@ def test_a_reload_says_what_an_earlier_call_of_the_same_bytes_met(
         for _ in range(2):
             (after,) = (await reload_code(house, agent="default")).loaded
             assert (after.untried, "ZeroDivisionError" in after.error) == ("asked about", True)
+
+    played(house, scene)
+
+
+def test_code_whose_tools_have_no_room_is_left_to_its_first_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house = kinds_house(tmp_path)
+
+    async def load(skill: str) -> None:
+        await anyio.lowlevel.checkpoint()
+
+    loads = loading(house, monkeypatch, load)
+
+    async def scene(house: Skillhouse) -> None:
+        done = await reload_code(house, agent="default")
+        assert loads.ended == []
+        assert {one.untried for one in done.loaded} == {"left to its first call"}
+        assert untried_names(done.loaded) == [f"kind-{number}:add" for number in range(6)]
+        assert not failures(done.loaded, ())
+        # What was loaded before may be other code now.
+        earlier = {tmp_path / "kinds/kind-2": Lacking(digest="another", tools=())}
+        house.services.skill_code.reloads.note(earlier)
+        await reload_code(house, agent="default")
+        assert loads.ended == ["kind-2"]
 
     played(house, scene)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from skillhouse.floor import tree_digest
+from skillhouse.frontends.presentation.library import library_lines
 from skillhouse.house import Skillhouse
 from skillhouse.tools import Caller, ToolBudget, UnknownToolError
 from tests.house.coded import coded_house, recorded, tool, write_code
@@ -45,9 +46,9 @@ def test_beyond_a_bound_all_tools_of_skills_are_lines_of_the_catalog(
         ]
 
 
-@pytest.mark.parametrize(("key", "value"), [("tool_count", "none"), ("tool_count", 27)])
-def test_a_setting_says_how_many_there_may_be(tmp_path: Path, key: str, value: object) -> None:
-    with kinds_house(tmp_path, **{key: value}) as house:
+@pytest.mark.parametrize("value", ["none", 27])
+def test_a_setting_says_how_many_there_may_be(tmp_path: Path, value: object) -> None:
+    with kinds_house(tmp_path, tool_count=value) as house:
         assert "kind-1__add" in listed(house)
 
 
@@ -154,3 +155,13 @@ def test_a_budget_without_bounds_holds_all() -> None:
     assert ToolBudget().holds(10**6, 10**9)
     assert not ToolBudget(count=1).holds(2, 0)
     assert not ToolBudget(chars=1).holds(0, 2)
+
+
+def test_a_person_is_shown_how_a_model_hears_of_them(tmp_path: Path) -> None:
+    with kinds_house(tmp_path) as house:
+        marks = {line.path: line.mark for line in library_lines(house) if line.code is not None}
+        assert marks[str(tmp_path / "kinds/kind-1")] == "listed"
+    with coded_house(tmp_path, tmp_path / "kinds", tool_count=128) as house:
+        assert house.view().code_mark(tmp_path / "kinds/kind-1") == "offered as tools"
+    with coded_house(tmp_path, tmp_path / "kinds", tool_count=0, catalog_budget_tokens=0) as house:
+        assert house.view().code_mark(tmp_path / "kinds/kind-1") == "found by search only"

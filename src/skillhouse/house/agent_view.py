@@ -17,10 +17,16 @@ from skillhouse.floor import AmbiguousSkillError, UnknownSkillError, isolated, s
 from skillhouse.floor.lock import once
 from skillhouse.floor.regex import regex
 from skillhouse.house.config.secret_places import read_secret
-from skillhouse.house.deferred_skills import deferred_of, lines_of, with_lines
 from skillhouse.house.policy import Policy
 from skillhouse.house.prompts import Prompts
 from skillhouse.house.settings import SkillSettings
+from skillhouse.house.skill_lines import (
+    AS_TOOLS,
+    deferred_of,
+    lines_of,
+    listing_marks,
+    with_lines,
+)
 from skillhouse.permission import Effect, Layer, Permission, decide
 from skillhouse.skill import Skill, SkillIndex, described, read_invocation
 
@@ -32,16 +38,6 @@ if TYPE_CHECKING:
     from skillhouse.house.usage import LearnedChoices
     from skillhouse.retrieval import MeaningMaker
     from skillhouse.skill import Extensions, Profile, ToolRule
-
-
-LISTED = "listed"
-SEARCH_ONLY = "found by search only"
-NOT_LISTED = "not listed"
-"""The same where the model has no search."""
-AS_TOOLS = "offered as tools"
-"""A skill of code alone: no list of skills names it, and each request has its tools."""
-OVER_MCP = " over MCP"
-"""Appended where only the shorter list over MCP has no room for a skill."""
 
 
 class AgentView:
@@ -159,7 +155,12 @@ class AgentView:
     @once
     def deferred(self) -> toolbox.DeferredTools | None:
         """The tools of skills for which a request has no room; None where it has for all."""
-        return deferred_of(self, self._config, self._visibility, self._own_tools)
+        if not self.code_tools:
+            return None
+        shows, own_tools = self._visibility.shows, self._own_tools
+        return deferred_of(
+            self.code_tools, self.profile, self._config, shows=shows, own_tools=own_tools
+        )
 
     @once
     def code_skills(self) -> tuple[Skill, ...]:
@@ -358,18 +359,23 @@ class AgentView:
 
     @once
     def marks(self) -> Mapping[str, str]:
-        """How the model hears of each visible skill, by its file."""
+        """How the model hears of each skill that lists may name, by its file."""
         can_search = any(rule.kind == "search" for rule in self._shown_rules)
-        nothing = discovery.Catalog(text="", included=(), omitted=self.visible.skills)
+        nothing = discovery.Catalog(text="", included=(), omitted=self.listable.skills)
         exposure = self.profile.catalog.exposure
         if exposure == "search":
-            return listing_marks(self.visible, nothing, nothing, can_search=can_search)
+            return listing_marks(self.listable, nothing, nothing, can_search=can_search)
         return listing_marks(
-            self.visible,
+            self.listable,
             self.tool_catalog(None) if exposure == "tool" else self.catalog(),
             self.over_mcp() or nothing,
             can_search=can_search,
         )
+
+    def code_mark(self, directory: Path) -> str:
+        """Return how the model hears of a skill of code alone, of which it has tools."""
+        files = {skill.directory: skill.file for skill in self.code_skills}
+        return self.marks[files[directory]] if directory in files else AS_TOOLS
 
     def over_mcp(self) -> Catalog | None:
         """Return the list that an MCP client gets; None where that has none."""
@@ -393,23 +399,6 @@ class AgentView:
         found = self._policy.explain_skill(skill, agent=self.agent)
         # A body in a list is loaded like any other: its files are those that were installed.
         return found.decision.effect is Effect.ALLOW and not self._fault(skill)
-
-
-def listing_marks(
-    visible: SkillIndex, catalog: Catalog, over_mcp: Catalog, *, can_search: bool
-) -> Mapping[str, str]:
-    """Return how a model hears of each visible skill, by the skill's file.
-
-    `catalog` is the list of a request that has the usual room, `over_mcp` what an MCP client gets.
-    """
-    named = {skill.file for skill in catalog.included}
-    named_over_mcp = {skill.file for skill in over_mcp.included}
-    left_out = SEARCH_ONLY if can_search else NOT_LISTED
-    marks = {}
-    for skill in visible.skills:
-        mark = LISTED if skill.file in named_over_mcp else left_out + OVER_MCP
-        marks[skill.file] = mark if skill.file in named else left_out
-    return marks
 
 
 def _replaced(index: SkillIndex) -> Mapping[str, str]:

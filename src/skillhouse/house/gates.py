@@ -13,13 +13,13 @@ from skillhouse import tools as toolbox
 from skillhouse.floor import ConfigError, PersistentPaths
 from skillhouse.floor.rules import strictest
 from skillhouse.house.agent_view import AgentView
-from skillhouse.house.deferred_skills import names_of
 from skillhouse.house.enforcement import EnforcementServices
 from skillhouse.house.network import EgressReport, Network
 from skillhouse.house.own_files import ConfiguredFiles
 from skillhouse.house.person_tools import tool_finder
 from skillhouse.house.policy import Policy
 from skillhouse.house.sandbox_provider import SandboxProvider
+from skillhouse.house.skill_lines import names_of
 from skillhouse.house.trust import TrustStore
 from skillhouse.permission import Decision, Effect, Layer, Permission
 from skillhouse.sandbox import Limits

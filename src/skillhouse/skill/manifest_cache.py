@@ -19,7 +19,7 @@ another date."""
 Stamp = tuple[int, ...]
 
 
-class _Known(Struct, frozen=True, kw_only=True):
+class _KnownManifest(Struct, frozen=True, kw_only=True):
     result: ManifestResult | None
     """None of a directory without a manifest that says so."""
     stamps: tuple[Stamp, ...]
@@ -32,7 +32,7 @@ class ManifestCache:
     """
 
     def __init__(self) -> None:
-        self._known: dict[Path, _Known] = {}
+        self._known: dict[Path, _KnownManifest] = {}
 
     def clear(self) -> None:
         """Have everything read again."""
@@ -51,7 +51,7 @@ class ManifestCache:
         stamps = tuple(_stamps(directory, result))
         is_settled = all(time_ns < began - SETTLED_NS for stamp in stamps for time_ns in stamp[:2])
         if is_settled and (result is None or result.manifest is not None):
-            self._known[directory] = _Known(result=result, stamps=stamps)
+            self._known[directory] = _KnownManifest(result=result, stamps=stamps)
         else:
             self._known.pop(directory, None)
         return result

@@ -143,6 +143,50 @@ class DeferredTools:
         hits = self._index.search(query, limit=limit, of=among + len(self.skills))
         return tuple(ToolMatch(hit=hit, tools=self.skills[Path(hit.id)]) for hit in hits)
 
+    def described(self, tools: Iterable[Sequence[SkillCodeTool]]) -> list[list[str]]:
+        """Return the lines that describe the tools of each result of one search."""
+        found, chars = [], SEARCH_CHARS
+        for own in tools:
+            lines, chars = _tool_texts(own, chars)
+            found.append(lines)
+        return found
+
+    def values(self, tools: Iterable[SkillCodeTool]) -> list[dict[str, Any]]:
+        """Return tools as plain values, for programs."""
+        return list(map(_tool_value, tools))
+
+    def text_of(self, directory: Path) -> str:
+        """Return what a model gets of the tools of a skill that it loads."""
+        lines, _ = _tool_texts(self.skills[directory], LOADED_CHARS)
+        head = f"Tools of this skill; call one that is not in your list with `{CALL_SKILL_TOOL}`:"
+        return "\n".join([head, *lines])
+
+    def facts(self, directory: Path) -> Mapping[str, str]:
+        """Return id, name and directory of a skill."""
+        skill = self.skills[directory][0].skill
+        name = skill.manifest.name
+        return {"id": f"{skill.scope}:{name}", "name": name, "directory": str(directory)}
+
+    def loading_plan(self, directory: Path, session: Session, data: Mapping[str, Any]) -> Plan:
+        """Return the plan by which a skill of code alone is loaded: its tools come into the list.
+
+        Nothing of it runs, and what is said of them would be in every request if there were room.
+        """
+        facts = self.facts(directory)
+
+        async def run() -> Output:
+            session.use_tools(directory)
+            text = self.text_of(directory)
+            return Output(text=text, excerpt="whole", data=data, detail={"skill": facts["id"]})
+
+        need = PermissionRequest(
+            permission=Permission(action="skill", resource=facts["name"]),
+            default=Effect.ALLOW,
+            why="no rule matches; it describes tools, and each of their calls is decided by itself",
+            level="read",
+        )
+        return Plan(needs=(need,), run=run)
+
 
 def deferral(
     tools: Sequence[SkillCodeTool],
@@ -264,7 +308,7 @@ def schema_text(tool: Tool, most: int = SCHEMA_CHARS) -> str:
     return f"parameters of `{tool.name}`, {len(text):,} characters that are not shown: {named}"
 
 
-def tool_texts(tools: Iterable[SkillCodeTool], chars: int) -> tuple[list[str], int]:
+def _tool_texts(tools: Iterable[SkillCodeTool], chars: int) -> tuple[list[str], int]:
     """Return the lines that describe tools to a model, and how many characters are left.
 
     Without room for its schema a tool is named.
@@ -280,14 +324,7 @@ def tool_texts(tools: Iterable[SkillCodeTool], chars: int) -> tuple[list[str], i
     return lines, chars
 
 
-def loaded_text(tools: Sequence[SkillCodeTool]) -> str:
-    """Return what a model gets of the tools of a skill that it loads."""
-    lines, _ = tool_texts(tools, LOADED_CHARS)
-    head = f"Tools of this skill; call one that is not in your list with `{CALL_SKILL_TOOL}`:"
-    return "\n".join([head, *lines])
-
-
-def tool_value(tool: SkillCodeTool) -> dict[str, Any]:
+def _tool_value(tool: SkillCodeTool) -> dict[str, Any]:
     """Return a tool as plain values, for programs; without a schema that is too long to show."""
     value = {
         "name": tool.name,
@@ -296,34 +333,6 @@ def tool_value(tool: SkillCodeTool) -> dict[str, Any]:
     }
     is_shown = len(_compact(tool.schema)) <= SCHEMA_CHARS
     return {**value, "parameters": dict(tool.schema)} if is_shown else value
-
-
-def loading_plan(
-    tools: Sequence[SkillCodeTool], session: Session, text: str, data: Mapping[str, Any]
-) -> Plan:
-    """Return the plan by which a skill of code alone is loaded: its tools come into the list.
-
-    Nothing of it runs, and what is said of them would be in every request if there were room.
-    """
-    skill = tools[0].skill
-    name = skill.manifest.name
-
-    async def run() -> Output:
-        session.use_tools(skill.directory)
-        return Output(
-            text=text,
-            excerpt="whole",
-            data=data,
-            detail={"skill": f"{skill.scope}:{name}"},
-        )
-
-    need = PermissionRequest(
-        permission=Permission(action="skill", resource=name),
-        default=Effect.ALLOW,
-        why="no rule matches; it describes tools, and each of their calls is decided by itself",
-        level="read",
-    )
-    return Plan(needs=(need,), run=run)
 
 
 def _named(names: Sequence[str]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import anyio.to_thread
 from msgspec import Struct, field
@@ -24,22 +24,16 @@ from skillhouse.tools.call import (
     ToolResult,
     object_schema,
 )
-from skillhouse.tools.deferred_tools import (
-    SEARCH_CHARS,
-    DeferredTools,
-    ToolMatch,
-    loaded_text,
-    loading_plan,
-    tool_texts,
-    tool_value,
-)
 from skillhouse.tools.messages import before_list, list_room, render
 from skillhouse.tools.remote_skills import SkillLoad, begun
-from skillhouse.tools.skill_code import SkillCodeTool
 from skillhouse.tools.skill_text import fitted, result_data
 from skillhouse.tools.telemetry import skill_attributes
 from skillhouse.tools.tool import Session, Tool
-from skillhouse.tools.tool_set import CALL_SKILL_TOOL, SEARCH_ACTION
+from skillhouse.tools.tool_set import SEARCH_ACTION
+
+if TYPE_CHECKING:
+    from skillhouse.tools.deferred_tools import DeferredTools, ToolMatch
+    from skillhouse.tools.skill_code import SkillCodeTool
 
 CATEGORY = "builtin"
 """Where these tools come from (S004-42)."""
@@ -187,9 +181,9 @@ class SkillTool(Tool):
         return self._reference.canonical(arguments)
 
     def plan(self, arguments: Mapping[str, Any], session: Session) -> Plan:
-        tools = self._tools_of_code(arguments, session)
-        if tools:
-            return self._plan_of_code(tools, session)
+        deferred, directory = self._shown.deferred, self._code_directory(arguments, session)
+        if deferred is not None and directory is not None:
+            return self._plan_of_code(deferred, directory, session)
         skill = self._reference.skill(arguments, session)
         profile = self._shown.profile
         load = SkillLoad(session, skill, session.needs_of(skill), listed=profile.resources_listed)
@@ -227,32 +221,26 @@ class SkillTool(Tool):
             span_attributes=span_attributes,
         )
 
-    def _tools_of_code(
-        self, arguments: Mapping[str, Any], session: Session
-    ) -> Sequence[SkillCodeTool]:
-        """Return the tools of a skill of code alone; none of any other, which comes first."""
-        deferred, reference = self._shown.deferred, arguments[self._reference.parameter].strip()
-        directory = self._shown.code.get(reference)
-        if deferred is None or directory is None:
-            return ()
+    def _code_directory(self, arguments: Mapping[str, Any], session: Session) -> Path | None:
+        """Return where a skill of code alone is; None for any other, which comes first."""
+        reference = arguments[self._reference.parameter].strip()
         try:
             session.visible.get(reference)
         except UnknownSkillError:
-            return deferred.skills[directory]
+            return self._shown.code.get(reference)
         except AmbiguousSkillError:
-            return ()
-        return ()
+            return None
+        return None
 
-    def _plan_of_code(self, tools: Sequence[SkillCodeTool], session: Session) -> Plan:
-        profile, skill = self._shown.profile, tools[0].skill
-        name = skill.manifest.name
-        facts = {"id": f"{skill.scope}:{name}", "name": name, "directory": str(skill.directory)}
+    def _plan_of_code(self, deferred: DeferredTools, directory: Path, session: Session) -> Plan:
+        profile = self._shown.profile
+        facts = deferred.facts(directory)
         known = profile.metadata.items()
         metadata = {theirs: facts[ours] for ours, theirs in known if ours in facts}
-        title = render(profile.messages, "loaded_title", name=name)
-        text = loaded_text(tools)
+        title = render(profile.messages, "loaded_title", name=facts["name"])
+        text = deferred.text_of(directory)
         data = result_data(profile.result, title=title, output=text, metadata=metadata)
-        return loading_plan(tools, session, text, data)
+        return deferred.loading_plan(directory, session, data)
 
     def shaped(self, result: ToolResult) -> Mapping[str, Any] | None:
         messages = self._shown.profile.messages
@@ -300,14 +288,13 @@ class SkillTool(Tool):
     def _tools_beside(self, skill: Skill, session: Session) -> str:
         """Return what is said of the tools of a skill for which the list has no room."""
         deferred = self._shown.deferred
-        tools = deferred.skills.get(skill.directory, ()) if deferred else ()
-        if not tools:
+        if not deferred or skill.directory not in deferred.skills:
             return ""
         session.use_tools(skill.directory)
-        return f"\n\n{loaded_text(tools)}\n"
+        return f"\n\n{deferred.text_of(skill.directory)}\n"
 
 
-class FoundSkill(Struct, frozen=True, kw_only=True):
+class SearchEntry(Struct, frozen=True, kw_only=True):
     """One result of a search, with those of its tools that the list has no room for."""
 
     hit: Hit
@@ -375,8 +362,8 @@ class SearchTool(Tool):
             data: dict[str, Any] = {"skills": [one.value() for one in entries]}
             if entries:
                 data["reasons"] = [reason(one.hit) for one in entries]
-            if tools := [tool_value(tool) for one in entries for tool in one.tools]:
-                data["tools"] = tools
+            if self._deferred and (tools := [tool for one in entries for tool in one.tools]):
+                data["tools"] = self._deferred.values(tools)
             if fit is not Fit.GOOD:
                 data["weak"] = True
             if fit is Fit.NONE:
@@ -402,14 +389,14 @@ class SearchTool(Tool):
 
     def _entries(
         self, skills: Sequence[Skill], hits: Sequence[Hit], matches: Sequence[ToolMatch]
-    ) -> list[FoundSkill]:
+    ) -> list[SearchEntry]:
         """Return the found skills, each with the tools that the list has no room for.
 
         Of those that have only tools each comes before the first that it fits better than.
         """
         own = self._deferred.skills if self._deferred else {}
         entries = [
-            FoundSkill(
+            SearchEntry(
                 hit=hit,
                 name=_flat(skill.name),
                 description=_flat(skill.description),
@@ -425,7 +412,7 @@ class SearchTool(Tool):
             worse = (
                 at for at, one in enumerate(entries) if one.hit.confidence < match.hit.confidence
             )
-            entry = FoundSkill(
+            entry = SearchEntry(
                 hit=match.hit,
                 name=_flat(manifest.name),
                 description=_flat(manifest.description),
@@ -435,15 +422,14 @@ class SearchTool(Tool):
         return entries
 
     def _text(
-        self, entries: Sequence[FoundSkill], fit: Fit, session: Session, *, is_partial: bool
+        self, entries: Sequence[SearchEntry], fit: Fit, session: Session, *, is_partial: bool
     ) -> str:
-        lines, chars = [], SEARCH_CHARS
-        for one in entries:
-            lines.append(f"{one.name}: {one.description}{self._reason(one.hit)}")
-            more, chars = tool_texts(one.tools, chars)
-            lines += more
-        if chars < SEARCH_CHARS:
-            lines.append(f"Call a tool that is not in your list with `{CALL_SKILL_TOOL}`.")
+        shown = self._deferred.described([one.tools for one in entries]) if self._deferred else []
+        lines = [f"{one.name}: {one.description}{self._reason(one.hit)}" for one in entries]
+        if any(shown):
+            with_tools = zip(lines, shown, strict=True)
+            lines = [line for head, more in with_tools for line in (head, *more)]
+            lines.append("Call a tool that is not in your list with `call_skill_tool`.")
         if fit is Fit.WEAK:
             lines.insert(0, render(self._messages, "search_weak"))
         elif fit is Fit.NONE or not lines:

@@ -33,7 +33,7 @@ from skillhouse.extensions.chat.repl import Commands
 from skillhouse.extensions.chat.screen import Screen
 from skillhouse.extensions.chat.transcript import Transcripts
 from skillhouse.house import Skillhouse
-from skillhouse.house.agent_view import LISTED, OVER_MCP, SEARCH_ONLY
+from skillhouse.house.skill_lines import LISTED, OVER_MCP, SEARCH_ONLY
 from skillhouse.sandbox import SandboxStatus
 from skillhouse.tiers.emergency_stop import OwnLine
 

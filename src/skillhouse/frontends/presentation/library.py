@@ -18,7 +18,7 @@ from skillhouse.floor import digest
 from skillhouse.frontends.answers.skills import LibrarySkillAnswer, catalog_tokens
 from skillhouse.frontends.presentation.short_paths import clients_of
 from skillhouse.frontends.presentation.text import counted, moment, shown
-from skillhouse.house.agent_view import AS_TOOLS, LISTED, NOT_LISTED, OVER_MCP, SEARCH_ONLY
+from skillhouse.house.skill_lines import AS_TOOLS, LISTED, NOT_LISTED, OVER_MCP, SEARCH_ONLY
 
 if TYPE_CHECKING:
     from skillhouse.floor import Locations
@@ -265,7 +265,8 @@ def library_lines(house: Skillhouse, *, agent: str = "default") -> Iterator[Libr
     for facts, gone in alone:
         if gone is None:
             path = str(facts.directory)
-            yield LibraryLine(path=path, skill=None, absent=None, mark=AS_TOOLS, code=facts)
+            mark = view.code_mark(facts.directory)
+            yield LibraryLine(path=path, skill=None, absent=None, mark=mark, code=facts)
     known = {skill.file: skill for skill in (*index.shadowed, *index.skills)}
     for path, rest in absent.items():
         own = code.get(os.path.dirname(path))

@@ -143,6 +143,7 @@ class SkillPage:
             tools = tuple(_tools(house, facts.directory))
             questions = tuple(_questions(house, facts.name))
             can_read = house.runs_code
+            listing = house.view().code_mark(facts.directory)
         names, more_files, is_bounded = find_resources(facts.directory, limit=FILES_SHOWN)
         calls, calls_problem = self._calls(facts.name, facts)
         return self._site.page(
@@ -158,6 +159,7 @@ class SkillPage:
             more_files=more_files,
             is_bounded=is_bounded,
             can_read=can_read,
+            listing=listing,
             tools=tools,
             questions=questions,
             calls=calls,
