@@ -216,6 +216,7 @@ ROUTES = (
                     "root": "/usr/lib/skillhouse",
                     "clients": [],
                     "listing": "listed",
+                    "warning": "",
                 }
             ],
             "next": None,
