@@ -183,3 +183,23 @@ def test_words_that_say_nothing_are_errors(
 def test_a_house_without_servers_says_how_to_name_one(run: Run, place: Path) -> None:
     code, _, err = run("mcp", "servers", "refresh")
     assert (code, "add `[[mcp_servers]]`" in err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("source", "is_allowed"), [("mcp:docs", True), ("mcp:other", False), ("official", False)]
+)
+def test_a_server_that_the_operator_does_not_allow_has_no_skills_here(
+    run: Run, place: Path, liar: Liar, server: McpServer, source: str, is_allowed: bool
+) -> None:
+    configure(place, table(server))
+    run("mcp", "servers", "refresh")
+    assert listed(run) == ["docs:pdf"], "it works where no rule forbids it"
+    asked = len(liar.asked)
+    file = place / "home/.config/skillhouse/config.toml"
+    file.write_text(f'{file.read_text()}\n[[registry.sources]]\nsource = "{source}"\n')
+    assert listed(run) == ["docs:pdf"] * is_allowed
+    code, out, err = run("mcp", "servers", "refresh")
+    assert (code, "is not among the sources" in out + err) == (int(not is_allowed), not is_allowed)
+    code, out, err = run("mcp", "servers", "add", "docs", CSV)
+    assert ("is not among the sources" in out + err) is not is_allowed
+    assert (len(liar.asked) > asked) is is_allowed

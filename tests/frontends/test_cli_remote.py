@@ -281,3 +281,54 @@ def test_a_profile_without_remote_skills_says_so(run: Run, place: Path, shop: Sh
     assert run("remote", "sync")[0] == 0
     assert "has no skills of other servers" in run("remote", "list", "--profile", "owliabot")[1]
     assert "remote:alpha" not in run("list", "--json", "--profile", "owliabot")[1]
+
+
+ONLY = '[[registry.sources]]\nsource = "{}"\n'
+
+
+def allow(place: Path, *sources: str) -> None:
+    """Let the operator allow some sources, as a managed file does."""
+    file = place / "home/.config/skillhouse/config.toml"
+    file.write_text(file.read_text() + "\n" + "".join(map(ONLY.format, sources)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("sources", "expected"),
+    [
+        ((), ("alpha", "beta")),
+        (("official",), ()),
+        (("https://skills.example.com/*",), ()),
+        (("{shop}",), ("alpha",)),
+        (("{shop}/*", "{other}"), ("alpha", "beta")),
+        (("{other}/*",), ("beta",)),
+    ],
+)
+def test_servers_that_the_operator_does_not_allow_are_neither_asked_nor_read(
+    run: Run,
+    place: Path,
+    shop: Shop,
+    other: Shop,
+    sources: tuple[str, ...],
+    expected: tuple[str, ...],
+) -> None:
+    shop.offer(alpha=text_of("alpha"))
+    other.offer(beta=text_of("beta"))
+    named = [one.format(shop=shop.url, other=other.url) for one in sources]
+    configure(place, (shop.url, "well-known"), (other.url, "well-known"))
+    # Both were synced before there was a rule: it works where none forbids it.
+    assert run("remote", "sync")[0] == 0
+    before = len(shop.asked), len(other.asked)
+    allow(place, *named)
+    listed = json.loads(run("list", "--json")[1])["skills"]
+    names = tuple(one["name"] for one in listed if one["scope"] == "remote")
+    assert names == expected
+    states = json.loads(run("remote", "list", "--json")[1])["remotes"]
+    assert tuple(one["skills"][0] for one in states if one["read"]) == expected
+    for name in {"alpha", "beta"} - set(expected):
+        assert run("call", "skill", "--args", json.dumps({"name": name}))[0] == 1
+    code, out, err = run("remote", "sync")
+    refused = (out + err).count("is not among the sources that `registry.sources`")
+    assert (code, refused) == (int(len(expected) < 2), 2 - len(expected))
+    is_asked = len(shop.asked) > before[0], len(other.asked) > before[1]
+    assert is_asked == ("alpha" in expected, "beta" in expected)

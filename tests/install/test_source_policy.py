@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from skillhouse.floor import ConfigError, StateError
+from skillhouse.house.allowed_sources import fits
 from skillhouse.house.config.config_values import RegistrySettings
 from skillhouse.house.config.repositories import AllowedSource, RepositorySettings
 from skillhouse.install import repositories
@@ -17,7 +18,6 @@ from skillhouse.install.source_policy import (
     FIRST_SEEN,
     PUBLIC_AGE,
     first_seen,
-    fits,
     held_back,
     is_own,
     required_age,

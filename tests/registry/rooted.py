@@ -42,10 +42,7 @@ class RootedRegistry:
         self.age = age
         """How far behind its clock is."""
         self.directory = place / "registry"
-        self._opened = open_repository(self.directory, name=REGISTRY)
-        self.hosted = HostedRepository(
-            self.directory, self._opened.store, name=REGISTRY, clock=lambda: self.now
-        )
+        self.reopen()
         self.keys = [new_signer(place / f"{one}.pem") for one in "abc"]
         self.authority = make_root(now=self._before)
         self.hosted.trust_root(pem_of([self.authority.certificate]))
@@ -56,6 +53,13 @@ class RootedRegistry:
         self.roles.init([one.public_key for one in self.keys], threshold=threshold)
         self.roles.set_publishers(pem_of([self.authority.certificate]))
         self.sign()
+
+    def reopen(self) -> None:
+        """Open what is in its directory by now."""
+        self._opened = open_repository(self.directory, name=REGISTRY)
+        self.hosted = HostedRepository(
+            self.directory, self._opened.store, name=REGISTRY, clock=lambda: self.now
+        )
 
     @property
     def now(self) -> datetime:

@@ -28,7 +28,7 @@ from skillhouse.house.config.config_files import project_of
 from skillhouse.house.exported_copies import with_explained_duplicates
 from skillhouse.house.find_skills import SearchPlace, why_absent
 from skillhouse.house.project import read_project, roots_of_clients
-from skillhouse.house.remote_skills import with_skills_of
+from skillhouse.house.remote_skills import may_come_from, with_skills_of
 from skillhouse.house.trusted_text import (
     PROJECT,
     code_text,
@@ -485,6 +485,7 @@ def remote_roots(config: Config, profile: Profile) -> tuple[Root, ...]:
     return tuple(
         Root(remote.skills_place(config.remote_directory, source), SCOPE)
         for source in config.remotes
+        if may_come_from(config, source.url)
     )
 
 

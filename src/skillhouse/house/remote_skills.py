@@ -74,14 +74,28 @@ class NetworkInUse(Protocol):
     def network(self) -> Network: ...
 
 
+def may_come_from(config: Config, text: str) -> bool:
+    """Whether the configuration allows skills of a server: its address, or `mcp:LABEL`."""
+    if not config.registry.sources:
+        return True
+    # Most configurations allow every source.
+    from skillhouse.house.allowed_sources import is_allowed  # noqa: PLC0415
+
+    return is_allowed(config.registry, text)
+
+
 def mcp_host_of(config: Config, in_use: NetworkInUse) -> remote.McpHost:
     """Return what knows the configured servers, of which there are some.
+
+    One that `registry.sources` does not allow has no skills here.
 
     Raises:
         ConfigError: one of them is no server, or two share a label.
     """
     cache = remote.McpCache(config.state_directory / MCP_DIRECTORY)
-    return remote.McpHost(mcp_servers_of(config), cache, dial=mcp_dial(in_use))
+    servers = mcp_servers_of(config)
+    allowed = [one for one in servers if may_come_from(config, f"mcp:{one.label}")]
+    return remote.McpHost(allowed, cache, dial=mcp_dial(in_use))
 
 
 def mcp_servers_of(config: Config) -> list[remote.McpServer]:

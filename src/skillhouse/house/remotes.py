@@ -15,9 +15,10 @@ from skillhouse.audit import AuditDraft, AuditError, AuditLog
 from skillhouse.audit.log import recorded, recorded_async
 from skillhouse.floor import ConfigError, MissingExtraError, as_error, nearest
 from skillhouse.floor.threads import in_thread
+from skillhouse.house.allowed_sources import check_source
 from skillhouse.house.config import Config, McpServerSettings
 from skillhouse.house.house_snapshot import SCOPE, check_outside
-from skillhouse.house.remote_skills import MCP_DIRECTORY
+from skillhouse.house.remote_skills import MCP_DIRECTORY, may_come_from
 
 if TYPE_CHECKING:
     from skillhouse.house.house_snapshot import SnapshotInUse
@@ -37,7 +38,7 @@ class RemoteState(Struct, frozen=True, kw_only=True):
     synced_at: float | None
     """Seconds since 1970 when what is here came; None when nothing ever did."""
     is_read: bool
-    """Whether the profile has skills of other servers at all."""
+    """Whether the profile has skills of other servers, and the configuration allows this one."""
 
 
 class Synced(Struct, frozen=True, kw_only=True):
@@ -115,6 +116,7 @@ class Remotes:
         found = Synced(source=source, error="stopped")
         progress(f"syncing {source.url}")
         try:
+            check_source(self._config.registry, source.url)
             network = self._house.snapshot.composition.network.get()
             fetch = network.fetch_for(source, lambda url: progress(f"  fetching {url}"))
             report = await remote.sync(source, self._config.remote_directory, fetch)
@@ -142,12 +144,13 @@ class Remotes:
             synced_at = os.stat(directory.parent).st_mtime
         except OSError:
             synced_at = None
+        is_allowed = may_come_from(self._config, source.url)
         return RemoteState(
             source=source,
             directory=directory,
             skills=tuple(sorted(remote.cached(self._config.remote_directory, source))),
             synced_at=synced_at,
-            is_read=is_read,
+            is_read=is_read and is_allowed,
         )
 
 
@@ -200,6 +203,7 @@ class McpServers:
         refresh: Callable[[], object],
     ) -> None:
         self._servers = {server.label: server for server in config.mcp_servers}
+        self._registry = config.registry
         self._cache = remote.McpCache(config.state_directory / MCP_DIRECTORY)
         self._host = host
         self._audit = audit
@@ -276,6 +280,7 @@ class McpServers:
         arguments = {"label": label, **({"uri": uri} if uri else {})}
         try:
             async with recorded_async(self._audit, "mcp-add" if uri else "mcp-refresh", arguments):
+                check_source(self._registry, f"mcp:{label}")
                 return McpAsked(label=label, report=await ask(label))
         except (AuditError, MissingExtraError):
             # One answer for all of them.

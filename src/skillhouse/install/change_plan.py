@@ -200,9 +200,12 @@ def updatable(
 ) -> Iterator[tuple[InstallPlace, str, LockEntry]]:
     """Yield the installed skills that are meant; without ids all of them, pinned ones too.
 
+    Those of one repository come together.
+
     Raises:
         PinnedError: one that is named is pinned.
     """
+    named = []
     for text in ids:
         scope, name = split_id(text)
         place, entry = installed.find(name, scope=scope)
@@ -210,9 +213,8 @@ def updatable(
             reason = f": {' '.join(entry.pin_reason.split())}" if entry.pin_reason else ""
             message = f"`{name}` is pinned{reason}; `skillhouse pin {name} --off` first"
             raise PinnedError(message)
-        yield place, name, entry
-    if not ids:
-        yield from by_source(installed.entries())
+        named.append((place, name, entry))
+    yield from by_source(named if ids else installed.entries())
 
 
 def by_source(

@@ -42,14 +42,21 @@ class RestoredSkill(Struct, frozen=True, kw_only=True):
 
 
 def named_entries(entries: Sequence[OtherEntry], names: Sequence[str]) -> Sequence[OtherEntry]:
-    """Return the entries of these names, or all of them without any; SourceError for another."""
+    """Return the entries of these names, or all of them without any; SourceError for another.
+
+    Those of one source come together, so that it is fetched once however many others there are.
+    """
+    first: dict[str, int] = {}
+    for number, one in enumerate(entries):
+        first.setdefault(one.source, number)
+    entries = sorted(entries, key=lambda one: first[one.source])
     if not names:
         return entries
     known = {entry.name: entry for entry in entries}
     for name in names:
         if name not in known:
             raise SourceError(f"no skill `{name}` in the lock")
-    return [known[name] for name in names]
+    return [one for one in entries if one.name in names]
 
 
 def known_locks(places: Locations) -> tuple[Path, ...]:

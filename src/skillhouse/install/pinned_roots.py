@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 
 from skillhouse.floor import (
@@ -102,6 +101,10 @@ def forget_roots(text: str, state_directory: Path) -> int:
     ]
     for name in found:
         (_kept(state_directory) / f"{name}.json").unlink(missing_ok=True)
+        with needs_extra("registry"):
+            from skillhouse.registry import AnchorStore  # noqa: PLC0415 - as below.
+        # Nothing vouches for them any more.
+        AnchorStore(state_directory / TRUSTED_DIRECTORY).take_vouched(name, ())
     return len(found)
 
 
@@ -137,24 +140,26 @@ def registry_name(settings: RepositorySettings, repository: Repository) -> str:
 
 
 def take_publishers(settings: RepositorySettings, repository: Repository, trusted: Path) -> None:
-    """Trust the root certificates of publishers that a pinned root vouches for.
+    """Trust the root certificates of publishers that a pinned root vouches for, and those alone.
+
+    One that it does not vouch for any more is forgotten, unless a person trusts it by hand.
 
     Raises:
         PublisherError: they are none, or those of another registry.
         RepositoryError: as of reading.
     """
-    data = repository.signed.read(PUBLISHERS_FILE) if repository.signed else None
-    if data is None:
+    if repository.signed is None:
+        return
+    data = repository.signed.read(PUBLISHERS_FILE)
+    if data is None and not (trusted / "roots").is_dir():
         return
     with needs_extra("registry"):
         from skillhouse.registry import AnchorStore, certificates  # noqa: PLC0415
     name = registry_name(settings, repository)
-    store = AnchorStore(trusted)
-    known = store.read(datetime.now(UTC)).roots
-    for certificate in certificates.load_certificates(data):
+    given = certificates.load_certificates(data) if data else []
+    for certificate in given:
         found = certificates.check_root(certificate).registry
         if found != name:
             message = f"the root of `{settings.name}` vouches for publishers of `{found}`"
             raise PublisherError("trust", f"{message}, and it is `{name}`")
-        if certificate not in known:
-            store.add_root(certificate)
+    AnchorStore(trusted).take_vouched(settings.name, given)

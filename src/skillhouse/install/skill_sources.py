@@ -15,13 +15,14 @@ from msgspec import Struct
 
 from skillhouse import registry, remote
 from skillhouse.floor import digest, nearest, structs
+from skillhouse.house.allowed_sources import check_source
 from skillhouse.house.config import Config
 from skillhouse.house.config.config_files import safe_path
 from skillhouse.house.network import Network
 from skillhouse.house.remote_skills import mcp_dial, mcp_servers_of
 from skillhouse.install.pinned_roots import registry_name
 from skillhouse.install.repositories import Repositories, RepositoryOffer, locked_place
-from skillhouse.install.source_policy import check_source, source_text
+from skillhouse.install.source_policy import source_text
 from skillhouse.registry import Candidate, Source, SourceError
 from skillhouse.skill import (
     ARCHIVE_MAX,

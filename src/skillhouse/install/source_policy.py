@@ -5,17 +5,17 @@ from __future__ import annotations
 import ipaddress
 import json
 import re
-from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from skillhouse.floor import DecodeError, StateError, is_below, write_atomically
+from skillhouse.floor import DecodeError, StateError, write_atomically
 from skillhouse.floor.documents import json_value
 from skillhouse.floor.lock import locked_file
+from skillhouse.house.allowed_sources import check_source, rule_for
 from skillhouse.house.config.config_values import RegistrySettings
-from skillhouse.house.config.repositories import AllowedSource, age_of
-from skillhouse.install.repositories import RepositoryOffer, locked_place
+from skillhouse.house.config.repositories import age_of
+from skillhouse.install.repositories import RepositoryOffer
 from skillhouse.registry import LockEntry, Publisher, Release, Source, SourceError
 
 PUBLIC_AGE = timedelta(hours=24)
@@ -36,61 +36,6 @@ def source_text(source: Source) -> str:
     if source.kind in ("url", "directory", "archive"):
         return source.location
     return f"mcp:{source.location}" if source.kind == "mcp" else source.repository
-
-
-def rule_for(rules: Sequence[AllowedSource], text: str) -> AllowedSource | None:
-    """Return the first rule for a source; None where none allows it."""
-    return next((one for one in rules if fits(one.source, text)), None)
-
-
-def fits(pattern: str, text: str) -> bool:
-    """Whether a pattern is for a source.
-
-    A name is a repository's, `official` or `official/@acme`. A path is a directory and all below
-    it. Of an address scheme, host and port are equal, where `*.` is any name below a host;
-    the path is equal, or below one that ends with `/*`.
-
-    >>> fits("https://github.com/acme/*", "https://github.com/acme/skills")
-    True
-    >>> fits("https://github.com/acme/*", "https://github.com/acme-evil/skills")
-    False
-    """
-    if "://" not in pattern:
-        place = locked_place(text)
-        if pattern.startswith("/"):
-            return text.startswith("/") and is_below(text, pattern)
-        return text == pattern or (place is not None and place[0] == pattern)
-    if "://" not in text:
-        return False
-    wanted, given = urlsplit(pattern), urlsplit(text)
-    # INVARIANT: what a server may read as another path than is written fits no pattern.
-    if re.search(r"%|\\|//|(?:^|/)\.{1,2}(?:/|$)", given.path) or given.username:
-        return False
-    if (wanted.scheme, wanted.port) != (given.scheme, given.port):
-        return False
-    host, name = wanted.hostname or "", given.hostname or ""
-    if host != name and not (host.startswith("*.") and name.endswith(host[1:])):
-        return False
-    path, below = given.path.rstrip("/"), wanted.path
-    if below in ("/*", "", "/"):
-        return below == "/*" or path == ""
-    if below.endswith("/*"):
-        return path.startswith(below[:-1])
-    return path in (below, below.removesuffix(".git")) or path == f"{below}.git"
-
-
-def check_source(settings: RegistrySettings, text: str) -> None:
-    """Refuse a source that no rule of the configuration allows; nothing is asked of it.
-
-    Raises:
-        SourceError: it is not allowed.
-    """
-    if settings.sources and rule_for(settings.sources, text) is None:
-        allowed = ", ".join(f"`{one.source}`" for one in settings.sources[:5])
-        raise SourceError(
-            f"`{text[:200]}` is not among the sources that `registry.sources` of the configuration "
-            f"allows: {allowed}"
-        )
 
 
 def check_evidence(

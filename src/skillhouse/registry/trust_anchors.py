@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from skillhouse.floor import ExposedError, make_private, open_own, write_atomically
+from skillhouse.floor.lock import locked_file
 from skillhouse.registry.certificates import (
     PEM_MAX,
     check_root,
@@ -25,6 +27,8 @@ from skillhouse.registry.signatures import TrustAnchors
 from skillhouse.registry.trust import SIGNATURE_MAX, PublisherError
 
 _ROOTS, _AUTHORITIES, _LISTS = "roots", "timestamps", "revocations"
+_VOUCHED = "vouched"
+"""For each repository the fingerprints of roots that are trusted by its pinned root alone."""
 _ANCHORS_MAX = 64
 """Roots, authorities and lists of one user, each."""
 
@@ -65,8 +69,17 @@ class AnchorStore:
         )
 
     def add_root(self, certificate: x509.Certificate) -> str:
-        """Trust a root certificate; return its registry. PublisherError where it is none."""
+        """Trust a root certificate because a person says so, whatever vouches for it besides.
+
+        Returns:
+            Its registry. PublisherError where it is none.
+        """
         registry = check_root(certificate).registry
+        own = fingerprint(certificate)
+        with self._vouching():
+            for repository, found in self._all_vouched().items():
+                if own in found:
+                    self._keep_vouched(repository, found - {own})
         self._write(_ROOTS, f"{fingerprint(certificate)}.crt", pem_of([certificate]))
         return registry
 
@@ -86,6 +99,58 @@ class AnchorStore:
         refuse_older(anchors.revocations, given)
         self._write(_LISTS, f"{given.issuer}.json", data)
         return given
+
+    def take_vouched(
+        self, repository: str, certificates: Sequence[x509.Certificate]
+    ) -> tuple[str, ...]:
+        """Trust just the roots that a repository's pinned root vouches for, besides a person's.
+
+        One that it vouched for before and no more is forgotten, unless a person trusts it by hand,
+        or another repository vouches for it.
+
+        Returns:
+            The fingerprints of those that are forgotten.
+        """
+        given = {fingerprint(one): one for one in certificates}
+        if set(given) == self._all_vouched().get(repository, frozenset()) and all(
+            self._root(one).exists() for one in given
+        ):
+            return ()
+        with self._vouching():
+            every = self._all_vouched()
+            before = every.pop(repository, frozenset())
+            others = frozenset().union(*every.values())
+            # What is here and vouched for by none is a person's.
+            own = {one for one in given if one in before | others or not self._root(one).exists()}
+            # INVARIANT: it is known who vouches for a root before that is trusted.
+            self._keep_vouched(repository, before | own)
+            for one in own:
+                self._write(_ROOTS, f"{one}.crt", pem_of([given[one]]))
+            gone = sorted(before - own - others)
+            for one in gone:
+                self._root(one).unlink(missing_ok=True)
+            self._keep_vouched(repository, own)
+        return tuple(gone)
+
+    def _root(self, own: str) -> Path:
+        return self._directory / _ROOTS / f"{own}.crt"
+
+    @contextmanager
+    def _vouching(self) -> Iterator[None]:
+        place = self._directory / _VOUCHED
+        make_private(place)
+        with locked_file(place / "lock"):
+            yield
+
+    def _all_vouched(self) -> dict[str, frozenset[str]]:
+        """Return the fingerprints by repository; PublisherError for a file that is not used."""
+        return {
+            path.stem: frozenset(self._bytes(path, PEM_MAX).decode("ascii", "replace").split())
+            for path in self._files(_VOUCHED, "txt")
+        }
+
+    def _keep_vouched(self, repository: str, found: Set[str]) -> None:
+        self._write(_VOUCHED, f"{repository}.txt", "\n".join(sorted(found)).encode())
 
     def forget(self, text: str) -> int:
         """Trust no root or authority any more whose fingerprint begins so; return how many."""

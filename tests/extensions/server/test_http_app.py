@@ -356,6 +356,8 @@ def test_the_json_is_that_of_the_command_line(client: TestClient, house: Skillho
             "omitted": 0,
             "tool": {"chars": 2_000, "listed": 5, "omitted": 0},
         },
+        "trust": [],
+        "repositories": [],
     }
     assert [root["skills"] for root in roots] == [0, 1, 0, 0, 3, 0, 3]
     skills = client.get("/api/v1/skills").json()

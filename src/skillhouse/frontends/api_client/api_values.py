@@ -243,6 +243,7 @@ class ListedSkillJson(TypedDict):
     root: str
     clients: list[str]
     listing: str
+    warning: str
 
 
 class MatchedRuleJson(TypedDict):

@@ -33,7 +33,7 @@ from skillhouse.frontends.cli.tick_rows import tick
 from skillhouse.frontends.presentation.library import FIT_TEXTS, why
 from skillhouse.frontends.presentation.text import counted, cut, one_line, shown
 from skillhouse.install import Installer, UnsignedError, UntrustedError
-from skillhouse.install.change_plan import chosen_candidates
+from skillhouse.install.change_plan import by_source, chosen_candidates
 from skillhouse.install.install_steps import install_step
 from skillhouse.install.public_collections import collections
 from skillhouse.install.repository_search import judged_listing
@@ -272,7 +272,7 @@ def _frozen(
 ) -> int:
     """Install exactly what the lock has; what is here already stays."""
     found: list[FrozenSkillAnswer] = []
-    for at, name, entry in installer.installed.entries():
+    for at, name, entry in by_source(installer.installed.entries()):
         if at.scope != place.scope:
             continue
         status = "error"

@@ -173,10 +173,9 @@ def _list(options: argparse.Namespace, terminal: Terminal) -> int:
     _print_absent(house, here, terminal, ROWS_MAX)
     terminal.line(_summary(house, skills, choice))
     if choice.is_whole:
-        for note in filter(None, (*list_notes(house), unread_line(house))):
+        trust = map(one_line, manage.trust_notes(house))
+        for note in filter(None, (*list_notes(house), unread_line(house), *trust)):
             terminal.line(note)
-        for note in manage.trust_notes(house):
-            terminal.line(one_line(note))
     _print_notes(house, code, terminal)
     return 0
 
@@ -446,10 +445,9 @@ def _print_notes(house: Skillhouse, code: Sequence[manage.CodeFacts], terminal: 
 
 def _listed(house: Skillhouse, page: Sequence[Skill]) -> list[ListedSkillAnswer]:
     home, view = house.config.places.home, house.view()
-    warnings = manage.signature_warnings(house)
+    warned = manage.signature_warnings(house)
     return [
-        listed_skill(skill, clients_of(Path(skill.root), home), view.mark(skill), warnings)
-        for skill in page
+        listed_skill(one, clients_of(Path(one.root), home), view.mark(one), warned) for one in page
     ]
 
 

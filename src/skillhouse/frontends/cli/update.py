@@ -145,11 +145,11 @@ def _chosen(
     installer: Installer, ids: Sequence[str]
 ) -> Iterator[tuple[InstallPlace, str, LockEntry]]:
     """Yield the installed skills of these ids, or all without any; those of a source together."""
-    if not ids:
-        yield from by_source(installer.installed.entries())
+    named = []
     for scope, name in map(split_id, ids):
         place, entry = installer.installed.find(name, scope=scope)
-        yield place, name, entry
+        named.append((place, name, entry))
+    yield from by_source(named if ids else installer.installed.entries())
 
 
 def _outdated_line(one: NewestAnswer, now: NewerAnswer) -> str:

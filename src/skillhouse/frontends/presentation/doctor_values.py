@@ -195,7 +195,7 @@ def tool_lines(tools: ToolReport, home: str) -> list[str]:
 
 
 class _OwnPlace(Struct, frozen=True, kw_only=True):
-    """What a house of this place says; nothing where a file keeps it from starting."""
+    """What is found out here, of which there is nothing where a file keeps us from starting."""
 
     notes: Sequence[str]
     catalog: CatalogBoundsAnswer | None = None

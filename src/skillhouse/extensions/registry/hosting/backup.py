@@ -17,7 +17,7 @@ from typing import Any
 from msgspec import Struct
 
 from skillhouse.extensions.registry.hosting.blobs import BlobDirectory
-from skillhouse.extensions.registry.hosting.release_store import utc_text
+from skillhouse.extensions.registry.hosting.release_store import METADATA_FLOOR, utc_text
 from skillhouse.extensions.registry.hosting.sqlite_schema import REPOSITORY_STORE
 from skillhouse.extensions.registry.hosting.sqlite_store import DATABASE, SqliteReleases
 from skillhouse.floor import (
@@ -45,6 +45,8 @@ TIMESTAMP = "metadata/timestamp.json"
 _FACTS_MAX = 65_536
 _METADATA_MAX = 1024 * 1024
 _NUMBER_MAX = 1 << 62
+_FURTHER_ROUNDS = 1_000
+"""Signatures since a backup that were made for people's documents, or by hand."""
 _OWN = ("blobs", "uploads", SERVED, FACTS)
 """Names in a registry's directory that are not copied as they are."""
 
@@ -137,7 +139,8 @@ def restore(
     """Put a backup in the place of a registry; return what it is, and where the former rows are.
 
     What was revoked here since stays revoked, tokens too. With `go_back` every skill gets a change
-    after those that clients saw, so that mirrors read all of them again.
+    after those that clients saw, so that mirrors read all of them again. Where the metadata that
+    clients saw is gone, the next one has a number that is above it, so that they take it.
 
     Args:
         seen: The number of the last change that a client saw, where that is known from elsewhere.
@@ -149,6 +152,7 @@ def restore(
     with served(directory, alone=True), _unpacked(source, directory) as place:
         facts = _facts(place)
         known, version = _last_change_at(directory), _metadata_version(directory)
+        unknown = max(0, seen - (known or facts.last_change)) if seen > known else 0
         seen = max(seen, known)
         behind = []
         if facts.last_change < seen:
@@ -168,7 +172,24 @@ def restore(
         _check_archives(rows, place)
         rows.chmod(0o600)
         _carry_over(rows, directory / DATABASE, seen, utc_text(now), is_behind=bool(behind))
+        if behind and unknown and (signed := max(version, facts.metadata_version)):
+            _raise_metadata(rows, signed + unknown + _rounds_since(facts, now))
         return facts, _replace(place, directory, now, keep_metadata=version > 0 and bool(behind))
+
+
+def _rounds_since(facts: BackupFacts, now: datetime) -> int:
+    """Return how many times metadata was signed at most since a backup, besides for changes."""
+    try:
+        age = now - datetime.fromisoformat(facts.created_at)
+    except ValueError as error:
+        raise BackupError("backup", f"`{FACTS}` has no time: {error}") from error
+    return max(0, int(age.total_seconds() // 3_600)) + _FURTHER_ROUNDS
+
+
+def _raise_metadata(rows: Path, floor: int) -> None:
+    """Have the next signature of the metadata follow a number, which clients cannot have seen."""
+    with closing(SqliteReleases(rows)) as store:
+        store.set_setting(METADATA_FLOOR, str(floor).encode())
 
 
 def _replace(place: Path, directory: Path, now: datetime, *, keep_metadata: bool) -> str:

@@ -34,7 +34,7 @@ from tuf.api.metadata import (
 from tuf.api.serialization.json import CanonicalJSONSerializer
 
 from skillhouse.extensions.registry.hosting.offline_roles import OfflineRoles
-from skillhouse.extensions.registry.hosting.release_store import ReleaseStore
+from skillhouse.extensions.registry.hosting.release_store import METADATA_FLOOR, ReleaseStore
 from skillhouse.floor import make_private, write_atomically
 from skillhouse.floor.lock import locked_file
 from skillhouse.registry import HostingError, encode_document, split_name
@@ -140,6 +140,8 @@ class _Signing:
         self._now = now.replace(microsecond=0)
         self._signer = roles.signer()
         self._is_durable = True
+        # INVARIANT: after a restore every number is above those that clients saw, of bins too.
+        self._floor = int(roles.store.setting(METADATA_FLOOR) or 0)
         self._bins: SuccinctRoles = roles.current("index").delegations.succinct_roles
 
     def run(self) -> bool:
@@ -164,10 +166,11 @@ class _Signing:
         is_other = self._signer.public_key.keyid not in timestamp.signatures
         changed = self._people_signed(known)
         sequence, documents = self._documents(known)
+        is_raised = max(known.version, timestamp.signed.version) < self._floor
         bins: dict[str, dict[str, bytes]] = {}
         for target, data in documents:
             bins.setdefault(self._bins.get_role_for_target(target), {})[target] = data
-        if is_other:
+        if is_other or is_raised:
             bins = {role: bins.get(role, {}) for role in self._bins.get_roles()}
         elif is_due:
             bins = {**{role: {} for role in self._ending(known)}, **bins}
@@ -181,11 +184,13 @@ class _Signing:
         if bins or changed or sequence != _sequence(known) or self._is_ending(known):
             known.unrecognized_fields[SEQUENCE] = sequence
             known.expires = self._now + BIN_LIFE
+            known.version = max(known.version, self._floor)
             self._write(snapshot, f"{known.version + 1}.snapshot.json")
         elif not is_due:
             return False
         timestamp.signed.snapshot_meta = MetaFile(known.version)
         timestamp.signed.expires = self._now + TIMESTAMP_LIFE
+        timestamp.signed.version = max(timestamp.signed.version, self._floor)
         self._write(timestamp, "timestamp.json")
         if is_due:
             self._drop_old(known)
@@ -231,6 +236,7 @@ class _Signing:
             self._put_target(file, data)
             found.signed.targets[target] = file
         found.signed.expires = self._now + BIN_LIFE
+        found.signed.version = max(found.signed.version, self._floor)
         self._write(found, f"{found.signed.version + 1}.{role}.json")
         return MetaFile(found.signed.version)
 

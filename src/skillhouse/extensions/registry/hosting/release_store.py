@@ -227,6 +227,10 @@ STATE_CHANGES: Mapping[State, ChangeKind] = {
 }
 
 
+METADATA_FLOOR = "metadata-floor"
+"""The setting with the number that the next signed metadata follows, after a restore."""
+
+
 def utc_text(moment: datetime) -> str:
     """Return a time as documents have it; such texts sort by time."""
     return f"{moment.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"

@@ -207,6 +207,8 @@ ROUTES = (
             "entries": [],
             "catalog": None,
             "watches": None,
+            "trust": [],
+            "repositories": [],
             "code": [],
             "installed": [],
             "tools": {"programs": [], "path": "/usr/bin", "notes": [], "git_left_out": []},

@@ -222,6 +222,7 @@ ROUTES = (
                     "root": "/usr/lib/skillhouse",
                     "clients": [],
                     "listing": "listed",
+                    "warning": "",
                 }
             ],
             "next": None,

@@ -167,6 +167,8 @@ ROUTES = (
                 "tool": None,
             },
             "roots": [],
+            "trust": [],
+            "repositories": [],
         },
     ),
 )
