@@ -38,11 +38,11 @@ PINS = (
             *("--constraint", "requirements/dev.txt"),
         ],
     ),
-    # Adapters that have an environment of their own: one wants older packages than we have, the
-    # other carries a program of 240 MB. They agree with no other file.
+    # Adapters that have an environment of their own: two want older packages than we have, the
+    # third carries a program of 240 MB. They agree with no other file.
     *(
         (f"adapter-{name}", ["requirements/adapter.in", "pyproject.toml", "--extra", name])
-        for name in ("claude-agent", "google-adk")
+        for name in ("claude-agent", "google-adk", "crewai")
     ),
     # What checks our signatures besides us; it is no verifier to rely on (decision 0275).
     ("model-signing", ["requirements/model-signing.in"]),
