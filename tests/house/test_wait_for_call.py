@@ -32,8 +32,10 @@ def answering(house: Skillhouse, *answers: Answer, first: Callable[[], object] =
     """Answer the open questions of a house on a thread, as another process would."""
 
     def work() -> None:
+        ends = time.monotonic() + 60
         for number, answer in enumerate(answers):
             while not (found := house.approvals.pending()):
+                assert time.monotonic() < ends, "no question came"
                 time.sleep(0.01)
             time.sleep(0.3)  # Until the call waits: no person is faster.
             if number == 0:

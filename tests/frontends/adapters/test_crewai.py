@@ -22,7 +22,7 @@ os.environ.setdefault("OTEL_SDK_DISABLED", "true")
 pytest.importorskip("crewai", reason="not in this environment: see test_alone.py")
 
 from crewai import LLM, Agent
-from tests.frontends.adapters.guide import LAST, WRITE
+from tests.frontends.adapters.guide import CALLS, LAST, WRITE, Typing, run_example
 from tests.frontends.adapters.houses import FALCONS, answers, open_house, written
 from tests.frontends.adapters.loopback import Call, Json, Loopback, listening
 
