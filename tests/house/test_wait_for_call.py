@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import threading
 import time
 from collections.abc import Callable
@@ -117,10 +118,12 @@ async def test_a_house_is_opened_and_closed_by_async_with(tmp_path: Path) -> Non
     assert not house.approvals.connections.is_live(connection)
 
 
-@tool(level="read")
-def parts(text: str) -> list[str]:
+def split(text: str) -> list[str]:
     """Split a text."""
     return text.split()
+
+
+parts = tool(name="parts", level="read")(split)
 
 
 @tool(level="read")
@@ -146,6 +149,6 @@ def test_a_result_has_what_the_function_returned(tmp_path: Path) -> None:
 async def test_a_tool_is_called_as_its_function_is() -> None:
     assert parts("a b") == ["a", "b"]
     assert await count("a b", times=3) == 6
-    assert (parts.__name__, parts.__doc__, parts.name) == ("parts", "Split a text.", "parts")
+    assert (inspect.signature(parts), parts.__doc__) == (inspect.signature(split), "Split a text.")
     with pytest.raises(TypeError, match="text"):
         parts()  # type: ignore[call-arg]

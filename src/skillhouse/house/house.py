@@ -217,7 +217,7 @@ class Skillhouse:
 
     async def call(
         self,
-        name: str | FunctionTool[..., Any, T],
+        name: str | FunctionTool[..., object, T],
         arguments: Mapping[str, object],
         *,
         caller: Caller | None = None,
@@ -265,7 +265,7 @@ class Skillhouse:
         approval_id: str | None,
         listener: toolbox.ProgressHandler | None,
         origin_digest: str,
-    ) -> toolbox.ToolResult[Any]:
+    ) -> toolbox.ToolResult:
         await self.config_reload.check_in_thread()
         if self.runs_code:
             await self.services.skill_code.reload_if_signalled(self.refresh)
@@ -279,7 +279,7 @@ class Skillhouse:
 
     def call_sync(
         self,
-        name: str | FunctionTool[..., Any, T],
+        name: str | FunctionTool[..., object, T],
         arguments: Mapping[str, object],
         *,
         caller: Caller | None = None,

@@ -41,7 +41,7 @@ __all__ = ["FunctionTool", "check_own_tools", "tool"]
 """The package cannot offer `tool`: a module of it has that name."""
 
 P = ParamSpec("P")
-R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 V = TypeVar("V")
 
 Resource = str | Callable[..., str]
@@ -172,10 +172,10 @@ def tool(
     return made if function is None else made(function)
 
 
-class FunctionTool(Tool, Generic[P, R, V]):
+class FunctionTool(Tool, Generic[P, R_co, V]):
     """A tool that runs a function of the program, and is called as that function is.
 
-    `P` are the function's parameters, `R` is what it returns, `V` what a call returns that is
+    `P` are the function's parameters, `R_co` is what it returns, `V` what a call returns that is
     awaited where the function is async.
     """
 
@@ -183,7 +183,7 @@ class FunctionTool(Tool, Generic[P, R, V]):
 
     def __init__(
         self,
-        function: Callable[P, R],
+        function: Callable[P, R_co],
         *,
         name: str,
         description: str,
@@ -229,7 +229,7 @@ class FunctionTool(Tool, Generic[P, R, V]):
             message = f"`{self.name}` is not async: give `{self._signature.progress}` the type"
             raise ToolDefinitionError(f"{message} `ReportProgress`")
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         """Call the function, past the gate: for the program, never for a model."""
         return self.function(*args, **kwargs)
 
