@@ -44,6 +44,8 @@ PINS = (
         (f"adapter-{name}", ["requirements/adapter.in", "pyproject.toml", "--extra", name])
         for name in ("claude-agent", "google-adk", "crewai")
     ),
+    # Frameworks that use our server over MCP, without an adapter.
+    ("mcp-clients", ["requirements/mcp-clients.in"]),
     # What checks our signatures besides us; it is no verifier to rely on (decision 0275).
     ("model-signing", ["requirements/model-signing.in"]),
     # What compares the HTTP API with its document; it wants other packages than we have.
