@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, Unpack
-
-from anyio import CancelScope
 
 from skillhouse import tools as toolbox
 from skillhouse.floor import StateError, structs
 from skillhouse.floor.lock import once
-from skillhouse.floor.threads import in_thread
 from skillhouse.house.config import Locations
 from skillhouse.house.config.config_files import configured
 from skillhouse.house.config.overrides import overridden
@@ -89,8 +86,7 @@ class Skillhouse:
         self.config_reload.subscribe(self.services.note_reload)
 
     @classmethod
-    @asynccontextmanager
-    async def open(
+    def open(
         cls,
         config: Config | None = None,
         *,
@@ -98,19 +94,16 @@ class Skillhouse:
         checks: Sequence[toolbox.SkillCheck] = (),
         tools: Sequence[toolbox.Tool] = (),
         **overrides: Unpack[ConfigFields],
-    ) -> AsyncIterator[Self]:
+    ) -> AbstractAsyncContextManager[Self]:
         """Open it for `async with`, without keeping the event loop from other work meanwhile.
 
         Arguments and errors are those of `Skillhouse(…)`; the block's end closes it.
         """
-        made = partial(cls, config, channel=channel, checks=checks, tools=tools, **overrides)
-        house = await in_thread(made)
-        try:
-            yield house
-        finally:
-            with CancelScope(shield=True):
-                await house.release_loop()
-                await in_thread(house.close)
+        from skillhouse.house.wait_for_call import opened
+
+        return opened(
+            partial(cls, config, channel=channel, checks=checks, tools=tools, **overrides)
+        )
 
     @property
     def config(self) -> Config:

@@ -1,15 +1,36 @@
-"""Waits for the answer to the question of a call, and makes the call again."""
+"""What a program waits for: that a `Skillhouse` is open, and that a call's question is answered."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, TypeVar
+
+from anyio import CancelScope
+
+from skillhouse.floor.threads import in_thread
 
 if TYPE_CHECKING:
     from skillhouse.approval import ApprovalBroker
+    from skillhouse.house.house import Skillhouse
     from skillhouse.tools import ToolResult
     from skillhouse.tools.call import T
+
+
+H = TypeVar("H", bound="Skillhouse")
+
+
+@asynccontextmanager
+async def opened(make: Callable[[], H]) -> AsyncIterator[H]:
+    """Make it on another thread, and close it there at the end, also of a cancelled block."""
+    house = await in_thread(make)
+    try:
+        yield house
+    finally:
+        with CancelScope(shield=True):
+            await house.release_loop()
+            await in_thread(house.close)
 
 
 async def answered_call(
