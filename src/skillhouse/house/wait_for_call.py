@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from anyio import CancelScope
 
@@ -13,12 +13,18 @@ from skillhouse.floor.threads import in_thread
 
 if TYPE_CHECKING:
     from skillhouse.approval import ApprovalBroker
-    from skillhouse.house.house import Skillhouse
     from skillhouse.tools import ToolResult
     from skillhouse.tools.call import T
 
 
-H = TypeVar("H", bound="Skillhouse")
+class Closable(Protocol):
+    """What `opened` opens: it may be bound to the event loop."""
+
+    async def release_loop(self) -> None: ...
+    def close(self) -> None: ...
+
+
+H = TypeVar("H", bound=Closable)
 
 
 @asynccontextmanager
