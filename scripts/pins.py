@@ -38,12 +38,14 @@ PINS = (
             *("--constraint", "requirements/dev.txt"),
         ],
     ),
-    # Adapters that have an environment of their own: one wants older packages than we have, the
-    # other carries a program of 240 MB. They agree with no other file.
+    # Adapters that have an environment of their own: two want older packages than we have, the
+    # third carries a program of 240 MB. They agree with no other file.
     *(
         (f"adapter-{name}", ["requirements/adapter.in", "pyproject.toml", "--extra", name])
-        for name in ("claude-agent", "google-adk")
+        for name in ("claude-agent", "google-adk", "crewai")
     ),
+    # Frameworks that use our server over MCP, without an adapter.
+    ("mcp-clients", ["requirements/mcp-clients.in"]),
     # What checks our signatures besides us; it is no verifier to rely on (decision 0275).
     ("model-signing", ["requirements/model-signing.in"]),
     # What compares the HTTP API with its document; it wants other packages than we have.

@@ -25,8 +25,8 @@ LINES_MAX = 25
 """Lines of the program (issue 16)."""
 
 
-def example() -> str:
-    return str(re.findall(r"```python\n(.*?)```", GUIDE.read_text("utf-8"), re.DOTALL)[0])
+def example(place: int = 0) -> str:
+    return str(re.findall(r"```python\n(.*?)```", GUIDE.read_text("utf-8"), re.DOTALL)[place])
 
 
 @pytest.mark.slow
@@ -46,6 +46,38 @@ def test_the_program_of_the_guide_asks_is_denied_and_finds_all_in_the_log(tmp_pa
         f"{status} {{'environment': '{place}', 'version': '1.4'}}"
         for status, place in (("ok", "staging"), ("denied", "production"), ("denied", "test"))
     ]
+
+
+@pytest.mark.slow
+def test_the_second_program_of_the_guide_runs(tmp_path: Path):
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    done = ran([sys.executable, "-c", example(1)], cwd=tmp_path, env=environment)
+    assert (done.returncode, done.stdout) == (0, "ok 1.3, 1.4\n"), done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        (("", ""), ""),
+        (('versions("production")', "versions(7)"), 'expected "str"'),
+        (("await versions", "versions"), "Non-overlapping equality check"),
+        (("join(result.value)", "join(result.value[0].real)"), 'has no attribute "real"'),
+        (("result.value)", "7, result.value)"), "Too many arguments"),
+        (("user=", "usr="), 'did you mean "user"'),
+        (("wait=60", 'wait="long"'), 'expected "float"'),
+        (("Skillhouse.open(tools=", "Skillhouse.open(tool="), 'did you mean "tools"'),
+    ],
+)
+def test_mypy_sees_the_types_of_a_tools_function(tmp_path: Path, change, fault):
+    program = tmp_path / "program.py"
+    assert change[0] in example(1)
+    program.write_text(example(1).replace(*change, 1), encoding="utf-8")
+    done = ran(
+        [sys.executable, "-m", "mypy", "--strict", "--no-incremental", str(program)], cwd=tmp_path
+    )
+    assert done.returncode == (1 if fault else 0), done.stdout
+    assert fault in done.stdout
 
 
 @pytest.mark.slow

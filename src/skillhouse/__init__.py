@@ -91,6 +91,7 @@ if TYPE_CHECKING:
     from skillhouse.skill import validate_name as validate_name
     from skillhouse.tools import EvaluatedPermission as EvaluatedPermission
     from skillhouse.tools import Forecast as Forecast
+    from skillhouse.tools import FunctionTool as FunctionTool
     from skillhouse.tools import Gate as Gate
     from skillhouse.tools import Output as Output
     from skillhouse.tools import PermissionRequest as PermissionRequest

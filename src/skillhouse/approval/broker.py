@@ -7,7 +7,8 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -34,8 +35,14 @@ from skillhouse.approval.request import (
     rejection,
     session_key,
 )
-from skillhouse.approval.wait import ApprovalOutcome, SessionLocks, outcome_of, wait_for_answer
-from skillhouse.floor import structs
+from skillhouse.approval.wait import (
+    ApprovalOutcome,
+    SessionLocks,
+    answered,
+    outcome_of,
+    wait_for_answer,
+)
+from skillhouse.floor.structs import replace
 from skillhouse.floor.threads import in_thread
 
 MESSAGE_MAX = 2_000
@@ -213,7 +220,7 @@ class ApprovalBroker:
             raise ApprovalError("not-offered", f"`{reply.answer.value}` writes no rule")
         patterns = narrowed(request.patterns, reply.rules, self.narrows)
         always = tuple(pattern.text for pattern in patterns)
-        return structs.replace(request, patterns=patterns, always=always)
+        return replace(request, patterns=patterns, always=always)
 
     def redeem(
         self,
@@ -282,11 +289,16 @@ class ApprovalBroker:
                 await in_thread(lambda: self._ledger.delivered(question.id))
             if question.id != approval.id and question.state is ApprovalState.APPROVED:
                 question = approval
-            return outcome_of(question)
+            return replace(outcome_of(question), is_new=is_new)
+
+    async def answered(self, approval_id: str, *, wait_seconds: float) -> bool:
+        """Wait until a question is open no more, in whatever process that happens; return whether
+        it is. The wait keeps nothing open, and its end closes nothing."""
+        with self._waiting(approval_id):
+            return await answered(self._ledger, approval_id, wait_seconds)
 
     async def _wait(self, question: Approval) -> Approval:
-        self._waited[question.id] += 1
-        try:
+        with self._waiting(question.id):
             return await wait_for_answer(
                 question,
                 self.channels,
@@ -297,10 +309,17 @@ class ApprovalBroker:
                 or self.settings.wait_seconds,
                 waits=bool(self._subscribers) or self.settings.unattended == "deny",
             )
+
+    @contextmanager
+    def _waiting(self, approval_id: str) -> Iterator[None]:
+        """Count a call that waits for a question, and will record its denial."""
+        self._waited[approval_id] += 1
+        try:
+            yield
         finally:
-            self._waited[question.id] -= 1
-            if not self._waited[question.id]:
-                del self._waited[question.id]
+            self._waited[approval_id] -= 1
+            if not self._waited[approval_id]:
+                del self._waited[approval_id]
 
     def keep(self, approval: Approval, waits_for: str) -> bool:
         """Keep the approval of a call that ended at a question of its own: see `Ledger.keep`."""
@@ -387,9 +406,9 @@ class ApprovalBroker:
             if not self.settings.reject_all:
                 return
             word = "another call of this conversation was refused"
-            other_reply = structs.replace(reply, message=word)
+            other_reply = replace(reply, message=word)
         elif reply.answer in LASTING:
-            other_reply = structs.replace(
+            other_reply = replace(
                 reply, answer=Answer.ONCE, message=f"covered by the answer to {answered.id}"
             )
         else:

@@ -30,6 +30,8 @@ from skillhouse.floor.threads import in_thread
 
 POLL_SECONDS = 0.1
 """Delay until an answer of another process is noticed; one check costs two `stat` calls."""
+LOOK_SECONDS = 1.0
+"""After which a question is looked at, whether or not its file seems to have changed."""
 
 logger = logging.getLogger(__name__)
 
@@ -41,6 +43,8 @@ class ApprovalOutcome(Struct, frozen=True, kw_only=True):
     reason: str
     approval: Approval | None = None
     """None when the question was not even asked."""
+    is_new: bool = True
+    """Whether the call opened the question; otherwise an earlier call of it did."""
 
 
 class SessionLocks:
@@ -128,6 +132,23 @@ async def wait_for_answer(
         message = f"no answer came within {wait_seconds:g} seconds"
         await in_thread(lambda: ledger.expire(question.id, message))
     return await in_thread(lambda: ledger.get(question.id)) or question
+
+
+async def answered(ledger: Ledger, approval_id: str, wait_seconds: float) -> bool:
+    """Wait until a question is open no more, in whatever process that happens; return whether."""
+    seen: tuple[int, ...] = ()
+    looked = 0.0
+    with anyio.move_on_after(wait_seconds):
+        while True:
+            stamp, now = ledger.stamp(), anyio.current_time()
+            # Two changes within the clock of the file system have one stamp.
+            if stamp != seen or now - looked > LOOK_SECONDS:
+                seen, looked = stamp, now
+                kept = await in_thread(lambda: ledger.get(approval_id))
+                if kept is None or kept.state is not ApprovalState.OPEN:
+                    return True
+            await anyio.sleep(POLL_SECONDS)
+    return False
 
 
 async def _answered(take: TakeAnswer, channel: Channel, question: Approval) -> bool:

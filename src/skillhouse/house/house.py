@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from skillhouse import tools as toolbox
@@ -38,7 +39,8 @@ if TYPE_CHECKING:
     from skillhouse.house.remotes import Remotes
     from skillhouse.retrieval import Hit
     from skillhouse.skill import SkillContent, SkillIndex
-    from skillhouse.tools import Caller, CallerFields
+    from skillhouse.tools import Caller, CallerFields, FunctionTool
+    from skillhouse.tools.call import T
 
 
 class Skillhouse:
@@ -82,6 +84,26 @@ class Skillhouse:
         self.config_reload = ConfigReload(config, overrides, self.services.reload)
         """Follows the configuration files: each call sees them as they are then."""
         self.config_reload.subscribe(self.services.note_reload)
+
+    @classmethod
+    def open(
+        cls,
+        config: Config | None = None,
+        *,
+        channel: approval.Channel | None = None,
+        checks: Sequence[toolbox.SkillCheck] = (),
+        tools: Sequence[toolbox.Tool] = (),
+        **overrides: Unpack[ConfigFields],
+    ) -> AbstractAsyncContextManager[Self]:
+        """Open it for `async with`, without keeping the event loop from other work meanwhile.
+
+        Arguments and errors are those of `Skillhouse(…)`; the block's end closes it.
+        """
+        from skillhouse.house.wait_for_call import opened
+
+        return opened(
+            partial(cls, config, channel=channel, checks=checks, tools=tools, **overrides)
+        )
 
     @property
     def config(self) -> Config:
@@ -209,34 +231,58 @@ class Skillhouse:
 
     async def call(
         self,
-        name: str,
+        name: str | FunctionTool[..., object, T],
         arguments: Mapping[str, object],
         *,
         caller: Caller | None = None,
         approval_id: str | None = None,
         listener: toolbox.ProgressHandler | None = None,
         origin_digest: str = "",
+        wait: float = 0,
         **fields: Unpack[CallerFields],
-    ) -> toolbox.ToolResult:
+    ) -> toolbox.ToolResult[T]:
         """Make one tool call through the gate.
 
         Args:
-            name: The tool.
+            name: The tool; or one that `tool` made, whose result then has a typed `value`.
             arguments: Checked against the tool's schema.
             caller: Who calls; or its fields as keywords, such as `agent` and `user`.
             approval_id: Of an answered approval of this very call; found without it, too.
             listener: Receives the progress of the call.
             origin_digest: Digest of the skill whose code calls, where it is not the agent itself.
+            wait: Seconds to wait for an answer where the call would be pending; without one by
+                then it is, and its question stays open.
             fields: The fields of `Caller`.
 
         Raises:
             UnknownToolError: no tool has that name; it names the nearest.
             ConfigError: no agent has that name.
         """
+        known = self.services.caller(caller, fields)
+        called = name if isinstance(name, str) else name.name
+
+        async def once_more(given: str | None) -> toolbox.ToolResult[T]:
+            return await self._called(called, arguments, known, given, listener, origin_digest)
+
+        result = await once_more(approval_id)
+        if not wait:
+            return result
+        from skillhouse.house.wait_for_call import answered_call
+
+        return await answered_call(self.approvals, result, partial(once_more, None), wait)
+
+    async def _called(
+        self,
+        name: str,
+        arguments: Mapping[str, object],
+        known: Caller,
+        approval_id: str | None,
+        listener: toolbox.ProgressHandler | None,
+        origin_digest: str,
+    ) -> toolbox.ToolResult:
         await self.config_reload.check_in_thread()
         if self.runs_code:
             await self.services.skill_code.reload_if_signalled(self.refresh)
-        known = self.services.caller(caller, fields)
         snapshot = self._snapshot_with(name, known.agent, self._current(is_checked=True))
         call = known.tool_call(name, arguments, approval_id=approval_id)
         visible = snapshot.view(call.agent).visible
@@ -247,15 +293,16 @@ class Skillhouse:
 
     def call_sync(
         self,
-        name: str,
+        name: str | FunctionTool[..., object, T],
         arguments: Mapping[str, object],
         *,
         caller: Caller | None = None,
         approval_id: str | None = None,
         listener: toolbox.ProgressHandler | None = None,
         origin_digest: str = "",
+        wait: float = 0,
         **fields: Unpack[CallerFields],
-    ) -> toolbox.ToolResult:
+    ) -> toolbox.ToolResult[T]:
         """Make a call as `call` does; all such calls run on one thread until `close`."""
         return self.services.portal().call(
             lambda: self.call(
@@ -265,6 +312,7 @@ class Skillhouse:
                 approval_id=approval_id,
                 listener=listener,
                 origin_digest=origin_digest,
+                wait=wait,
                 **fields,
             )
         )

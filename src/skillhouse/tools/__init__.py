@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from skillhouse.tools.files import WriteTool as WriteTool
     from skillhouse.tools.files import change_facts as change_facts
     from skillhouse.tools.function_schema import ToolDefinitionError as ToolDefinitionError
+    from skillhouse.tools.function_tool import FunctionTool as FunctionTool
     from skillhouse.tools.function_tool import check_own_tools as check_own_tools
     from skillhouse.tools.gate import Gate as Gate
     from skillhouse.tools.gate import PermissionJudge as PermissionJudge

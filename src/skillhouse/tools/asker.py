@@ -284,6 +284,9 @@ class Asker:
             known = dict(approval.request.found).get(WILL_NOT_WORK, "")
             fails = f" ({known})" if known else ""
             text = f"not approved yet: {why}{fails}; {done}{how}, then repeat the same call{hint}"
+            if not settled.is_new:
+                # The call that opened the question has its record: one a question.
+                return ToolResult(content=text, status="pending", approval_id=approval.id)
             return self._recorder.refuse(context, text, "pending")
         if approval is not None:
             # Only a person's denial makes a tool halt: a model's many calls do not.

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypedDict, cast
 
 from msgspec import Struct, field
 
@@ -15,11 +15,20 @@ from skillhouse.floor.machine import state_advice
 from skillhouse.floor.structs import PartialStruct
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
     from skillhouse.approval import ApprovedScript, Level
     from skillhouse.permission import CommandVerdict, Decision, Effect, Permission
     from skillhouse.sandbox import Streams
     from skillhouse.tools.activation import Activation
     from skillhouse.tools.command_inputs import CommandInputs
+
+    # `ToolResult` alone is one of anything, also for who checks strictly.
+    T = TypeVar("T", default=Any)
+else:
+    from typing import TypeVar
+
+    T = TypeVar("T")
 
 UNBOUND = "unbound"
 """The digest of a skill that has none: an approval of it holds once."""
@@ -182,10 +191,10 @@ class ToolCall(Caller, frozen=True, kw_only=True):
     """Id of an answered approval that is about this very call, if the caller has one."""
 
 
-class ToolResult(PartialStruct, frozen=True, kw_only=True):
-    """The result for the model."""
+class ToolResult(PartialStruct, Generic[T], frozen=True, kw_only=True):
+    """The result for the model; `T` is what the function of a tool of the program returned."""
 
-    HIDDEN = frozenset(("excerpt", "most", "has_gaps", "intent", "is_asked"))
+    HIDDEN = frozenset(("excerpt", "most", "has_gaps", "intent", "is_asked", "returned"))
     UNCOMPARED = HIDDEN
 
     content: str
@@ -203,10 +212,24 @@ class ToolResult(PartialStruct, frozen=True, kw_only=True):
     """Id of the record of a call that was handed over, for its outcome; empty for any other."""
     is_asked: bool = False
     """Whether who got the call that was handed over has to ask a person first."""
+    returned: Any = None
+    """What the program's function returned; None for other tools."""
 
     @property
     def is_error(self) -> bool:
         return self.status != "ok"
+
+    @property
+    def value(self) -> T:
+        """What the program's function returned, itself; `data` for other tools.
+
+        Raises:
+            SkillhouseError: the call is not `ok`, so nothing was returned.
+        """
+        if self.is_error:
+            raise SkillhouseError(f"no value, the call is `{self.status}`: {self.content}")
+        found: Any = self.data if self.returned is None else self.returned
+        return cast("T", found)
 
 
 class Output(Struct, frozen=True, kw_only=True):
@@ -228,6 +251,8 @@ class Output(Struct, frozen=True, kw_only=True):
     """Whether lines of `left_out_text` are in it where something is missing."""
     waits_for: str = ""
     """Id of the open question inside the call at which it ended; empty when it did not."""
+    returned: Any = None
+    """What a program's own function returned, for the program."""
     is_handed_over: bool = False
     """Whether another program does the work, and what came of it is recorded later."""
 

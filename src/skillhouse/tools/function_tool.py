@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import logging
 import math
 import string
 import traceback
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import Any, Generic, Literal, ParamSpec, Protocol, TypeVar, overload
 
 import anyio
 import msgspec
@@ -38,6 +39,10 @@ from skillhouse.tools.tool_set import ALL, SKILLS
 
 __all__ = ["FunctionTool", "check_own_tools", "tool"]
 """The package cannot offer `tool`: a module of it has that name."""
+
+P = ParamSpec("P")
+R_co = TypeVar("R_co", covariant=True)
+V = TypeVar("V")
 
 Resource = str | Callable[..., str]
 """A text with `{parameter}` in it, or a function of the tool's arguments."""
@@ -82,8 +87,25 @@ NAMED_CHARACTERS_MAX = 256
 _limiter: RunVar[anyio.CapacityLimiter] = RunVar("skillhouse own tools")
 
 
+class ToolMaker(Protocol):
+    """Makes a tool of a function: what `tool` with keywords returns."""
+
+    @overload
+    def __call__(
+        self, function: Callable[P, Coroutine[Any, Any, V]], /
+    ) -> FunctionTool[P, Coroutine[Any, Any, V], V]: ...
+    @overload
+    def __call__(self, function: Callable[P, V], /) -> FunctionTool[P, V, V]: ...
+
+
 @overload
-def tool(function: Callable[..., object], /) -> Tool: ...
+def tool(
+    function: Callable[P, Coroutine[Any, Any, V]], /
+) -> FunctionTool[P, Coroutine[Any, Any, V], V]: ...
+
+
+@overload
+def tool(function: Callable[P, V], /) -> FunctionTool[P, V, V]: ...
 
 
 @overload
@@ -96,7 +118,7 @@ def tool(
     resource: Resource = "",
     default: DefaultEffect | None = None,
     changes_workspace: bool | None = None,
-) -> Callable[[Callable[..., object]], Tool]: ...
+) -> ToolMaker: ...
 
 
 def tool(
@@ -110,12 +132,13 @@ def tool(
     resource: Resource = "",
     default: DefaultEffect | None = None,
     changes_workspace: bool | None = None,
-) -> Tool | Callable[[Callable[..., object]], Tool]:
-    """Make a tool of a typed function, for `Skillhouse(tools=[…])`.
+) -> Any:
+    """Make a tool of a typed function, for `Skillhouse(tools=[…])`, which is called as before.
 
     A model sees the name, the docstring and the types. A function that is not async runs on a
     thread; a cancelled call waits for it. What it returns is the result, as text or JSON; what it
-    raises is an error result. A parameter of type `ReportProgress` takes how far the call is.
+    raises is an error result. A parameter of type `ReportProgress` takes how far the call is. Where
+    the program calls the tool itself, as in a test, it calls the function: no rule, no record.
 
     Args:
         function: The function, where the decorator is used without parentheses.
@@ -134,7 +157,7 @@ def tool(
         ToolDefinitionError: the function cannot be made into a tool.
     """
 
-    def made(function: Callable[..., object]) -> Tool:
+    def made(function: Callable[P, V]) -> FunctionTool[P, V, V]:
         return FunctionTool(
             function,
             name=name,
@@ -149,14 +172,18 @@ def tool(
     return made if function is None else made(function)
 
 
-class FunctionTool(Tool):
-    """A tool that runs a function of the program."""
+class FunctionTool(Tool, Generic[P, R_co, V]):
+    """A tool that runs a function of the program, and is called as that function is.
+
+    `P` are the function's parameters, `R_co` is what it returns, `V` what a call returns that is
+    awaited where the function is async.
+    """
 
     category = "own"
 
     def __init__(
         self,
-        function: Callable[..., object],
+        function: Callable[P, R_co],
         *,
         name: str,
         description: str,
@@ -168,6 +195,8 @@ class FunctionTool(Tool):
     ) -> None:
         """See `tool`."""
         self.function = function
+        # `help`, `inspect.signature` and documentation show the function.
+        functools.update_wrapper(self, function, updated=())
         self.name = name or getattr(function, "__name__", "")
         _check_name(self.name)
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
@@ -199,6 +228,10 @@ class FunctionTool(Tool):
         if self._signature.is_progress_async and not self._is_async:
             message = f"`{self.name}` is not async: give `{self._signature.progress}` the type"
             raise ToolDefinitionError(f"{message} `ReportProgress`")
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
+        """Call the function, past the gate: for the program, never for a model."""
+        return self.function(*args, **kwargs)
 
     def plan(self, arguments: Mapping[str, Any], session: Session) -> Plan:
         del session
@@ -253,7 +286,8 @@ class FunctionTool(Tool):
             if self._is_async:
                 value = await self._awaited(given)
             else:
-                value = await in_thread(lambda: self.function(**given), limiter=_threads())
+                function: Callable[..., object] = self.function
+                value = await in_thread(lambda: function(**given), limiter=_threads())
                 if inspect.isawaitable(value):
                     value = await value
         except (Exception, SystemExit) as error:  # noqa: BLE001 - as follows.
@@ -264,7 +298,8 @@ class FunctionTool(Tool):
         return _output(self.name, value)
 
     async def _awaited(self, given: Mapping[str, Any]) -> object:
-        value = self.function(**given)
+        function: Callable[..., object] = self.function
+        value = function(**given)
         return await value if inspect.isawaitable(value) else value
 
     def _progress(self, say: ReportProgress) -> Callable[..., object]:
@@ -299,7 +334,7 @@ def _output(name: str, value: object) -> Output:
     if value is None:
         return Output(text="done")
     if isinstance(value, str):
-        return Output(text=value.encode("utf-8", "backslashreplace").decode())
+        return Output(text=value.encode("utf-8", "backslashreplace").decode(), returned=value)
     try:
         encoded = msgspec.json.encode(value)
         data = msgspec.json.decode(encoded)
@@ -307,7 +342,8 @@ def _output(name: str, value: object) -> Output:
         reason = one_line(str(error))[:FAILURE_MAX]
         text = f"`{name}` was run, and what it returned is no text and no JSON value: {reason}"
         return Output(text=text, failed=True, detail={"error": reason})
-    return Output(text=encoded.decode(), data=data if isinstance(data, dict) else {"result": data})
+    shown = data if isinstance(data, dict) else {"result": data}
+    return Output(text=encoded.decode(), data=shown, returned=value)
 
 
 def _note(what: str, error: BaseException) -> None:

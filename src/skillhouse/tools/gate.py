@@ -364,6 +364,7 @@ class Gate:
             has_gaps=output.has_gaps,
             intent=state.intent if output.is_handed_over else "",
             is_asked=bool(question),
+            returned=output.returned,
         )
 
     def _close(self, state: CallState) -> None:

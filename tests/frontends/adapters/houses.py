@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.house.places import make_places, write_skill
@@ -9,16 +10,20 @@ from tests.house.places import make_places, write_skill
 from skillhouse.approval import Channel
 from skillhouse.house import Skillhouse, configured
 from skillhouse.permission import Layer, Rule
+from skillhouse.tools import Tool
 
 FALCONS = "Finds nests of falcons."
 
 
-def open_house(base: Path, *rules: Rule, channel: Channel | None = None) -> Skillhouse:
+def open_house(
+    base: Path, *rules: Rule, channel: Channel | None = None, tools: Sequence[Tool] = ()
+) -> Skillhouse:
     """Return a house below `base` with one skill of its own besides the builtin ones."""
     write_skill(base / "skills/kestrel", FALCONS)
     return Skillhouse(
         configured(make_places(base)),
         channel=channel,
+        tools=tools,
         layers=(Layer(name="user", rules=rules),),
         roots=[base / "skills"],
     )

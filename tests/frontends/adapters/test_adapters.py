@@ -21,6 +21,7 @@ EXTRAS = {
     "agent_framework": {"agent_framework"},
     "anthropic": set(),
     "claude_agent": {"claude_agent_sdk"},
+    "crewai": {"crewai", "pydantic"},
     "google_adk": {"google"},
     "langchain": {"langchain", "langchain_core", "langgraph", "pydantic"},
     "openai": set(),
@@ -29,6 +30,7 @@ EXTRAS = {
 }
 """By adapter, what it imports besides the standard library and the house."""
 PARTS = {
+    "claude_agent_tools": {"claude_agent_sdk"},
     "agent_framework_approvals": {"agent_framework"},
     "langchain_retention": {"langchain", "langchain_core", "langgraph"},
     "pydantic_ai_retention": {"pydantic_ai"},

@@ -12,7 +12,7 @@ MAKES = "SKILLHOUSE_ADAPTERS"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["claude-agent", "google-adk"])
+@pytest.mark.parametrize("name", ["claude-agent", "google-adk", "crewai"])
 def test_an_adapter_works_in_an_environment_of_its_own(name: str) -> None:
     python = own_python(f"adapter-{name}", makes=MAKES)
     if python is None:

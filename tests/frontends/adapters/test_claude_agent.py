@@ -326,7 +326,9 @@ def test_its_own_tools_are_offered_unless_they_are_off(
         names = {tool["name"] for body in bodies for tool in body["tools"]}
         assert f"{OURS}write" in names
         assert bool({"Bash", "Write", "Edit"} & names) is some
-        assert some or not {name for name in names if not name.startswith(OURS)}
+        # The CLI adds a placeholder for what it loads later.
+        others = {name for name in names if not name.startswith(OURS)}
+        assert some or others <= {"DeferredToolPlaceholder"}
 
 
 def tool_of(function: Any) -> SdkMcpTool[Any]:

@@ -284,7 +284,7 @@ class SigningHouse(Skillhouse):
 
     ran = 0
 
-    async def call(self, name: str, arguments: Mapping[str, Any], **options: Any) -> ToolResult:
+    async def call(self, name: Any, arguments: Mapping[str, Any], **options: Any) -> Any:
         gate = gate_to(
             Transfer(self),
             decide=lambda need, _: (Decision(effect=need.default, layer="default"), need.why),

@@ -31,6 +31,7 @@ TITLES = (
     "OpenAI Agents SDK",
     "Microsoft Agent Framework",
     "Google ADK",
+    "CrewAI",
     "Claude Agent SDK",
     "OpenAI API",
     "Anthropic API",
@@ -85,6 +86,8 @@ def keys_of(url: str) -> dict[str, str]:
         "GOOGLE_API_KEY": "none",
         "GOOGLE_GEMINI_BASE_URL": url,
         "OPENAI_AGENTS_DISABLE_TRACING": "1",
+        "CREWAI_DISABLE_TELEMETRY": "true",
+        "CREWAI_TRACING_ENABLED": "false",
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
         "DISABLE_AUTOUPDATER": "1",
         # Root may run Claude Code in a sandbox only.

@@ -173,7 +173,7 @@ def test_a_restart_between_question_and_answer_loses_nothing(
     with open_house(tmp_path) as house:
         question = agent(house, WRITE).invoke({"messages": "go"}, THREAD)["__interrupt__"][0].value
     with open_house(tmp_path) as house:
-        word = Command(resume={**question, "approved": approved})
+        word: Any = Command(resume={**question, "approved": approved})
         assert agent(house).invoke(word, THREAD)["messages"][-1].text == LAST
         assert [one[1] for one in answers(house)] == [state]
         assert (written(tmp_path) == "Rain.\n") is approved

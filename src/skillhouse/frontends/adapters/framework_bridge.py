@@ -118,12 +118,17 @@ class FrameworkBridge(Struct, frozen=True, kw_only=True):
             return _failed(name, error)
 
     def call_sync(
-        self, name: str, arguments: Mapping[str, Any], *, approval_id: str = ""
+        self,
+        name: str,
+        arguments: Mapping[str, Any],
+        *,
+        approval_id: str = "",
+        wait: float = 0,
     ) -> ToolResult:
-        """Do what `call` does, from synchronous code."""
+        """Do what `call` does, from synchronous code; `wait` is that of `Skillhouse.call`."""
         try:
             result = self.house.call_sync(
-                name, arguments, caller=self.caller(), approval_id=approval_id
+                name, arguments, caller=self.caller(), approval_id=approval_id, wait=wait
             )
             return _for_model(result)
         except Exception as error:  # noqa: BLE001 - an edge of the process; it is logged there.
