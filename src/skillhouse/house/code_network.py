@@ -11,7 +11,6 @@ from skillhouse.audit import AuditDraft, AuditError, AuditLog
 from skillhouse.floor.structs import replace
 from skillhouse.house.config import NetSettings
 from skillhouse.house.network import EgressReport, Network
-from skillhouse.net.proxy import METADATA
 from skillhouse.permission import Decision
 
 CONNECTIONS_KEPT = 64
@@ -107,7 +106,7 @@ class CodeWayOut:
             report=self._reported,
             ended=self._ended,
             route=network.route,
-            never=METADATA,
+            never=net.METADATA,
         )
 
     @property

@@ -99,7 +99,7 @@ class _Counted(Struct):
 METADATA = ("169.254.169.254", "169.254.170.2", "100.100.100.200", "fd00:ec2::254")
 """Where clouds give their machines' own credentials: AWS, Azure, Google and others; AWS containers;
 Alibaba; AWS by IPv6. The code of skills reaches them by no setting."""
-USER = "call"
+PROXY_USER = "call"
 """The name by which a client gives a proxy's token."""
 
 
@@ -348,7 +348,7 @@ def _plain_address(text: str) -> str:
 
 
 def _basic(token: str) -> bytes:
-    return b"Basic " + base64.b64encode(f"{USER}:{token}".encode())
+    return b"Basic " + base64.b64encode(f"{PROXY_USER}:{token}".encode())
 
 
 def _is_given(request: h11.Request, authorization: bytes) -> bool:

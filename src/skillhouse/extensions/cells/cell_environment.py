@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from skillhouse.floor import TreeError, make_private, structs, tree_digest, unread_paths
 from skillhouse.floor.crash_cleanup import COPY_NAME, is_left, owner_name
-from skillhouse.net.proxy import USER
+from skillhouse.net import PROXY_USER
 from skillhouse.sandbox import (
     Limits,
     Python,
@@ -219,7 +219,7 @@ def way_variables(token: str) -> dict[str, str]:
     Args:
         token: The password of a call whose siblings share its network; "" for none.
     """
-    user = f"{USER}:{token}@" if token else ""
+    user = f"{PROXY_USER}:{token}@" if token else ""
     # Node's own `fetch` reads the others only with this one (22.21, 24.0).
     return {**proxy_variables(f"http://{user}127.0.0.1:{{port}}"), "NODE_USE_ENV_PROXY": "1"}
 
