@@ -353,7 +353,9 @@ class EgressReport:
         """
         count = next(self._counter)
         if count > REQUESTS_MAX:
-            raise net.NetError("host-refused", f"more than {REQUESTS_MAX} requests of one command")
+            what = "command" if self._tool == "exec" else "call"
+            message = f"more than {REQUESTS_MAX} requests of one {what}"
+            raise net.NetError("host-refused", message)
         need = PermissionRequest(
             permission=Permission(action="fetch", resource=f"{decision.method} {decision.origin}"),
             default=Effect.ALLOW,

@@ -300,11 +300,12 @@ class SkillCodeTool(Tool):
             raise RefusedError(f"`{self.full_name}`: {error}") from error
 
         async def run(say: ReportProgress = _unheard) -> Output:
-            host = _Host(self._ask(replace(session, origin_digest=digest)), say)
+            mine = replace(session, origin_digest=digest)
+            host = _Host(self._ask(mine), say)
             call = secrets.token_hex(8)
             network: CodeNetwork | None = None
             if self.skill.reach.hosts:
-                network = self._workshop.network(self.skill, session, call, self.full_name)
+                network = self._workshop.network(self.skill, mine, call, self.full_name)
             result = await self._result(digest, arguments, session, host, call, network)
             known = KnownSecrets(self.skill.env.values())
             detail = call_detail(self.full_name, result, host.lines, known)

@@ -184,6 +184,8 @@ class PythonCell(LanguageCell):
                     one.close()
                     continue
                 fork.way = one
+            if fork is not None:
+                # Also where the descriptor was lost on its way: nothing else will come.
                 fork.has_way.set()
         elif (ending := self._endings.get(report["ended"])) is not None:
             ending.status = report["status"]
