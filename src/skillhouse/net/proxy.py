@@ -14,7 +14,7 @@ from pathlib import Path
 
 import anyio
 import h11
-from anyio.abc import ByteStream, SocketListener, SocketStream, TaskStatus
+from anyio.abc import ByteStream, SocketListener, SocketStream, TaskGroup, TaskStatus
 from msgspec import Struct
 
 from skillhouse.floor.crash_cleanup import COMMON_NAME, owner_name
@@ -146,19 +146,11 @@ class EgressProxy:
         Args:
             path: Where; by default in a new directory of this user alone.
         """
-        failure: Exception | None = None
         with tempfile.TemporaryDirectory(prefix=f"{COMMON_NAME}{owner_name()}-") as directory:
             path = path or Path(directory) / "proxy"
-            async with anyio.create_task_group() as tasks:
+            async with _background() as tasks:
                 await tasks.start(self.serve, path)
-                try:
-                    yield path
-                except Exception as error:  # noqa: BLE001 - raised again below, not in a group.
-                    failure = error
-                finally:
-                    tasks.cancel_scope.cancel()
-        if failure is not None:
-            raise failure
+                yield path
 
     @asynccontextmanager
     async def serving(self, listener: socket.socket, *, token: str = "") -> AsyncIterator[None]:
@@ -173,18 +165,10 @@ class EgressProxy:
         self._authorization = _basic(token) if token else b""
         listener.setblocking(False)  # noqa: FBT003 - the parameter has no name.
         listener.listen(CONNECTIONS)
-        failure: BaseException | None = None
         accepting = await SocketListener.from_socket(listener.dup())
-        async with accepting, anyio.create_task_group() as tasks:
+        async with accepting, _background() as tasks:
             tasks.start_soon(self._accept, accepting)
-            try:
-                yield
-            except Exception as error:  # noqa: BLE001 - raised again below, not in a group.
-                failure = error
-            finally:
-                tasks.cancel_scope.cancel()
-        if failure is not None:
-            raise failure
+            yield
 
     async def _accept(self, listener: SocketListener) -> None:
         """Accept connections as places are free, so that clients cannot use up our descriptors."""
@@ -339,6 +323,21 @@ class EgressProxy:
         except Exception as error:
             message = f"the decision could not be recorded: {type(error).__name__}"
             raise NetError("host-refused", message) from error
+
+
+@asynccontextmanager
+async def _background() -> AsyncIterator[TaskGroup]:
+    """Give a group of which the tasks end with the block, and raise what that does by itself."""
+    failure: Exception | None = None
+    async with anyio.create_task_group() as tasks:
+        try:
+            yield tasks
+        except Exception as error:  # noqa: BLE001 - raised again below, not in a group.
+            failure = error
+        finally:
+            tasks.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
 
 
 def _plain_address(text: str) -> str:

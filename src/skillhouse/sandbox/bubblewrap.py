@@ -96,8 +96,8 @@ def cell_options(view: CellView, *, files: Mapping[str, int]) -> Iterator[str]:
     for path, place in view.mounts:
         yield from ("--ro-bind", str(path), place)
     for name in _ETC_TRUST if view.reaches else ():
-        if os.path.exists(path := f"/etc/{name}"):
-            yield from ("--ro-bind", path, path)
+        if os.path.exists(trusted := f"/etc/{name}"):
+            yield from ("--ro-bind", trusted, trusted)
     yield from ("--chdir", view.skill_place)
     yield from program_options()
 

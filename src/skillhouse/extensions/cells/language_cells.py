@@ -193,13 +193,7 @@ class PythonCell(LanguageCell):
             ending.end()
 
     async def call(
-        self,
-        method: str,
-        params: Mapping[str, Any],
-        *,
-        seconds: float,
-        host: HostCalls,
-        network: net.EgressProxy | None = None,
+        self, method: str, params: Mapping[str, Any], *, seconds: float, host: HostCalls
     ) -> CellResult:
         """Run one call in a process of its own, which is killed when it has answered.
 
@@ -215,7 +209,7 @@ class PythonCell(LanguageCell):
                 token = stack.enter_context(self._capabilities.of(host))
                 fork = self._ready_calls.take(seconds, env) or self._forked(seconds)
                 stack.enter_context(contextlib.closing(fork))
-                async with self._reaching(fork, network) as has_way:
+                async with self._reaching(fork, host.network) as has_way:
                     channel = self._begun(fork.link, token, method, params, frames=fork.frames)
                     outcome = await attempt(channel, seconds=seconds)
             finally:

@@ -54,20 +54,14 @@ class NodeCell(LanguageCell):
         return Worker(self._cell_process(forks=False, is_spare=is_spare))
 
     async def call(
-        self,
-        method: str,
-        params: Mapping[str, Any],
-        *,
-        seconds: float,
-        host: HostCalls,
-        network: net.EgressProxy | None = None,
+        self, method: str, params: Mapping[str, Any], *, seconds: float, host: HostCalls
     ) -> CellResult:
         """Run one call in a process that then ends; its end is awaited by `close` only."""
         began = time.monotonic()
         env = params["context"]["env"]
         worker = self._waiting(seconds, env)
         try:
-            async with worker.reaching(network) as has_way:
+            async with worker.reaching(host.network) as has_way:
                 with self._capabilities.of(host) as token:
                     channel = self._begun(worker.link, token, method, params, frames=worker.frames)
                     outcome = await attempt(channel, seconds=seconds)
