@@ -99,8 +99,6 @@ class _Counted(Struct):
 METADATA = ("169.254.169.254", "169.254.170.2", "100.100.100.200", "fd00:ec2::254")
 """Where clouds give their machines' own credentials: AWS, Azure, Google and others; AWS containers;
 Alibaba; AWS by IPv6. The code of skills reaches them by no setting."""
-PROXY_USER = "call"
-"""The name by which a client gives a proxy's token."""
 
 
 class EgressProxy:
@@ -153,16 +151,18 @@ class EgressProxy:
                 yield path
 
     @asynccontextmanager
-    async def serving(self, listener: socket.socket, *, token: str = "") -> AsyncIterator[None]:
+    async def serving(
+        self, listener: socket.socket, *, credentials: str = ""
+    ) -> AsyncIterator[None]:
         """Serve a bound TCP socket for as long as the block lasts, then end each connection.
 
         It may be of another network namespace, whose programs alone reach it then.
 
         Args:
             listener: Bound, and not listening yet, so that nothing waits on it before.
-            token: The password that each request has to give; "" for none.
+            credentials: `user:password` that each request has to give; "" for none.
         """
-        self._authorization = _basic(token) if token else b""
+        self._authorization = _basic(credentials) if credentials else b""
         listener.setblocking(False)  # noqa: FBT003 - the parameter has no name.
         listener.listen(CONNECTIONS)
         accepting = await SocketListener.from_socket(listener.dup())
@@ -346,8 +346,8 @@ def _plain_address(text: str) -> str:
     return text if mapped is None else str(mapped)
 
 
-def _basic(token: str) -> bytes:
-    return b"Basic " + base64.b64encode(f"{PROXY_USER}:{token}".encode())
+def _basic(credentials: str) -> bytes:
+    return b"Basic " + base64.b64encode(credentials.encode())
 
 
 def _is_given(request: h11.Request, authorization: bytes) -> bool:
