@@ -12,6 +12,7 @@ import pytest
 
 from skillhouse.extensions.cells import CellResult, Executor
 from skillhouse.net import (
+    METADATA,
     EgressConnection,
     EgressDecision,
     EgressProxy,
@@ -20,7 +21,6 @@ from skillhouse.net import (
     SecretBinding,
     host_rule,
 )
-from skillhouse.net.proxy import METADATA
 from skillhouse.sandbox import SandboxLevel
 from tests.extensions.cells.lab import Lab, make, status_of, until
 from tests.net.certificates import contexts

@@ -13,6 +13,7 @@ from skillhouse.frontends.cli.options import Parser
 from skillhouse.frontends.cli.verbs import parser_of
 from skillhouse.registry import pack
 from tests.frontends.conftest import Run
+from tests.harness import Need
 from tests.house.coded import best_sandbox
 from tests.house.places import write_skill
 from tests.loopback_http import served
@@ -55,6 +56,23 @@ def lock_of(place: Path) -> dict[str, dict[str, object]]:
     path = place / "home/.config/skillhouse/skills.lock"
     found: dict[str, dict[str, object]] = json.loads(path.read_text())["skills"]
     return found
+
+
+def test_the_packages_of_its_code_are_installed_ahead_where_that_is_asked_for(
+    run: Run, place: Path, need: Need
+) -> None:
+    best_sandbox(need)
+    (place / "home/.config/skillhouse").mkdir(parents=True)
+    (place / "home/.config/skillhouse/config.toml").write_text(CODE_RUNS)
+    skill = place / "notes"
+    skill.mkdir()
+    text = PYTHON_SKILL.replace("[tool", 'dependencies = ["greet"]\n\n[tool', 1)
+    (skill / "pyproject.toml").write_text(text)
+    (skill / "main.py").write_text("import greet\ntools = {'hello': lambda p, c: greet.word}\n")
+    code, out, err = run("install", str(skill), "--prepare", *AGREED)
+    assert code == 1, (out, err)
+    assert "notes: `notes` needs greet: expected uv.lock" in err
+    assert installed(place).is_dir()
 
 
 def test_a_directory_is_installed_with_its_modes_and_listed(run: Run, place: Path) -> None:

@@ -7,11 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 from skillhouse import net
 from skillhouse import tools as toolbox
-from skillhouse.audit import AuditDraft, AuditError, AuditLog
+from skillhouse.audit import AuditError, AuditLog
 from skillhouse.floor.structs import replace
 from skillhouse.house.config import NetSettings
 from skillhouse.house.network import EgressReport, Network
-from skillhouse.net.proxy import METADATA
 from skillhouse.permission import Decision
 
 CONNECTIONS_KEPT = 64
@@ -92,13 +91,8 @@ class CodeWayOut:
         tool: str,
     ) -> None:
         """Make it for the call of an id; `hosts` are all that it lets through."""
-        self._session = session
         self._audit = audit
-        self._arguments = {"call": call}
-        self._tool = tool
-        self._report = EgressReport(
-            "", session, decide, audit, tool=tool, arguments=self._arguments
-        )
+        self._report = EgressReport("", session, decide, audit, tool=tool, arguments={"call": call})
         self._connections: list[str] = []
         self._left_out = 0
         self._refused = ""
@@ -107,7 +101,7 @@ class CodeWayOut:
             report=self._reported,
             ended=self._ended,
             route=network.route,
-            never=METADATA,
+            never=net.METADATA,
         )
 
     @property
@@ -142,25 +136,16 @@ class CodeWayOut:
             self._connections.append(line)
         else:
             self._left_out += 1
-        draft = AuditDraft(
-            kind="event",
-            tool=self._tool,
-            agent=self._session.agent,
-            user=self._session.user,
-            channel=self._session.channel,
-            arguments=self._arguments,
-            status="ok",
-            detail={
-                "event": "egress_end",
-                "method": done.method,
-                "host": done.host,
-                "port": done.port,
-                "sent": done.sent,
-                "received": done.received,
-            },
-        )
+        detail = {
+            "event": "egress_end",
+            "method": done.method,
+            "host": done.host,
+            "port": done.port,
+            "sent": done.sent,
+            "received": done.received,
+        }
         try:
-            self._audit.append_read(draft)
+            self._audit.append_read(self._report.draft("ok", detail))
         except (AuditError, OSError):
             # That it was opened is in the log; the call's own record fails for itself.
             logger.exception("the end of a connection is not in the audit log")

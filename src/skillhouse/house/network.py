@@ -353,7 +353,9 @@ class EgressReport:
         """
         count = next(self._counter)
         if count > REQUESTS_MAX:
-            raise net.NetError("host-refused", f"more than {REQUESTS_MAX} requests of one command")
+            what = "command" if self._tool == "exec" else "call"
+            message = f"more than {REQUESTS_MAX} requests of one {what}"
+            raise net.NetError("host-refused", message)
         need = PermissionRequest(
             permission=Permission(action="fetch", resource=f"{decision.method} {decision.origin}"),
             default=Effect.ALLOW,
@@ -369,13 +371,10 @@ class EgressReport:
         reason = "" if allowed else f"denied: {why}"
         if count == REQUESTS_MAX:
             reason += f" (the last of {REQUESTS_MAX} requests; further ones are refused)"
-        draft = AuditDraft(
-            kind="event",
-            tool=self._tool,
-            agent=self._session.agent,
-            user=self._session.user,
-            channel=self._session.channel,
-            arguments=self._arguments,
+        draft = self.draft(
+            "ok" if allowed else "denied",
+            {"event": "egress", "addresses": " ".join(decision.addresses)},
+            reason=reason.strip(),
             permissions=(
                 DecidedPermission(
                     action="fetch",
@@ -385,9 +384,6 @@ class EgressReport:
                     rule_index=found.rule_index,
                 ),
             ),
-            status="ok" if allowed else "denied",
-            reason=reason.strip(),
-            detail={"event": "egress", "addresses": " ".join(decision.addresses)},
         )
         if not allowed:
             self._audit.append_read(draft)
@@ -395,3 +391,17 @@ class EgressReport:
                 raise net.NetError("host-refused", reason)
             return
         self._audit.append(draft, durable=True)
+
+    def draft(self, status: str, detail: Mapping[str, object], **more: Any) -> AuditDraft:
+        """Return what is recorded of an event of the same command or call."""
+        return AuditDraft(
+            kind="event",
+            tool=self._tool,
+            agent=self._session.agent,
+            user=self._session.user,
+            channel=self._session.channel,
+            arguments=self._arguments,
+            status=status,
+            detail=detail,
+            **more,
+        )

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from skillhouse.net.policy import host_rule as host_rule
     from skillhouse.net.policy import parse_url as parse_url
     from skillhouse.net.policy import within as within
+    from skillhouse.net.proxy import METADATA as METADATA
     from skillhouse.net.proxy import EgressConnection as EgressConnection
     from skillhouse.net.proxy import EgressDecision as EgressDecision
     from skillhouse.net.proxy import EgressProxy as EgressProxy

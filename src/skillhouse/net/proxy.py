@@ -14,7 +14,7 @@ from pathlib import Path
 
 import anyio
 import h11
-from anyio.abc import ByteStream, SocketListener, SocketStream, TaskStatus
+from anyio.abc import ByteStream, SocketListener, SocketStream, TaskGroup, TaskStatus
 from msgspec import Struct
 
 from skillhouse.floor.crash_cleanup import COMMON_NAME, owner_name
@@ -99,8 +99,6 @@ class _Counted(Struct):
 METADATA = ("169.254.169.254", "169.254.170.2", "100.100.100.200", "fd00:ec2::254")
 """Where clouds give their machines' own credentials: AWS, Azure, Google and others; AWS containers;
 Alibaba; AWS by IPv6. The code of skills reaches them by no setting."""
-USER = "call"
-"""The name by which a client gives a proxy's token."""
 
 
 class EgressProxy:
@@ -146,45 +144,31 @@ class EgressProxy:
         Args:
             path: Where; by default in a new directory of this user alone.
         """
-        failure: Exception | None = None
         with tempfile.TemporaryDirectory(prefix=f"{COMMON_NAME}{owner_name()}-") as directory:
             path = path or Path(directory) / "proxy"
-            async with anyio.create_task_group() as tasks:
+            async with _background() as tasks:
                 await tasks.start(self.serve, path)
-                try:
-                    yield path
-                except Exception as error:  # noqa: BLE001 - raised again below, not in a group.
-                    failure = error
-                finally:
-                    tasks.cancel_scope.cancel()
-        if failure is not None:
-            raise failure
+                yield path
 
     @asynccontextmanager
-    async def serving(self, listener: socket.socket, *, token: str = "") -> AsyncIterator[None]:
+    async def serving(
+        self, listener: socket.socket, *, credentials: str = ""
+    ) -> AsyncIterator[None]:
         """Serve a bound TCP socket for as long as the block lasts, then end each connection.
 
         It may be of another network namespace, whose programs alone reach it then.
 
         Args:
             listener: Bound, and not listening yet, so that nothing waits on it before.
-            token: The password that each request has to give; "" for none.
+            credentials: `user:password` that each request has to give; "" for none.
         """
-        self._authorization = _basic(token) if token else b""
+        self._authorization = _basic(credentials) if credentials else b""
         listener.setblocking(False)  # noqa: FBT003 - the parameter has no name.
         listener.listen(CONNECTIONS)
-        failure: BaseException | None = None
         accepting = await SocketListener.from_socket(listener.dup())
-        async with accepting, anyio.create_task_group() as tasks:
+        async with accepting, _background() as tasks:
             tasks.start_soon(self._accept, accepting)
-            try:
-                yield
-            except Exception as error:  # noqa: BLE001 - raised again below, not in a group.
-                failure = error
-            finally:
-                tasks.cancel_scope.cancel()
-        if failure is not None:
-            raise failure
+            yield
 
     async def _accept(self, listener: SocketListener) -> None:
         """Accept connections as places are free, so that clients cannot use up our descriptors."""
@@ -341,14 +325,29 @@ class EgressProxy:
             raise NetError("host-refused", message) from error
 
 
+@asynccontextmanager
+async def _background() -> AsyncIterator[TaskGroup]:
+    """Give a group of which the tasks end with the block, and raise what that does by itself."""
+    failure: Exception | None = None
+    async with anyio.create_task_group() as tasks:
+        try:
+            yield tasks
+        except Exception as error:  # noqa: BLE001 - raised again below, not in a group.
+            failure = error
+        finally:
+            tasks.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
+
+
 def _plain_address(text: str) -> str:
     """Return an IPv4 address for one that IPv6 carries, and any other text as it is."""
     mapped = ipaddress.IPv6Address(text).ipv4_mapped if ":" in text else None
     return text if mapped is None else str(mapped)
 
 
-def _basic(token: str) -> bytes:
-    return b"Basic " + base64.b64encode(f"{USER}:{token}".encode())
+def _basic(credentials: str) -> bytes:
+    return b"Basic " + base64.b64encode(credentials.encode())
 
 
 def _is_given(request: h11.Request, authorization: bytes) -> bool:

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from msgspec import Struct, field
 
 from skillhouse.floor import SkillhouseError
 from skillhouse.sandbox.interpreters import Python
+
+if TYPE_CHECKING:
+    from skillhouse.net import EgressProxy
 
 METHOD_NOT_FOUND = -32601
 """JSON-RPC 2.0, section 5.1."""
@@ -128,6 +131,10 @@ class CellResult(Struct, frozen=True, kw_only=True):
 
 class HostCalls(Protocol):
     """What one call may request of the core. An `RpcError` is passed to the skill."""
+
+    @property
+    def network(self) -> EgressProxy | None:
+        """The way out of this call alone, where its spec names hosts."""
 
     async def fetch(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
         """Take url, method, headers and body; give status, headers and body."""

@@ -11,7 +11,7 @@ import json
 import secrets
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from msgspec import Struct, field
 
@@ -47,6 +47,9 @@ from skillhouse.tools.call import (
 from skillhouse.tools.code_network import CodeNetwork, CodeReach, network_hint
 from skillhouse.tools.telemetry import code_inside
 from skillhouse.tools.tool import Session, Tool
+
+if TYPE_CHECKING:
+    from skillhouse.net import EgressProxy
 
 LOG_LINES = 100
 """Lines of a call's own log that are kept."""
@@ -300,12 +303,13 @@ class SkillCodeTool(Tool):
             raise RefusedError(f"`{self.full_name}`: {error}") from error
 
         async def run(say: ReportProgress = _unheard) -> Output:
-            host = _Host(self._ask(replace(session, origin_digest=digest)), say)
+            mine = replace(session, origin_digest=digest)
             call = secrets.token_hex(8)
             network: CodeNetwork | None = None
             if self.skill.reach.hosts:
-                network = self._workshop.network(self.skill, session, call, self.full_name)
-            result = await self._result(digest, arguments, session, host, call, network)
+                network = self._workshop.network(self.skill, mine, call, self.full_name)
+            host = _Host(self._ask(mine), say, None if network is None else network.proxy)
+            result = await self._result(digest, arguments, session, host, call)
             known = KnownSecrets(self.skill.env.values())
             detail = call_detail(self.full_name, result, host.lines, known)
             if network is not None:
@@ -402,7 +406,6 @@ class SkillCodeTool(Tool):
         session: Session,
         host: _Host,
         call: str,
-        network: CodeNetwork | None,
     ) -> CellResult:
         manifest = self.skill.manifest
         try:
@@ -422,11 +425,9 @@ class SkillCodeTool(Tool):
             if self.skill.is_debugged:
                 meta["debug"] = True
                 seconds = max(seconds, DEBUG_SECONDS)
-            # Other runners than ours have no parameter for a way out.
-            way: dict[str, Any] = {} if network is None else {"network": network.proxy}
             result = await code_inside(
                 runner.execute(
-                    spec, self._spec.name, arguments, meta=meta, timeout=seconds, host=host, **way
+                    spec, self._spec.name, arguments, meta=meta, timeout=seconds, host=host
                 ),
                 manifest.language,
             )
@@ -442,6 +443,7 @@ class _Host(Struct):
 
     ask: Ask
     say: ReportProgress
+    network: EgressProxy | None = None
     lines: list[str] = field(default_factory=list)
     waits_for: str = ""
     """Id of the first question of the call that is open."""

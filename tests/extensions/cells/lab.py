@@ -7,6 +7,7 @@ import shutil
 import textwrap
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from copy import copy
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,6 +18,7 @@ from tests.sandbox.places import LEVELS
 
 from skillhouse.extensions.cells import CellResult, CellSpec, Executor, RpcError
 from skillhouse.floor import tree_digest
+from skillhouse.net import EgressProxy
 from skillhouse.sandbox import SandboxLevel, SandboxStatus, detect
 
 T = TypeVar("T")
@@ -25,6 +27,8 @@ ENTRIES = {"python": "main.py", "javascript": "index.js"}
 
 class Core:
     """Answers what skills ask, and remembers it."""
+
+    network: EgressProxy | None = None
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, Any]] = []
@@ -119,6 +123,9 @@ class Lab:
         self, executor: Executor, spec: CellSpec, tool: str = "tool", **options: Any
     ) -> CellResult:
         given = {"meta": {}, "timeout": 10.0, "host": self.core, **options}
+        if "network" in given:
+            given["host"] = copy(given["host"])
+            given["host"].network = given.pop("network")
         return await executor.execute(spec, tool, given.pop("arguments", {}), **given)
 
     def call(self, spec: CellSpec, tool: str = "tool", **options: Any) -> CellResult:

@@ -11,8 +11,7 @@ from tests.extensions.cells.lab import Lab, language, make, status_of
 from tests.net.servers import Server, fixed, ok, policy_for, serving
 
 from skillhouse.extensions.cells import CellSpec
-from skillhouse.net import EgressConnection, EgressDecision, EgressProxy, Route
-from skillhouse.net.proxy import METADATA
+from skillhouse.net import METADATA, EgressConnection, EgressDecision, EgressProxy, Route
 from skillhouse.sandbox import SandboxLevel
 
 __all__ = ["language"]

@@ -39,6 +39,8 @@ EXECUTE = "tool.execute"
 class NoHost:
     """The host of code that is only loaded or probed: it refuses every request."""
 
+    network = None
+
     async def fetch(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
         raise _no_call()
 

@@ -19,7 +19,6 @@ from msgspec import Struct
 
 from skillhouse.floor import TreeError, make_private, structs, tree_digest, unread_paths
 from skillhouse.floor.crash_cleanup import COPY_NAME, is_left, owner_name
-from skillhouse.net.proxy import USER
 from skillhouse.sandbox import (
     Limits,
     Python,
@@ -213,13 +212,13 @@ def places(spec: CellSpec) -> tuple[str, tuple[tuple[Path, str], ...]]:
     return above[-1] + SKILL_PLACE, tuple(packages)
 
 
-def way_variables(token: str) -> dict[str, str]:
+def way_variables(credentials: str) -> dict[str, str]:
     """Return the variables of a call with a way out, `{port}` in place of the port.
 
     Args:
-        token: The password of a call whose siblings share its network; "" for none.
+        credentials: `user:password` of a call whose siblings share its network; "" for none.
     """
-    user = f"{USER}:{token}@" if token else ""
+    user = f"{credentials}@" if credentials else ""
     # Node's own `fetch` reads the others only with this one (22.21, 24.0).
     return {**proxy_variables(f"http://{user}127.0.0.1:{{port}}"), "NODE_USE_ENV_PROXY": "1"}
 

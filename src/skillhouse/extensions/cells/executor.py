@@ -13,7 +13,6 @@ import anyio
 import anyio.to_thread
 from msgspec import Struct, field
 
-from skillhouse import net
 from skillhouse.extensions.cells.cell import (
     CELL_LIMITS,
     EXECUTE,
@@ -132,7 +131,6 @@ class Executor:
         meta: Mapping[str, Any],
         timeout: float = TOOL_SECONDS,  # noqa: ASYNC109 - the result reports it.
         host: HostCalls,
-        network: net.EgressProxy | None = None,
     ) -> CellResult:
         """Run a tool once; a call that may have had an effect is never run again.
 
@@ -142,7 +140,6 @@ class Executor:
             meta: What the skill gets about the call (S002-45): skillName, toolName, callId, …
             timeout: In seconds, from the start in a cell.
             host: Answers the skill's requests to the core, for this call only.
-            network: The way out of this call alone, where the spec names hosts.
 
         Raises:
             SandboxError: the skill has changed, or there is no interpreter for it.
@@ -151,9 +148,7 @@ class Executor:
         params = {"tool": tool, "args": dict(arguments), "context": _context(spec, meta)}
         packed(params)
         with self._queues.place(_key(spec), spec.skill):
-            return await self._call(
-                spec, EXECUTE, params, seconds=timeout, host=host, network=network
-            )
+            return await self._call(spec, EXECUTE, params, seconds=timeout, host=host)
 
     async def tool_names(self, spec: CellSpec) -> tuple[str, ...]:
         """Return the names of the tools that the skill's code exports, by loading it."""
@@ -231,28 +226,19 @@ class Executor:
         }
 
     async def _call(
-        self,
-        spec: CellSpec,
-        method: str,
-        params: Mapping[str, Any],
-        *,
-        seconds: float,
-        host: Any,
-        network: net.EgressProxy | None = None,
+        self, spec: CellSpec, method: str, params: Mapping[str, Any], *, seconds: float, host: Any
     ) -> CellResult:
         await self.check(spec, "")
         if self._environment.is_contained:
             # Without namespaces a socket of the cell would be one of the host.
-            spec, network = replace(spec, hosts=()), None
+            spec = replace(spec, hosts=())
         for is_last in (False, True):
             async with self._cell(spec, is_call=method == EXECUTE) as cell:
                 # The cell may have died while this call waited. Nothing was sent to it yet, so
                 # another cell may be tried: once.
                 await cell.turns.acquire()
                 if cell.is_alive:
-                    return await cell.call(
-                        method, params, seconds=seconds, host=host, network=network
-                    )
+                    return await cell.call(method, params, seconds=seconds, host=host)
                 cell.turns.release()
                 if is_last:
                     return CellResult(kind="crashed", error=f"no cell: {cell.why}", seconds=0.0)

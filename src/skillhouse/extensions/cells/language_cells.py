@@ -13,11 +13,10 @@ import socket
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from skillhouse import net
 from skillhouse.extensions.cells.call_channel import CallChannel, CallOutcome, CellOutput, attempt
 from skillhouse.extensions.cells.cell import CALLS_PER_CELL, EXECUTE, TAIL_BYTES, Capabilities
 from skillhouse.extensions.cells.cell_environment import CellEnvironment, places, way_variables
@@ -37,6 +36,9 @@ from skillhouse.sandbox.bubblewrap import writable
 from skillhouse.sandbox.code_call import CellResult, CellSpec, CodeFrame, HostCalls, Kind
 from skillhouse.sandbox.guard import OPEN_FILES
 from skillhouse.sandbox.process import GRACE_SECONDS
+
+if TYPE_CHECKING:
+    from skillhouse.net import EgressProxy
 
 READY_SECONDS = 20.0
 """Longest wait for a new cell; usually 40 ms."""
@@ -184,6 +186,8 @@ class PythonCell(LanguageCell):
                     one.close()
                     continue
                 fork.way = one
+            if fork is not None:
+                # Also where the descriptor was lost on its way: nothing else will come.
                 fork.has_way.set()
         elif (ending := self._endings.get(report["ended"])) is not None:
             ending.status = report["status"]
@@ -191,13 +195,7 @@ class PythonCell(LanguageCell):
             ending.end()
 
     async def call(
-        self,
-        method: str,
-        params: Mapping[str, Any],
-        *,
-        seconds: float,
-        host: HostCalls,
-        network: net.EgressProxy | None = None,
+        self, method: str, params: Mapping[str, Any], *, seconds: float, host: HostCalls
     ) -> CellResult:
         """Run one call in a process of its own, which is killed when it has answered.
 
@@ -213,7 +211,7 @@ class PythonCell(LanguageCell):
                 token = stack.enter_context(self._capabilities.of(host))
                 fork = self._ready_calls.take(seconds, env) or self._forked(seconds)
                 stack.enter_context(contextlib.closing(fork))
-                async with self._reaching(fork, network) as has_way:
+                async with self._reaching(fork, host.network) as has_way:
                     channel = self._begun(fork.link, token, method, params, frames=fork.frames)
                     outcome = await attempt(channel, seconds=seconds)
             finally:
@@ -235,9 +233,9 @@ class PythonCell(LanguageCell):
             )
 
     @contextlib.asynccontextmanager
-    async def _reaching(self, fork: Fork, network: net.EgressProxy | None) -> AsyncIterator[bool]:
+    async def _reaching(self, fork: Fork, network: EgressProxy | None) -> AsyncIterator[bool]:
         """Serve the call's way out while the block lasts; whether it has one."""
-        if network is None or not fork.token:
+        if network is None or not fork.credentials:
             yield False
             return
         with anyio.move_on_after(READY_SECONDS):
@@ -246,7 +244,7 @@ class PythonCell(LanguageCell):
             # The process has ended, or will be taken for one that does not answer.
             yield False
             return
-        async with network.serving(fork.ending.way, token=fork.token):
+        async with network.serving(fork.ending.way, credentials=fork.credentials):
             yield True
 
     def _refill(self, seconds: float, env: Mapping[str, str]) -> None:
@@ -289,7 +287,7 @@ class PythonCell(LanguageCell):
                 (resource.RLIMIT_CPU, int(seconds) + CPU_SLACK_SECONDS),
             ]
             given: dict[str, Any] = {"call": number, "limits": limits}
-            way = secrets.token_urlsafe(16) if self._spec.hosts else ""
+            way = f"call:{secrets.token_urlsafe(16)}" if self._spec.hosts else ""
             if way:
                 given["proxy"] = way_variables(way)
             order = json.dumps(given).encode()
@@ -299,7 +297,7 @@ class PythonCell(LanguageCell):
             ending = self._endings[number] = Ending()
             stack.pop_all()
         return Fork(
-            number=number, ending=ending, link=link, output=output, seconds=seconds, token=way
+            number=number, ending=ending, link=link, output=output, seconds=seconds, credentials=way
         )
 
     async def _finish(self, fork: Fork | None, *, is_answered: bool) -> None:

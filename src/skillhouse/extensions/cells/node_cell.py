@@ -9,11 +9,10 @@ import signal
 import socket
 import time
 from collections.abc import AsyncIterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from skillhouse import net
 from skillhouse.extensions.cells.call_channel import CallOutcome, attempt
 from skillhouse.extensions.cells.cell import EXECUTE, TAIL_BYTES
 from skillhouse.extensions.cells.cell_process import CellProcess
@@ -22,6 +21,9 @@ from skillhouse.extensions.cells.ready_calls import READY_MAX, ReadyCalls
 from skillhouse.extensions.cells.rpc import Frames
 from skillhouse.sandbox.code_call import CellResult, HostCalls, Kind
 from skillhouse.sandbox.profile import MIB
+
+if TYPE_CHECKING:
+    from skillhouse.net import EgressProxy
 
 OUT_OF_MEMORY = b"Allocation failed - JavaScript heap out of memory"
 """V8's message before it aborts."""
@@ -54,20 +56,14 @@ class NodeCell(LanguageCell):
         return Worker(self._cell_process(forks=False, is_spare=is_spare))
 
     async def call(
-        self,
-        method: str,
-        params: Mapping[str, Any],
-        *,
-        seconds: float,
-        host: HostCalls,
-        network: net.EgressProxy | None = None,
+        self, method: str, params: Mapping[str, Any], *, seconds: float, host: HostCalls
     ) -> CellResult:
         """Run one call in a process that then ends; its end is awaited by `close` only."""
         began = time.monotonic()
         env = params["context"]["env"]
         worker = self._waiting(seconds, env)
         try:
-            async with worker.reaching(network) as has_way:
+            async with worker.reaching(host.network) as has_way:
                 with self._capabilities.of(host) as token:
                     channel = self._begun(worker.link, token, method, params, frames=worker.frames)
                     outcome = await attempt(channel, seconds=seconds)
@@ -163,7 +159,7 @@ class Worker:
         return self.process.gone.is_set()
 
     @contextlib.asynccontextmanager
-    async def reaching(self, network: net.EgressProxy | None) -> AsyncIterator[bool]:
+    async def reaching(self, network: EgressProxy | None) -> AsyncIterator[bool]:
         """Serve its way out while the block lasts; whether it has one."""
         link = self.process.way
         if network is None or link is None:

@@ -167,8 +167,8 @@ class Fork(Struct, eq=False):
     frames: Frames = field(default_factory=Frames)
     """What has been read of its link."""
     is_stopped: bool = False
-    token: str = ""
-    """The password of its way out; "" where it has none."""
+    credentials: str = ""
+    """`user:password` of its way out; "" where it has none."""
 
     @property
     def is_gone(self) -> bool:

@@ -221,6 +221,8 @@ LINE_MAX = 1_000
 class RemoteHost:
     """Sends the requests of a call in a container to the core, with its capability."""
 
+    network = None
+
     def __init__(self, client: RpcClient, capability: str) -> None:
         self._client = client
         self._capability = capability

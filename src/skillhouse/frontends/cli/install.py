@@ -61,6 +61,7 @@ _INSTALL_EXAMPLES = """examples:
   skillhouse install https://example.com               its .well-known/agent-skills
   skillhouse install mcp:docs/pdf                      of a configured MCP server
   skillhouse install ./my-skill --project
+  skillhouse install acme/tools --skill charts --prepare  with the packages of its code
   skillhouse install --frozen --project                all of skills.lock, exactly
   skillhouse install --from-lock skills-lock.json      what `npx skills` or clawhub installed
 
@@ -100,6 +101,9 @@ def configure_install(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--offline", action="store_true", help="with --frozen: ask no source")
     parser.add_argument("--client", metavar="LIST", help="also put it where these clients read")
+    parser.add_argument(
+        "--prepare", action="store_true", help="also install the packages of its code, ahead"
+    )
     add_scope(parser)
     add_agreement(parser)
     if isinstance(parser, Parser):

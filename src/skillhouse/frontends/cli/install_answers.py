@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, TypeVar
 
+import anyio
 from msgspec import UNSET, UnsetType
 
 from skillhouse.clients import Action, ExportRequest, export
@@ -341,11 +342,23 @@ class InstallAnswers:
         if self._brings_code:
             with self.each("reload"):
                 self._failed |= not reload_house(self._house, self._terminal)
+        if getattr(self._options, "prepare", False) and self._ids:
+            with self.each("prepare"):
+                self._prepare()
         if self._untrusted:
             note_untrusted(self._house, self._terminal, count=self._untrusted)
         if self._options.json:
             self._terminal.json_list("skills", self._rows)
         return 1 if self._failed else 0
+
+    def _prepare(self) -> None:
+        """Install the packages of what was installed; what fails is said of each."""
+        if not self._house.services.skill_code.is_enabled:
+            self._terminal.note("skills' own code is off: there is nothing to prepare")
+            return
+        for name, error in anyio.run(_prepared, self._house, self._ids, self._terminal.note):
+            self._failed = True
+            self._terminal.error(f"{shown(name)}: {shown(error)}")
 
     def _export(self, clients: tuple[str, ...]) -> None:
         self._house.refresh()
@@ -358,3 +371,14 @@ class InstallAnswers:
             word = done if item.is_well else item.reason
             self._terminal.note(f"{shown(', '.join(item.clients))}: {shown(word)}")
             self._failed = self._failed or not item.is_well
+
+
+async def _prepared(
+    house: Skillhouse, ids: Sequence[str], note: Callable[[str], None]
+) -> tuple[tuple[str, str], ...]:
+    from skillhouse.manage.code_prepare import prepare_code
+
+    try:
+        return await prepare_code(house, ids, say=lambda text: note(shown(text)))
+    finally:
+        await house.release_loop()
