@@ -64,6 +64,8 @@ ENTRIES = {"python": "main.py", "javascript": "index.js"}
 class Nothing:
     """What a call asks for that asks for nothing."""
 
+    network = None
+
     async def fetch(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
         raise NotImplementedError
 

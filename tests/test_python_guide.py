@@ -72,7 +72,7 @@ def test_the_second_program_of_the_guide_runs(tmp_path: Path):
 def test_mypy_sees_the_types_of_a_tools_function(tmp_path: Path, change, fault):
     program = tmp_path / "program.py"
     assert change[0] in example(1)
-    program.write_text(example(1).replace(*change, 1), encoding="utf-8")
+    program.write_text(example(1).replace(change[0], change[1], 1), encoding="utf-8")
     done = ran(
         [sys.executable, "-m", "mypy", "--strict", "--no-incremental", str(program)], cwd=tmp_path
     )

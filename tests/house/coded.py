@@ -58,8 +58,12 @@ def write_code(
     directory.mkdir(parents=True, exist_ok=True)
     requires = {"env": list(env), **({"hosts": list(hosts)} if hosts else {})}
     given = {"requires": requires, "tools": list(tools or [tool()])}
-    about = {"name": directory.name, "version": "1.0.0", "description": "Does things."}
-    about |= {"dependencies": list(dependencies)} if dependencies else {}
+    about: dict[str, Any] = {
+        "name": directory.name,
+        "version": "1.0.0",
+        "description": "Does things.",
+        **({"dependencies": list(dependencies)} if dependencies else {}),
+    }
     if language == "python":
         text = f"[project]\n{_toml(about)}\n[tool.skillhouse]\n{_toml(given)}\n"
         (directory / "pyproject.toml").write_text(text, encoding="utf-8")

@@ -15,7 +15,7 @@ from skillhouse.floor import ConfigError
 from skillhouse.frontends.answers.tools import tool_answer
 from skillhouse.house import Skillhouse, load_config
 from skillhouse.sandbox import SandboxStatus, default_python
-from skillhouse.tools import SkillCodeTool, UnknownToolError
+from skillhouse.tools import SkillCodeTool, ToolResult, UnknownToolError
 from tests.extensions.cells.packages import wheel
 from tests.house.coded import (
     ROOTS,
@@ -199,7 +199,7 @@ def test_a_project_that_is_not_trusted_gives_no_tools(tmp_path: Path) -> None:
     house.project_trust.trust()
     assert code_names(house) == ["local:tool"]
     # Its code may be new since it was trusted, so even reads are asked about.
-    result = anyio.run(house.call, "local:tool", {})
+    result: ToolResult[Any] = anyio.run(house.call, "local:tool", {})
     assert result.status == "pending"
     house.project_trust.revoke()
     assert code_names(house) == []

@@ -57,6 +57,17 @@ class BroughtToolJson(TypedDict):
     level: str
 
 
+class BuildJson(TypedDict):
+    """Where a package was built, as a verified attestation says."""
+
+    issuer: str
+    repository: str
+    workflow: str
+    repository_id: str
+    commit: str
+    ref: str
+
+
 class CallResultJson(TypedDict):
     """What a call came to; `request` is the id that its record has."""
 
@@ -317,6 +328,9 @@ class PlannedJson(TypedDict):
     moved_from: NotRequired[str]
     near: NotRequired[str]
     rewritten: NotRequired[str]
+    unexpected: NotRequired[str]
+    builds: NotRequired[list[BuildJson]]
+    unverified: NotRequired[list[str]]
     publisher: NotRequired[str | None]
     registry: NotRequired[str | None]
     signed: NotRequired[bool]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import UNSET
 
@@ -49,9 +49,6 @@ from skillhouse.frontends.presentation.skill_answers import (
 )
 from skillhouse.house import rehearse
 from skillhouse.manage import signature_warnings
-
-if TYPE_CHECKING:
-    pass
 
 QUERY_TEXT_MAX = 2_000
 LIMIT = RouteParameter(
@@ -116,9 +113,7 @@ def _list(api: ApiServices, request: ApiRequest) -> ListAnswer:
         request.query,
         key=lambda one: one.file,
         name="skills",
-        value=lambda one: listed_skill(
-            one, clients_of(Path(one.root), home), view.mark(one), warnings
-        ),
+        value=lambda s: listed_skill(s, clients_of(Path(s.root), home), view.mark(s), warnings),
     )
 
 
