@@ -49,9 +49,9 @@ if TYPE_CHECKING:
     from skillhouse.house.house_snapshot import HouseSnapshot as HouseSnapshot
     from skillhouse.house.installed_check import InstalledCheck as InstalledCheck
     from skillhouse.house.installed_check import InstalledState as InstalledState
-    from skillhouse.house.judged_line import JudgedLine as JudgedLine
-    from skillhouse.house.judged_line import ReadCommand as ReadCommand
-    from skillhouse.house.judged_line import judged_line as judged_line
+    from skillhouse.house.line_verdicts import JudgedLine as JudgedLine
+    from skillhouse.house.line_verdicts import ReadCommand as ReadCommand
+    from skillhouse.house.line_verdicts import judged_line as judged_line
     from skillhouse.house.management import Management as Management
     from skillhouse.house.management import SkillDefinition as SkillDefinition
     from skillhouse.house.management import SkillFile as SkillFile

@@ -26,7 +26,7 @@ from skillhouse.floor import (
 from skillhouse.floor.regex import regex
 from skillhouse.house.agent_search import CodeMatch, code_matches
 from skillhouse.house.house import Skillhouse
-from skillhouse.house.judged_line import LineVerdict, line_verdict
+from skillhouse.house.line_verdicts import LineVerdict, line_verdict
 from skillhouse.house.policy import Explanation
 from skillhouse.house.remote_skills import load_known
 from skillhouse.permission import (

@@ -88,7 +88,7 @@ class OwnTools:
     async def _settled(self, call: HookCall) -> ToolResult:
         """Put a call to the gate, and a question about it to the program."""
         caller = self._bridge.caller()
-        result = await self._calls.judge(call, caller)
+        result = await self._calls.answer(call, caller)
         question = self._bridge.question(result)
         if question is None or self._ask is None:
             return result
@@ -101,10 +101,10 @@ class OwnTools:
         if answer.updated_input not in (None, given):
             text = "not approved: the user changed the arguments; make the call with them"
             return self._bridge.refused(approval_id, text)
-        now = await self._calls.judge(call, caller)
+        now = await self._calls.answer(call, caller)
         if not self._bridge.approve_unchanged(now, approval_id):
             return now
-        return await self._calls.judge(call, caller, approval_id)
+        return await self._calls.answer(call, caller, approval_id)
 
     async def _after(self, event: HookInput, _: str | None, __: HookContext) -> HookJSONOutput:
         given: Any = event

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -12,10 +12,12 @@ from skillhouse.floor.structs import replace
 from skillhouse.floor.threads import in_thread
 from skillhouse.frontends.hooks.hook_clients import HookCall, HookEventError, hook_client
 from skillhouse.frontends.hooks.open_calls import OpenCall, end
-from skillhouse.tools import Caller, Gate, NativeTool, Session, ToolCall, ToolResult
+from skillhouse.tools import Caller, NativeTool, Session, ToolCall, ToolResult
 
 if TYPE_CHECKING:
     from skillhouse.house import Skillhouse
+
+PutCall = Callable[[ToolCall, Session], Awaitable[ToolResult]]
 
 
 class ProgramCalls:
@@ -31,11 +33,11 @@ class ProgramCalls:
         data = json.dumps(event).encode()
         return self.client.call(data, directory=str(event["cwd"]), own_servers=frozenset)
 
-    async def judge(self, call: HookCall, caller: Caller, approval_id: str = "") -> ToolResult:
+    async def answer(self, call: HookCall, caller: Caller, approval_id: str = "") -> ToolResult:
         """Put a call to the gate; `ok` says that the client may run it. Raises HookEventError."""
         await self._house.config_reload.check_in_thread()
-        gate, made, session = await in_thread(partial(self._gated, call, caller))
-        result = await gate.call(replace(made, approval_id=approval_id), session)
+        put, made, session = await in_thread(partial(self._gated, call, caller))
+        result = await put(replace(made, approval_id=approval_id), session)
         if result.status == "ok":
             self._open[call.call] = OpenCall(
                 intent=result.intent,
@@ -59,7 +61,8 @@ class ProgramCalls:
             if (opened := self._open.pop(key, None)) is not None:
                 await in_thread(partial(end, self._house, opened, call, moment))
 
-    def _gated(self, call: HookCall, caller: Caller) -> tuple[Gate, ToolCall, Session]:
+    def _gated(self, call: HookCall, caller: Caller) -> tuple[PutCall, ToolCall, Session]:
+        """Return what puts the call to the gate, with the call and its conversation."""
         services, native = self._house.services, call.native
         if native is None or not call.tool:
             raise HookEventError("expected the name of the tool")
@@ -70,4 +73,4 @@ class ProgramCalls:
         view = self._house.view(made.agent)
         plans = services.gates.native_plans(view)
         tool = NativeTool(call.tool, lambda session: plans.plan(native, session))
-        return services.gates.for_client(tool), made, services.sessions.of(made, view.visible)
+        return services.gates.for_client(tool).call, made, services.sessions.of(made, view.visible)
