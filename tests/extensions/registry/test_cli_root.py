@@ -148,7 +148,7 @@ def test_what_was_acknowledged_is_signed_after_kills(run: Run, place: Path, root
                     # The same again after an answer that was lost.
                     assert answer.status in (201, 409), answer.body
                     done.append(name)
-                    if not killer.is_alive():
+                    if killer.ident is None:
                         killer.start()
             except (OSError, http.client.HTTPException):
                 # It was killed.
