@@ -99,7 +99,6 @@ class Policy:
         self.place = os.path.realpath(config.places.start)
         self._grants: tuple[tuple[int, ...], tuple[Grant, ...]] = ((), ())
         self._rules_digest = ""
-        self._configured: dict[str, tuple[Layer, ...]] = {}
 
     @once
     def linked(self) -> LinkedSkills:
@@ -130,7 +129,8 @@ class Policy:
         Raises:
             ConfigError: no agent has that name.
         """
-        if agent not in self.config.agents:
+        own = self.config.agents.get(agent)
+        if own is None:
             close = nearest(agent, self.config.agents)
             raise ConfigError(
                 f"unknown agent `{agent}`",
@@ -148,23 +148,14 @@ class Policy:
             if grant.is_current(now_ms)
             and grant.is_for(user=user, agent=agent, place=self.place, skill_digest=skill_digest)
         ]
-        own = self._own_layers(agent)
-        if not current:
-            return own
-        return (*own, *(layer for layer in _layers_of_grants(current) if layer.rules))
-
-    def _own_layers(self, agent: str) -> tuple[Layer, ...]:
-        """Return the configured layers of a known agent, which are made once."""
-        if agent not in self._configured:
-            skills = Layer(
-                name="agent",
-                rules=self.config.skill_rules.get(agent, ()),
-                match=self.profile.rules.match,
-                dialect=self._dialect,
-            )
-            near = (layer for layer in (skills, self.config.agents[agent]) if layer.rules)
-            self._configured[agent] = (*self.config.layers, *near)
-        return self._configured[agent]
+        skills = Layer(
+            name="agent",
+            rules=self.config.skill_rules.get(agent, ()),
+            match=self.profile.rules.match,
+            dialect=self._dialect,
+        )
+        layers = (skills, own, *_layers_of_grants(current))
+        return (*self.config.layers, *(layer for layer in layers if layer.rules))
 
     def explain(
         self,
