@@ -11,15 +11,18 @@ import os
 import threading
 import time
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+if find_spec("crewai") is None:
+    pytest.skip("not in this environment: see test_alone.py", allow_module_level=True)
+# Only where it is: other tests of a process need the SDK of OpenTelemetry.
 os.environ.setdefault("CREWAI_DISABLE_TELEMETRY", "true")
 os.environ.setdefault("CREWAI_TRACING_ENABLED", "false")
 os.environ.setdefault("OTEL_SDK_DISABLED", "true")
-pytest.importorskip("crewai", reason="not in this environment: see test_alone.py")
 
 from crewai import LLM, Agent
 from tests.frontends.adapters.guide import CALLS, LAST, WRITE, Typing, run_example

@@ -11,14 +11,13 @@ from skillhouse.frontends.adapters.framework_bridge import (
     description_chars,
     framework_call,
 )
-from skillhouse.frontends.adapters.pydantic_ai_retention import RetentionCapability
+from skillhouse.frontends.adapters.pydantic_ai_retention import skillhouse_context
 from skillhouse.house import Skillhouse
 from skillhouse.house.model_tools import ShownTool
 from skillhouse.tools import CALL_SKILL_TOOL, ToolResult
 
 try:
     from pydantic_ai import ApprovalRequired, RunContext, ToolDefinition, ToolFailed
-    from pydantic_ai.capabilities import AbstractCapability
     from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
     from pydantic_core import SchemaValidator, core_schema
 except ModuleNotFoundError as error:
@@ -41,18 +40,6 @@ def skillhouse_toolset(
     bridge = FrameworkBridge(house=house, channel=CHANNEL, agent=agent, user=user, ask=ask)
     bridge.prompt()
     return SkillhouseToolset(bridge)
-
-
-def skillhouse_context(
-    house: Skillhouse, *, agent: str = "default", user: str = "local"
-) -> AbstractCapability[Any]:
-    """Return what keeps loaded skills in the context, for `Agent(model, capabilities=[…])`.
-
-    List it after what shortens the history. The texts are added to requests only.
-    """
-    return RetentionCapability(
-        FrameworkBridge(house=house, channel=CHANNEL, agent=agent, user=user)
-    )
 
 
 class SkillhouseToolset(AbstractToolset[Any]):

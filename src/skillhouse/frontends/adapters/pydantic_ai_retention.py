@@ -6,6 +6,7 @@ from typing import Any
 
 from skillhouse.floor import MissingExtraError
 from skillhouse.frontends.adapters.framework_bridge import FrameworkBridge, lost_skills
+from skillhouse.house import Skillhouse
 
 try:
     from pydantic_ai import RunContext
@@ -13,6 +14,18 @@ try:
     from pydantic_ai.messages import ModelRequest, ToolReturnPart, UserPromptPart
 except ModuleNotFoundError as error:
     raise MissingExtraError("pydantic-ai", error.name or "pydantic_ai") from error
+
+
+def skillhouse_context(
+    house: Skillhouse, *, agent: str = "default", user: str = "local"
+) -> AbstractCapability[Any]:
+    """Return what keeps loaded skills in the context, for `Agent(model, capabilities=[…])`.
+
+    List it after what shortens the history. The texts are added to requests only.
+    """
+    return RetentionCapability(
+        FrameworkBridge(house=house, channel="pydantic-ai", agent=agent, user=user)
+    )
 
 
 class RetentionCapability(AbstractCapability[Any]):

@@ -277,7 +277,7 @@ def test_tokens_are_listed_and_ended_by_the_owner(house: Skillhouse, client: Tes
 
 def test_roots_of_publishers_are_listed(client: TestClient) -> None:
     found = client.get(f"{API}/publishers").json()
-    assert found == {"roots": [], "timestamps": [], "revocations": []}
+    assert found == {"roots": [], "timestamps": [], "revocations": [], "repositories": []}
 
 
 def test_a_service_says_which_one_it_is(house: Skillhouse, client: TestClient) -> None:
