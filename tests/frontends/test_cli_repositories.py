@@ -147,7 +147,7 @@ def test_a_repository_that_cannot_be_one_is_an_error(run: Run, place: Path):
         ("ftp://x.example", "", "expected https://host/path"),
         ("http://x.example", "", "is reached by https"),
         ("https://me@x.example", "", "expected https://host/path"),
-        ("/mirror", 'token = "secret"', "expected `file:PATH` or `env:NAME`"),
+        ("/mirror", 'token = "secret"', "expected `file:PATH`, `env:NAME` or `oidc`"),
         ("/mirror", 'tokens = "env:X"', "did you mean `token`"),
     ):
         configure(place, ("official", url, True), more=f"{more}\n")
