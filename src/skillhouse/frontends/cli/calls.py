@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from skillhouse.house import Skillhouse
     from skillhouse.tools import Progress, SkillCodeTool, ToolResult
 
+FIRST_SHARE = 0.01
+"""The least share of a call that is shown as one."""
 QUIET_SECONDS = 1.0
 """How long a command goes on after a line before that is shown as progress."""
 _TOOLS_EXAMPLES = """examples:
@@ -255,16 +257,21 @@ async def _make_call(
     waiting: WaitingChannel | None,
 ) -> ToolResult:
     later: list[asyncio.TimerHandle] = []
+    newest = ""
 
     async def tell(progress: Progress) -> None:
-        if progress.total:
-            share = progress.progress / progress.total
+        nonlocal newest
+        share = progress.progress / progress.total if progress.total else 0.0
+        # What counts no hundredth yet only says that it goes on.
+        if progress.total and (share >= FIRST_SHARE or not progress.progress):
             terminal.note(f"{share:.0%} {shown(progress.message)}".rstrip())
-        else:
+            return
+        line = f"  … {shown(progress.message)}"
+        if not progress.total or line != newest:
             # What is over soon is shown whole at its end, however long its start took.
-            line = f"  … {shown(progress.message)}"
             loop = asyncio.get_running_loop()
             later.append(loop.call_later(QUIET_SECONDS, terminal.note, line))
+        newest = line
 
     try:
         if _may_be_of_skill(options.tool):
