@@ -923,7 +923,10 @@ def descendants(pid: int) -> list[int]:
     waiting = [pid]
     while waiting:
         for task in Path("/proc", str(waiting.pop()), "task").glob("*/children"):
-            children = [int(text) for text in task.read_text().split()]
+            try:
+                children = [int(text) for text in task.read_text().split()]
+            except OSError:
+                continue  # The thread has ended since, or its process has.
             found += children
             waiting += children
     return found
