@@ -9,12 +9,11 @@ from urllib.parse import urlsplit
 
 from skillhouse.floor import is_below
 from skillhouse.registry import SourceError
+from skillhouse.registry.releases import locked_place
 
 if TYPE_CHECKING:
     from skillhouse.house.config.config_values import RegistrySettings
     from skillhouse.house.config.repositories import AllowedSource
-
-_NAMESPACE = re.compile(r"(?P<name>[a-z0-9]+(?:-[a-z0-9]+)*)/@[a-z0-9-]+")
 
 
 def rule_for(rules: Sequence[AllowedSource], text: str) -> AllowedSource | None:
@@ -37,8 +36,8 @@ def fits(pattern: str, text: str) -> bool:
     if "://" not in pattern:
         if pattern.startswith("/"):
             return text.startswith("/") and is_below(text, pattern)
-        named = _NAMESPACE.fullmatch(text)
-        return text == pattern or (named is not None and named["name"] == pattern)
+        place = locked_place(text)
+        return text == pattern or (place is not None and place[0] == pattern)
     if "://" not in text:
         return False
     wanted, given = urlsplit(pattern), urlsplit(text)

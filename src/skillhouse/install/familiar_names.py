@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from skillhouse.floor import isolated
-from skillhouse.install.repositories import FoundSkill, locked_place
+from skillhouse.install.repositories import FoundSkill
 from skillhouse.registry import LockEntry, SkillReleases, split_name
 from skillhouse.registry.near_names import is_near
+from skillhouse.registry.releases import locked_place
 
 LISTED_MAX = 200
 """Skills of a repository whose names are compared."""

@@ -30,7 +30,6 @@ from skillhouse.install.install_steps import InstallError, install_error, instal
 from skillhouse.install.installed_skills import InstalledSkills, keep_edits, with_edits
 from skillhouse.install.opened_sources import OpenedSources, chosen_by_path
 from skillhouse.install.public_collections import PublicCollections
-from skillhouse.install.repositories import locked_place
 from skillhouse.install.skill_sources import OpenSource, Progress, Report, SkillSources, no_progress
 from skillhouse.install.skill_stage import SkillStage, StagedSkill
 from skillhouse.install.source_policy import (
@@ -44,6 +43,7 @@ from skillhouse.registry import (
     StagedInstall,
     Takedown,
 )
+from skillhouse.registry.releases import locked_place
 
 
 class Installer:

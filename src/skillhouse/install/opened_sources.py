@@ -14,7 +14,6 @@ from skillhouse.audit import AuditLog
 from skillhouse.audit.log import recorded
 from skillhouse.floor import isolated, structs
 from skillhouse.install.install_steps import InstallError, install_step
-from skillhouse.install.repositories import locked_place
 from skillhouse.install.skill_sources import OpenSource, SkillSources
 from skillhouse.registry import (
     Candidate,
@@ -24,6 +23,7 @@ from skillhouse.registry import (
     Source,
     SourceError,
 )
+from skillhouse.registry.releases import locked_place
 from skillhouse.skill import SKILL_FILE, ArchiveMember
 
 OPEN_MAX = 8

@@ -178,7 +178,7 @@ class RepositoryRefresh:
     ) -> Iterator[tuple[str, LockEntry]]:
         """Yield what is installed from a repository; of a project only where it is trusted."""
         from skillhouse.house.installed_check import install_locks  # noqa: PLC0415 - as above.
-        from skillhouse.install.repositories import locked_place  # noqa: PLC0415
+        from skillhouse.registry.releases import locked_place  # noqa: PLC0415
 
         locks = install_locks(config)
         project = self._house.services.project

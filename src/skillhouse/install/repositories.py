@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -38,6 +37,7 @@ from skillhouse.registry import (
     Takedown,
     directory_of,
 )
+from skillhouse.registry.releases import locked_place
 from skillhouse.registry.repository import RepositoryAccess
 
 _CREDENTIAL = "repository-token"
@@ -152,19 +152,6 @@ SUGGESTED_MAX = 4
 """Names that an unknown one may have been meant as."""
 SUGGESTED_FROM = 200
 """Skills of a repository among which the nearest name is looked for."""
-_LOCKED = re.compile(r"(?P<name>[a-z0-9]+(?:-[a-z0-9]+)*)(?:/@(?P<namespace>[a-z0-9-]+))?")
-
-
-def locked_place(text: str) -> tuple[str, str] | None:
-    """Return the repository and the namespace that a lock has; None for any other source.
-
-    >>> locked_place("official/@acme"), locked_place("https://github.com/acme/skills")
-    (('official', 'acme'), None)
-    """
-    match = _LOCKED.fullmatch(text)
-    if match is None:
-        return None
-    return match["name"], match["namespace"] or registry.DEFAULT_NAMESPACE
 
 
 class FoundSkill(Struct, frozen=True, kw_only=True):

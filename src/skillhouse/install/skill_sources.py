@@ -21,9 +21,10 @@ from skillhouse.house.config.config_files import safe_path
 from skillhouse.house.network import Network
 from skillhouse.house.remote_skills import mcp_dial, mcp_servers_of
 from skillhouse.install.pinned_roots import registry_name
-from skillhouse.install.repositories import Repositories, RepositoryOffer, locked_place
+from skillhouse.install.repositories import Repositories, RepositoryOffer
 from skillhouse.install.source_policy import source_text
 from skillhouse.registry import Candidate, Source, SourceError
+from skillhouse.registry.releases import locked_place
 from skillhouse.skill import (
     ARCHIVE_MAX,
     ArchiveError,

@@ -20,7 +20,7 @@ from skillhouse.install.install_report import InstallReport, skill_effects
 from skillhouse.install.install_steps import install_step
 from skillhouse.install.installed_skills import InstalledSkills
 from skillhouse.install.opened_sources import OpenedSources
-from skillhouse.install.repositories import RepositoryOffer, locked_place
+from skillhouse.install.repositories import RepositoryOffer
 from skillhouse.install.skill_sources import OpenSource, SkillSources
 from skillhouse.install.source_policy import (
     first_seen,
@@ -39,6 +39,7 @@ from skillhouse.registry import (
     TreeChanges,
     is_older,
 )
+from skillhouse.registry.releases import locked_place
 from skillhouse.registry.version_ranges import published_versions
 from skillhouse.skill import ArchiveMember, install_name, write_members
 from skillhouse.tools import ForecastCache

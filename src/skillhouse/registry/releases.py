@@ -21,6 +21,7 @@ from skillhouse.registry.lock import LockedSignature
 from skillhouse.skill import validate_name
 
 DEFAULT_NAMESPACE = "default"
+_LOCKED = re.compile(r"(?P<name>[a-z0-9]+(?:-[a-z0-9]+)*)(?:/@(?P<namespace>[a-z0-9-]+))?")
 DOCUMENT_MAX = 4 * 1024 * 1024
 """Bytes of one document: 5,000 versions of a skill take about 3 MB."""
 VERSIONS_MAX = 5_000
@@ -109,6 +110,18 @@ def typed_name(namespace: str, skill: str) -> str:
     ('pdf', '@acme/pdf')
     """
     return skill if namespace == DEFAULT_NAMESPACE else f"@{namespace}/{skill}"
+
+
+def locked_place(text: str) -> tuple[str, str] | None:
+    """Return the repository and the namespace that a lock has; None for any other source.
+
+    >>> locked_place("official/@acme"), locked_place("https://github.com/acme/skills")
+    (('official', 'acme'), None)
+    """
+    match = _LOCKED.fullmatch(text)
+    if match is None:
+        return None
+    return match["name"], match["namespace"] or DEFAULT_NAMESPACE
 
 
 def locked_name(repository: str, namespace: str) -> str:
