@@ -24,7 +24,7 @@ class FakeService:
     messages: list[Json] = field(default_factory=list)
     """What the bot sent, as it is shown now; an edit changes it."""
     faults: dict[str, deque[int | str]] = field(default_factory=dict)
-    """By method: a status, `before` or `after`, for the requests to come."""
+    """By method, for the requests to come: a status, `before`, `after`, or `slow` (Telegram)."""
     lock: threading.Condition = field(default_factory=threading.Condition)
 
     def channel(self, house: Skillhouse, webhook: str = "") -> ChatChannel:

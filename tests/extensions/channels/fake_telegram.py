@@ -36,6 +36,9 @@ TAGS = {"b", "i", "u", "s", "code", "pre", "a", "blockquote", "tg-spoiler"}
 WAIT_SECONDS = 0.5
 """How long `getUpdates` waits here at most; a real one waits as long as it is asked to."""
 
+SLOW_SECONDS = 1.5
+"""How long the answer to a request takes that is `slow`, when it is done already."""
+
 
 @dataclass
 class FakeTelegram(FakeService):
@@ -309,8 +312,10 @@ class _Handler(QuietHandler):
             fake.lock.notify_all()
         if fault == "after":
             self._cut()
-        else:
-            self._reply(status, result)
+            return
+        if fault == "slow":
+            time.sleep(SLOW_SECONDS)
+        self._reply(status, result)
 
     def do_GET(self) -> None:
         """Give a file that `getFile` named."""

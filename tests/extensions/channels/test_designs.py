@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import sqlite3
+from collections import deque
 from collections.abc import AsyncIterator, Iterator
 from contextlib import closing
 from http.server import ThreadingHTTPServer
@@ -169,6 +170,19 @@ def test_a_stop_in_the_chat_holds_until_the_owner_lifts_it_elsewhere(
     assert ("system:emergency-stop", f"telegram:42: {command}") in {
         (one.tool, one.reason) for one in events
     }
+    assert written(tmp_path) is None
+
+
+@owliabot
+def test_a_question_loses_its_buttons_though_it_was_stopped_while_it_was_sent(
+    tmp_path: Path, fake: FakeTelegram
+) -> None:
+    with bot(tmp_path, fake, Script(WRITE, "stopped").model):
+        fake.faults["sendMessage"] = deque(["slow"])
+        fake.write("go")
+        question = fake.said("poem.txt")
+        fake.write("/stop")
+        fake.wait(lambda _: not question["buttons"])
     assert written(tmp_path) is None
 
 

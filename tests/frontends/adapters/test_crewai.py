@@ -10,6 +10,7 @@ import json
 import os
 import threading
 import time
+import warnings
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,7 +25,11 @@ os.environ.setdefault("CREWAI_DISABLE_TELEMETRY", "true")
 os.environ.setdefault("CREWAI_TRACING_ENABLED", "false")
 os.environ.setdefault("OTEL_SDK_DISABLED", "true")
 
-from crewai import LLM, Agent
+with warnings.catch_warnings():
+    # On Python 3.11 the import of its own packages warns.
+    warnings.simplefilter("ignore", ImportWarning)
+    from crewai import LLM, Agent
+
 from tests.frontends.adapters.guide import CALLS, LAST, WRITE, Typing, run_example
 from tests.frontends.adapters.houses import FALCONS, answers, open_house, written
 from tests.frontends.adapters.loopback import Call, Json, Loopback, listening

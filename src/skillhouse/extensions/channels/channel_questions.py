@@ -30,6 +30,8 @@ TOKEN_BYTES = 12
 """Randomness of a button's token; Telegram takes 64 bytes with the rest."""
 TEXT_MAX = 3_000
 """Characters of a question; the page has all of it."""
+_SEND_SECONDS = 30
+"""For the service to take a question, also after nobody waits for its answer any more."""
 _LABELS = {
     Answer.ONCE: "Approve",
     Answer.SESSION: "Approve for this chat",
@@ -152,10 +154,16 @@ async def _posted_nowhere(channel: str, message: Outgoing) -> None:
 
 
 async def _sent(channel: ChatChannel, message: Outgoing, key: str) -> str:
-    """Send a question as soon as the service takes it; who waits for its answer ends this."""
+    """Send a question as soon as the service takes it; return the message.
+
+    Who waits for its answer ends this only between two attempts: of a message that is cut off
+    while it is sent, nobody would know the id, and its buttons would stay.
+    """
     while True:
         try:
-            return await channel.send(message, key)
+            with anyio.move_on_after(_SEND_SECONDS, shield=True):
+                return await channel.send(message, key)
+            raise ChannelError(f"{channel.name} did not take a question in {_SEND_SECONDS} s")
         except BusyChannelError as error:
             logger.warning("%s: a question waits: %s", channel.name, error)
             await anyio.sleep(error.seconds)
