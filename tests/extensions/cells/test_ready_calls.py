@@ -11,12 +11,12 @@ from typing import Any
 
 import anyio
 import pytest
-from tests.extensions.cells.lab import Lab, lab, language, make, until
+from tests.extensions.cells.lab import Lab, lab, language, make, status_of, until
 from tests.harness import ran
 from tests.sandbox.places import launcher_at
 
-from skillhouse.extensions.cells import CELL_LIMITS, CellSpec, Executor, ready_calls
-from skillhouse.extensions.cells.node_cell import WAITING_BYTES
+from skillhouse.extensions.cells import CellResult, CellSpec, Executor, ready_calls
+from skillhouse.extensions.cells.cell_environment import WAITING_BYTES
 from skillhouse.extensions.cells.ready_calls import (
     NAMES_MAX,
     QUIET_SECONDS,
@@ -26,7 +26,6 @@ from skillhouse.extensions.cells.ready_calls import (
     LearnedImports,
     module_names,
 )
-from skillhouse.floor.structs import replace
 from skillhouse.sandbox import SandboxLevel, SandboxStatus
 from skillhouse.sandbox.profile import MIB
 
@@ -232,9 +231,8 @@ def test_code_that_loads_for_too_long_is_given_up(lab: Lab, monkeypatch: Any) ->
 
 @pytest.mark.slow
 def test_code_that_takes_too_much_memory_is_loaded_by_each_call(lab: Lab) -> None:
-    files = {"pack.py": f"held = bytearray({40 * MIB})\ncount = 0\n"}
+    files = {"pack.py": f"held = bytearray({WAITING_BYTES + 4 * MIB})\ncount = 0\n"}
     spec = skill(lab.place, dependencies=packages(lab.place, **files))
-    limits = replace(CELL_LIMITS, memory_bytes=256 * MIB)
 
     async def scene(executor: Executor) -> list[Any]:
         found = []
@@ -243,7 +241,38 @@ def test_code_that_takes_too_much_memory_is_loaded_by_each_call(lab: Lab) -> Non
             await anyio.sleep(0.3)
         return [*found, executor.health()["ready"]]
 
-    assert lab.run(scene, limits=limits) == [[1, None, None]] * 3 + [0]
+    assert lab.run(scene) == [[1, None, None]] * 3 + [0]
+
+
+@pytest.mark.slow
+def test_what_waits_takes_nothing_of_the_memory_of_calls(tmp_path: Path, need: Any) -> None:
+    """Two processes wait with what numpy and pandas take, and a call has all that it may have."""
+    lab = Lab(status_of(SandboxLevel.CGROUP, need), tmp_path)
+    source = """
+        import pack
+        def tool(params, context):
+            return len(bytearray(b"x") * (params["MiB"] << 20))
+        tools = {"tool": tool}
+    """
+    files = {"pack.py": f"held = bytearray(b'x') * {80 * MIB}\ncount = 0\n"}
+    spec = skill(tmp_path, source, dependencies=packages(tmp_path, **files))
+
+    async def scene(executor: Executor) -> list[CellResult]:
+        async def ask(mib: int) -> CellResult:
+            return await lab.ask(executor, spec, arguments={"MiB": mib})
+
+        await ask(1)
+        await is_ready(executor)
+        # Calls that find none make more wait.
+        async with anyio.create_task_group() as group:
+            for _ in range(4):
+                group.start_soon(ask, 1)
+        await is_ready(executor, count=2)
+        return [await ask(340), await ask(440)]
+
+    fits, exceeds = lab.run(scene)
+    assert fits.value == 340 * MIB, fits
+    assert exceeds.kind == "resource-limit"
 
 
 @pytest.mark.slow

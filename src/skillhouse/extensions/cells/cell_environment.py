@@ -65,6 +65,12 @@ CONTAINED_FILE_BYTES = 32 * MIB
 """Of all files of such a cell; its /tmp is memory too."""
 OWN_OPEN_FILES = 8 * OPEN_FILES
 """Open files of the process that runs cells, as far as the hard limit allows."""
+WAITING_BYTES = 256 * MIB
+"""Memory of the processes of a cell that have loaded its code and wait for calls, beside what its
+calls have (decision 0530). A Node process without packages has 45 MB."""
+DATA_SHARE = 0.875
+"""Part of a cell's memory that one process of a call may take, so that it fails itself before the
+kernel picks a process of the cell to kill."""
 _PR_SET_DUMPABLE = 4
 CPU_WEIGHT = 50
 """A cell's share of contended processors, all its processes together; the core's is 100 or more."""
@@ -83,6 +89,21 @@ class CellEnvironment(Struct, frozen=True, kw_only=True):
     """For the process that makes each call's namespaces."""
     is_contained: bool = False
     """True: there are no namespaces, as in a container or at the level `LANDLOCK`."""
+
+    def with_waiting(self) -> CellEnvironment:
+        """Return it for a cell of which processes that wait for calls have memory beside those.
+
+        In a container they have none: its memory, which is not ours to give, is that of all cells.
+        """
+        if self.is_contained:
+            return self
+        memory_bytes = max(self.limits.memory_bytes, self.call_bytes + WAITING_BYTES)
+        return structs.replace(self, limits=structs.replace(self.limits, memory_bytes=memory_bytes))
+
+    @property
+    def call_bytes(self) -> int:
+        """Memory that one process of a call may take."""
+        return int(self.limits.memory_bytes * DATA_SHARE)
 
     def guard(self, pause_seconds: Callable[[], float]) -> ProcessGuard:
         if self.place is None:

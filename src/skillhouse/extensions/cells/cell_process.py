@@ -68,7 +68,8 @@ class CellProcess(ABC):
             forks: True for a process that forks for each call, False for one call's own.
             is_spare: True for one call's process that is started before the call arrives.
         """
-        self._environment = environment
+        waits = forks and bool(places(spec)[1])
+        self._environment = environment.with_waiting() if waits else environment
         self._spec = spec
         self._tree = tree
         self._forks = forks
@@ -98,6 +99,11 @@ class CellProcess(ABC):
     @abstractmethod
     def settings(self) -> Mapping[str, Any]:
         """Return the paths that a forking process needs."""
+
+    @property
+    def memory_bytes(self) -> int:
+        """Of it and all that it forks."""
+        return self._environment.limits.memory_bytes
 
     @abstractmethod
     def output_tail(self, max_bytes: int) -> bytes: ...

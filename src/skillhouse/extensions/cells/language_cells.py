@@ -45,9 +45,6 @@ READY_SECONDS = 20.0
 CHUNK = 65_536
 END_SECONDS = 5.0
 """Longest wait for the end of a killed call; then its cell is killed, with all of its calls."""
-DATA_SHARE = 0.875
-"""Part of a cell's memory that one process of a call may take, so that it fails itself before the
-kernel picks a process of the cell to kill."""
 CPU_SLACK_SECONDS = 5
 """Processor time beyond the call's time after which the kernel ends a process by itself."""
 
@@ -282,7 +279,7 @@ class PythonCell(LanguageCell):
 
             output = stack.enter_context(contextlib.closing(CellOutput(reading, close_link)))
             limits = [
-                (resource.RLIMIT_DATA, memory_bytes or self._call_bytes),
+                (resource.RLIMIT_DATA, memory_bytes or self._environment.call_bytes),
                 (resource.RLIMIT_NOFILE, OPEN_FILES),
                 (resource.RLIMIT_CPU, int(seconds) + CPU_SLACK_SECONDS),
             ]
@@ -370,11 +367,7 @@ class PythonCell(LanguageCell):
     @property
     def _ready_bytes(self) -> int:
         """Memory of all processes without a call: with a call's, all that the cell has."""
-        return self._environment.limits.memory_bytes - self._call_bytes
-
-    @property
-    def _call_bytes(self) -> int:
-        return int(self._environment.limits.memory_bytes * DATA_SHARE)
+        return self._process.memory_bytes - self._environment.call_bytes
 
     def _judged(self, outcome: CallOutcome, output: CellOutput, ending: Ending) -> tuple[Kind, str]:
         if outcome.kind == "ok" or outcome.kind == "protocol":

@@ -15,21 +15,18 @@ import anyio
 
 from skillhouse.extensions.cells.call_channel import CallOutcome, attempt
 from skillhouse.extensions.cells.cell import EXECUTE, TAIL_BYTES
+from skillhouse.extensions.cells.cell_environment import WAITING_BYTES
 from skillhouse.extensions.cells.cell_process import CellProcess
 from skillhouse.extensions.cells.language_cells import READY_SECONDS, LanguageCell
 from skillhouse.extensions.cells.ready_calls import READY_MAX, ReadyCalls
 from skillhouse.extensions.cells.rpc import Frames
 from skillhouse.sandbox.code_call import CellResult, HostCalls, Kind
-from skillhouse.sandbox.profile import MIB
 
 if TYPE_CHECKING:
     from skillhouse.net import EgressProxy
 
 OUT_OF_MEMORY = b"Allocation failed - JavaScript heap out of memory"
 """V8's message before it aborts."""
-WAITING_BYTES = 256 * MIB
-"""Memory of the processes of a cell that have loaded its code and wait for calls. One without
-packages has 45 MB (issue "executor": idle cell at most 60)."""
 
 
 class NodeCell(LanguageCell):

@@ -32,8 +32,9 @@ LOADING_MAX = 2
 """Those of them that load at one time."""
 QUIET_SECONDS = 10.0
 """After this time in which no call found none, one ready process is enough again."""
-LOAD_SECONDS = 10.0
-"""Longest time to load a skill's code ahead of a call."""
+LOAD_SECONDS = 30.0
+"""Longest time to load a skill's code ahead of a call; numpy and pandas take some seconds where
+other processes work too."""
 FAILURES_MAX = 3
 """Processes in a row that did not load; then none is started ahead in this cell."""
 NAMES_MAX = 256
