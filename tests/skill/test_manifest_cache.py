@@ -37,7 +37,7 @@ class Look:
 @pytest.fixture
 def look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Look:
     # The status of a file cannot be given another date.
-    monkeypatch.setattr("skillhouse.skill.manifest_cache.SETTLED_NS", -(10**18))
+    monkeypatch.setattr("skillhouse.floor.ownership.SETTLED_NS", -(10**18))
     return Look(write_kinds(tmp_path, 3))
 
 

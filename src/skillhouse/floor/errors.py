@@ -282,6 +282,16 @@ def needs_extra(extra: str) -> Iterator[None]:
         raise MissingExtraError(extra, error.name) from error
 
 
+def first_of(texts: Sequence[str], most: int) -> str:
+    """Return the first of many texts for a message, and how many there are besides.
+
+    >>> first_of(["a", "b", "c"], 3), first_of(["a", "b", "c"], 2)
+    ('a, b, c', 'a, b and 1 more')
+    """
+    more = len(texts) - most
+    return ", ".join(texts[:most]) + (f" and {more} more" if more > 0 else "")
+
+
 class Severity(enum.StrEnum):
     """How much a finding matters: an error costs the skill, a warning does not."""
 

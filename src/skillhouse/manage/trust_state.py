@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from skillhouse.floor import StateError, isolated
+from skillhouse.floor.errors import first_of
 from skillhouse.manage.skill_states import installed_marks
 
 if TYPE_CHECKING:
@@ -34,8 +35,7 @@ def trust_notes(house: Skillhouse) -> list[str]:
                 endings.setdefault(mark.ending, []).append(f"{mark.scope}:{mark.name}")
     lines = [one.warning for one in repository_freshness(house) if one.warning]
     for text, names in endings.items():
-        more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
-        lines.append(f"{', '.join(names[:NAMES_SHOWN])}{more}: {text}")
+        lines.append(f"{first_of(names, NAMES_SHOWN)}: {text}")
     wanted = [one for one in house.config.repositories if one.refresh]
     if not wanted:
         return lines

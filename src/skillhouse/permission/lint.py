@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 from skillhouse.floor import ONE_TIME, nearest
+from skillhouse.floor.errors import first_of
 from skillhouse.floor.regex import regex
 from skillhouse.floor.rules import Effect, covers, matches
 from skillhouse.permission import hazards
@@ -278,6 +279,5 @@ def _without_grammar(program: str, *, is_unbound: bool) -> str:
 def _sub_commands(table: CommandTable) -> str:
     quiet = sorted(name for name, of in table.commands.items() if not of.does)
     others = len(table.commands) - len(quiet)
-    more = f" and {len(quiet) - NAMES_MAX} more" if len(quiet) > NAMES_MAX else ""
-    named = f"harmless options and operands of {', '.join(quiet[:NAMES_MAX])}{more}"
+    named = f"harmless options and operands of {first_of(quiet, NAMES_MAX)}"
     return f"{named if quiet else 'nothing'}; {others} others have to be named"

@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol
 from msgspec import Struct, field
 
 from skillhouse.floor import SkillhouseError
+from skillhouse.floor.errors import first_of
 from skillhouse.retrieval.confidence import Fit, confidence, fit_of
 from skillhouse.retrieval.evidence import Evidence, Judge
 from skillhouse.retrieval.tokens import name_keys
@@ -184,8 +185,7 @@ def reason(hit: Hit) -> str:
 
 
 def _words(found: tuple[str, ...]) -> str:
-    more = f" and {len(found) - WORDS_SHOWN} more" if len(found) > WORDS_SHOWN else ""
-    return ", ".join(found[:WORDS_SHOWN]) + more
+    return first_of(found, WORDS_SHOWN)
 
 
 def skills_of(index: SkillIndex, hits: Sequence[Hit]) -> list[Skill]:

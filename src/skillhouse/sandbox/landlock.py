@@ -20,6 +20,7 @@ from msgspec import Struct, field
 
 from skillhouse.floor import structs
 from skillhouse.floor.crash_cleanup import COMMON_NAME, owner_name
+from skillhouse.floor.errors import first_of
 from skillhouse.floor.threads import in_thread
 from skillhouse.sandbox import landlock_inside, scratch
 from skillhouse.sandbox.bubblewrap import JAVA_MANAGEMENT, java_settings
@@ -431,11 +432,10 @@ def _limits_met(done: Completed, grants: Grants) -> Iterator[str]:
     if done.exit_code == 0 or not any(text in output for text in _REFUSALS):
         return
     if grants.fixed:
-        names = ", ".join(f"`{name}`" for name in grants.fixed[:SHOWN_MAX])
-        more = f" and {len(grants.fixed) - SHOWN_MAX} more" if grants.fixed[SHOWN_MAX:] else ""
+        names = first_of([f"`{name}`" for name in grants.fixed], SHOWN_MAX)
         yield (
             f"sandbox level landlock: nothing can be made, renamed or removed directly in {names}"
-            f"{more}, which hold protected paths, and {ATTRIBUTES}; use a directory below them, "
+            f", which hold protected paths, and {ATTRIBUTES}; use a directory below them, "
             "or the tools `write` and `edit`"
         )
     else:

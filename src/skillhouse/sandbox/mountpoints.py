@@ -27,6 +27,7 @@ from skillhouse.floor.crash_cleanup import (
     remove_placeholder,
     sweep_stashes,
 )
+from skillhouse.floor.errors import first_of
 from skillhouse.floor.regex import regex
 from skillhouse.sandbox.crash_watch import watch_for_crashes
 from skillhouse.sandbox.profile import Directory
@@ -176,8 +177,7 @@ def placeholder_note(
     names = sorted(named)
     if not names:
         return ""
-    shown = ", ".join(f"`{name}`" for name in names[:SHOWN_MAX])
-    more = f" and {len(names) - SHOWN_MAX} more" if names[SHOWN_MAX:] else ""
+    shown = first_of([f"`{name}`" for name in names], SHOWN_MAX)
     if len(names) == 1:
         said = "does not exist: skillhouse protects this name, shows a placeholder, and no command "
         said += "can make it"
@@ -190,7 +190,7 @@ def placeholder_note(
         if is_about_git
         else ""
     )
-    return f"{shown}{more} {said}{advice}"
+    return f"{shown} {said}{advice}"
 
 
 def _named(output: bytes, workspace: str, placeholders: Iterable[str]) -> dict[str, bool]:

@@ -18,6 +18,7 @@ from msgspec import Struct, field
 
 from skillhouse.floor import DEPENDENCIES, PathGroup, PersistentPaths, name_filter, spelled
 from skillhouse.floor.crash_cleanup import PLACEHOLDER_SOCKETS
+from skillhouse.floor.errors import first_of
 from skillhouse.sandbox.covers import COVERS_MAX, ENTRIES_MAX, read_directory, read_entries
 from skillhouse.sandbox.mountpoints import (
     BARE,
@@ -296,12 +297,8 @@ class PersistentFileScan(Struct):
     def _note_emptied(self) -> None:
         if not self._emptied:
             return
-        shown = ", ".join(f"`{name}`" for name in self._emptied[:SHOWN_MAX])
-        left = len(self._emptied) - SHOWN_MAX
-        more = f" and {left} more" if left > 0 else ""
-        self.notes.append(
-            f"removed, as empty files or directories with protected names: {shown}{more}"
-        )
+        shown = first_of([f"`{name}`" for name in self._emptied], SHOWN_MAX)
+        self.notes.append(f"removed, as empty files or directories with protected names: {shown}")
 
     def _is_wholly_in(self, tree: str, relative: str) -> bool:
         """Whether a path acts later also where its tree has another name and place."""

@@ -19,6 +19,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from skillhouse.floor import PathStateCache, directory_problem, is_secret, trail
+from skillhouse.floor.errors import first_of
 from skillhouse.sandbox.profile import PROGRAM_PATH, Toolset
 
 MOUNTS_MAX = 24
@@ -310,9 +311,8 @@ class ToolPlaces:
                 self._version(found, row, root, prefix, f"`{name}` of `{real}`")
                 self._note_links(found, f"{real}/{name}")
         if lost:
-            names = ", ".join(f"`{name}`" for name in lost[:NAMED_MAX])
-            more = f" and {len(lost) - NAMED_MAX} more" if lost[NAMED_MAX:] else ""
-            found.notes.append(f"{names}{more} of `{real}` lead to what is not shown")
+            names = first_of([f"`{name}`" for name in lost], NAMED_MAX)
+            found.notes.append(f"{names} of `{real}` lead to what is not shown")
 
     def _refused_file(self, target: str) -> bool:
         return _is_below(target, (self._workspace,)) or bool(

@@ -9,12 +9,9 @@ from pathlib import Path, PurePosixPath
 
 from msgspec import Struct
 
+from skillhouse.floor.ownership import is_settled
 from skillhouse.skill.manifest import MANIFEST_FILES, StepListener, has_manifest, read_manifest
 from skillhouse.skill.model import SKILL_FILE, ManifestResult
-
-SETTLED_NS = 2_000_000_000
-"""A file that was changed less than so long before it was read may have been changed since without
-another date."""
 
 Stamp = tuple[int, ...]
 
@@ -49,8 +46,9 @@ class ManifestCache:
         began = time.time_ns()
         result = read_manifest(directory, on_step=on_step) if has_manifest(directory) else None
         stamps = tuple(_stamps(directory, result))
-        is_settled = all(time_ns < began - SETTLED_NS for stamp in stamps for time_ns in stamp[:2])
-        if is_settled and (result is None or result.manifest is not None):
+        times = [time_ns for stamp in stamps for time_ns in stamp[:2]]
+        is_usable = result is None or result.manifest is not None
+        if is_usable and (not times or is_settled(*times, now=began)):
             self._known[directory] = _KnownManifest(result=result, stamps=stamps)
         else:
             self._known.pop(directory, None)

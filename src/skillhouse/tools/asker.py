@@ -28,6 +28,7 @@ from skillhouse.approval import (
 )
 from skillhouse.floor import StateError
 from skillhouse.floor.call_clock import clock_stopped
+from skillhouse.floor.errors import first_of
 from skillhouse.floor.secret_names import is_secret
 from skillhouse.floor.structs import replace
 from skillhouse.floor.threads import in_thread
@@ -380,9 +381,7 @@ def _bound_facts(inputs: CommandInputs | None) -> tuple[tuple[str, str], ...]:
         return ()
     if inputs.unbound:
         return (("not bound to files", inputs.unbound),)
-    names = list(inputs.files)
-    more = f" and {len(names) - FILES_SHOWN} more" if len(names) > FILES_SHOWN else ""
-    files = ", ".join(names[:FILES_SHOWN]) + more
+    files = first_of(list(inputs.files), FILES_SHOWN)
     loadable = "every file of the workspace that a program can load" if inputs.signature else ""
     bound_to = "; ".join(filter(None, (files, loadable)))
     return (("bound to", bound_to),) if bound_to else ()

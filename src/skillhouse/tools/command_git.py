@@ -16,6 +16,7 @@ from pathlib import Path
 from msgspec import Struct, field
 
 from skillhouse.approval import ApprovedScript, ScriptStore
+from skillhouse.floor.errors import first_of
 from skillhouse.floor.regex import regex
 from skillhouse.floor.structs import replace
 from skillhouse.permission import (
@@ -425,10 +426,8 @@ class _GitCommand(Struct, frozen=True, kw_only=True):
         changes = find_git_changes(self.argv, directory=Path(self.directory), workspace=workspace)
         if changes.is_known_outside and not changes.outside:
             return
-        names = ", ".join(f"`{name}`" for name in changes.outside[:SHOWN_MAX])
-        more = len(changes.outside) - SHOWN_MAX
-        also = f" and {more} more" if more > 0 else ""
-        what = f"would change {names}{also}" if names else "may change files"
+        names = first_of([f"`{name}`" for name in changes.outside], SHOWN_MAX)
+        what = f"would change {names}" if names else "may change files"
         self.refuse(
             f"{what} outside of the workspace `{places.workspace}`, which commands cannot",
             hint=f"start skillhouse in `{places.top}`, or ask the user to run it",

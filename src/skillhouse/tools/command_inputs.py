@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct, field
 
+from skillhouse.floor.errors import first_of
 from skillhouse.floor.regex import regex
 from skillhouse.permission import CommandPlan, SimpleCommand, loads_code, unwrapped
 
@@ -84,8 +85,7 @@ class CommandInputs(Struct, frozen=True, kw_only=True):
                 names = ["how much of the workspace could be looked at"]
             names = names or ["a file that was removed"]
         names = list(dict.fromkeys(names))
-        more = f" and {len(names) - CHANGES_MAX} more" if len(names) > CHANGES_MAX else ""
-        return ", ".join(names[:CHANGES_MAX]) + more
+        return first_of(names, CHANGES_MAX)
 
 
 def inputs_of_plan(plan: CommandPlan, root: str, *, written: Iterable[str]) -> CommandInputs:

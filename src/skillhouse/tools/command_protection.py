@@ -9,6 +9,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from skillhouse.floor import DEPENDENCIES, FIXED, named
+from skillhouse.floor.errors import first_of
 from skillhouse.permission import (
     CommandPlan,
     Effect,
@@ -152,11 +153,10 @@ def _refuse_hidden(
     names = [path for path in paths if is_hidden(path)]
     if not names:
         return
-    shown = ", ".join(f"`{name}`" for name in names[:SHOWN_MAX])
-    more = f" and {len(names) - SHOWN_MAX} more" if len(names) > SHOWN_MAX else ""
+    shown = first_of([f"`{name}`" for name in names], SHOWN_MAX)
     line = command_resource(tuple(argv))
     raise RefusedError(
-        f"denied, nothing was done: `{line[:80]}` would change {shown}{more}, which commands can "
+        f"denied, nothing was done: `{line[:80]}` would change {shown}, which commands can "
         "neither read nor write here; leave that out, or ask the user to run it",
         denied=True,
     )
@@ -208,9 +208,8 @@ def kept_files(plan: CommandPlan | None, opened: OpenedProtection) -> tuple[tupl
 def _git_need(argv: Sequence[str], names: tuple[str, ...], *, is_known: bool) -> PermissionRequest:
     """Return the need of a git command that rewrites such files: an approval that holds once."""
     line = command_resource(tuple(argv))
-    shown = ", ".join(f"`{name}`" for name in names[:SHOWN_MAX])
-    more = f" and {len(names) - SHOWN_MAX} more" if len(names) > SHOWN_MAX else ""
-    what = f"rewrites {shown}{more}" if names else "may rewrite files that agents and tools obey"
+    shown = first_of([f"`{name}`" for name in names], SHOWN_MAX)
+    what = f"rewrites {shown}" if names else "may rewrite files that agents and tools obey"
     also = "" if is_known or not names else ", and may rewrite others"
     return PermissionRequest(
         permission=Permission(action="exec-once", resource=line),

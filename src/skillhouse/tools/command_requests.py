@@ -18,6 +18,7 @@ from msgspec import Struct, field
 
 from skillhouse.audit import is_secret_name
 from skillhouse.floor import digest, encode
+from skillhouse.floor.errors import first_of
 from skillhouse.floor.structs import replace
 from skillhouse.floor.tracing import EXIT_CODE, PROGRAM
 from skillhouse.permission import (
@@ -280,10 +281,9 @@ def _history_needs(
 
 
 def _history_reason(argv: Sequence[str], names: Sequence[str]) -> str:
-    more = f" and {len(names) - SHOWN_MAX} more" if names[SHOWN_MAX:] else ""
-    shown = ", ".join(f"`{name[:80]}`" for name in names[:SHOWN_MAX])
-    said = f"it gives what the history has of {shown}{more}, which commands cannot read"
-    if _WITH_PATHS.isdisjoint(argv) or more:
+    shown = first_of([f"`{name[:80]}`" for name in names], SHOWN_MAX)
+    said = f"it gives what the history has of {shown}, which commands cannot read"
+    if _WITH_PATHS.isdisjoint(argv) or names[SHOWN_MAX:]:
         return said
     left_out = " ".join(f"':(exclude){name[:80]}'" for name in names)
     return f"{said}; `-- . {left_out}` leaves that out"

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from msgspec import Struct
 
 from skillhouse import sandbox
+from skillhouse.floor.errors import first_of
 from skillhouse.floor.regex import regex
 from skillhouse.floor.structs import replace
 from skillhouse.floor.threads import in_thread
@@ -104,10 +105,9 @@ def hidden_note(
             reasons.setdefault(reason, []).append(path)
     parts = []
     for reason, paths in reasons.items():
-        shown = ", ".join(f"`{path}`" for path in paths[:SHOWN_MAX])
-        more = f" and {len(paths) - SHOWN_MAX} more" if paths[SHOWN_MAX:] else ""
+        shown = first_of([f"`{path}`" for path in paths], SHOWN_MAX)
         verb = "are" if paths[1:] else "is"
-        parts.append(f"{shown}{more} {verb} hidden from commands: {reason}")
+        parts.append(f"{shown} {verb} hidden from commands: {reason}")
     return "; ".join(parts)
 
 

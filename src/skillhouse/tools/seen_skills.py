@@ -21,6 +21,7 @@ from skillhouse.floor import (
     read_beneath,
     write_atomically,
 )
+from skillhouse.floor.errors import first_of
 from skillhouse.floor.regex import regex
 from skillhouse.skill import SKILL_FILE, list_resources
 from skillhouse.tools.difference import difference
@@ -161,6 +162,5 @@ def _names(before: SeenSkill, now: SeenSkill) -> str:
     parts = []
     for word, names in groups.items():
         if names:
-            more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
-            parts.append(f"{word}: {', '.join(sorted(names)[:NAMES_SHOWN])}{more}")
+            parts.append(f"{word}: {first_of(sorted(names), NAMES_SHOWN)}")
     return "; ".join(parts) or "files that are not compared"

@@ -7,6 +7,7 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 
+from skillhouse.floor.errors import first_of
 from skillhouse.floor.regex import regex
 from skillhouse.skill import is_demanded
 
@@ -49,9 +50,7 @@ def some_names(names: Sequence[str], most: int) -> str:
     >>> some_names(["a", "b", "c"], 3), some_names(["a", "b", "c"], 2)
     ('a, b, c', 'a, b and 1 more')
     """
-    kept = ", ".join(map(shown, names[:most]))
-    more = len(names) - most
-    return f"{kept} and {more} more" if more > 0 else kept
+    return first_of([*map(shown, names[:most]), *names[most:]], most)
 
 
 def moment(seconds: float | None) -> str:

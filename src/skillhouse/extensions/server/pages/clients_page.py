@@ -32,6 +32,7 @@ from skillhouse.clients import (
 from skillhouse.extensions.server.pages.renderer import edit_path, skill_path
 from skillhouse.extensions.server.pages.site import Site
 from skillhouse.floor import Severity, SkillhouseError
+from skillhouse.floor.ownership import is_settled
 from skillhouse.frontends.answers.audit import subject_of
 from skillhouse.frontends.answers.client_changes import fix_answer, fix_groups
 from skillhouse.frontends.presentation.client_report import WHOLE, letter, verdict_reason
@@ -55,8 +56,6 @@ LOOKED_AT_MAX = 20_000
 LOOK_SECONDS = 30.0
 """How long a look is used again while no file or directory of it changed."""
 LOOKS_KEPT = 3
-SETTLED_NS = 50_000_000
-"""Age from which a change has a time that no later change has too."""
 
 
 class ClientCell(NamedTuple):
@@ -269,7 +268,7 @@ class ClientsPage:
         stamps, newest = _stamps(look.report.looked_at)
         self._kept.pop(names, None)
         # What changed just now may have done so after it was read.
-        if newest < began - SETTLED_NS:
+        if is_settled(newest, now=began):
             while len(self._kept) >= LOOKS_KEPT:
                 self._kept.pop(next(iter(self._kept)), None)
             self._kept[names] = _KeptLook(look, basis, stamps, until)
