@@ -23,7 +23,9 @@ KEPT_MAX = 200
 ARGUMENTS_MAX = 1_048_576
 """Characters of the arguments of a call that waits, as JSON."""
 
-TaskState = Literal["running", "asking", "done", "failed", "cancelled", "lost"]
+TaskState = Literal["running", "cancelling", "asking", "done", "failed", "cancelled", "lost"]
+
+RUNNING: tuple[TaskState, ...] = ("running", "cancelling")
 
 
 class CallTask(Struct, frozen=True, kw_only=True):
@@ -38,8 +40,8 @@ class CallTask(Struct, frozen=True, kw_only=True):
     arguments: str
     """JSON of an object; empty for a call that runs for the first time."""
     state: TaskState
-    """`asking` waits for an approval; of a `lost` one the process ended, and with it the call: what
-    it did is not known."""
+    """`cancelling` runs, and its client wants its end; `asking` waits for an approval; of a `lost`
+    one the process ended, and with it the call: what it did is not known."""
     approval: str = ""
     """Id of the approval that it waits for."""
     outcome: str = ""
@@ -121,8 +123,8 @@ class CallTasks:
         for row in rows:
             names = CallTask.__struct_fields__
             found = CallTask(**dict(zip(names, row, strict=True)))
-            if found.state == "running" and not self._connections.is_live(found.runner):
-                self._end(task_id, "lost", "", "running")
+            if found.state in RUNNING and not self._connections.is_live(found.runner):
+                self.end(task_id, "lost", "")
                 return self.get(task_id)
             return found
         return None
@@ -151,29 +153,37 @@ class CallTasks:
             )
 
     def end(self, task_id: str, state: TaskState, outcome: str) -> None:
-        """Keep what became of a running call."""
-        self._end(task_id, state, outcome, "running")
+        """Keep what became of a running call; what it was called with is needed no more."""
+        with pooled(self._path, STATE) as store, store.transaction() as connection:
+            connection.execute(
+                "UPDATE call_task SET state = ?, outcome = ?, arguments = '', updated_ms = ? "
+                "WHERE digest = ? AND state IN ('running', 'cancelling')",
+                (state, outcome, self._now_ms(), _digest(task_id)),
+            )
 
     def cancel(self, task_id: str) -> bool:
-        """End a task that waits for an approval; False if it does not wait, so that it may run."""
-        return self._end(task_id, "cancelled", "", "asking")
+        """End a task that waits for an approval; False if it does not, and then its server is to
+        end its call, if it runs."""
+        values = (self._now_ms(), _digest(task_id))
+        with pooled(self._path, STATE) as store, store.transaction() as connection:
+            changed = connection.execute(
+                "UPDATE call_task SET state = 'cancelled', arguments = '', updated_ms = ? "
+                "WHERE digest = ? AND state = 'asking'",
+                values,
+            ).rowcount
+            connection.execute(
+                "UPDATE call_task SET state = 'cancelling', updated_ms = ? "
+                "WHERE digest = ? AND state = 'running'",
+                values,
+            )
+        return int(changed) == 1
 
     def close(self) -> None:
         """Give up what this server ran; a call that is still running is lost from then on."""
         self._connections.end(self.runner)
 
-    def _end(self, task_id: str, state: TaskState, outcome: str, before: TaskState) -> bool:
-        with pooled(self._path, STATE) as store, store.transaction() as connection:
-            # What it was called with is needed no more.
-            changed = connection.execute(
-                "UPDATE call_task SET state = ?, outcome = ?, arguments = '', updated_ms = ? "
-                "WHERE digest = ? AND state = ?",
-                (state, outcome, self._now_ms(), _digest(task_id), before),
-            ).rowcount
-        return int(changed) == 1
-
     def _is_open(self, state: TaskState, runner: str) -> bool:
-        return state == "asking" or (state == "running" and self._connections.is_live(runner))
+        return state == "asking" or (state in RUNNING and self._connections.is_live(runner))
 
     def _now_ms(self) -> int:
         return int(self._clock() * 1000)

@@ -31,7 +31,7 @@ from skillhouse.floor import SkillhouseError
 from skillhouse.floor.paths import sendable
 from skillhouse.frontends.mcp.approval_bridge import ApprovalBridge, Call
 from skillhouse.frontends.mcp.skills import PromptRequests, SkillRequests
-from skillhouse.frontends.mcp.tasks import TaskRequests, answer, guarded, named
+from skillhouse.frontends.mcp.tasks import TaskRequests, answer, check_listens, guarded, named
 from skillhouse.frontends.mcp.tool_list import ToolListing
 from skillhouse.frontends.presentation.service_log import AuditNews
 from skillhouse.house import Skillhouse
@@ -85,21 +85,22 @@ class SkillhouseServer:
         self._bridge = ApprovalBridge(house, who, is_persons=is_persons, identity=identity)
         self.connections = self._bridge.connections
         self._bus = InMemorySubscriptionBus()
+        self._listened = ListenHandler(self._bus)
         self._sessions: deque[ServerSession] = deque(maxlen=SESSIONS_MAX)
         self.sdk = _NotifyingServer(
             listing,
             version=skillhouse.__version__,
             lifespan=self._watching,
             on_list_tools=self._list_tools,
-            on_subscriptions_listen=ListenHandler(self._bus),
+            on_subscriptions_listen=self._listen,
         )
         # Not by the keyword, whose type knows no result of an extension.
         self.sdk.add_request_handler("tools/call", types.CallToolRequestParams, self._call_tool)
         self.sdk.middleware.insert(0, _answer_faults)
         self.sdk.middleware.append(self._bridge.flow.boundary())
         SkillRequests(house, agent, self._bridge).register(self.sdk)
-        self._tasks = TaskRequests(house, who, self._bridge, self._made)
-        self._tasks.register(self.sdk)
+        self.tasks = TaskRequests(house, who, self._bridge, self._made)
+        self.tasks.register(self.sdk)
         PromptRequests(house, listing, self._bridge, is_persons=is_persons).register(self.sdk)
         self.sdk.add_notification_handler(
             "notifications/initialized", types.NotificationParams, self._initialized
@@ -133,8 +134,8 @@ class SkillhouseServer:
             await self._announce()
         before = self._listing.in_use(caller := self._bridge.caller(context))
         report = progress_handler(context)
-        if self._tasks.is_for(context, params):
-            made = self._tasks.call(context, params, report)
+        if self.tasks.is_for(context, params):
+            made = self.tasks.call(context, params, report)
         else:
             call = self._made(params.name, params.arguments or {}, report)
             made = self._bridge.call_with_approval(context, params, call)
@@ -152,6 +153,12 @@ class SkillhouseServer:
             name, arguments, caller=caller, approval_id=approval_id, listener=report
         )
 
+    async def _listen(
+        self, context: ServerRequestContext[None], params: types.SubscriptionsListenRequestParams
+    ) -> types.SubscriptionsListenResult:
+        check_listens(context)
+        return await self._listened(context, params)
+
     async def _initialized(
         self, context: ServerRequestContext[None], _: types.NotificationParams
     ) -> None:
@@ -165,7 +172,7 @@ class SkillhouseServer:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._watch)
             try:
-                async with self._tasks.serving():
+                async with self.tasks.serving():
                     yield
             finally:
                 tasks.cancel_scope.cancel()
@@ -178,6 +185,7 @@ class SkillhouseServer:
             await anyio.sleep(POLL_SECONDS)
             try:
                 self._audit_news.look()
+                await self.tasks.look()
                 changed = self._listing.changed()
             except (SkillhouseError, OSError, ValueError, RecursionError):
                 # The next call reports the fault; a half-written state file is complete soon.

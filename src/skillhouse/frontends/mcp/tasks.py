@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, TypeVar
 
 import anyio
@@ -37,7 +38,7 @@ from skillhouse.frontends.mcp.elicitation import (
     elicitation_channel,
 )
 from skillhouse.house import Skillhouse
-from skillhouse.house.call_tasks import ARGUMENTS_MAX, KEEP_MS, CallTask, CallTasks
+from skillhouse.house.call_tasks import ARGUMENTS_MAX, KEEP_MS, CallTask, CallTasks, TaskState
 from skillhouse.tools import Progress, ProgressHandler, ToolResult, UnknownToolError
 
 EXTENSION = "io.modelcontextprotocol/tasks"
@@ -146,41 +147,47 @@ class TaskRequests:
         call = self._make(params.name, given, run.listener(report))
         self._group.start_soon(self._run, run, caller, "", call)
         try:
-            with anyio.move_on_after(self.after_seconds):
-                await run.done.wait()
-            if not run.done.is_set():
-                run.task_id = await self._opened(caller, run, "running")
-                if run.task_id:
-                    self._runs[run.task_id] = run
-                    if run.done.is_set():
-                        await self._keep(run)
-                    return await self._created(context, run.task_id)
-                await run.done.wait()
+            return await self._first_answer(context, caller, run)
         except anyio.get_cancelled_exc_class():
-            # Whoever made the request gave it up, and there is no task that says how it ends.
-            if not run.task_id:
+            # Whoever made the request gave it up, and knows of no task.
+            with anyio.CancelScope(shield=True):
+                run.is_cancelled = True
                 run.scope.cancel()
-                with anyio.CancelScope(shield=True):
-                    await run.done.wait()
+                await run.done.wait()
+                if run.task_id:
+                    await in_thread(lambda: self._store.cancel(run.task_id))
             raise
+
+    async def _first_answer(
+        self, context: Context, caller: Mapping[str, str], run: Run
+    ) -> ToolResult | types.InputRequiredResult | dict[str, Any]:
+        with anyio.move_on_after(self.after_seconds):
+            await run.done.wait()
+        if not run.done.is_set():
+            await self._open(caller, run, "running")
+            if run.task_id:
+                self._runs[run.task_id] = run
+                if run.done.is_set():
+                    await self._keep(run)
+                return await self._created(context, run.task_id)
+            await run.done.wait()
         if run.error is not None:
             raise run.error
         if run.result is None:
             raise MCPError(types.INTERNAL_ERROR, "the call was cancelled")
         if run.result.status == "pending" and run.result.approval_id:
-            run.task_id = await self._opened(caller, run, "asking", run.result.approval_id)
+            await self._open(caller, run, "asking", run.result.approval_id)
             if run.task_id:
                 return await self._created(context, run.task_id)
-        return await self._bridge.asked(
-            run.result, self._bridge.client_of(context, caller["session_id"])
-        )
+        client = self._bridge.client_of(context, caller["session_id"])
+        return await self._bridge.asked(run.result, client)
 
-    async def _opened(
-        self, caller: Mapping[str, str], run: Run, state: Any, approval: str = ""
-    ) -> str:
-        """Return the id of a new task; empty where there can be none."""
+    async def _open(
+        self, caller: Mapping[str, str], run: Run, state: TaskState, approval: str = ""
+    ) -> None:
+        """Keep a new task for a call; it gets no id where there can be none."""
         if len(run.arguments) > ARGUMENTS_MAX:
-            return ""
+            return
         task = CallTask(
             agent=self._who["agent"],
             user=self._who["user"],
@@ -192,7 +199,9 @@ class TaskRequests:
             state=state,
             approval=approval,
         )
-        return await in_thread(lambda: self._store.open(task))
+        # A task that is kept is known here, whatever comes meanwhile.
+        with anyio.CancelScope(shield=True):
+            run.task_id = await in_thread(lambda: self._store.open(task))
 
     async def _run(self, run: Run, caller: Mapping[str, str], approval_id: str, call: Call) -> None:
         """Make a call to its end, and keep what became of it if it is a task by then."""
@@ -224,6 +233,7 @@ class TaskRequests:
             self._store.end(run.task_id, "cancelled" if run.is_cancelled else "lost", "")
         elif (
             result.status == "pending"
+            and not run.is_cancelled
             and result.approval_id
             and len(run.arguments) <= ARGUMENTS_MAX
         ):
@@ -258,14 +268,21 @@ class TaskRequests:
 
     async def _cancel(self, context: Context, params: TaskParams) -> dict[str, Any]:
         task = await self._own(context, params.task_id)
-        if task.state == "asking":
-            if await in_thread(lambda: self._store.cancel(params.task_id)):
-                message = "the client cancelled the call"
-                await in_thread(lambda: self._house.approvals.withdraw(task.approval, message))
+        if await in_thread(lambda: self._store.cancel(params.task_id)):
+            message = "the client cancelled the call"
+            await in_thread(lambda: self._house.approvals.withdraw(task.approval, message))
         elif run := self._runs.get(params.task_id):
             run.is_cancelled = True
             run.scope.cancel()
         return {}
+
+    async def look(self) -> None:
+        """End the calls here whose cancellation another server of this state was asked for."""
+        for task_id, run in tuple(self._runs.items()):
+            task = await in_thread(partial(self._store.get, task_id))
+            if task is not None and task.state == "cancelling":
+                run.is_cancelled = True
+                run.scope.cancel()
 
     async def _own(self, context: Context, task_id: str) -> CallTask:
         """Return a task of the client of a request; raises MCPError for any other."""
@@ -309,11 +326,11 @@ class TaskRequests:
     def _is_asked(self, task: CallTask) -> bool:
         try:
             approval = self._house.approvals.get(task.approval)
+            if approval.waits_for and approval.state is ApprovalState.APPROVED:
+                # The call is approved, and a question inside of it may not be answered yet.
+                approval = self._house.approvals.get(approval.waits_for)
         except ApprovalError:
             return False
-        if approval.waits_for and approval.state is ApprovalState.APPROVED:
-            # The call is approved, and a question inside of it is not answered yet.
-            approval = self._house.approvals.get(approval.waits_for)
         return approval.state is ApprovalState.OPEN
 
     def _question(
@@ -380,7 +397,7 @@ class TaskRequests:
             case "lost":
                 error = {"code": types.INTERNAL_ERROR, "message": LOST}
                 return "failed", {"statusMessage": LOST, "error": error}
-            case "running":
+            case "running" | "cancelling":
                 run = self._runs.get(task_id)
                 message = sendable(run.message) if run is not None else ""
                 return "working", {"statusMessage": message} if message else {}
@@ -415,6 +432,13 @@ def undeclared() -> MCPError:
     needed: dict[str, Any] = {"requiredCapabilities": {"extensions": {EXTENSION: {}}}}
     message = f"declare the extension `{EXTENSION}` in the request's capabilities"
     return MCPError(types.MISSING_REQUIRED_CLIENT_CAPABILITY, message, needed)
+
+
+def check_listens(context: Context) -> None:
+    """Raise MCPError for a subscription to tasks by a client that does not declare them."""
+    wanted = (context.params or {}).get("notifications")
+    if isinstance(wanted, dict) and wanted.get("taskIds") and not is_declared(context):
+        raise undeclared()
 
 
 async def guarded(made: Awaitable[R]) -> R | ToolResult:
