@@ -205,22 +205,24 @@ def test_a_call_that_was_denied_or_cancelled_is_not_revived(inside: Inside) -> N
 
 @pytest.mark.heavy
 def test_over_http_a_token_reaches_no_task_of_another_and_a_header_misleads_none(
-    peer: Peer,
+    tmp_path: Path,
 ) -> None:
+    peer = Peer(tmp_path)
+
     def token(name: str) -> str:
         return peer.skillhouse("tokens", "new", name, "--scope", "call", "--user", name).strip()
 
     bob, eve = token("bob"), token("eve")
     with running_up(peer) as (_, address, owner), httpx2.Client(timeout=PATIENCE_SECONDS) as http:
 
-        def post(key: str, method: str, name: str, **params: Any) -> dict[str, Any]:
+        def post(key: str, method: str, mcp_name: str, /, **params: Any) -> dict[str, Any]:
             body = {"jsonrpc": "2.0", "id": 1, "method": method}
             headers = {
                 "authorization": f"Bearer {key}",
                 "accept": "application/json, text/event-stream",
                 "mcp-protocol-version": MODERN,
                 "mcp-method": method,
-                **({"mcp-name": name} if name else {}),
+                **({"mcp-name": mcp_name} if mcp_name else {}),
             }
             sent = {**body, "params": {**params, "_meta": envelope(DECLARED)}}
             text = http.post(f"{address}/mcp", json=sent, headers=headers).text
