@@ -110,7 +110,7 @@ class ConfigReload:
 
     @property
     def notice(self) -> str:
-        """What a model is told while there is a fault; or ""."""
+        """What a model gets to know while there is a fault; or ""."""
         return NOTICE if self._fault else ""
 
     @property

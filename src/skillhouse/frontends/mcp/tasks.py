@@ -45,7 +45,7 @@ EXTENSION = "io.modelcontextprotocol/tasks"
 AFTER_SECONDS = 5.0
 """How long a call is waited for before it becomes a task (docs/reference/limits.md)."""
 POLL_MS = 1_000
-"""The interval that clients are told to poll at."""
+"""The interval at which clients should poll."""
 OUTCOME_MAX = 1_048_576
 """Characters of a result that is kept, as JSON; of a longer one it is known that the call ran."""
 
@@ -66,7 +66,7 @@ class UpdateParams(TaskParams):
 
 
 @dataclass(slots=True, kw_only=True)
-class Run:
+class TaskRun:
     """A call that this server makes now."""
 
     tool: str
@@ -105,7 +105,7 @@ class TaskRequests:
         self._connections = house.approvals.connections
         self._store = CallTasks(house.config.state_directory, self._connections)
         self._group: TaskGroup | None = None
-        self._runs: dict[str, Run] = {}
+        self._runs: dict[str, TaskRun] = {}
         self.after_seconds = AFTER_SECONDS
 
     def register(self, server: Server[None]) -> None:
@@ -143,7 +143,7 @@ class TaskRequests:
             raise RuntimeError("the server has ended")
         caller = self._bridge.fields(context)
         given = params.arguments or {}
-        run = Run(tool=params.name, arguments=json.dumps(given))
+        run = TaskRun(tool=params.name, arguments=json.dumps(given))
         call = self._make(params.name, given, run.listener(report))
         self._group.start_soon(self._run, run, caller, "", call)
         try:
@@ -159,7 +159,7 @@ class TaskRequests:
             raise
 
     async def _first_answer(
-        self, context: Context, caller: Mapping[str, str], run: Run
+        self, context: Context, caller: Mapping[str, str], run: TaskRun
     ) -> ToolResult | types.InputRequiredResult | dict[str, Any]:
         with anyio.move_on_after(self.after_seconds):
             await run.done.wait()
@@ -183,7 +183,7 @@ class TaskRequests:
         return await self._bridge.asked(run.result, client)
 
     async def _open(
-        self, caller: Mapping[str, str], run: Run, state: TaskState, approval: str = ""
+        self, caller: Mapping[str, str], run: TaskRun, state: TaskState, approval: str = ""
     ) -> None:
         """Keep a new task for a call; it gets no id where there can be none."""
         if len(run.arguments) > ARGUMENTS_MAX:
@@ -203,7 +203,9 @@ class TaskRequests:
         with anyio.CancelScope(shield=True):
             run.task_id = await in_thread(lambda: self._store.open(task))
 
-    async def _run(self, run: Run, caller: Mapping[str, str], approval_id: str, call: Call) -> None:
+    async def _run(
+        self, run: TaskRun, caller: Mapping[str, str], approval_id: str, call: Call
+    ) -> None:
         """Make a call to its end, and keep what became of it if it is a task by then."""
         try:
             with run.scope:
@@ -216,7 +218,7 @@ class TaskRequests:
                 with anyio.CancelScope(shield=True):
                     await self._keep(run)
 
-    async def _keep(self, run: Run) -> None:
+    async def _keep(self, run: TaskRun) -> None:
         self._runs.pop(run.task_id, None)
         try:
             await in_thread(lambda: self._kept(run))
@@ -224,7 +226,7 @@ class TaskRequests:
             # The task stays as it is, and is lost once this server ends.
             logger.exception("keeping what became of a task")
 
-    def _kept(self, run: Run) -> None:
+    def _kept(self, run: TaskRun) -> None:
         result = run.result
         if run.error is not None:
             wire = json.dumps({"code": run.error.code, "message": run.error.message})
@@ -315,12 +317,14 @@ class TaskRequests:
             return task
         if await in_thread(lambda: self._is_asked(task)):
             return task
-        if await in_thread(lambda: self._store.begin(task_id, task.approval)):
-            run = Run(tool=task.tool, arguments=task.arguments, task_id=task_id)
-            call = self._make(task.tool, json.loads(task.arguments), run.listener(None))
-            self._runs[task_id] = run
-            caller = self._bridge.fields(context)
-            self._group.start_soon(self._run, run, caller, task.approval, call)
+        # A call that was taken is made, even if this request is given up meanwhile.
+        with anyio.CancelScope(shield=True):
+            if await in_thread(lambda: self._store.begin(task_id, task.approval)):
+                run = TaskRun(tool=task.tool, arguments=task.arguments, task_id=task_id)
+                call = self._make(task.tool, json.loads(task.arguments), run.listener(None))
+                self._runs[task_id] = run
+                caller = self._bridge.fields(context)
+                self._group.start_soon(self._run, run, caller, task.approval, call)
         return await in_thread(lambda: self._store.get(task_id)) or task
 
     def _is_asked(self, task: CallTask) -> bool:
@@ -403,7 +407,9 @@ class TaskRequests:
                 return "working", {"statusMessage": message} if message else {}
         session_id = self._bridge.fields(context)["session_id"]
         asked = self._question(task, self._bridge.client_of(context, session_id))
-        message = f"waits for the user's approval {task.approval}; the call runs once it is given"
+        page = self._house.approvals.page
+        where = f" ({page}/approvals/{task.approval})" if page else ""
+        message = f"waits for the user's approval {task.approval}{where}, and runs once it is given"
         if asked is None:
             return "working", {"statusMessage": message}
         wanted = types.ElicitRequest(params=asked[2])
