@@ -3,9 +3,8 @@ call that is made twice."""
 
 from __future__ import annotations
 
-import json
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import anyio
 import httpx2
@@ -16,8 +15,8 @@ from skillhouse.audit import read_records
 from skillhouse.frontends.mcp.elicitation import ALLOW, DECISION
 from skillhouse.frontends.mcp.server import SkillhouseServer
 from tests.frontends.mcp_inside import Inside
-from tests.frontends.mcp_peer import MODERN, PATIENCE_SECONDS, Peer, running_up
-from tests.frontends.mcp_tasks import ASKS, DECLARED, WRITE, envelope, talking
+from tests.frontends.mcp_peer import PATIENCE_SECONDS, Peer, running_up
+from tests.frontends.mcp_tasks import ASKS, DECLARED, WRITE, posted, talking
 
 pytestmark = pytest.mark.slow
 
@@ -214,22 +213,7 @@ def test_over_http_a_token_reaches_no_task_of_another_and_a_header_misleads_none
 
     bob, eve = token("bob"), token("eve")
     with running_up(peer) as (_, address, owner), httpx2.Client(timeout=PATIENCE_SECONDS) as http:
-
-        def post(key: str, method: str, mcp_name: str, /, **params: Any) -> dict[str, Any]:
-            body = {"jsonrpc": "2.0", "id": 1, "method": method}
-            headers = {
-                "authorization": f"Bearer {key}",
-                "accept": "application/json, text/event-stream",
-                "mcp-protocol-version": MODERN,
-                "mcp-method": method,
-                **({"mcp-name": mcp_name} if mcp_name else {}),
-            }
-            sent = {**body, "params": {**params, "_meta": envelope(DECLARED)}}
-            text = http.post(f"{address}/mcp", json=sent, headers=headers).text
-            line = next((one for one in text.splitlines() if one.startswith("data: {")), text)
-            found: dict[str, Any] = json.loads(line.removeprefix("data: "))
-            return found
-
+        post = partial(posted, http, address)
         made = post(bob, "tools/call", "write", name="write", arguments=WRITE)
         task_id = made["result"]["taskId"]
         for key in (eve, owner):

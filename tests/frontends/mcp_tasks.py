@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
+import httpx2
 from mcp.shared.memory import create_client_server_memory_streams
 from mcp.shared.message import SessionMessage
 from mcp_types import (
@@ -118,3 +120,26 @@ async def talking(
             tasks.start_soon(server.sdk.run, *served, server.options())
             yield Talk(read, write, capabilities, name)
             tasks.cancel_scope.cancel()
+
+
+def posted(
+    http: httpx2.Client, address: str, key: str, method: str, mcp_name: str, /, **params: Any
+) -> dict[str, Any]:
+    """Make a request over HTTP as a client that declares tasks, and return the answer.
+
+    `key` is its token, `mcp_name` the header by which a balancer finds the server of a task.
+    """
+    headers = {
+        "authorization": f"Bearer {key}",
+        "accept": "application/json, text/event-stream",
+        "mcp-protocol-version": MODERN,
+        "mcp-method": method,
+        **({"mcp-name": mcp_name} if mcp_name else {}),
+    }
+    params["_meta"] = envelope(DECLARED)
+    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+    text = http.post(f"{address}/mcp", json=body, headers=headers).text
+    # The answer alone, or the last of a stream of events.
+    events = [line for line in text.splitlines() if line.startswith("data: {")]
+    found: dict[str, Any] = json.loads((events or [text])[-1].removeprefix("data: "))
+    return found

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import signal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import anyio
+import httpx2
 import pytest
 
 from skillhouse.approval import ApprovalBroker, ApprovalState
@@ -17,8 +19,8 @@ from skillhouse.house import call_tasks
 from skillhouse.tools import UnknownToolError
 from tests.answers import approve
 from tests.frontends.mcp_inside import YES, Inside, Person, asked, talk
-from tests.frontends.mcp_peer import Peer, Pipe, has_sandbox, running
-from tests.frontends.mcp_tasks import ASKS, DECLARED, TASKS, WRITE, envelope, talking
+from tests.frontends.mcp_peer import PATIENCE_SECONDS, Peer, Pipe, has_sandbox, running, running_up
+from tests.frontends.mcp_tasks import ASKS, DECLARED, TASKS, WRITE, envelope, posted, talking
 from tests.harness import Need
 
 pytestmark = pytest.mark.slow
@@ -356,6 +358,30 @@ def test_over_a_killed_server_a_question_is_kept(peer: Peer, is_answered: bool) 
             found = sent(pipe, number, "tasks/get", taskId=made["taskId"])
         assert found["status"] == ("completed" if is_answered else "working")
     assert (peer.project / "a.txt").exists() is is_answered
+
+
+@pytest.mark.heavy
+def test_over_http_a_task_outlives_its_service(peer: Peer) -> None:
+    with running_up(peer) as (process, address, token):
+        with httpx2.Client(timeout=PATIENCE_SECONDS) as http:
+            post = partial(posted, http, address, token)
+            made = post("tools/call", "write", name="write", arguments=WRITE)["result"]
+            task_id = made["taskId"]
+            assert post("tasks/get", task_id, taskId=task_id)["result"]["status"] == "working"
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    [approval] = ApprovalBroker(peer.log.parent).pending()
+    approve(peer.log.parent, approval.id)
+    with (
+        running_up(peer) as (_, address, token),
+        httpx2.Client(timeout=PATIENCE_SECONDS) as http,
+    ):
+        post = partial(posted, http, address, token)
+        found = {"status": "working"}
+        while found["status"] == "working":
+            found = post("tasks/get", task_id, taskId=task_id)["result"]
+    assert found["status"] == "completed", found
+    assert (peer.project / "a.txt").read_text() == "once\n"
 
 
 @pytest.mark.heavy

@@ -14,7 +14,7 @@ from pathlib import Path
 import anyio
 import uvicorn
 
-from skillhouse import tool
+from skillhouse import Tool, tool
 from skillhouse.frontends.mcp.server import SkillhouseServer
 from skillhouse.frontends.mcp.tool_list import ToolListing
 from skillhouse.house import Config, Skillhouse, configured
@@ -97,7 +97,7 @@ def sample_house(base: Path) -> Skillhouse:
     rules.parent.mkdir(parents=True, exist_ok=True)
     rules.write_text(RULES, encoding="utf-8")
     config: Config = configured(places)
-    tools = [greet, slow_compute, failing_job, confirm_delete]
+    tools: list[Tool] = [greet, slow_compute, failing_job, confirm_delete]
     return Skillhouse(config, roots=[root], tools=tools)
 
 
