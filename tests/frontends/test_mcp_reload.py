@@ -6,12 +6,15 @@ import json
 import subprocess
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import anyio
 import httpx2
 import pytest
 
+from skillhouse.house.config_reload import NOTICE
+from tests.frontends.mcp_inside import Inside
 from tests.frontends.mcp_peer import (
     MODERN,
     PATIENCE_SECONDS,
@@ -72,6 +75,21 @@ def test_a_running_server_follows_the_configuration(peer: Peer) -> None:
     assert lines[1].startswith("skillhouse: the configuration from before stays in use: line 2: ")
     assert lines[2] == f"skillhouse: configuration reloaded: `{file}` (rules: +2 -1)"
     assert len(lines) == 3
+
+
+def test_the_instructions_say_that_a_file_is_broken(tmp_path: Path) -> None:
+    inside = Inside(tmp_path)
+    file = inside.places.home / ".config/skillhouse/config.toml"
+    file.parent.mkdir(parents=True)
+    file.write_text("")
+    inside.house = inside.another()
+    server = inside.server()
+    said = []
+    for content in ("", DENY + "[approvals", DENY):
+        file.write_text(content)
+        said.append(server.sdk.instructions or "")
+    assert [NOTICE in one for one in said] == [False, True, False]
+    assert "[approvals" not in said[1]
 
 
 def test_every_running_server_follows_one_file(peer: Peer) -> None:

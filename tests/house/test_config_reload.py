@@ -16,6 +16,7 @@ from skillhouse.audit import read_records
 from skillhouse.floor import ConfigError, digest
 from skillhouse.floor.structs import replace
 from skillhouse.house import ConfigNews, Locations, Settings, Skillhouse, configured
+from skillhouse.house.config_reload import NOTICE
 from skillhouse.skill.profile import SHIPPED_DIRECTORY
 from tests.house.places import make_places, write_skill
 
@@ -119,6 +120,23 @@ def test_a_file_that_appears_and_one_that_goes_are_noticed(place: Place) -> None
         f"configuration reloaded: `{place.user}` (rules: +1 -0)",
         f"configuration reloaded: `{place.user}` (rules: +0 -1)",
     ]
+
+
+@pytest.mark.slow
+def test_a_call_that_asks_says_that_a_file_is_broken_until_it_is_mended(place: Place) -> None:
+    def said(house: Skillhouse) -> str:
+        return house.call_sync("write", {"path": "a.txt", "content": "x"}).content
+
+    with place.start("") as house:
+        assert NOTICE not in said(house)
+        place.user.write_text(DENY + "[approvals\n")
+        assert said(house).startswith("not approved yet: ")
+        assert said(house).endswith(f"\n{NOTICE}")
+        # What a file says is for the person, not for a model.
+        assert "[approvals" not in said(house)
+        place.user.write_text(DENY)
+        assert NOTICE not in said(house)
+        assert written(house) == "denied"
 
 
 @pytest.mark.slow

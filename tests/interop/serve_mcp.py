@@ -11,8 +11,10 @@ import socket
 import tempfile
 from pathlib import Path
 
+import anyio
 import uvicorn
 
+from skillhouse import Tool, tool
 from skillhouse.frontends.mcp.server import SkillhouseServer
 from skillhouse.frontends.mcp.tool_list import ToolListing
 from skillhouse.house import Config, Skillhouse, configured
@@ -53,6 +55,36 @@ RULES = "".join(
 """What comes with the house is denied, so that just the samples are served."""
 
 
+@tool(level="read")
+async def greet(name: str) -> str:
+    """Greet somebody."""
+    return f"Hello, {name}!"
+
+
+@tool(level="read")
+async def slow_compute(seconds: float, label: str = "") -> str:
+    """Take some time."""
+    await anyio.sleep(seconds)
+    return f"computed {label}"
+
+
+@tool(level="read")
+async def failing_job() -> str:
+    """Fail after a while."""
+    await anyio.sleep(2 * AFTER_SECONDS)
+    raise ValueError("this job fails")
+
+
+@tool
+async def confirm_delete(filename: str) -> str:
+    """Delete nothing, once a person approves."""
+    return f"deleted {filename}"
+
+
+AFTER_SECONDS = 0.5
+"""After which a call becomes a task here: the suite's tools are called such as these."""
+
+
 def sample_house(base: Path) -> Skillhouse:
     """Return a house below `base` whose only root holds the sample skills."""
     root = base / "skills"
@@ -65,7 +97,8 @@ def sample_house(base: Path) -> Skillhouse:
     rules.parent.mkdir(parents=True, exist_ok=True)
     rules.write_text(RULES, encoding="utf-8")
     config: Config = configured(places)
-    return Skillhouse(config, roots=[root])
+    tools: list[Tool] = [greet, slow_compute, failing_job, confirm_delete]
+    return Skillhouse(config, roots=[root], tools=tools)
 
 
 def main() -> None:
@@ -76,6 +109,7 @@ def main() -> None:
         server = SkillhouseServer(
             house, ToolListing(house, "default"), agent="default", user="local"
         )
+        server.tasks.after_seconds = AFTER_SECONDS
         listener = socket.create_server(("127.0.0.1", port))
         print(f"http://127.0.0.1:{listener.getsockname()[1]}/mcp", flush=True)
         config = uvicorn.Config(server.sdk.streamable_http_app(), log_level="warning")

@@ -17,8 +17,8 @@ import time
 import weakref
 from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
-from skillhouse.approval.request import ApprovalRequest
 from skillhouse.floor import make_private
 from skillhouse.floor.lock import try_lock
 
@@ -61,6 +61,17 @@ def caller_connection(*who: str) -> str:
     `who` identifies the caller: what it proved, as its token, before what it says of itself.
     """
     return _CALLER + hashlib.sha256(json.dumps(who).encode()).hexdigest()[:32]
+
+
+class Asking(Protocol):
+    """What a connection asked for: a question, or a task."""
+
+    @property
+    def client(self) -> str: ...
+    @property
+    def connection(self) -> str: ...
+    @property
+    def opened_ms(self) -> int: ...
 
 
 class Connections:
@@ -110,7 +121,7 @@ class Connections:
             return True
         return bool(connection) and _is_locked(self._directory / _name(connection))
 
-    def own(self, asked: ApprovalRequest, client: str, connection: str) -> bool:
+    def own(self, asked: Asking, client: str, connection: str) -> bool:
         """Whether a connection is the one that asked, or the next one of that client: begun after
         the question, and of the same name. A client gives its name itself, so one that was there
         before is another client, whatever it is called."""

@@ -47,6 +47,12 @@ RESTART = ("state_directory", "cache_directory", "remote_directory", "audit_chec
 RESTART_CODE = ("executor", "executor_token", "callback")
 """Likewise below `[skill_code]`."""
 
+NOTICE = (
+    "a changed configuration file cannot be used, so rules that were changed in it do not hold "
+    "yet: tell the user (`skillhouse doctor` says what is wrong)"
+)
+"""For a model and who reads its results. Our words alone: a fault quotes the file."""
+
 logger = logging.getLogger(__name__)
 
 
@@ -101,6 +107,11 @@ class ConfigReload:
     def fault(self) -> str:
         """Why a file cannot be used, and that its content from before is; or ""."""
         return self._fault
+
+    @property
+    def notice(self) -> str:
+        """What a model gets to know while there is a fault; or ""."""
+        return NOTICE if self._fault else ""
 
     @property
     def files(self) -> tuple[Path, ...]:

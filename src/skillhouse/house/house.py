@@ -289,6 +289,9 @@ class Skillhouse:
         session = self.services.sessions.of(call, visible, origin_digest=origin_digest)
         result = await snapshot.gate(known.agent).call(call, session, listener=listener)
         snapshot.note(call, result)
+        if result.status in ("pending", "denied") and (notice := self.config_reload.notice):
+            # Whoever is asked may have changed the very rule that was to decide this.
+            return structs.replace(result, content=f"{result.content}\n{notice}")
         return result
 
     def call_sync(

@@ -1,5 +1,5 @@
-"""The tables of the state's later steps: chats with a bot, apps on phones, and what was learned of
-publishers and repositories."""
+"""The tables of the state's later steps: chats with a bot, apps on phones, what was learned of
+publishers and repositories, and calls that clients poll for."""
 
 from __future__ import annotations
 
@@ -62,3 +62,12 @@ PUBLISHERS = (
 )
 """When this machine verified a tree, what repositories took down, and when they were asked (0507,
 0508)."""
+
+TASKS = f"""
+    CREATE TABLE call_task ({_SEQ}, digest TEXT NOT NULL UNIQUE, agent TEXT NOT NULL,
+        user_name TEXT NOT NULL, channel TEXT NOT NULL, client TEXT NOT NULL,
+        connection TEXT NOT NULL, tool TEXT NOT NULL, arguments TEXT NOT NULL,
+        state TEXT NOT NULL, approval TEXT NOT NULL, outcome TEXT NOT NULL,
+        runner TEXT NOT NULL, opened_ms INTEGER NOT NULL, updated_ms INTEGER NOT NULL)
+"""
+"""Calls that clients of MCP poll for: a digest, never the id (0519)."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from skillhouse.store.people_tables import APPS, CHATS, PUBLISHERS
+from skillhouse.store.people_tables import APPS, CHATS, PUBLISHERS, TASKS
 from skillhouse.store.store import Schema
 
 STATE_FILE = "state.sqlite3"
@@ -423,5 +423,6 @@ STATE = Schema(
         CHATS,
         APPS,
         PUBLISHERS,
+        TASKS,
     ),
 )

@@ -80,13 +80,14 @@ class ApprovalBridge:
         self.running = 0
         """Calls that may still have to record their outcome."""
 
-    def _fields(self, context: ServerRequestContext[None]) -> dict[str, str]:
+    def fields(self, context: ServerRequestContext[None]) -> dict[str, str]:
+        """Return the fields of who makes the calls of a request."""
         ids = ids_of(context, self._session)
         return {**self._who, **self.connections.caller(context), **ids}
 
     def caller(self, context: ServerRequestContext[None]) -> Caller:
         """Return who makes the calls of a request."""
-        return Caller(**self._fields(context))
+        return Caller(**self.fields(context))
 
     async def call_with_approval(
         self,
@@ -95,27 +96,51 @@ class ApprovalBridge:
         call: Call,
     ) -> ToolResult | types.InputRequiredResult:
         """Make a call, or return the question for its client; raises MCPError for a wrong state."""
-        caller = self._fields(context)
-        client, approval_id = ElicitationClient(), ""
-        if self._is_persons and self._house.config.approvals.elicitation:
-            client = elicitation_client(context, caller["session_id"])
+        caller, approval_id = self.fields(context), ""
+        client = self.client_of(context, caller["session_id"])
+        if client is not None:
             try:
                 approval_id = await in_thread(lambda: self.flow.answered(params, caller))
             except DeniedError as error:
                 return ToolResult(content=f"not approved: refused; {error}", status="denied")
+        client = client or ElicitationClient()
         if client.send is not None and (client.form or client.url):
             elicitation_channel(self._house.approvals)
-        token = CURRENT_CLIENT.set(client)
+        result = await self.make(caller, approval_id, call, client)
+        return result if approval_id else await self.asked(result, client)
+
+    def client_of(
+        self, context: ServerRequestContext[None], session_id: str
+    ) -> ElicitationClient | None:
+        """Return how the client of a request can ask; None if its answers do not count."""
+        if self._is_persons and self._house.config.approvals.elicitation:
+            return elicitation_client(context, session_id)
+        return None
+
+    async def make(
+        self,
+        caller: Mapping[str, str],
+        approval_id: str,
+        call: Call,
+        client: ElicitationClient | None = None,
+    ) -> ToolResult:
+        """Make a call for `caller`, with the client that asks meanwhile, if it can."""
+        token = CURRENT_CLIENT.set(client or ElicitationClient())
         self.running += 1
         try:
-            result = await call(Caller(**caller), approval_id)
+            return await call(Caller(**caller), approval_id)
         finally:
             self.running -= 1
             CURRENT_CLIENT.reset(token)
-        if result.status == "pending" and not approval_id:
-            asked = await in_thread(lambda: self.flow.question(result.approval_id, client))
-            return asked or result
-        return result
+
+    async def asked(
+        self, result: ToolResult, client: ElicitationClient | None
+    ) -> ToolResult | types.InputRequiredResult:
+        """Return the question of a call that needs approval; the result if there is none to ask."""
+        if result.status != "pending" or client is None:
+            return result
+        asked = await in_thread(lambda: self.flow.question(result.approval_id, client))
+        return asked or result
 
 
 ID_MAX = 128
@@ -292,21 +317,24 @@ class InputRequiredFlow:
         given = (params.input_responses or {}).get(QUESTION)
         answer = answer_of(given) if isinstance(given, types.ElicitResult) else None
         if answer is not None:
-            self._take(state, answer)
+            self.take(state.approval, state.nonce, answer)
         elif isinstance(given, types.ElicitResult) and given.action != "accept":
             elicitation_channel(self._house.approvals).mark_unanswered(state.approval)
         return state.approval
 
-    def _take(self, state: FlowState, answer: Answer) -> None:
+    def take(self, approval_id: str, nonce: str, answer: Answer) -> None:
+        """Take an answer of the client's user; one that does not count changes nothing.
+
+        Raises:
+            DeniedError: the user denied, after an approval elsewhere.
+        """
         try:
             user, channel = self._who["user"], self._who["channel"]
-            self._house.approvals.answer(
-                state.approval, answer, by=user, channel=channel, nonce=state.nonce
-            )
+            self._house.approvals.answer(approval_id, answer, by=user, channel=channel, nonce=nonce)
         except ApprovalError as error:
             logger.info("an answer did not count: %s", error)
             if answer is Answer.NO:
-                reason = f"denial of {state.approval} on {channel}: {error}"
+                reason = f"denial of {approval_id} on {channel}: {error}"
                 self._house.services.enforcement.noted("late-no", user=user, reason=reason)
                 raise DeniedError(str(error)) from error
 

@@ -146,7 +146,7 @@ def _initialized(wanted: str, introduction: Mapping[str, Any]) -> Mapping[str, A
 
 def _discovered(introduction: Mapping[str, Any]) -> Mapping[str, Any]:
     capabilities = {
-        "extensions": {f"{META}skills": {"directoryRead": True}},
+        "extensions": {f"{META}skills": {"directoryRead": True}, f"{META}tasks": {}},
         "prompts": {"listChanged": True},
         "resources": {"subscribe": True, "listChanged": True},
         "tools": {"listChanged": True},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -27,14 +27,15 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 import skillhouse
-from skillhouse.floor import InternalFaultError, SkillhouseError, as_error
+from skillhouse.floor import SkillhouseError
 from skillhouse.floor.paths import sendable
-from skillhouse.frontends.mcp.approval_bridge import ApprovalBridge
+from skillhouse.frontends.mcp.approval_bridge import ApprovalBridge, Call
 from skillhouse.frontends.mcp.skills import PromptRequests, SkillRequests
+from skillhouse.frontends.mcp.tasks import TaskRequests, answer, check_listens, guarded, named
 from skillhouse.frontends.mcp.tool_list import ToolListing
 from skillhouse.frontends.presentation.service_log import AuditNews
 from skillhouse.house import Skillhouse
-from skillhouse.tools import Progress, ProgressHandler, UnknownToolError
+from skillhouse.tools import Progress, ProgressHandler, ToolResult
 
 CHANNEL = "mcp"
 OPEN_CHANNEL = "mcp-open"
@@ -84,18 +85,22 @@ class SkillhouseServer:
         self._bridge = ApprovalBridge(house, who, is_persons=is_persons, identity=identity)
         self.connections = self._bridge.connections
         self._bus = InMemorySubscriptionBus()
+        self._listened = ListenHandler(self._bus)
         self._sessions: deque[ServerSession] = deque(maxlen=SESSIONS_MAX)
         self.sdk = _NotifyingServer(
             listing,
             version=skillhouse.__version__,
             lifespan=self._watching,
             on_list_tools=self._list_tools,
-            on_call_tool=self._call_tool,
-            on_subscriptions_listen=ListenHandler(self._bus),
+            on_subscriptions_listen=self._listen,
         )
+        # Not by the keyword, whose type knows no result of an extension.
+        self.sdk.add_request_handler("tools/call", types.CallToolRequestParams, self._call_tool)
         self.sdk.middleware.insert(0, _answer_faults)
         self.sdk.middleware.append(self._bridge.flow.boundary())
         SkillRequests(house, agent, self._bridge).register(self.sdk)
+        self.tasks = TaskRequests(house, who, self._bridge, self._made)
+        self.tasks.register(self.sdk)
         PromptRequests(house, listing, self._bridge, is_persons=is_persons).register(self.sdk)
         self.sdk.add_notification_handler(
             "notifications/initialized", types.NotificationParams, self._initialized
@@ -124,36 +129,35 @@ class SkillhouseServer:
 
     async def _call_tool(
         self, context: ServerRequestContext[None], params: types.CallToolRequestParams
-    ) -> types.CallToolResult | types.InputRequiredResult:
+    ) -> types.CallToolResult | types.InputRequiredResult | dict[str, Any]:
         if self._listing.changed_lately():
             await self._announce()
         before = self._listing.in_use(caller := self._bridge.caller(context))
-        try:
-            result = await self._bridge.call_with_approval(
-                context,
-                params,
-                lambda caller, approval_id: self._house.call(
-                    params.name,
-                    params.arguments or {},
-                    caller=caller,
-                    approval_id=approval_id,
-                    listener=progress_handler(context),
-                ),
-            )
-        except UnknownToolError as error:
-            raise MCPError(types.INVALID_PARAMS, str(error)) from error
-        except MCPError:
-            raise
-        except SkillhouseError as error:
-            return _answer(str(error), is_error=True)
-        except Exception as error:  # noqa: BLE001 - the edge of the process.
-            # A traceback is for our log, never for a model.
-            return _answer(f"the call failed inside skillhouse{_named(error)}", is_error=True)
-        if isinstance(result, types.InputRequiredResult):
+        report = progress_handler(context)
+        if self.tasks.is_for(context, params):
+            made = self.tasks.call(context, params, report)
+        else:
+            call = self._made(params.name, params.arguments or {}, report)
+            made = self._bridge.call_with_approval(context, params, call)
+        result = await guarded(made)
+        if not isinstance(result, ToolResult):
             return result
         if self._listing.in_use(caller) != before:
             await self._announce_tools(context.session)
-        return _answer(result.content, is_error=result.is_error)
+        return answer(result)
+
+    def _made(
+        self, name: str, arguments: Mapping[str, Any], report: ProgressHandler | None
+    ) -> Call:
+        return lambda caller, approval_id: self._house.call(
+            name, arguments, caller=caller, approval_id=approval_id, listener=report
+        )
+
+    async def _listen(
+        self, context: ServerRequestContext[None], params: types.SubscriptionsListenRequestParams
+    ) -> types.SubscriptionsListenResult:
+        check_listens(context)
+        return await self._listened(context, params)
 
     async def _initialized(
         self, context: ServerRequestContext[None], _: types.NotificationParams
@@ -168,7 +172,8 @@ class SkillhouseServer:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._watch)
             try:
-                yield
+                async with self.tasks.serving():
+                    yield
             finally:
                 tasks.cancel_scope.cancel()
                 self.connections.end()
@@ -180,6 +185,7 @@ class SkillhouseServer:
             await anyio.sleep(POLL_SECONDS)
             try:
                 self._audit_news.look()
+                await self.tasks.look()
                 changed = self._listing.changed()
             except (SkillhouseError, OSError, ValueError, RecursionError):
                 # The next call reports the fault; a half-written state file is complete soon.
@@ -250,12 +256,6 @@ class _NotifyingServer(Server[None]):
         )
 
 
-def _named(error: Exception) -> str:
-    """Return by which report a fault is found; nothing else of it is for a client."""
-    fault = as_error(error)
-    return f": report `{fault.report}`" if isinstance(fault, InternalFaultError) else ""
-
-
 async def _answer_faults(ctx: ServerRequestContext[Any], call_next: CallNext) -> HandlerResult:
     """Answer a request at which something went wrong; the server goes on."""
     try:
@@ -265,14 +265,8 @@ async def _answer_faults(ctx: ServerRequestContext[Any], call_next: CallNext) ->
     except SkillhouseError as error:
         raise MCPError(types.INTERNAL_ERROR, sendable(str(error))) from error
     except Exception as error:
-        message = f"the request failed inside skillhouse{_named(error)}"
+        message = f"the request failed inside skillhouse{named(error)}"
         raise MCPError(types.INTERNAL_ERROR, message) from error
-
-
-def _answer(text: str, *, is_error: bool) -> types.CallToolResult:
-    """Return a text, not structured content, which clients give to a model as JSON."""
-    content = types.TextContent(type="text", text=sendable(text))
-    return types.CallToolResult(content=[content], is_error=is_error)
 
 
 def progress_handler(context: ServerRequestContext[None]) -> ProgressHandler | None:

@@ -86,14 +86,15 @@ class ToolListing:
         return {**described, "inputSchema": _naming(tool.schema, listed[1])}
 
     def instructions(self) -> str:
-        """Return the server's instructions; empty without skills."""
+        """Return the server's instructions; empty without skills or a fault to say."""
         if not self._is_known():
             return ""
         text, listed = self._house.view(self._agent).prompts().listing_instructions()
         files = frozenset(skill.file for skill in listed.included) if listed else frozenset()
         known = self._in_instructions
         self._in_instructions = files if known is None else known & files
-        return sendable(text)
+        notice = self._house.config_reload.notice
+        return sendable(f"{notice}\n\n{text}".strip() if notice else text)
 
     def list_for(self, client: str) -> ClientList:
         """Return what a client of that name gets of the list, whatever the handshake gave it.
