@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -31,10 +31,10 @@ from skillhouse.floor import InternalFaultError, SkillhouseError, as_error
 from skillhouse.floor.paths import sendable
 from skillhouse.frontends.mcp.approval_bridge import ApprovalBridge
 from skillhouse.frontends.mcp.skills import PromptRequests, SkillRequests
-from skillhouse.frontends.mcp.tool_list import ToolListing
+from skillhouse.frontends.mcp.tool_list import UNSTRUCTURED, ToolListing, as_listed_in
 from skillhouse.frontends.presentation.service_log import AuditNews
 from skillhouse.house import Skillhouse
-from skillhouse.tools import Progress, ProgressHandler, UnknownToolError
+from skillhouse.tools import Progress, ProgressHandler, UnknownToolError, structured_content
 
 CHANNEL = "mcp"
 OPEN_CHANNEL = "mcp-open"
@@ -119,7 +119,8 @@ class SkillhouseServer:
         client = context.session.client_params
         got = self._listing.list_for("" if client is None else client.client_info.name)
         listed = self._listing.tools(got, self._bridge.caller(context))
-        tools = [types.Tool.model_validate(tool) for tool in listed]
+        shown = as_listed_in(context.session.protocol_version or "", listed)
+        tools = [types.Tool.model_validate(tool) for tool in shown]
         return types.ListToolsResult(tools=tools)
 
     async def _call_tool(
@@ -153,7 +154,9 @@ class SkillhouseServer:
             return result
         if self._listing.in_use(caller) != before:
             await self._announce_tools(context.session)
-        return _answer(result.content, is_error=result.is_error)
+        if result.returns is None or context.session.protocol_version in UNSTRUCTURED:
+            return _answer(result.content, is_error=result.is_error)
+        return _structured_answer(result.content, result.returns, result.data or {})
 
     async def _initialized(
         self, context: ServerRequestContext[None], _: types.NotificationParams
@@ -273,6 +276,20 @@ def _answer(text: str, *, is_error: bool) -> types.CallToolResult:
     """Return a text, not structured content, which clients give to a model as JSON."""
     content = types.TextContent(type="text", text=sendable(text))
     return types.CallToolResult(content=[content], is_error=is_error)
+
+
+def _structured_answer(
+    text: str, schema: Mapping[str, Any], data: Mapping[str, Any]
+) -> types.CallToolResult:
+    """Return a text with the value that its tool declares; an error where that has to be left out.
+
+    A server must provide a value that fits `outputSchema`, and clients refuse a result without.
+    """
+    value, why = structured_content(schema, data)
+    if why:
+        return _answer(f"the tool was run, and its result is a text: {why}\n{text}", is_error=True)
+    content = types.TextContent(type="text", text=sendable(text))
+    return types.CallToolResult(content=[content], structured_content=value)
 
 
 def progress_handler(context: ServerRequestContext[None]) -> ProgressHandler | None:
