@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import anyio
@@ -18,6 +19,7 @@ from mcp.shared.auth import (
     OAuthClientMetadata,
     OAuthToken,
 )
+from pydantic import AnyUrl
 
 from skillhouse.audit import read_records
 from tests.authorization_server import authorization_server, table
@@ -69,7 +71,7 @@ def person(address: str, kept: Kept) -> OAuthClientProvider:
 
     return OAuthClientProvider(
         server_url=f"{address}/mcp",
-        client_metadata=OAuthClientMetadata(client_name="a client", redirect_uris=[BACK]),
+        client_metadata=OAuthClientMetadata(client_name="a client", redirect_uris=[AnyUrl(BACK)]),
         storage=kept,
         redirect_handler=open_browser,
         callback_handler=came_back,
@@ -147,7 +149,7 @@ def test_the_configuration_says_who_and_what_is_refused_names_it(tmp_path: Path)
     peer = Peer(tmp_path)
     with authorization_server("carol") as issuer, up(peer) as (address, _):
 
-        def posted(**claims: object) -> httpx2.Response:
+        def posted(**claims: Any) -> httpx2.Response:
             token = issuer.token(f"{address}/mcp", **claims)
             headers = {"authorization": f"Bearer {token}", "accept": "application/json"}
             with httpx2.Client(timeout=PATIENCE_SECONDS) as http:

@@ -140,6 +140,7 @@ def _initialized(wanted: str, introduction: Mapping[str, Any]) -> Mapping[str, A
     return {
         "protocolVersion": wanted if wanted in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[-1],
         "capabilities": {
+            "completions": {},
             "prompts": {"listChanged": True},
             "resources": {"subscribe": False, "listChanged": True},
             "tools": {"listChanged": True},
@@ -151,6 +152,7 @@ def _initialized(wanted: str, introduction: Mapping[str, Any]) -> Mapping[str, A
 
 def _discovered(introduction: Mapping[str, Any]) -> Mapping[str, Any]:
     capabilities = {
+        "completions": {},
         "extensions": {f"{META}skills": {"directoryRead": True}},
         "prompts": {"listChanged": True},
         "resources": {"subscribe": True, "listChanged": True},

@@ -30,6 +30,7 @@ import skillhouse
 from skillhouse.floor import InternalFaultError, SkillhouseError, as_error
 from skillhouse.floor.paths import sendable
 from skillhouse.frontends.mcp.approval_bridge import ApprovalBridge
+from skillhouse.frontends.mcp.completion import CompletionRequests
 from skillhouse.frontends.mcp.skills import PromptRequests, SkillRequests
 from skillhouse.frontends.mcp.tool_list import UNSTRUCTURED, ToolListing, as_listed_in
 from skillhouse.frontends.presentation.service_log import AuditNews
@@ -95,7 +96,9 @@ class SkillhouseServer:
         )
         self.sdk.middleware.insert(0, _answer_faults)
         self.sdk.middleware.append(self._bridge.flow.boundary())
-        SkillRequests(house, agent, self._bridge).register(self.sdk)
+        skills = SkillRequests(house, agent, self._bridge)
+        skills.register(self.sdk)
+        CompletionRequests(skills.resources, listing, is_persons=is_persons).register(self.sdk)
         PromptRequests(house, listing, self._bridge, is_persons=is_persons).register(self.sdk)
         self.sdk.add_notification_handler(
             "notifications/initialized", types.NotificationParams, self._initialized

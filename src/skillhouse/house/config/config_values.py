@@ -277,10 +277,6 @@ class SignerSettings(Struct, frozen=True, kw_only=True):
     """Where the keystore's password is: terminal, keyring, fd:NUMBER or env:NAME; never itself."""
 
 
-OAUTH_USER = "oauth:"
-"""Begins the user of who logs in by `[oauth]`, so that it is nobody of this machine."""
-
-
 class OAuthSettings(Struct, frozen=True, kw_only=True):
     """The table `[oauth]`: whose tokens open `/mcp`, besides our own."""
 
