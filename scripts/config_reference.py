@@ -56,6 +56,7 @@ SEE = {
     "net": "[below](#network)",
     "remotes": "[remote skills](../guides/remote-skills.md)",
     "signer": "[below](#keys-that-sign-tiers-and-the-log)",
+    "oauth": "[logging in](../guides/any-framework-over-mcp.md#log-in-by-an-authorization-server)",
     "registry": "[signed skills](../guides/sign-skills.md)",
     "skills": "[below](#repositories-of-packages)",
     "assignees": "[tiers](tiers.md)",

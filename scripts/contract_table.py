@@ -159,6 +159,22 @@ webhook_secret_env = "HOOK_SECRET"
 SERVER = '[[mcp_servers]]\nlabel = "a"\nurl = "https://a.example.com/mcp"\n'
 REMOTE = '[[remotes]]\nurl = "https://a.example.com"\nkind = "opencode"\n'
 REPOSITORY = '[[skills.repositories]]\nname = "a"\nurl = "https://a.example.com"\n'
+OAUTH = """[oauth]
+issuer = "https://login.example.com"
+resource = "https://skills.example.com/mcp"
+users = ["alice"]
+"""
+OAUTH_KEYS = {
+    "": "",
+    ".issuer": "",
+    ".resource": "",
+    ".users": "",
+    ".user_claim": 'user_claim = "email"',
+    ".claims": 'claims = {groups = "tools"}',
+    ".scope": 'scope = "skills"',
+    ".agent": 'agent = "default"',
+    ".jwks": 'jwks = "https://login.example.com/jwks"',
+}
 ALLOWED = '[[registry.sources]]\nsource = "official"\n'
 COVERING = RULE.format("rules").replace("ask", "allow")
 
@@ -187,6 +203,7 @@ SETTINGS = {
     "search.weights": '[search]\nweights = "@STATE@"',
     "search.database": '[search]\ndatabase = "env:INDEX"',
     "registry.min_release_age": '[registry]\nmin_release_age = "24h"',
+    **{f"oauth{name}": OAUTH + more for name, more in OAUTH_KEYS.items()},
     "registry.sigstore_roots": '[registry]\nsigstore_roots = ["public-good"]',
     "registry.attestation_issuers": '[registry]\nattestation_issuers = ["https://gitlab.com"]',
     "registry.sources": ALLOWED,

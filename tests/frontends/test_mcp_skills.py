@@ -167,7 +167,8 @@ def test_resources_say_what_they_are(place: Place) -> None:
         }
         [content] = (await ask("resources/read", uri=found["uri"]))["contents"]
         assert (content["mimeType"], content["_meta"]) == ("text/markdown", meta)
-        assert (await ask("resources/templates/list"))["resourceTemplates"] == []
+        [template] = (await ask("resources/templates/list"))["resourceTemplates"]
+        assert template["uriTemplate"] == "skill://{+skill}/SKILL.md"
 
     talk(place.house(), work)
 

@@ -19,7 +19,7 @@ import pytest
 from skillhouse.approval import Answer, ApprovalRequest
 from skillhouse.floor.structs import field_names, is_struct
 from skillhouse.house import BotSettings, ConfigNews, Settings, Skillhouse, configured
-from skillhouse.house.config.config_values import AgentSettings
+from skillhouse.house.config.config_values import AgentSettings, OAuthSettings
 from skillhouse.house.config_reload import RESTART, RESTART_CODE
 from skillhouse.tools import ToolResult
 from tests.house.coded import best_sandbox, tool, write_code
@@ -647,6 +647,10 @@ ELSEWHERE = {
     "hooks.hints": "tests/frontends/hooks/test_turn_texts.py, in the judge, which is what reads it",
     "registry.ended": "judged with registry.require_signature, by one check that is made again",
     "registry.timestamp": "read by `skillhouse sign` alone",
+    **dict.fromkeys(
+        (f"oauth.{name}" for name in field_names(OAuthSettings)),
+        "read at each request by `skillhouse up`; tests/frontends/test_mcp_oauth.py",
+    ),
     "signer.password": "tests/signer; enforcement.py ends the process of the one before",
     "sections": "of extensions, whose tools each reload makes again; tests/extension",
     "skills.repositories": "read at each install",

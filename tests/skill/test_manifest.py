@@ -224,6 +224,14 @@ BROKEN: dict[str, tuple[str, list[tuple[str, int | None]]]] = {
         package(own={"tools": [{**TOOL, "parameters": {"type": "object", "required": "a"}}]}),
         [("tool-schema", 12)],
     ),
+    "returns a list": (
+        package(own={"tools": [{**TOOL, "returns": {"type": "array"}}]}),
+        [("tool-schema", 16)],
+    ),
+    "returns elsewhere": (
+        package(own={"tools": [{**TOOL, "returns": {"type": "object", "$ref": "https://a.b"}}]}),
+        [("tool-schema", 18)],
+    ),
     "timeout 0": (package(own={"tools": [{**TOOL, "timeout": 0}]}), [("tool-timeout", 16)]),
     "timeout true": (package(own={"tools": [{**TOOL, "timeout": True}]}), [("tool-timeout", 16)]),
     "timeout long": (package(own={"tools": [{**TOOL, "timeout": 1e9}]}), [("tool-timeout", 16)]),

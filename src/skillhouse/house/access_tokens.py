@@ -20,6 +20,8 @@ from skillhouse.store import STATE, STATE_FILE, commit_stamp, pooled
 logger = logging.getLogger(__name__)
 
 OWNER_NAME = "local"
+OAUTH_USER = "oauth:"
+"""Begins the user of who logs in by `[oauth]`, so that it is nobody of this machine."""
 SECRET_BYTES = 32
 """Random bytes of a token: too many to guess (RFC 6749, 10.10), so a plain digest hides it."""
 PREFIX = "skh"
@@ -112,7 +114,7 @@ class AccessTokens:
 
         Raises:
             AccessError: the name is taken or none, no scope is given, or one token would call and
-                approve: a program must not answer its own questions.
+                approve: a program must not answer its own questions. Or the user is of `[oauth]`.
         """
         wanted = frozenset(scopes)
         if not name.strip() or len(name) > NAME_MAX or not name.isprintable():
@@ -123,6 +125,11 @@ class AccessTokens:
             raise AccessError(
                 "token-scopes",
                 "a token that calls must not approve its own calls; make two tokens",
+            )
+        if user.startswith(OAUTH_USER):
+            # INVARIANT: who logs in elsewhere is nobody to whom a token of ours is given.
+            raise AccessError(
+                "token-user", f"`{user[:80]}` begins with `{OAUTH_USER}`: name a user of yours"
             )
         if any(one.name == name for one in self.all()):
             raise AccessError("token-exists", f"there is a token `{name}` already; revoke it first")

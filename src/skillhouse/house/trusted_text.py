@@ -80,6 +80,9 @@ def texts_of(shown: str) -> tuple[TrustedText, ...]:
 def tool_text(prefix: str, spec: ToolSpec) -> str:
     """Return everything that a model is shown of a tool, and its level."""
     parts = [prefix, spec.name, spec.description, spec.level, spec.parameters]
+    if spec.returns is not None:
+        # Without it, the text is that of earlier versions, and stays trusted.
+        parts.append(spec.returns)
     return json.dumps(parts, sort_keys=True)
 
 

@@ -373,17 +373,20 @@ def _tools(notes: _Notes) -> tuple[ToolSpec, ...]:
 
 
 def _tool(notes: _Notes, tool: Mapping[str, Any], keys: Keys) -> ToolSpec:
-    notes.unknown(tool, ("name", "description", "parameters", "security", "timeout"), keys)
+    notes.unknown(
+        tool, ("name", "description", "parameters", "returns", "security", "timeout"), keys
+    )
     name = notes.text(tool, "name", keys, empty=False)
     if name and not _TOOL.fullmatch(name):
         # INVARIANT: a colon here would be a prefix of the tool's own choice (S002-72).
         message = f"expected 1-64 of letters, digits, `_` and `-`, got {name!r}"
         notes.refuse("tool-name", message, (*keys, "name"))
-    parameters = tool.get("parameters")
-    wrong = schema_finding(parameters)
-    if wrong is not None:
-        place = (*keys, "parameters", *wrong.keys)
-        notes.refuse("tool-schema", f"parameters of `{name[:80]}`: {wrong.message[:300]}", place)
+    parameters, returns = tool.get("parameters"), tool.get("returns")
+    for key, schema in (("parameters", parameters), ("returns", returns)):
+        wrong = None if schema is None and key == "returns" else schema_finding(schema)
+        if wrong is not None:
+            message = f"{key} of `{name[:80]}`: {wrong.message[:300]}"
+            notes.refuse("tool-schema", message, (*keys, key, *wrong.keys))
     security = mapping_at(tool, "security", keys, notes.written.line_of)
     notes.unknown(security, ("level",), (*keys, "security"))
     said = security.get("level")
@@ -397,6 +400,7 @@ def _tool(notes: _Notes, tool: Mapping[str, Any], keys: Keys) -> ToolSpec:
         description=notes.text(tool, "description", keys, empty=False),
         parameters=parameters if isinstance(parameters, dict) else {},
         level=level or "sign",
+        returns=returns if isinstance(returns, dict) else None,
         timeout_ms=_timeout(notes, tool.get("timeout"), (*keys, "timeout")),
     )
 

@@ -288,6 +288,8 @@ class ToolSpec(Struct, frozen=True, kw_only=True):
     parameters: Mapping[str, Any]
     """JSON Schema 2020-12 of an object, with what `manifest_schema` refuses left out."""
     level: Level
+    returns: Mapping[str, Any] | None = None
+    """Likewise of what it returns; None where the manifest does not say."""
     timeout_ms: int | None = None
     """None takes the default of whoever runs it (S002-73)."""
 

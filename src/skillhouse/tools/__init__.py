@@ -110,6 +110,7 @@ if TYPE_CHECKING:
     from skillhouse.tools.skills import VisibleSkills as VisibleSkills
     from skillhouse.tools.skills import bounded as bounded
     from skillhouse.tools.skills import found_values as found_values
+    from skillhouse.tools.structured import structured_content as structured_content
     from skillhouse.tools.telemetry import CallTelemetry as CallTelemetry
     from skillhouse.tools.tier_gate import Background as Background
     from skillhouse.tools.tier_gate import Portal as Portal

@@ -194,7 +194,7 @@ class ToolCall(Caller, frozen=True, kw_only=True):
 class ToolResult(PartialStruct, Generic[T], frozen=True, kw_only=True):
     """The result for the model; `T` is what the function of a tool of the program returned."""
 
-    HIDDEN = frozenset(("excerpt", "most", "has_gaps", "intent", "is_asked", "returned"))
+    HIDDEN = frozenset(("excerpt", "most", "has_gaps", "intent", "is_asked", "returned", "returns"))
     UNCOMPARED = HIDDEN
 
     content: str
@@ -214,6 +214,8 @@ class ToolResult(PartialStruct, Generic[T], frozen=True, kw_only=True):
     """Whether who got the call that was handed over has to ask a person first."""
     returned: Any = None
     """What the program's function returned; None for other tools."""
+    returns: Mapping[str, Any] | None = None
+    """JSON Schema of what a skill's tool returned, where it says so and the call is `ok`."""
 
     @property
     def is_error(self) -> bool:
@@ -253,6 +255,8 @@ class Output(Struct, frozen=True, kw_only=True):
     """Id of the open question inside the call at which it ended; empty when it did not."""
     returned: Any = None
     """What a program's own function returned, for the program."""
+    returns: Mapping[str, Any] | None = None
+    """JSON Schema that `returned_value` of the data fits, where the tool has one."""
     is_handed_over: bool = False
     """Whether another program does the work, and what came of it is recorded later."""
 

@@ -365,6 +365,7 @@ class Gate:
             intent=state.intent if output.is_handed_over else "",
             is_asked=bool(question),
             returned=output.returned,
+            returns=None if output.failed else output.returns,
         )
 
     def _close(self, state: CallState) -> None:

@@ -185,6 +185,12 @@ def bounded_data(data: Mapping[str, Any], excerpt: Excerpt, kept: KeptFile | Non
     return {_CUT: cut, **_smaller_mapping(data, RESULT_MAX, excerpt)}
 
 
+def is_cut(data: Mapping[str, Any]) -> bool:
+    """Whether `bounded_data` left something out; a skill's own word of that name says nothing."""
+    cut = data.get(_CUT)
+    return isinstance(cut, Mapping) and isinstance(cut.get("characters"), int)
+
+
 def _size(value: Any) -> int:
     """Return about how many characters a value is as JSON."""
     if isinstance(value, str):

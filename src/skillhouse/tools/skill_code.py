@@ -45,6 +45,7 @@ from skillhouse.tools.call import (
     UnknownToolError,
 )
 from skillhouse.tools.code_network import CodeNetwork, CodeReach, network_hint
+from skillhouse.tools.structured import misfit, returned_value
 from skillhouse.tools.telemetry import code_inside
 from skillhouse.tools.tool import Session, Tool
 
@@ -277,6 +278,7 @@ class SkillCodeTool(Tool):
         self.required_resource = self.full_name
         self.description = spec.description
         self.schema: Mapping[str, Any] = {"properties": {}, **spec.parameters}
+        self.returns = spec.returns
         self.skill = skill
         self.level = skill.level_of(spec)
         self._spec = spec
@@ -324,6 +326,7 @@ class SkillCodeTool(Tool):
                     first, *more = why.split("\n", 1)
                     why = "\n".join([f"{first} ({hint})", *more])
                 wrapped = wrap_failure(replace(result, error=why))
+            wrapped = self._fitting(wrapped)
             failed = wrapped.get("success") is False
             is_ended = result.kind in ("ok", "error")
             waits_for = host.waits_for if failed and is_ended else ""
@@ -333,6 +336,7 @@ class SkillCodeTool(Tool):
                 text=f"`{self.full_name}` {host.waiting}" if waits_for else _text(wrapped),
                 data=wrapped,
                 failed=failed,
+                returns=self.returns,
                 detail=detail,
                 excerpt="ends",
                 waits_for=waits_for,
@@ -365,6 +369,17 @@ class SkillCodeTool(Tool):
                 SKILL_SOURCE: self.skill.directory.as_uri(),
             },
         )
+
+    def _fitting(self, wrapped: dict[str, Any]) -> dict[str, Any]:
+        """Return a result, as an error that has it in its text where it is not what the manifest
+        says that the tool returns."""
+        if self.returns is None or wrapped.get("success") is False:
+            return wrapped
+        why = misfit(self.returns, returned_value(wrapped))
+        if not why:
+            return wrapped
+        said = f"`{self.full_name}` was run, and its result does not fit `returns` of its manifest"
+        return {"success": False, "error": f"{said}: {why}; it returned: {_text(wrapped)}"}
 
     def need(self, digest: str, level: Level | None = None) -> PermissionRequest:
         """Return the permission to call it; with `read` as the level, to import its code.
@@ -506,5 +521,5 @@ def _check(result: ToolResult) -> None:
 def _text(wrapped: Mapping[str, Any]) -> str:
     if wrapped.get("success") is False:
         return str(wrapped.get("error", "failed"))
-    data = wrapped.get("data", {k: v for k, v in wrapped.items() if k != "success"})
+    data = returned_value(wrapped)
     return data if isinstance(data, str) else json.dumps(data, ensure_ascii=False)

@@ -365,6 +365,8 @@ class Tool(ABC):
     """Whether the record of a call must be on the disk before it runs (decision 9)."""
     reads_only: bool = False
     """Whether it changes nothing; clients show it, and no rule depends on it."""
+    returns: Mapping[str, Any] | None = None
+    """JSON Schema 2020-12 of the object that it returns, where it says so."""
     full_name: str = ""
     """`skill:tool` of a skill's tool (decision 12); calls may use it too."""
     own_name: str = ""

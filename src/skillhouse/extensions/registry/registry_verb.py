@@ -8,7 +8,6 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -276,19 +275,10 @@ def _exchange(
         return None
     with needs_extra("registry"):
         from skillhouse.extensions.registry import oidc
-
-    def fetch(url: str) -> bytes:
-        answer = anyio.run(
-            partial(
-                house.services.network.exchange, url, oidc.KEYS_BYTES_MAX, method="GET", headers={}
-            )
-        )
-        if answer.status != 200:
-            raise HostingError("unauthorized", f"status {answer.status} at the keys")
-        return answer.body
+        from skillhouse.house.issuer_tokens import fetch_by
 
     rules = oidc.read_rules(Path(options.start or ".", options.oidc).absolute())
-    return oidc.TokenExchange(repository, rules, fetch)
+    return oidc.TokenExchange(repository, rules, fetch_by(house.services.network))
 
 
 def _webhook(

@@ -70,6 +70,7 @@ from skillhouse.extensions.server.pages.stop_page import StopPage
 from skillhouse.extensions.server.pages.suggest_page import SuggestPage
 from skillhouse.extensions.server.pages.system_page import SystemPage
 from skillhouse.extensions.server.pages.trust_page import TrustPage
+from skillhouse.extensions.server.protected_resource import METADATA_PATHS, ProtectedResource
 from skillhouse.extensions.server.rpc_endpoint import RPC_METHODS, RPC_PATH, RpcEndpoint
 from skillhouse.extensions.server.status import StatusReader
 from skillhouse.floor import (
@@ -126,11 +127,13 @@ def make_app(
     reader = StatusReader(house, time.monotonic)
     # Pending calls name the page.
     house.approvals.page = house.approvals.page or f"{scheme}://127.0.0.1:{port}"
+    resource = ProtectedResource(house)
     mcp = McpOverHttp(
         house,
         access=access_of,
-        holds=enforcement.access_tokens.holds,
+        holds=lambda one: resource.holds(one) or enforcement.access_tokens.holds(one),
         needs_key=not open_mcp,
+        challenge=resource.challenge,
     )
     events = EventLog()
     watch = EventWatch(house, reader, events)
@@ -151,7 +154,7 @@ def make_app(
     api = ApiApp(services, endpoints)
     site = Site(services)
     services.reference = ReferencePage(site).content
-    answers = _Answers(site, example=example)
+    answers = _Answers(site, example=example, challenge=resource.challenge)
     stopping = StopPage(enforcement, site.page, services.proofs)
     inbox = ApprovalPages(
         house.approvals,
@@ -186,6 +189,7 @@ def make_app(
         *(Route(path, api) for path in (API_PATH, f"{API_PATH}/{{path:path}}")),
         *OperationsApi(house, read_only=read_only).routes(),
         Route(MCP_PATH, mcp),
+        *(Route(path, lambda _: _metadata(resource)) for path in METADATA_PATHS),
         Route(RPC_PATH, RpcEndpoint(house, reader, read_only=read_only)),
         *answers.routes(),
     ]
@@ -224,6 +228,8 @@ def make_app(
         },
         problems_below=API_PATH,
         needed=_needed_scope,
+        # Where no key is needed, none is asked about.
+        resource=None if open_mcp else resource,
     )
 
 
@@ -245,6 +251,12 @@ async def _running(
             yield
     finally:
         await in_thread(jobs.close)
+
+
+def _metadata(resource: ProtectedResource) -> Response:
+    if resource.settings is None:
+        raise HTTPException(404)
+    return Response(resource.metadata(), headers={"content-type": "application/json"})
 
 
 def _needed_scope(method: str, path: str) -> AccessScope | None:
@@ -290,8 +302,9 @@ class _StaticFile:
 class _Answers:
     """Style, script and icon, and the answers to requests that failed."""
 
-    def __init__(self, site: Site, *, example: str) -> None:
+    def __init__(self, site: Site, *, example: str, challenge: Callable[[], str]) -> None:
         self._site = site
+        self._challenge = challenge
         self._example = example
         self._files = {
             path: _StaticFile((_STATIC / path[1:]).read_bytes()) for path in STATIC_TYPES
@@ -323,6 +336,11 @@ class _Answers:
     async def unauthorized(self, scope: Scope, receive: Receive, send: Send) -> None:
         message = "send the token that `skillhouse up` printed as `Authorization: Bearer TOKEN`"
         value = unserved("unauthorized", message)
+        if scope["path"] == MCP_PATH:
+            answer = json_response(value, 401)
+            answer.headers["www-authenticate"] = self._challenge()
+            await answer(scope, receive, send)
+            return
         answer = self._error(Request(scope), 401, value, show=self._site.bare)
         answer.headers["www-authenticate"] = "Bearer"
         await answer(scope, receive, send)

@@ -18,10 +18,12 @@ from urllib.parse import parse_qs
 
 from msgspec import Struct
 
+from skillhouse.extensions.server.protected_resource import OAuthRefusalError, ProtectedResource
 from skillhouse.floor import StateError
 from skillhouse.floor.structs import replace
-from skillhouse.frontends.answers.errors import problem_answer
-from skillhouse.frontends.answers.json_form import members
+from skillhouse.frontends.answers.errors import problem_answer, unserved
+from skillhouse.frontends.answers.json_form import json_text, members
+from skillhouse.frontends.mcp.over_http import MCP_PATH
 from skillhouse.house import BROWSER_DAYS, NO_ACCESS, Access, AccessScope, AccessTokens
 
 if TYPE_CHECKING:
@@ -99,6 +101,7 @@ class RequestGuard:
         problems_below: str = "",
         kept_paths: Container[str] = frozenset(),
         needed: NeededScope = lambda _, __: None,
+        resource: ProtectedResource | None = None,
     ) -> None:
         """Store the checks.
 
@@ -117,6 +120,7 @@ class RequestGuard:
             problems_below: Prefix of the paths for which the application answers methods and
                 scopes itself, and refusals are problem details; empty for none.
             needed: What a named token needs elsewhere.
+            resource: Whose tokens open `/mcp` besides ours; None for nobody's.
         """
         self._app = app
         self.keys = keys
@@ -127,6 +131,7 @@ class RequestGuard:
         self._methods_at = methods_at
         self._problems_below = problems_below
         self._needed = needed
+        self._resource = resource
         self._hosts = tuple(f"{name}:{port}" for name in NAMES)
         # A browser omits the default port.
         accepted = self._hosts + (NAMES if port == _DEFAULT_PORTS[scheme] else ())
@@ -168,7 +173,12 @@ class RequestGuard:
         except StateError:
             await _reply(self._said(scope, _NO_STATE), scope, send)
             return
-        if access is None and scope["path"] not in self._open_paths:
+        try:
+            access = access or await self._of_issuer(scope)
+        except OAuthRefusalError as refused:
+            await _reply(refusal_reply(refused), scope, send)
+            return
+        if access is None and not self._is_open(scope["path"]):
             await self._unauthorized(scope, receive, send)
             return
         refusal = None if access is None else self._beyond(scope, access)
@@ -177,6 +187,19 @@ class RequestGuard:
             return
         scope[ACCESS] = access or NO_ACCESS
         await self._app(scope, receive, send)
+
+    async def _of_issuer(self, scope: Scope) -> Access | None:
+        """Return the access of a token of another issuer; OAuthRefusalError where it is none."""
+        given = list(header_values(scope, b"authorization"))
+        if self._resource is None or scope["path"] != MCP_PATH or len(given) != 1:
+            return None
+        if self._resource.settings is None:
+            return None
+        return await self._resource.access(given[0])
+
+    def _is_open(self, path: str) -> bool:
+        has_metadata = self._resource is not None and self._resource.has_metadata(path)
+        return path in self._open_paths or has_metadata
 
     def _beyond(self, scope: Scope, access: Access) -> GuardReply | None:
         """Refuse a named token what its scopes do not name; the application knows its own part."""
@@ -264,6 +287,19 @@ def _with_headers(send: Send, *, is_kept: bool) -> Send:
         await send(message)
 
     return send_with_headers
+
+
+def refusal_reply(refused: OAuthRefusalError) -> GuardReply:
+    """Return what a client of `/mcp` gets whose token does not count."""
+    code = "unauthorized" if refused.status == 401 else "forbidden"
+    challenge = ((b"www-authenticate", refused.challenge.encode()),) if refused.challenge else ()
+    return GuardReply(
+        status=refused.status,
+        code=code,
+        message=json_text(unserved(code, refused.message)),
+        headers=challenge,
+        media=b"application/json",
+    )
 
 
 class AccessKeys:

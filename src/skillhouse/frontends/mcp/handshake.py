@@ -24,6 +24,7 @@ from skillhouse.frontends.mcp.messages import (
     read_message,
     too_long,
 )
+from skillhouse.frontends.mcp.tool_list import as_listed_in
 from skillhouse.frontends.mcp.tried_clients import Places, places_of
 
 HANDSHAKE_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
@@ -114,7 +115,11 @@ class FastHandshake:
     ) -> bytes | None:
         self._has_tools.wait()
         tools = self._tools.get(self.places, self._tools.get(Places.EACH))
-        return None if tools is None else _answer(request_id, shaped({"tools": list(tools)}))
+        if tools is None:
+            return None
+        # A client without a handshake has the newest revision.
+        wanted = self.handshake[0]["params"]["protocolVersion"] if self.handshake else ""
+        return _answer(request_id, shaped({"tools": as_listed_in(wanted, tools)}))
 
 
 def is_plain_ping(message: Mapping[str, Any]) -> bool:
@@ -135,6 +140,7 @@ def _initialized(wanted: str, introduction: Mapping[str, Any]) -> Mapping[str, A
     return {
         "protocolVersion": wanted if wanted in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[-1],
         "capabilities": {
+            "completions": {},
             "prompts": {"listChanged": True},
             "resources": {"subscribe": False, "listChanged": True},
             "tools": {"listChanged": True},
@@ -146,6 +152,7 @@ def _initialized(wanted: str, introduction: Mapping[str, Any]) -> Mapping[str, A
 
 def _discovered(introduction: Mapping[str, Any]) -> Mapping[str, Any]:
     capabilities = {
+        "completions": {},
         "extensions": {f"{META}skills": {"directoryRead": True}, f"{META}tasks": {}},
         "prompts": {"listChanged": True},
         "resources": {"subscribe": True, "listChanged": True},

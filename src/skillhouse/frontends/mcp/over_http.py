@@ -5,6 +5,7 @@ The SDK is imported at the first request, so the page does not wait for it.
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -56,6 +57,7 @@ class McpOverHttp:
         access: Callable[[Scope], Access],
         holds: Callable[[str], bool],
         needs_key: bool = True,
+        challenge: Callable[[], str] = lambda: "Bearer",
     ) -> None:
         """Store the dependencies; nothing is imported or started.
 
@@ -64,11 +66,13 @@ class McpOverHttp:
             holds: Whether the named token with an id has not ended.
             needs_key: If the guard needs no key, the client's user is unknown, so no answer of a
                 client counts.
+            challenge: Returns the `WWW-Authenticate` of a request without a key.
         """
         self._house = house
         self._access = access
         self._holds = holds
         self._needs_key = needs_key
+        self._challenge = challenge
         self._tasks: TaskGroup | None = None
         self._servers: dict[SessionScope, _ScopedServer] = {}
         self._starting = anyio.Lock()
@@ -89,7 +93,7 @@ class McpOverHttp:
         """Answer one request; raises MissingExtraError without the packages of the extra `mcp`."""
         if self._needs_key and not any(name == b"authorization" for name, _ in scope["headers"]):
             # The guard has checked the header if present; a browser's cookie opens pages only.
-            await _refuse(send)
+            await _refuse(send, self._challenge())
             return
         server = await self._server(self._scope_of(self._access(scope)))
         await server.answer(scope, receive, send)
@@ -209,12 +213,13 @@ class _ScopedServer:
                 await anyio.sleep_forever()
 
 
-async def _refuse(send: Send) -> None:
-    body = b"send the token as `Authorization: Bearer TOKEN`\n"
+async def _refuse(send: Send, challenge: str) -> None:
+    message = "send the token as `Authorization: Bearer TOKEN`"
+    body = json.dumps({"error": {"code": "unauthorized", "message": message}}).encode()
     headers = [
-        (b"content-type", b"text/plain; charset=utf-8"),
+        (b"content-type", b"application/json"),
         (b"content-length", str(len(body)).encode()),
-        (b"www-authenticate", b"Bearer"),
+        (b"www-authenticate", challenge.encode()),
     ]
     await send({"type": "http.response.start", "status": 401, "headers": headers})
     await send({"type": "http.response.body", "body": body})

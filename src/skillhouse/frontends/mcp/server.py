@@ -30,9 +30,10 @@ import skillhouse
 from skillhouse.floor import SkillhouseError
 from skillhouse.floor.paths import sendable
 from skillhouse.frontends.mcp.approval_bridge import ApprovalBridge, Call
+from skillhouse.frontends.mcp.completion import CompletionRequests
 from skillhouse.frontends.mcp.skills import PromptRequests, SkillRequests
 from skillhouse.frontends.mcp.tasks import TaskRequests, answer, check_listens, guarded, named
-from skillhouse.frontends.mcp.tool_list import ToolListing
+from skillhouse.frontends.mcp.tool_list import UNSTRUCTURED, ToolListing, as_listed_in
 from skillhouse.frontends.presentation.service_log import AuditNews
 from skillhouse.house import Skillhouse
 from skillhouse.tools import Progress, ProgressHandler, ToolResult
@@ -98,7 +99,9 @@ class SkillhouseServer:
         self.sdk.add_request_handler("tools/call", types.CallToolRequestParams, self._call_tool)
         self.sdk.middleware.insert(0, _answer_faults)
         self.sdk.middleware.append(self._bridge.flow.boundary())
-        SkillRequests(house, agent, self._bridge).register(self.sdk)
+        skills = SkillRequests(house, agent, self._bridge)
+        skills.register(self.sdk)
+        CompletionRequests(skills.resources, listing, is_persons=is_persons).register(self.sdk)
         self.tasks = TaskRequests(house, who, self._bridge, self._made)
         self.tasks.register(self.sdk)
         PromptRequests(house, listing, self._bridge, is_persons=is_persons).register(self.sdk)
@@ -124,7 +127,8 @@ class SkillhouseServer:
         client = context.session.client_params
         got = self._listing.list_for("" if client is None else client.client_info.name)
         listed = self._listing.tools(got, self._bridge.caller(context))
-        tools = [types.Tool.model_validate(tool) for tool in listed]
+        shown = as_listed_in(context.session.protocol_version or "", listed)
+        tools = [types.Tool.model_validate(tool) for tool in shown]
         return types.ListToolsResult(tools=tools)
 
     async def _call_tool(
@@ -144,7 +148,8 @@ class SkillhouseServer:
             return result
         if self._listing.in_use(caller) != before:
             await self._announce_tools(context.session)
-        return answer(result)
+        is_structured = context.session.protocol_version not in UNSTRUCTURED
+        return answer(result, is_structured=is_structured)
 
     def _made(
         self, name: str, arguments: Mapping[str, Any], report: ProgressHandler | None

@@ -235,6 +235,11 @@ class SkillResources:
         entries = (self._entry(base, skill) for base, skill in wanted)
         return [entry for entry in entries if entry is not None], following
 
+    def paths(self) -> list[str]:
+        """Return the address of each skill's directory without the scheme, by name."""
+        bases = sorted(self._bases().items(), key=_by_name)
+        return [base.removeprefix(SCHEME) for base, skill in bases if not self._fault(skill)]
+
     def entry(self, uri: str) -> SkillResource | None:
         """Return the skill to which the address of a file or directory may belong."""
         bases = self._bases()

@@ -19,6 +19,7 @@ from mcp.shared.exceptions import MCPError
 from skillhouse.floor import SkillhouseError, isolated, nearest
 from skillhouse.floor.paths import sendable
 from skillhouse.frontends.mcp.approval_bridge import ApprovalBridge
+from skillhouse.frontends.mcp.completion import TEMPLATE
 from skillhouse.frontends.mcp.skill_resources import (
     DIRECTORY,
     MARKDOWN,
@@ -82,7 +83,7 @@ class SkillRequests:
     def __init__(self, house: Skillhouse, agent: str, bridge: ApprovalBridge) -> None:
         self._house = house
         self._bridge = bridge
-        self._resources = SkillResources(
+        self.resources = SkillResources(
             lambda: house.view(agent).listed.skills,
             lambda skill: house.policy.why_unseen(skill),  # noqa: PLW0108 that of the moment
         )
@@ -100,14 +101,14 @@ class SkillRequests:
     async def _list_skills(
         self, _: ServerRequestContext[None], params: types.PaginatedRequestParams
     ) -> ListSkillsResult:
-        entries, cursor = self._resources.page(params.cursor)
+        entries, cursor = self.resources.page(params.cursor)
         skills = [_described(entry) for entry in entries]
         return ListSkillsResult(skills=skills, next_cursor=cursor, **_UNCACHED)
 
     async def _get_skill(
         self, _: ServerRequestContext[None], params: GetSkillParams
     ) -> GetSkillResult:
-        entry = self._resources.entry(params.uri)
+        entry = self.resources.entry(params.uri)
         if entry is None or entry.uri != params.uri:
             raise _unknown(params.uri, "no skill is served at")
         return GetSkillResult(skill=_described(entry), **_UNCACHED)
@@ -115,21 +116,26 @@ class SkillRequests:
     async def _list_resources(
         self, _: ServerRequestContext[None], params: types.PaginatedRequestParams
     ) -> types.ListResourcesResult:
-        entries, cursor = self._resources.page(params.cursor)
+        entries, cursor = self.resources.page(params.cursor)
         resources = [_resource(entry, SKILL_FILE, entry.file(entry.uri)) for entry in entries]
         return types.ListResourcesResult(resources=resources, next_cursor=cursor, **_UNCACHED)
 
     async def _list_templates(
         self, _: ServerRequestContext[None], __: types.PaginatedRequestParams
     ) -> types.ListResourceTemplatesResult:
-        # Clients ask every server with resources, and treat an error as a broken server.
-        return types.ListResourceTemplatesResult(resource_templates=[], **_UNCACHED)
+        template = types.ResourceTemplate(
+            uri_template=TEMPLATE,
+            name="skill",
+            description="the instructions of a skill, by its scope and name",
+            mime_type=MARKDOWN,
+        )
+        return types.ListResourceTemplatesResult(resource_templates=[template], **_UNCACHED)
 
     async def _read_resource(
         self, context: ServerRequestContext[None], params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult | types.InputRequiredResult:
         uri = params.uri
-        entry = self._resources.entry(uri)
+        entry = self.resources.entry(uri)
         file = None if entry is None else entry.file(uri)
         if entry is None or file is None:
             raise _unknown(uri, "no file of a skill is served at")
@@ -151,7 +157,7 @@ class SkillRequests:
     async def _read_directory(
         self, _: ServerRequestContext[None], params: ReadDirectoryParams
     ) -> ReadDirectoryResult:
-        entry = self._resources.entry(params.uri)
+        entry = self.resources.entry(params.uri)
         children = None if entry is None else entry.children(params.uri)
         if entry is None or children is None:
             raise _unknown(params.uri, "no directory of a skill is served at")

@@ -39,7 +39,13 @@ from skillhouse.frontends.mcp.elicitation import (
 )
 from skillhouse.house import Skillhouse
 from skillhouse.house.call_tasks import ARGUMENTS_MAX, KEEP_MS, CallTask, CallTasks, TaskState
-from skillhouse.tools import Progress, ProgressHandler, ToolResult, UnknownToolError
+from skillhouse.tools import (
+    Progress,
+    ProgressHandler,
+    ToolResult,
+    UnknownToolError,
+    structured_content,
+)
 
 EXTENSION = "io.modelcontextprotocol/tasks"
 AFTER_SECONDS = 5.0
@@ -474,19 +480,39 @@ def named(error: Exception) -> str:
     return f": report `{fault.report}`" if isinstance(fault, InternalFaultError) else ""
 
 
-def answer(result: ToolResult) -> types.CallToolResult:
-    """Return a text, not structured content, which clients give to a model as JSON."""
-    content = types.TextContent(type="text", text=sendable(result.content))
-    return types.CallToolResult(content=[content], is_error=result.is_error)
+def answer(result: ToolResult, *, is_structured: bool = True) -> types.CallToolResult:
+    """Return a result on the wire: a text, and the value that its tool declares, if it does.
+
+    A server must provide a value that fits `outputSchema`, and clients refuse a result without: it
+    is an error where the value has to be left out. Other values are not structured content, which
+    clients give to a model as JSON.
+    """
+    if result.returns is None or not is_structured:
+        return _text(result.content, is_error=result.is_error)
+    value, why = structured_content(result.returns, result.data or {})
+    if why:
+        text = f"the tool was run, and its result is a text: {why}\n{result.content}"
+        return _text(text, is_error=True)
+    answered = _text(result.content, is_error=False)
+    answered.structured_content = value
+    return answered
+
+
+def _text(text: str, *, is_error: bool) -> types.CallToolResult:
+    content = types.TextContent(type="text", text=sendable(text))
+    return types.CallToolResult(content=[content], is_error=is_error)
 
 
 def _wire(result: ToolResult) -> str:
-    wire = answer(result).model_dump(by_alias=True, mode="json", exclude_none=True)
-    text = json.dumps(wire)
+    text = _json(answer(result))
     if len(text) <= OUTCOME_MAX:
         return text
     long = f"the call ran, and its result is too long to keep ({len(result.content)} characters)"
-    return _wire(ToolResult(content=long, status=result.status))
+    return _json(_text(long, is_error=result.is_error or result.returns is not None))
+
+
+def _json(answered: types.CallToolResult) -> str:
+    return json.dumps(answered.model_dump(by_alias=True, mode="json", exclude_none=True))
 
 
 def _time(milliseconds: int) -> str:

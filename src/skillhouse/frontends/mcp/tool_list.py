@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from skillhouse.discovery import within
@@ -30,6 +30,8 @@ RESULT_CHARS = "anthropic/maxResultSizeChars"
 writes others into a file of its own, and the model gets the first 2,000 characters."""
 LOADED_CHARS = 300_000
 """More than a loaded skill has (256 KiB); Claude Code takes up to 500,000."""
+UNSTRUCTURED = frozenset({"2024-11-05", "2025-03-26"})
+"""Revisions without `outputSchema` and `structuredContent`."""
 CHECK_SECONDS = 1.0
 """Minimum time between two scans of the disk caused by calls."""
 
@@ -159,7 +161,7 @@ class ToolListing:
         return (
             tuple((skill.name, skill.description, skill.file) for skill in view.listed.skills),
             # Schemas are compared only if a scan created new tools.
-            tuple((t.name, t.description, t.schema) for t in self._every_tool()),
+            tuple((t.name, t.description, t.schema, t.returns) for t in self._every_tool()),
             self._menu_of(view),
         )
 
@@ -178,8 +180,19 @@ def _described(tool: Tool, chars: int | None, description: str) -> dict[str, Any
             "destructiveHint": not reads,
             "openWorldHint": name in OPEN_WORLD,
         },
+        **({"outputSchema": dict(tool.returns)} if tool.returns is not None else {}),
         **({"_meta": meta} if (meta := _meta_of(tool)) else {}),
     }
+
+
+def as_listed_in(version: str, tools: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return tools as a client of a revision knows them.
+
+    >>> as_listed_in("2025-03-26", [{"name": "a", "outputSchema": {"type": "object"}}])
+    [{'name': 'a'}]
+    """
+    left_out = () if version not in UNSTRUCTURED else ("outputSchema",)
+    return [{key: value for key, value in one.items() if key not in left_out} for one in tools]
 
 
 def _naming(schema: Mapping[str, Any], names: str) -> Mapping[str, Any]:

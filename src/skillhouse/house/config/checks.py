@@ -14,7 +14,7 @@ from skillhouse.floor import ConfigError, DecodeError, SkillhouseError, nearest
 from skillhouse.floor.regex import regex
 from skillhouse.floor.structs import field_names
 from skillhouse.house.config.config_keys import values_of
-from skillhouse.house.config.config_values import NetSettings, SearchSettings
+from skillhouse.house.config.config_values import NetSettings, OAuthSettings, SearchSettings
 from skillhouse.house.config.repositories import RepositorySettings
 from skillhouse.permission import Effect, Rule, matches
 from skillhouse.registry import passwords
@@ -160,6 +160,37 @@ def check_signer(password: str, path: Path | None) -> None:
         # What was written may be the password itself, so it is not repeated.
         message = "expected `terminal`, `keyring`, `fd:NUMBER` (from 3) or `env:NAME`"
         raise ConfigError(message, path=path, key="signer.password") from None
+
+
+_SCOPE = regex(r"[!#-\[\]-~]{1,128}")
+"""One scope (RFC 6749, 3.3)."""
+
+
+def check_oauth(settings: OAuthSettings, path: Path | None) -> None:
+    """Refuse addresses that are not https, unless they are here, and a table without users."""
+    addresses = {"issuer": settings.issuer, "resource": settings.resource}
+    if settings.jwks and not settings.jwks.startswith("/"):
+        addresses["jwks"] = settings.jwks
+    for key, address in addresses.items():
+        try:
+            approval.checked_url(address)
+        except ConfigError as error:
+            message = "expected an https address without a password, or http on this machine"
+            raise ConfigError(message, path=path, key=f"oauth.{key}") from error
+        if "#" in address or "?" in address:
+            message = "expected an address without `?` and `#`"
+            raise ConfigError(message, path=path, key=f"oauth.{key}")
+    if urlsplit(settings.resource).path != "/mcp":
+        message = f"expected the address of /mcp, got `{settings.resource[:200]}`"
+        raise ConfigError(message, path=path, key="oauth.resource")
+    if not settings.users:
+        message = 'expected who may log in, or ["*"] for everyone whom the issuer lets'
+        raise ConfigError(message, path=path, key="oauth.users")
+    if not _SCOPE.fullmatch(settings.scope):
+        raise ConfigError("expected one scope", path=path, key="oauth.scope")
+    if not settings.user_claim or not settings.agent:
+        message = "expected texts in `user_claim` and `agent`"
+        raise ConfigError(message, path=path, key="oauth.user_claim")
 
 
 REMOTES_MAX = 50

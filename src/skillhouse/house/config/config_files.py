@@ -35,6 +35,7 @@ from skillhouse.house.config.checks import (
     check_approvals,
     check_exec_environment,
     check_net,
+    check_oauth,
     check_remotes,
     check_rules,
     check_signer,
@@ -374,6 +375,8 @@ def _settings(table: Mapping[str, Any], path: Path | None) -> Settings:
         check_repositories(settings.skills.repositories, path)
     if settings.signer is not None:
         check_signer(settings.signer.password, path)
+    if settings.oauth is not None:
+        check_oauth(settings.oauth, path)
     return settings
 
 

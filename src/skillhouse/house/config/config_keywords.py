@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         McpServerSettings,
         MemorySettings,
         NetSettings,
+        OAuthSettings,
         ProtectionSettings,
         RegistrySettings,
         SandboxSettings,
@@ -72,6 +73,7 @@ class ConfigFields(TypedDict, total=False):
     remotes: tuple[RemoteSource, ...]
     remote_directory: Path
     signer: SignerSettings
+    oauth: OAuthSettings | None
     registry: RegistrySettings
     repositories: tuple[RepositorySettings, ...]
     assignees: frozenset[str]

@@ -277,6 +277,30 @@ class SignerSettings(Struct, frozen=True, kw_only=True):
     """Where the keystore's password is: terminal, keyring, fd:NUMBER or env:NAME; never itself."""
 
 
+class OAuthSettings(Struct, frozen=True, kw_only=True):
+    """The table `[oauth]`: whose tokens open `/mcp`, besides our own."""
+
+    issuer: str
+    """The authorization server, exactly as its tokens and its metadata name it."""
+    resource: str
+    """The address of `/mcp` as clients know it; each token must be for it alone."""
+    users: tuple[str, ...]
+    """Who may log in, by their values of `user_claim`; `["*"]` is everyone to whom the issuer gives
+    such a token."""
+    user_claim: str = "sub"
+    """The claim that names a user, who is `oauth:NAME` in rules, approvals and the log."""
+    claims: Mapping[str, str] = field(default_factory=dict)
+    """Further claims that must be just these texts, as in `{groups = "tools"}`; where a claim is a
+    list, it must have the text."""
+    scope: str = "skillhouse"
+    """The scope that a token must have."""
+    agent: str = "default"
+    """The agent for which such clients call."""
+    jwks: str = ""
+    """The issuer's keys, where its metadata does not say: an https address, or the absolute path of
+    a file."""
+
+
 class RegistrySettings(Struct, frozen=True, kw_only=True):
     """The table `[registry]`."""
 
@@ -430,6 +454,9 @@ class Settings(Struct, frozen=True, kw_only=True):
     """Servers whose skills are synced."""
     signer: SignerSettings | None = None
     """Where the password of the keys comes from."""
+    oauth: OAuthSettings | None = None
+    """Whose tokens open `/mcp`; see
+    [logging in](../guides/any-framework-over-mcp.md#log-in-by-an-authorization-server)."""
     registry: RegistrySettings | None = None
     """Whether skills must be signed."""
     skills: SkillsSettings | None = None
@@ -526,6 +553,8 @@ class Config(PartialStruct, frozen=True, kw_only=True):
     """Where they are synced to; never below a place that is scanned for other skills."""
     signer: SignerSettings = field(default_factory=SignerSettings)
     """Where the password of the keys comes from."""
+    oauth: OAuthSettings | None = None
+    """Whose tokens open `/mcp`; None for our own alone."""
     registry: RegistrySettings = field(default_factory=RegistrySettings)
     """Whether skills must be signed."""
     repositories: tuple[RepositorySettings, ...] = ()

@@ -34,6 +34,7 @@ _STATUS_OF_CODE: Mapping[str, int] = {
     "not-a-person": 403,
     "token-name": 422,
     "token-scopes": 422,
+    "token-user": 422,
     "frontmatter": 422,
     "too-large": 413,
     "net": 502,
