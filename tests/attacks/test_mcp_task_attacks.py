@@ -3,6 +3,8 @@ call that is made twice."""
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
@@ -156,10 +158,8 @@ def test_a_question_for_the_page_alone_is_answered_by_no_update(inside: Inside) 
 
 def only_for_page(inside: Inside) -> None:
     """Have the open question decided on the page only, as a call of tier 1 is."""
-    import sqlite3  # noqa: PLC0415 - no rule of a test's place asks so.
-
     file = inside.house.config.state_directory / "state.sqlite3"
-    with sqlite3.connect(file) as connection:
+    with closing(sqlite3.connect(file)) as connection, connection:
         connection.execute(
             "UPDATE approval SET request = json_set(request, '$.on_page', json('true'))"
         )

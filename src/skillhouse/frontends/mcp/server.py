@@ -35,7 +35,7 @@ from skillhouse.frontends.mcp.skills import PromptRequests, SkillRequests
 from skillhouse.frontends.mcp.tasks import TaskRequests, answer, check_listens, guarded, named
 from skillhouse.frontends.mcp.tool_list import UNSTRUCTURED, ToolListing, as_listed_in
 from skillhouse.frontends.presentation.service_log import AuditNews
-from skillhouse.house import Skillhouse
+from skillhouse.house import Caller, Skillhouse
 from skillhouse.tools import Progress, ProgressHandler, ToolResult
 
 CHANNEL = "mcp"
@@ -136,27 +136,37 @@ class SkillhouseServer:
     ) -> types.CallToolResult | types.InputRequiredResult | dict[str, Any]:
         if self._listing.changed_lately():
             await self._announce()
-        before = self._listing.in_use(caller := self._bridge.caller(context))
         report = progress_handler(context)
         if self.tasks.is_for(context, params):
             made = self.tasks.call(context, params, report)
         else:
-            call = self._made(params.name, params.arguments or {}, report)
+            call = self._made(context, params.name, params.arguments or {}, report)
             made = self._bridge.call_with_approval(context, params, call)
         result = await guarded(made)
         if not isinstance(result, ToolResult):
             return result
-        if self._listing.in_use(caller) != before:
-            await self._announce_tools(context.session)
         is_structured = context.session.protocol_version not in UNSTRUCTURED
         return answer(result, is_structured=is_structured)
 
     def _made(
-        self, name: str, arguments: Mapping[str, Any], report: ProgressHandler | None
+        self,
+        context: ServerRequestContext[None],
+        name: str,
+        arguments: Mapping[str, Any],
+        report: ProgressHandler | None,
     ) -> Call:
-        return lambda caller, approval_id: self._house.call(
-            name, arguments, caller=caller, approval_id=approval_id, listener=report
-        )
+        """Return a call; the client of the request hears of tools that are listed since."""
+
+        async def made(caller: Caller, approval_id: str) -> ToolResult:
+            before = self._listing.in_use(caller)
+            result = await self._house.call(
+                name, arguments, caller=caller, approval_id=approval_id, listener=report
+            )
+            if self._listing.in_use(caller) != before:
+                await self._announce_tools(context.session)
+            return result
+
+        return made
 
     async def _listen(
         self, context: ServerRequestContext[None], params: types.SubscriptionsListenRequestParams

@@ -12,7 +12,6 @@ import json
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, TypeVar
@@ -56,8 +55,8 @@ OUTCOME_MAX = 1_048_576
 """Characters of a result that is kept, as JSON; of a longer one it is known that the call ran."""
 
 Context = ServerRequestContext[None]
-MakeCall = Callable[[str, Mapping[str, Any], ProgressHandler | None], Call]
-"""Returns a call by its tool and arguments; progress goes to the handler."""
+MakeCall = Callable[[Context, str, Mapping[str, Any], ProgressHandler | None], Call]
+"""Returns a call for a request's client, by tool and arguments; progress goes to the handler."""
 R = TypeVar("R")
 
 logger = logging.getLogger(__name__)
@@ -71,21 +70,21 @@ class UpdateParams(TaskParams):
     input_responses: dict[str, Any]
 
 
-@dataclass(slots=True, kw_only=True)
 class TaskRun:
     """A call that this server makes now."""
 
-    tool: str
-    arguments: str
-    task_id: str = ""
-    """Empty while its client waits for the result itself."""
-    message: str = ""
-    """Its last progress, in the words of what runs: untrusted."""
-    result: ToolResult | None = None
-    error: MCPError | None = None
-    is_cancelled: bool = False
-    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
-    done: anyio.Event = field(default_factory=anyio.Event)
+    def __init__(self, tool: str, arguments: str, task_id: str = "") -> None:
+        self.tool = tool
+        self.arguments = arguments
+        self.task_id = task_id
+        """Empty while its client waits for the result itself."""
+        self.message = ""
+        """Its last progress, in the words of what runs: untrusted."""
+        self.result: ToolResult | None = None
+        self.error: MCPError | None = None
+        self.is_cancelled = False
+        self.scope = anyio.CancelScope()
+        self.done = anyio.Event()
 
     def listener(self, report: ProgressHandler | None) -> ProgressHandler:
         """Return what hears the progress: the request of the call while that is open."""
@@ -149,8 +148,8 @@ class TaskRequests:
             raise RuntimeError("the server has ended")
         caller = self._bridge.fields(context)
         given = params.arguments or {}
-        run = TaskRun(tool=params.name, arguments=json.dumps(given))
-        call = self._make(params.name, given, run.listener(report))
+        run = TaskRun(params.name, json.dumps(given))
+        call = self._make(context, params.name, given, run.listener(report))
         self._group.start_soon(self._run, run, caller, "", call)
         try:
             return await self._first_answer(context, caller, run)
@@ -326,8 +325,10 @@ class TaskRequests:
         # A call that was taken is made, even if this request is given up meanwhile.
         with anyio.CancelScope(shield=True):
             if await in_thread(lambda: self._store.begin(task_id, task.approval)):
-                run = TaskRun(tool=task.tool, arguments=task.arguments, task_id=task_id)
-                call = self._make(task.tool, json.loads(task.arguments), run.listener(None))
+                run = TaskRun(task.tool, task.arguments, task_id)
+                call = self._make(
+                    context, task.tool, json.loads(task.arguments), run.listener(None)
+                )
                 self._runs[task_id] = run
                 caller = self._bridge.fields(context)
                 self._group.start_soon(self._run, run, caller, task.approval, call)
