@@ -17,7 +17,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +25,10 @@ PROJECT = Path(__file__).resolve().parents[2]
 MODERN, HANDSHAKE = "2026-07-28", "2025-11-25"
 PATIENCE_SECONDS = 120
 
-_FIXTURE = "needs a diagnostic tool of the suite's own fixture server, which no house has"
 _CRASH = "needs a tool that ends in an error of the protocol; ours end in results that are errors"
 _OWN_FORM = "answers a form of the suite's own tool; ours asks for an approval by another form"
+_SAMPLES = "needs a tool of our sample server"
+_SAMPLING = "needs a tool that asks the client's model, which no tool of ours may (decision 0522)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,11 +40,14 @@ class Scenario:
     version: str = MODERN
     excused: Mapping[str, str] = field(default_factory=dict)
     """Checks that may be anything but a SUCCESS, with the reason; each must occur."""
+    of_samples: frozenset[str] = frozenset()
+    """Checks that call a tool of our sample server, and count nowhere else."""
+    needs_samples: bool = False
+    """Whether every check of it is such a one."""
 
-    @property
-    def needs_tools(self) -> bool:
-        """Whether it calls tools of the suite's own, which only serve_mcp.py has."""
-        return self.name.startswith("tasks-")
+    def elsewhere(self) -> Scenario:
+        """Return it as it is judged against a server that runs already."""
+        return replace(self, excused={**self.excused, **dict.fromkeys(self.of_samples, _SAMPLES)})
 
 
 SCENARIOS = (
@@ -53,13 +57,17 @@ SCENARIOS = (
     Scenario(
         name="server-stateless",
         excused={
-            "sep-2575-server-rejects-undeclared-capability": _FIXTURE,
-            "sep-2575-missing-capability-http-400": _FIXTURE,
-            "sep-2575-http-server-no-independent-requests-on-stream": _FIXTURE,
-            "sep-2575-server-no-log-without-loglevel": _FIXTURE,
-            "sep-2575-server-sends-tools-list-changed-on-subscription": _FIXTURE,
-            "sep-2575-server-sends-prompts-list-changed-on-subscription": _FIXTURE,
+            "sep-2575-server-rejects-undeclared-capability": _SAMPLING,
+            "sep-2575-missing-capability-http-400": _SAMPLING,
         },
+        of_samples=frozenset(
+            {
+                "sep-2575-http-server-no-independent-requests-on-stream",
+                "sep-2575-server-no-log-without-loglevel",
+                "sep-2575-server-sends-tools-list-changed-on-subscription",
+                "sep-2575-server-sends-prompts-list-changed-on-subscription",
+            }
+        ),
     ),
     Scenario(name="tools-list"),
     Scenario(name="resources-list"),
@@ -70,19 +78,30 @@ SCENARIOS = (
     Scenario(name="caching"),
     Scenario(name="http-header-validation"),
     Scenario(name="input-required-result-unsupported-methods"),
-    Scenario(name="tasks-capability-negotiation"),
-    Scenario(name="tasks-dispatch-and-envelope"),
-    Scenario(name="tasks-lifecycle", excused={"sep-2663-tasks-get-status-failed": _CRASH}),
+    Scenario(name="tasks-capability-negotiation", needs_samples=True),
+    Scenario(name="tasks-dispatch-and-envelope", needs_samples=True),
+    Scenario(
+        name="tasks-lifecycle",
+        needs_samples=True,
+        excused={"sep-2663-tasks-get-status-failed": _CRASH},
+    ),
     Scenario(
         name="tasks-mrtr-input",
+        needs_samples=True,
         excused={
             "tasks-mrtr-tasks-update-resumes": _OWN_FORM,
             "tasks-mrtr-partial-fulfillment": _OWN_FORM,
         },
     ),
-    Scenario(name="tasks-request-headers"),
-    Scenario(name="tasks-request-state-removal"),
-    Scenario(name="tasks-wire-fields"),
+    Scenario(name="tasks-request-headers", needs_samples=True),
+    Scenario(name="tasks-request-state-removal", needs_samples=True),
+    Scenario(name="tasks-wire-fields", needs_samples=True),
+    Scenario(name="completion-complete", needs_samples=True),
+    Scenario(name="tools-call-simple-text", needs_samples=True),
+    Scenario(name="tools-call-error", needs_samples=True),
+    Scenario(name="tools-call-with-progress", version=HANDSHAKE, needs_samples=True),
+    Scenario(name="prompts-get-simple", needs_samples=True),
+    Scenario(name="prompts-get-with-args", needs_samples=True),
     Scenario(name="server-initialize", version=HANDSHAKE),
     Scenario(name="server-session-lifecycle", version=HANDSHAKE),
     Scenario(name="ping", version=HANDSHAKE),
@@ -207,9 +226,10 @@ def main() -> int:
     failed = 0
     with served() if options.url is None else nullcontext(options.url) as url:
         for scenario in SCENARIOS:
-            if options.url is not None and (scenario.side != "server" or scenario.needs_tools):
+            is_elsewhere = options.url is not None
+            if is_elsewhere and (scenario.side != "server" or scenario.needs_samples):
                 continue
-            outcome = suite.run(scenario, url=url)
+            outcome = suite.run(scenario.elsewhere() if is_elsewhere else scenario, url=url)
             failed |= bool(outcome.faults)
             show(outcome, as_json=options.json)
     return failed
