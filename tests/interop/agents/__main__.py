@@ -265,7 +265,7 @@ def _version(program: Path, home: Path) -> str:
         check=False,
         timeout=scenes.CLIENT_SECONDS,
     )
-    found = re.search(r"\d+(\.\d+)+\S*", done.stdout)
+    found = re.search(r"\d+(\.\d+)+[\w.+-]*(?<!\.)", done.stdout)
     return found[0] if found else "?"
 
 

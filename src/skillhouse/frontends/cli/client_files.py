@@ -15,12 +15,13 @@ from skillhouse.clients import (
     Form,
     Standing,
     export,
+    unattended_of,
 )
 from skillhouse.floor import SkillhouseError, isolated
 from skillhouse.frontends.answers.client_changes import difference_lines, export_answer
 from skillhouse.frontends.cli.hooks import entries_of, said_change, wanted_hooks
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, house_of
-from skillhouse.frontends.cli.question import ask, can_ask
+from skillhouse.frontends.cli.question import ask, can_ask, confirmed
 from skillhouse.frontends.presentation.short_paths import some_of
 from skillhouse.frontends.presentation.text import counted, one_line, shown
 from skillhouse.house import export_source
@@ -166,9 +167,10 @@ def configured(options: argparse.Namespace, house: Skillhouse, terminal: Termina
     else:
         # Each is asked about before the first is written.
         chosen = _Tools(options, configs, terminal).chosen()
+        alone = _alone(options, configs, terminal)
         hooked = wanted_hooks(options, house, terminal) if options.action == "install" else []
         found = tuple(
-            _isolated(configs, options, client, words)
+            _isolated(configs, options, client, words, alone=alone.get(client))
             for client, words in zip(options.clients, chosen, strict=True)
         )
     if options.json:
@@ -177,7 +179,10 @@ def configured(options: argparse.Namespace, house: Skillhouse, terminal: Termina
         _print_status(found, terminal)
     else:
         for change in found:
-            _print_change(change, terminal)
+            for one in (change, *change.also):
+                _print_change(one, terminal)
+            if options.action == "install":
+                _print_start(change, terminal)
     if hooked and not _hooked(options, house, hooked, terminal):
         return 1
     return 0 if _is_well(options.action, found) else 1
@@ -186,6 +191,8 @@ def configured(options: argparse.Namespace, house: Skillhouse, terminal: Termina
 def _check_usage(options: argparse.Namespace) -> None:
     if options.hooks is not None and (options.action != "install" or options.json):
         raise UsageError("expected --hooks and --no-hooks with `mcp install`, and without --json")
+    if options.decide_alone is not None and options.action != "install":
+        raise UsageError("expected --decide-alone and --no-decide-alone with `mcp install`")
     if options.action == "status":
         if options.clients:
             raise UsageError("expected `mcp status` alone: it is about every client")
@@ -200,7 +207,11 @@ def _is_well(action: str, found: Sequence[Change]) -> bool:
     if action == "status":
         return not any(change.fault and not change.done for change in found)
     well = {Standing.INSTALLED, Standing.BY_HAND} if action == "install" else set()
-    return all(bool(c.action) or (c.standing in well and not c.fault) for c in found)
+    return all(
+        bool(c.action) or (c.standing in well and not c.fault)
+        for one in found
+        for c in (one, *(also for also in one.also if also.standing is Standing.UNREADABLE))
+    )
 
 
 def _hooked(
@@ -281,12 +292,67 @@ class _Tools:
         return self._answer
 
 
+ALONE = """\
+{clients} can call our tools without asking you. Then skillhouse decides alone: your rules,
+questions, sandbox and log are there for each call, as they are in any case. Unattended work needs
+it. Another server that takes the name `{name}` in the client is called unasked as well."""
+ALONE_LATER = (
+    "{clients}: asks about our tools too, and refuses them where no person is; `--decide-alone` "
+    "lets skillhouse decide alone, as unattended work needs"
+)
+
+
+def _alone(
+    options: argparse.Namespace, configs: ClientConfigs, terminal: Terminal
+) -> dict[str, bool]:
+    """Return which clients are to call our tools unasked, or not: of the flag, or of one answer.
+
+    A client that is not in it stays as it is. Without a person to ask, a new entry is not so.
+    """
+    if options.action != "install":
+        return {}
+    where = "project" if options.project else "user"
+    if options.decide_alone is not None:
+        return dict.fromkeys(options.clients, bool(options.decide_alone))
+    new = []
+    for client in dict.fromkeys(options.clients):
+        rule = unattended_of(client)
+        is_there = configs.arguments(client, where=where, name=options.name)
+        if rule is not None and rule.is_written and where == "user" and not is_there:
+            new.append(client)
+    if not new:
+        return {}
+    names = ", ".join(map(shown, new))
+    if options.dry_run or options.json or not can_ask():
+        terminal.note(ALONE_LATER.format(clients=names))
+        return dict.fromkeys(new, False)
+    terminal.note(ALONE.format(clients=names, name=shown(options.name)))
+    question = "let skillhouse decide alone? no is usual"
+    is_agreed = confirmed(question, terminal, instead="use --no-decide-alone")
+    return dict.fromkeys(new, is_agreed)
+
+
+def _print_start(change: Change, terminal: Terminal) -> None:
+    """Say what unattended work needs that no file of the client can say."""
+    rule = unattended_of(change.client)
+    is_there = change.action == "install" or change.standing is Standing.INSTALLED
+    if rule is None or not rule.start or not is_there:
+        return
+    start = rule.start.replace("{name}", shown(change.name))
+    terminal.note(f"unattended, {change.client} also needs: {start}")
+
+
 def _isolated(
-    configs: ClientConfigs, options: argparse.Namespace, client: str, tools: Sequence[str]
+    configs: ClientConfigs,
+    options: argparse.Namespace,
+    client: str,
+    tools: Sequence[str],
+    *,
+    alone: bool | None,
 ) -> Change:
     """Return the change of one client of many; a refusal of ours is about what was typed."""
     with isolated(passing=(UsageError, SkillhouseError)) as failed:
-        return _of_client(configs, options, client, tools)
+        return _of_client(configs, options, client, tools, alone=alone)
     return Change(
         client=client,
         file="",
@@ -297,7 +363,12 @@ def _isolated(
 
 
 def _of_client(
-    configs: ClientConfigs, options: argparse.Namespace, client: str, tools: Sequence[str]
+    configs: ClientConfigs,
+    options: argparse.Namespace,
+    client: str,
+    tools: Sequence[str],
+    *,
+    alone: bool | None,
 ) -> Change:
     where = "project" if options.project else "user"
     common: dict[str, Any] = {
@@ -314,7 +385,7 @@ def _of_client(
     if options.user != "local":
         arguments += ["--user", options.user]
     arguments += tools
-    return configs.install(client, arguments=arguments, **common)
+    return configs.install(client, arguments=arguments, alone=alone, **common)
 
 
 def _print_change(change: Change, terminal: Terminal) -> None:
@@ -357,7 +428,8 @@ def _print_status(found: tuple[Change, ...], terminal: Terminal) -> None:
         reason = f"  {one_line(change.reason)}" if change.reason else ""
         is_other = first is not None and (first.client, first.file) == (change.client, change.file)
         name = f"  as `{shown(change.name)}`" if is_other else ""
-        text = f"{change.standing.value}{name}  {shown(change.file)}{reason}"
+        alone = ", decides alone" if change.decides_alone else ""
+        text = f"{change.standing.value}{alone}{name}  {shown(change.file)}{reason}"
         terminal.rows([(shown(change.client), text)])
         _print_fault(change, terminal)
         first = change
