@@ -26,6 +26,11 @@ RECORD = "allow "
 """What the record of an element is called, before the server's name; no server is called so."""
 
 
+def own_list_of(client: str) -> str:
+    """Return what keeps a client's own list of skills from its model; empty if nothing is known."""
+    return client_of(client, {one.client: one for one in server_configs()}).own_list
+
+
 def unattended_of(client: str) -> Unattended | None:
     """Return what lets a client call our tools unasked; None where it does so, or none is known.
 

@@ -48,7 +48,7 @@ class OwnShell:
     """A client's own tool that runs a command, for a house that offers none."""
 
     tool: str
-    arguments: Callable[[str], Mapping[str, str]]
+    arguments: Callable[[str], Mapping[str, str | bool]]
     """Takes the command."""
     words: tuple[str, ...]
     """How the client is started so that it may use it."""
@@ -248,7 +248,7 @@ OWN_SHELLS: Mapping[str, OwnShell] = {
         arguments=lambda command: {"command": command, "description": "Run the script"},
         words=(
             *("claude", "-p", PROMPT, "--model", "sonnet"),
-            *("--allowedTools", "mcp__skills", "Bash"),
+            *("--allowedTools", "Bash"),
         ),
     ),
     "codex": OwnShell(
@@ -266,6 +266,25 @@ OWN_SHELLS: Mapping[str, OwnShell] = {
         arguments=lambda command: {"command": command, "description": "Run the script"},
         words=("opencode", "run", PROMPT),
         finish=_allow_opencode,
+    ),
+    "copilot-cli": OwnShell(
+        tool="bash",
+        arguments=lambda command: {"command": command, "description": "Run the script"},
+        words=("copilot", "-p", PROMPT, "--allow-tool=skills", "--allow-tool=shell"),
+    ),
+    "qwen-code": OwnShell(
+        tool="run_shell_command",
+        arguments=lambda command: {
+            "command": command,
+            "description": "Run the script",
+            "is_background": False,
+        },
+        words=("qwen", "-m", "fake", "--yolo", "-p", PROMPT),
+    ),
+    "kimi-code-cli": OwnShell(
+        tool="Bash",
+        arguments=lambda command: {"command": command, "description": "Run the script"},
+        words=("kimi", "-p", PROMPT),
     ),
 }
 """By the client's name."""

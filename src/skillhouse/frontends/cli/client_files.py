@@ -15,13 +15,18 @@ from skillhouse.clients import (
     Form,
     Standing,
     export,
-    unattended_of,
 )
 from skillhouse.floor import SkillhouseError, isolated
 from skillhouse.frontends.answers.client_changes import difference_lines, export_answer
 from skillhouse.frontends.cli.hooks import entries_of, said_change, wanted_hooks
+from skillhouse.frontends.cli.mcp_clients import (
+    decided_alone,
+    print_start,
+    print_twice,
+    with_own_lists,
+)
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, house_of
-from skillhouse.frontends.cli.question import ask, can_ask, confirmed
+from skillhouse.frontends.cli.question import ask, can_ask
 from skillhouse.frontends.presentation.short_paths import some_of
 from skillhouse.frontends.presentation.text import counted, one_line, shown
 from skillhouse.house import export_source
@@ -164,10 +169,11 @@ def configured(options: argparse.Namespace, house: Skillhouse, terminal: Termina
     _check_usage(options)
     if options.action == "status":
         found = configs.status(name=options.name, fix=options.fix, dry_run=options.dry_run)
+        found = with_own_lists(found, configs, house)
     else:
         # Each is asked about before the first is written.
         chosen = _Tools(options, configs, terminal).chosen()
-        alone = _alone(options, configs, terminal)
+        alone = decided_alone(options, configs, terminal)
         hooked = wanted_hooks(options, house, terminal) if options.action == "install" else []
         found = tuple(
             _isolated(configs, options, client, words, alone=alone.get(client))
@@ -182,7 +188,7 @@ def configured(options: argparse.Namespace, house: Skillhouse, terminal: Termina
             for one in (change, *change.also):
                 _print_change(one, terminal)
             if options.action == "install":
-                _print_start(change, terminal)
+                print_start(change, terminal)
     if hooked and not _hooked(options, house, hooked, terminal):
         return 1
     return 0 if _is_well(options.action, found) else 1
@@ -292,56 +298,6 @@ class _Tools:
         return self._answer
 
 
-ALONE = """\
-{clients} can call our tools without asking you. Then skillhouse decides alone: your rules,
-questions, sandbox and log are there for each call, as they are in any case. Unattended work needs
-it. Another server that takes the name `{name}` in the client is called unasked as well."""
-ALONE_LATER = (
-    "{clients}: asks about our tools too, and refuses them where no person is; `--decide-alone` "
-    "lets skillhouse decide alone, as unattended work needs"
-)
-
-
-def _alone(
-    options: argparse.Namespace, configs: ClientConfigs, terminal: Terminal
-) -> dict[str, bool]:
-    """Return which clients are to call our tools unasked, or not: of the flag, or of one answer.
-
-    A client that is not in it stays as it is. Without a person to ask, a new entry is not so.
-    """
-    if options.action != "install":
-        return {}
-    where = "project" if options.project else "user"
-    if options.decide_alone is not None:
-        return dict.fromkeys(options.clients, bool(options.decide_alone))
-    new = []
-    for client in dict.fromkeys(options.clients):
-        rule = unattended_of(client)
-        is_there = configs.arguments(client, where=where, name=options.name)
-        if rule is not None and rule.is_written and where == "user" and not is_there:
-            new.append(client)
-    if not new:
-        return {}
-    names = ", ".join(map(shown, new))
-    if options.dry_run or options.json or not can_ask():
-        terminal.note(ALONE_LATER.format(clients=names))
-        return dict.fromkeys(new, False)
-    terminal.note(ALONE.format(clients=names, name=shown(options.name)))
-    question = "let skillhouse decide alone? no is usual"
-    is_agreed = confirmed(question, terminal, instead="use --no-decide-alone")
-    return dict.fromkeys(new, is_agreed)
-
-
-def _print_start(change: Change, terminal: Terminal) -> None:
-    """Say what unattended work needs that no file of the client can say."""
-    rule = unattended_of(change.client)
-    is_there = change.action == "install" or change.standing is Standing.INSTALLED
-    if rule is None or not rule.start or not is_there:
-        return
-    start = rule.start.replace("{name}", shown(change.name))
-    terminal.note(f"unattended, {change.client} also needs: {start}")
-
-
 def _isolated(
     configs: ClientConfigs,
     options: argparse.Namespace,
@@ -432,6 +388,8 @@ def _print_status(found: tuple[Change, ...], terminal: Terminal) -> None:
         text = f"{change.standing.value}{alone}{name}  {shown(change.file)}{reason}"
         terminal.rows([(shown(change.client), text)])
         _print_fault(change, terminal)
+        if change.listed_twice:
+            print_twice(change, terminal)
         first = change
     if any(change.fault and not change.action for change in found):
         terminal.note(FIX)
