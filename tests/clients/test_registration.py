@@ -427,6 +427,7 @@ def test_an_entry_has_the_form_that_each_client_writes_itself(configs: ClientCon
         for table in value
     }
     assert found == {
+        "amp": ("amp.mcpServers", ["command", "args"]),
         "claude-code": ("mcpServers", ["type", "alwaysLoad", "command", "args"]),
         "copilot-cli": ("mcpServers", ["tools", "type", "command", "args"]),
         "copilot-vscode": ("servers", ["type", "command", "args"]),
@@ -434,7 +435,8 @@ def test_an_entry_has_the_form_that_each_client_writes_itself(configs: ClientCon
         "opencode-cli": ("mcp", ["type", "command", "enabled"]),
         "zed": ("context_servers", ["command", "args"]),
         "cursor": ("mcpServers", ["command", "args"]),
-        "qwen-code": ("mcpServers", ["command", "args"]),
+        "kimi-code-cli": ("mcpServers", ["command", "args"]),
+        "qwen-code": ("mcpServers", ["alwaysLoadTools", "command", "args"]),
         "windsurf": ("mcpServers", ["command", "args"]),
     }
 
@@ -599,10 +601,8 @@ def test_variables_say_where_the_user_file_is(tmp_path: Path) -> None:
         audit=AuditLog(tmp_path / "audit.jsonl"),
     )
     assert configs.install("codex").file == str(tmp_path / "elsewhere/config.toml")
-    assert [(found.client, found.standing) for found in configs.status()][2] == (
-        "codex",
-        Standing.INSTALLED,
-    )
+    states = [(found.client, found.standing) for found in configs.status()]
+    assert ("codex", Standing.INSTALLED) in states
 
 
 @pytest.mark.parametrize(
@@ -627,3 +627,125 @@ def test_a_note_is_about_the_file_that_was_changed(
         assert change.action
         assert (change.note == "") is (expected == "")
         assert expected in change.note
+
+
+WRITES = [
+    ("codex", '"approve"', ".codex/config.toml"),
+    ("gemini-cli", '"trust": true', ".gemini/settings.json"),
+    ("qwen-code", '"trust": true', ".qwen/settings.json"),
+    ("claude-code", '"mcp__skills"', ".claude/settings.json"),
+    ("kimi-code-cli", '"mcp__skills__*"', ".kimi-code/config.toml"),
+]
+
+
+@pytest.mark.parametrize(("client", "words", "file"), WRITES)
+def test_what_unattended_work_needs_is_written_only_where_it_was_asked_for_and_goes_again(
+    configs: ClientConfigs, places: Locations, client: str, words: str, file: str
+) -> None:
+    before = tree(places)
+    configs.install(client)
+    assert not configs.decides_alone(client)
+    assert words not in text_of(places.home / file)
+    made = configs.install(client, alone=True)
+    assert all(one.done for one in (made, *made.also) if one.action)
+    assert configs.decides_alone(client)
+    assert text_of(places.home / file).count(words) == 1
+    # Nothing is said of it again: it stays, and is not written twice.
+    again = configs.install(client)
+    assert (again.action, again.also) == ("", ())
+    assert configs.decides_alone(client)
+    configs.install(client, alone=False)
+    assert not configs.decides_alone(client)
+    assert words not in text_of(places.home / file)
+    configs.install(client, alone=True)
+    configs.uninstall(client)
+    assert tree(places) == before
+
+
+def text_of(file: Path) -> str:
+    return file.read_text() if file.exists() else ""
+
+
+LISTS = [
+    ("claude-code", ".claude/settings.json", '{"permissions": {"allow": ["Bash(ls)"]}, "x": 1}\n'),
+    ("claude-code", ".claude/settings.json", '{\n\t"permissions": {"deny": []}\n}'),
+    ("claude-code", ".claude/settings.json", '{"x": {"permissions": 1}}'),
+    (
+        "kimi-code-cli",
+        ".kimi-code/config.toml",
+        '# mine\n[[permission.rules]]\ndecision = "deny"\npattern = "Bash"  # never\n\n[x]\na = 1\n',
+    ),
+    ("kimi-code-cli", ".kimi-code/config.toml", 'a = 1\r\n[permission]\r\nallow = ["Read"]\r\n'),
+]
+
+
+@pytest.mark.parametrize(("client", "file", "text"), LISTS)
+def test_a_list_of_what_is_allowed_keeps_all_else_byte_by_byte(
+    configs: ClientConfigs, places: Locations, client: str, file: str, text: str
+) -> None:
+    path = places.home / file
+    path.parent.mkdir()
+    path.write_bytes(text.encode())
+    path.chmod(0o640)
+    configs.install(client, alone=True)
+    assert configs.decides_alone(client)
+    assert path.stat().st_mode & 0o777 == 0o640
+    configs.uninstall(client)
+    assert path.read_bytes() == text.encode()
+    assert path.stat().st_mode & 0o777 == 0o640
+
+
+def test_a_list_that_cannot_be_edited_is_left_with_the_line_to_add(
+    configs: ClientConfigs, places: Locations
+) -> None:
+    path = places.home / ".claude/settings.json"
+    path.parent.mkdir()
+    for text in ('{"permissions": []}', '{"permissions": {"allow": {}}}', "{ // mine\n}", "["):
+        path.write_text(text)
+        made = configs.install("claude-code", alone=True)
+        (also,) = made.also
+        assert (also.action, also.done, also.standing) == ("", False, Standing.UNREADABLE)
+        assert "add the line yourself" in also.reason
+        assert "mcp__skills" in also.snippet
+        assert path.read_text() == text
+        assert not configs.decides_alone("claude-code")
+
+
+def test_a_line_that_a_person_wrote_stays(configs: ClientConfigs, places: Locations) -> None:
+    path = places.home / ".claude/settings.json"
+    path.parent.mkdir()
+    text = '{"permissions": {"allow": ["mcp__skills"]}}'
+    path.write_text(text)
+    configs.install("claude-code", alone=True)
+    (also,) = configs.uninstall("claude-code").also
+    assert (also.standing, also.reason) == (
+        Standing.BY_HAND,
+        "skillhouse did not write it; it stays",
+    )
+    assert path.read_text() == text
+
+
+def test_a_project_decides_for_no_one_and_an_entry_of_others_opens_nothing(
+    configs: ClientConfigs, places: Locations
+) -> None:
+    with pytest.raises(ConfigError, match="leave out --project"):
+        configs.install("claude-code", where="project", alone=True)
+    # Its name belongs to another server, which must not be called unasked.
+    (places.home / ".claude.json").write_text('{"mcpServers": {"skills": {"command": "other"}}}')
+    made = configs.install("claude-code", alone=True)
+    assert (made.standing, made.also) == (Standing.FOREIGN, ())
+    assert not (places.home / ".claude").exists()
+
+
+def test_the_list_goes_with_all_of_skillhouse_and_alone_where_the_entry_is_gone(
+    configs: ClientConfigs, places: Locations
+) -> None:
+    configs.install("claude-code", alone=True)
+    ((change, where),) = configs.removable()
+    assert (change.client, where, len(change.also)) == ("claude-code", "user", 1)
+    (places.home / ".claude.json").unlink()
+    ((change, where),) = configs.removable()
+    assert (where, "mcp uninstall claude-code`" in change.reason) == ("", True)
+    configs.uninstall("claude-code")
+    assert configs.removable() == ()
+    assert not (places.home / ".claude").exists()

@@ -227,7 +227,7 @@ def test_an_entry_names_the_tools_that_were_chosen_and_keeps_them(run: Run, plac
 def test_at_a_terminal_install_asks_which_tools(
     typing: Typing, place: Path, typed: str, written: str
 ) -> None:
-    code, _, err = typing(typed, "mcp", "install", "codex", "--no-hooks")
+    code, _, err = typing(typed, "mcp", "install", "codex", "--no-hooks", "--no-decide-alone")
     assert code == 0
     assert "which tools should the client get?" in err
     assert written in (place / "home/.codex/config.toml").read_text(encoding="utf-8")
@@ -240,3 +240,55 @@ def test_an_unknown_client_among_others_is_refused_before_anything_is_asked(
         code, _, err = typing("all", "mcp", "install", "claude-code", *more)
         assert (code, "which tools" in err) == (2, False), err
     assert not (place / "home/.claude.json").exists()
+
+
+@pytest.mark.parametrize(("typed", "is_alone"), [("y", True), ("n", False), ("", False)])
+def test_at_a_terminal_install_asks_once_whether_skillhouse_decides_alone(
+    typing: Typing, run: Run, place: Path, typed: str, is_alone: bool
+) -> None:
+    words = ("mcp", "install", "codex", "claude-code", "--tools=all", "--no-hooks")
+    code, _, err = typing(typed, *words)
+    assert (code, err.count("let skillhouse decide alone?")) == (0, 1)
+    assert "codex, claude-code can call our tools without asking you" in err
+    text = (place / "home/.codex/config.toml").read_text(encoding="utf-8")
+    assert ("required = true" in text) is is_alone
+    assert (place / "home/.claude/settings.json").exists() is is_alone
+    found = json.loads(run("mcp", "status", "--json")[1])["clients"]
+    alone = {one["client"] for one in found if one["decides_alone"]}
+    assert alone == ({"codex", "claude-code"} if is_alone else set())
+    # What is there is not asked about.
+    assert "decide alone?" not in typing("", *words)[2]
+
+
+def test_without_a_terminal_nothing_is_decided_alone_and_a_flag_says_it(
+    run: Run, place: Path
+) -> None:
+    code, _, err = run("mcp", "install", "codex", "copilot-cli", "--tools=all")
+    assert code == 0
+    assert "codex: asks about our tools too" in err
+    assert "copilot-cli also needs: --allow-tool=skills" in err
+    file = place / "home/.codex/config.toml"
+    assert "approve" not in file.read_text(encoding="utf-8")
+    assert run("mcp", "install", "codex", "--decide-alone")[0] == 0
+    assert "approve" in file.read_text(encoding="utf-8")
+    assert run("mcp", "install", "codex", "--no-decide-alone")[0] == 0
+    assert "approve" not in file.read_text(encoding="utf-8")
+    assert run("mcp", "status", "--decide-alone")[0] == 2
+    assert run("mcp", "install", "codex", "--project", "--tools=all", "--decide-alone")[0] != 0
+
+
+def test_status_says_where_a_client_lists_our_skills_itself(run: Run, place: Path) -> None:
+    folder = place / "home/.agents/skills/bats"
+    folder.mkdir(parents=True)
+    (folder / "SKILL.md").write_text("---\nname: bats\ndescription: Counts bats.\n---\nx\n")
+    assert run("mcp", "install", "gemini-cli", "claude-code", "--tools=all")[0] == 0
+    out = " ".join(run("mcp", "status")[1].split())
+    assert "gemini-cli reads these folders itself: 1 skill appears twice" in out
+    assert "`skillhouse mcp install gemini-cli --tools read,list,write," in out
+    assert '"skills": {"enabled": false}' in out
+    # Claude Code reads no folder that others share.
+    assert "claude-code reads" not in out
+    found = json.loads(run("mcp", "status", "--json")[1])["clients"]
+    assert {one["client"] for one in found if one["listed_twice"]} == {"gemini-cli"}
+    run("mcp", "install", "gemini-cli", "--tools", "read,exec")
+    assert "twice" not in run("mcp", "status")[1]

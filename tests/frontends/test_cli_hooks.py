@@ -90,8 +90,8 @@ def test_mcp_install_asks_once_about_hooks_and_a_flag_answers(
     run: Run, typing: Run, place: Path
 ) -> None:
     settings, codex = place / "home/.claude/settings.json", place / "home/.codex/hooks.json"
-    code, _, said = typing("n", "mcp", "install", "claude-code", "codex", "--tools=skills")
-    assert (code, said.count("(y, n)")) == (0, 1)
+    code, _, said = typing("n\nn", "mcp", "install", "claude-code", "codex", "--tools=skills")
+    assert (code, said.count("(y, n)")) == (0, 2)
     assert "the own shell and file tools of claude-code, codex" in " ".join(said.split())
     assert not settings.exists()
     assert not codex.exists()

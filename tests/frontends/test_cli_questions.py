@@ -226,7 +226,18 @@ ASKING = (
     Asking("tick_rows._by_numbers", ("install", "{}"), "Which ones?", two_sources, answers=FREE),
     Asking("publish._is_agreed", ("publish", "{}"), "Type `unsigned`", source, needs="server"),
     Asking(
-        "client_files._Tools._asked", ("mcp", "install", "codex"), "tools [all]:", answers=TOOLS
+        "client_files._Tools._asked",
+        ("mcp", "install", "codex", "--no-decide-alone"),
+        "tools [all]:",
+        answers=TOOLS,
+    ),
+    Asking(
+        "mcp_clients.decided_alone",
+        ("mcp", "install", "gemini-cli", "--tools=all", "--no-hooks"),
+        "decide alone?",
+        answers=dict.fromkeys(WORDLESS, 0),
+        refused=0,
+        says="",
     ),
     Asking(
         "hooks.wanted_hooks",

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from skillhouse.clients.folders import profile_to_compare as profile_to_compare
     from skillhouse.clients.program import fault_of as fault_of
     from skillhouse.clients.trees import difference as difference
+    from skillhouse.clients.unattended import own_list_of as own_list_of
+    from skillhouse.clients.unattended import unattended_of as unattended_of
     from skillhouse.clients.verdicts import ClientColumn as ClientColumn
     from skillhouse.clients.verdicts import ClientReport as ClientReport
     from skillhouse.clients.verdicts import Cut as Cut

@@ -28,6 +28,7 @@ from skillhouse.clients.config_file import (
 )
 from skillhouse.clients.jsonc import NotEditableError
 from skillhouse.clients.program import are_plain, arguments_of, fault_of, own_program
+from skillhouse.clients.unattended import RECORD, AllowList, is_unattended
 from skillhouse.floor import ConfigError, Locations, SkillhouseError, isolated
 from skillhouse.floor.regex import regex
 from skillhouse.floor.structs import replace
@@ -71,6 +72,7 @@ class ClientConfigs:
         arguments: Sequence[str] = ("mcp",),
         force: bool = False,
         dry_run: bool = False,
+        alone: bool | None = None,
     ) -> Change:
         """Add the server; entries that skillhouse did not write are never overwritten.
 
@@ -83,10 +85,11 @@ class ClientConfigs:
             arguments: Arguments of our program.
             force: Also overwrite an entry of ours that was changed.
             dry_run: Change nothing.
+            alone: Whether the client calls the tools without asking its user; None is as it is now.
 
         Raises:
-            ConfigError: the client is unknown, the server's name is invalid, or no entry can start
-                this program.
+            ConfigError: the client is unknown, the server's name is invalid, no entry can start
+                this program, or `alone` is about a project, whose files others use too.
             StateError: the records of earlier changes cannot be read.
             AuditError: the log cannot be written; nothing was changed.
         """
@@ -94,7 +97,28 @@ class ClientConfigs:
         if not _NAME.fullmatch(name):
             message = f"expected a server's name of letters, digits, `-` and `_`, got `{name}`"
             raise ConfigError(message, key=name)
-        wanted = config.entry((*self._own_program(), *arguments))
+        if alone and where == "project":
+            message = "each person decides for their own client: leave out --project"
+            raise ConfigError(message, key="decide_alone")
+        alone = self.decides_alone(client, where=where, name=name) if alone is None else alone
+        wanted = config.entry((*self._own_program(), *arguments), alone=alone)
+        change = self._installed(config, where, name, wanted, force=force, dry_run=dry_run)
+        if change.standing is not Standing.INSTALLED and not change.action:
+            return change
+        also = self._allow(config, where, name, wanted=alone, dry_run=dry_run)
+        return replace(change, also=also)
+
+    def _installed(
+        self,
+        config: ClientConfig,
+        where: str,
+        name: str,
+        wanted: dict[str, Any],
+        *,
+        force: bool,
+        dry_run: bool,
+    ) -> Change:
+        """Write the entry alone."""
         change, file, text = self._inspect(config, where, name, wanted)
         change = replace(change, snippet=snippet_of(config, name, wanted))
         writes = {Standing.MISSING, Standing.OUTDATED} | ({Standing.CHANGED} if force else set())
@@ -112,10 +136,7 @@ class ClientConfigs:
             text = with_entry(config, bare, name, wanted)
         except NotEditableError as error:
             return replace(change, reason=f"not edited, paste the entry yourself: {error}")
-        lines = difference(before, text, change.file)
-        change = replace(
-            change, action="install", difference=lines, note=config.notes.get(where, "")
-        )
+        change = _edited(change, "install", (before, text), config.notes.get(where, ""))
         if dry_run:
             return change
         was, became = replaced_part(bare, text)
@@ -147,6 +168,32 @@ class ClientConfigs:
             return ()
         return ()
 
+    def decides_alone(self, client: str, *, where: str = "user", name: str = SERVER_NAME) -> bool:
+        """Whether a client calls the tools of an entry without asking, as far as its files say."""
+        return self._inspect(self._config(client, where), where, name, None)[0].decides_alone
+
+    def _allow(
+        self, config: ClientConfig, where: str, name: str, *, wanted: bool, dry_run: bool
+    ) -> tuple[Change, ...]:
+        """Name the server in the client's list of what it calls unasked, or take our name out."""
+        rule = config.unattended
+        if where == "project" or rule is None or not rule.file:
+            return ()
+        listed = AllowList(config, rule, name)
+        path = listed.path(self._places)
+        try:
+            file = self._file(path, "user")
+            kept = self._entries.get(str(file.real), listed.record_name)
+            change, after = listed.planned(file, kept, wanted=wanted)
+        except (NotEditableError, ConfigFileError) as error:
+            return (listed.refused(path, str(error), wanted=wanted),)
+        if change.action and not dry_run:
+            entry = listed.record(file, after) if wanted else None
+            change = self._write(change, file, after, entry, _MODES["user"])
+        elif change.standing is Standing.MISSING and kept is not None and not dry_run:
+            self._entries.forget(str(file.real), listed.record_name)
+        return (change,) if change.action or change.reason else ()
+
     def uninstall(
         self,
         client: str,
@@ -161,6 +208,15 @@ class ClientConfigs:
         With `force` every entry that starts skillhouse goes; no other ever does.
         """
         config = self._config(client, where)
+        change = self._uninstalled(config, where, name, force=force, dry_run=dry_run)
+        if not change.action and change.standing is not Standing.MISSING:
+            return change
+        also = self._allow(config, where, name, wanted=False, dry_run=dry_run)
+        return replace(change, also=also)
+
+    def _uninstalled(
+        self, config: ClientConfig, where: str, name: str, *, force: bool, dry_run: bool
+    ) -> Change:
         change, file, text = self._inspect(config, where, name, None)
         ours = {Standing.INSTALLED, Standing.OUTDATED}
         if force:
@@ -174,10 +230,7 @@ class ClientConfigs:
             after = without_entry(config, text, name, kept)
         except NotEditableError as error:
             return replace(change, reason=f"not edited, remove the entry yourself: {error}")
-        lines = difference(text, after, change.file)
-        change = replace(
-            change, action="uninstall", difference=lines, note=config.notes.get(where, "")
-        )
+        change = _edited(change, "uninstall", (text, after), config.notes.get(where, ""))
         if dry_run:
             return change
         if kept is not None and kept.made_file and after.strip() in ("", "{}"):
@@ -201,9 +254,11 @@ class ClientConfigs:
                     found.append((planned, where))
                     break
         here = {(os.path.realpath(change.file), change.name) for change, _ in found}
+        goes = {(one.client, RECORD + one.name) for one, where in found if where}
         for file, name, client in self._entries.files():
-            if (file, name) not in here and os.path.exists(file):
-                reason = f"there: `skillhouse mcp uninstall {client} --project`"
+            if (file, name) not in here and (client, name) not in goes and os.path.exists(file):
+                where = "" if name.startswith(RECORD) else " --project"
+                reason = f"there: `skillhouse mcp uninstall {client}{where}`"
                 change = Change(client=client, file=file, name=name, standing=Standing.INSTALLED)
                 found.append((replace(change, reason=reason), ""))
         return tuple(found)
@@ -293,10 +348,7 @@ class ClientConfigs:
             after = with_values(config, text, change.name, values)
         except NotEditableError as error:
             return replace(change, snippet=snippet, reason=f"edit it yourself: {error}")
-        lines = difference(text, after, change.file)
-        change = replace(
-            change, action="fix", reason="", difference=lines, note=config.notes.get(where, "")
-        )
+        change = _edited(change, "fix", (text, after), config.notes.get(where, ""))
         if dry_run:
             return change
         kept = self._entries.get(str(file.real), change.name)
@@ -361,7 +413,9 @@ class ClientConfigs:
         if arguments and wanted is None:
             wanted = self._wanted(config, entry, arguments)
         standing = self._standing(config, file, name, entry, wanted)
-        return replace(change, file=str(file.path), standing=standing, fault=fault), file, text
+        alone = is_unattended(config, name, entry, self._places, self._file)
+        change = replace(change, standing=standing, fault=fault, decides_alone=alone)
+        return replace(change, file=str(file.path)), file, text
 
     def _wanted(
         self, config: ClientConfig, entry: dict[str, Any], arguments: Sequence[str]
@@ -415,6 +469,12 @@ _STAYS = {
     Standing.FOREIGN: "another server has this name; it stays",
     Standing.MISSING: "there is no such entry",
 }
+
+
+def _edited(change: Change, action: str, texts: tuple[str, str], note: str) -> Change:
+    """Return the change with what it does to its file, of which `texts` are before and after."""
+    lines = difference(*texts, change.file)
+    return replace(change, action=action, reason="", difference=lines, note=note)
 
 
 def _arguments(config: ClientConfig, entry: Any) -> list[str] | None:

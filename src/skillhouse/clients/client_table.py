@@ -23,6 +23,35 @@ from skillhouse.floor.structs import replace
 from skillhouse.skill import Profile, RootRule
 
 
+class Unattended(Struct, frozen=True, kw_only=True):
+    """What lets one client call our tools without asking its user, in files of that user."""
+
+    entry: Mapping[str, Any] = field(default_factory=dict)
+    """Values of our entry."""
+    file: str = ""
+    """Another file of the client, with a list of what is allowed; empty for none."""
+    unset: str = ""
+    """Directory of that file relative to home, when the variable of the entry's is not set."""
+    format: Literal["json", "toml"] = "json"
+    comments: bool = False
+    trailing_commas: bool = False
+    table: str = ""
+    """Key of the table in that file."""
+    list: str = ""
+    """Key of the list in that table."""
+    element: str = ""
+    """What is added to the list, as JSON; `{name}` is the name of our server."""
+    start: str = ""
+    """What the client has to be started with as well, or a person has to do in it."""
+    source: str
+    read_on: str
+
+    @property
+    def is_written(self) -> bool:
+        """Whether a file can say it, at least in part."""
+        return bool(self.entry or self.file)
+
+
 class ClientConfig(Struct, frozen=True, kw_only=True):
     """Where and how one client configures its MCP servers."""
 
@@ -56,6 +85,10 @@ class ClientConfig(Struct, frozen=True, kw_only=True):
     """Key of the user's file with such tables for single projects, by folder."""
     notes: Mapping[str, str] = field(default_factory=dict)
     """Shown after a change, by whose file it is: "user" or "project"."""
+    unattended: Unattended | None = None
+    """None where the client asks nothing about our tools, or it is not known what it needs."""
+    own_list: str = ""
+    """What keeps the client's own list of skills from the model; empty where nothing is known."""
 
     @property
     def places(self) -> tuple[str, ...]:
@@ -73,9 +106,11 @@ class ClientConfig(Struct, frozen=True, kw_only=True):
             base = places.home / self.mac
         return tuple(Path(os.path.abspath(base / self.below / name)) for name in self.user_files)
 
-    def entry(self, command: Sequence[str]) -> dict[str, Any]:
+    def entry(self, command: Sequence[str], *, alone: bool = False) -> dict[str, Any]:
+        """Return the entry; with `alone` its tools are called without a question of the client."""
         more = {"enabled": True} if self.command_is_list else {}
-        return {**self.fixed, **self.command(command), **more}
+        values = self.unattended.entry if alone and self.unattended else {}
+        return {**self.fixed, **self.command(command), **more, **values}
 
     def command(self, words: Sequence[str]) -> dict[str, Any]:
         if self.command_is_list:

@@ -230,6 +230,12 @@ class Change(Struct, frozen=True, kw_only=True):
     backup: str = ""
     """Path of the copy from before our first change."""
     note: str = ""
+    decides_alone: bool = False
+    """Whether the client calls our tools without asking its user, as far as its files say so."""
+    listed_twice: int = 0
+    """Skills of our list, in a state of the entry, that the client lists by itself as well."""
+    also: tuple[Change, ...] = ()
+    """What was or would be done in another file of the client for the same entry."""
 
 
 class Entries:

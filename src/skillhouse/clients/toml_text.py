@@ -70,6 +70,20 @@ def without_entry(text: str, table: str, name: str) -> str:
     return _checked(changed, expected)
 
 
+def with_element(text: str, table: str, name: str, element: Mapping[str, Any]) -> str:
+    """Return the text with a table `[[table.name]]` appended to that list, which may be missing."""
+    before = parse(text)
+    tables = before.get(table, {})
+    if not isinstance(tables, dict) or not isinstance(tables.get(name, []), list):
+        raise NotEditableError(f"expected a list `{name}` in the table `{table}`")
+    newline = "\r\n" if "\r\n" in text else "\n"
+    joint = "" if not text else newline if text.endswith("\n") else newline * 2
+    lines = [f"[[{table}.{name}]]", *(f"{key} = {_value(one)}" for key, one in element.items())]
+    changed = text + joint + newline.join(lines) + newline
+    elements = [*tables.get(name, []), dict(element)]
+    return _checked(changed, {**before, table: {**tables, name: elements}})
+
+
 def with_values(text: str, table: str, name: str, values: Mapping[str, Any]) -> str:
     """Return the text with these values in the table `[table.name]`, each where its key is."""
     before = parse(text)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from skillhouse.floor.regex import regex
@@ -12,8 +12,10 @@ DEFAULT_MESSAGES: Mapping[str, str] = {
         "Load the instructions of a skill, which guide through a task step by step, and follow "
         "them. Use it when the task fits the description of a skill."
     ),
+    "skill_opening": "Load a skill and follow its instructions when a task fits it: {names}.",
     "list_follows": "These are the skills:",
     "search_description": "Find skills for a task; gives names and descriptions, best first.",
+    "search_opening": "Find skills for a task, best first, with descriptions: {names}.",
     "asset_description": (
         "Read a text file of a skill, such as a template or a specification that its "
         "instructions name."
@@ -74,9 +76,50 @@ def render(messages: Mapping[str, str], key: str, **values: Any) -> str:
     return _PLACE.sub(lambda found: str(values.get(found[1], found[0])), words)
 
 
+OPENING_CHARS = len(DEFAULT_MESSAGES["skill_description"])
+"""Characters of a description in which it names skills. A client that finds tools by search alone
+shows a model their names and as few as 150 characters of each (Qwen Code 0.24, review 3, A9)."""
+OPENING_NAME = 64
+"""Characters of the longest name there, those that the specification allows."""
+
+
+def opening(messages: Mapping[str, str], tool: str, names: Sequence[str]) -> str:
+    """Return the beginning of the description of `skill` or `search`, which names skills.
+
+    Names with signs that could end it or the list are left out and counted. A profile with a
+    description of its own means that.
+
+    >>> opening({}, "search", ["pdf", "docx", "a, b"])
+    'Find skills for a task, best first, with descriptions: pdf, docx, 1 more.'
+    """
+    if f"{tool}_description" in messages or not names:
+        return render(messages, f"{tool}_description")
+    plain = [one for one in names if one.isprintable() and _is_plain(one)]
+
+    def text(count: int) -> str:
+        left = len(names) - count
+        more = [f"{left:,} more" if count else f"{left:,} skills"] if left else []
+        return render(messages, f"{tool}_opening", names=", ".join([*plain[:count], *more]))
+
+    fitting = (n for n in range(len(plain), 0, -1) if len(text(n)) <= OPENING_CHARS)
+    return text(next(fitting, 0))
+
+
+def _is_plain(name: str) -> bool:
+    return 0 < len(name) <= OPENING_NAME and not set(name) & set(",.:;`")
+
+
 def list_room(messages: Mapping[str, str], chars: int | None) -> int | None:
-    return None if chars is None else max(0, chars - len(before_list(messages)))
+    """Return how many of a description's characters the list may take, whatever it names before."""
+    if chars is None:
+        return None
+    before = len(render(messages, "skill_description")) + len(_list_follows(messages))
+    return max(0, chars - before)
 
 
-def before_list(messages: Mapping[str, str]) -> str:
-    return f"{render(messages, 'skill_description')} {render(messages, 'list_follows')}\n"
+def before_list(messages: Mapping[str, str], names: Sequence[str]) -> str:
+    return opening(messages, "skill", names) + _list_follows(messages)
+
+
+def _list_follows(messages: Mapping[str, str]) -> str:
+    return f" {render(messages, 'list_follows')}\n"

@@ -24,7 +24,7 @@ from skillhouse.tools.call import (
     ToolResult,
     object_schema,
 )
-from skillhouse.tools.messages import before_list, list_room, render
+from skillhouse.tools.messages import before_list, list_room, opening, render
 from skillhouse.tools.remote_skills import SkillLoad, begun
 from skillhouse.tools.skill_text import fitted, result_data
 from skillhouse.tools.telemetry import skill_attributes
@@ -171,7 +171,10 @@ class SkillTool(Tool):
     def description_within(self, chars: int | None) -> str:
         messages = self._shown.profile.messages
         listed = self._shown.catalog(list_room(messages, chars))
-        return before_list(messages) + listed if listed else render(messages, "skill_description")
+        names = [one.name for one in self._shown.visible.skills]
+        if not listed:
+            return render(messages, "skill_description")
+        return before_list(messages, names) + listed
 
     def _schema(self, wanted: Mapping[str, Any]) -> Mapping[str, Any]:
         parameter = self._reference.parameter
@@ -326,7 +329,9 @@ class SearchTool(Tool):
     def __init__(self, rule: ToolRule, shown: VisibleSkills, find: FindSkills) -> None:
         self.name = rule.name
         self.title = rule.title or rule.name
-        self.description = render(shown.profile.messages, "search_description")
+        is_listed = shown.profile.catalog.exposure == "tool"
+        names = [one.name for one in shown.visible.skills] if is_listed else []
+        self.description = opening(shown.profile.messages, "search", names)
         self._query = rule.parameters.get("query", "query")
         self._limit = rule.parameters.get("limit", "limit")
         self._messages = shown.profile.messages

@@ -1,6 +1,6 @@
 """Runs the clients and prints four tables; exit code 0 only when everything holds for each.
 
-    ./x py -m tests.interop.agents --agents PINNED --agents LATEST
+    ./x py -m tests.interop.agents --agents PINNED --agents LATEST --write docs/interop.md
 
 Every client runs in a fresh home and project each time: it loads a skill; it calls a tool that is
 pending until a second process has said yes, and repeats the call; it calls one that waits for that
@@ -12,6 +12,7 @@ network namespace that has nothing but loopback.
 from __future__ import annotations
 
 import argparse
+import datetime as dt
 import json
 import os
 import re
@@ -106,6 +107,9 @@ def main() -> int:
     parser.add_argument("--scenes", default="all", choices=("all", *KINDS))
     parser.add_argument("--keep", type=Path, help="a new folder for homes, outputs and requests")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument(
+        "--write", type=Path, metavar="PAGE", help="put date and tables of what was run into PAGE"
+    )
     options = parser.parse_args()
     names = [name for name in options.only.split(",") if name]
     unknown = sorted(set(names) - {client.name for client in CLIENTS})
@@ -130,18 +134,50 @@ def main() -> int:
             for client in chosen
             if (row := run.row(client, agents.resolve())) is not None
         ]
+    tables = {
+        "calls": table(rows),
+        "work-all": work_table(rows, "all"),
+        "work-skills": work_table(rows, "skills"),
+        "skills": offers_table(rows),
+    }
+    run_ones = {
+        kind: text
+        for kind, text in tables.items()
+        if options.scenes in ("all", kind.partition("-")[0])
+    }
     if options.json:
         print(json.dumps([_value(row) for row in rows], indent=2))
     else:
-        tables = {
-            "calls": table(rows),
-            "work": "\n\n".join(work_table(rows, subset) for subset in WORK),
-            "skills": offers_table(rows),
-        }
-        print("\n\n".join(text for kind, text in tables.items() if options.scenes in ("all", kind)))
+        print("\n\n".join(run_ones.values()))
+    if options.write is not None:
+        page = options.write.read_text(encoding="utf-8")
+        options.write.write_text(with_tables(page, run_ones, _today()), encoding="utf-8")
     for row in rows:
         _explain(row)
     return 0 if all(row.holds(options.scenes) for row in rows) else 1
+
+
+def _today() -> str:
+    return dt.datetime.now(dt.UTC).date().isoformat()
+
+
+def with_tables(page: str, tables: Mapping[str, str], day: str) -> str:
+    """Return the page with each table and the day between its marks; other text stays.
+
+    Raises:
+        ValueError: a table has no marks on the page, which would lose what was seen.
+    """
+    for name, text in tables.items():
+        start, end = f"<!-- run {name} -->\n", f"<!-- end {name} -->"
+        if page.count(start) != 1 or page.count(end) != 1:
+            # Tables that no page shows are printed only.
+            if name == "calls":
+                raise ValueError(f"expected `{start.strip()}` and `{end}` once each on the page")
+            continue
+        before, _, rest = page.partition(start)
+        after = rest.partition(end)[2]
+        page = f"{before}{start}On {day}:\n\n{text}\n{end}{after}"
+    return page
 
 
 def table(rows: list[Row]) -> str:
@@ -265,7 +301,7 @@ def _version(program: Path, home: Path) -> str:
         check=False,
         timeout=scenes.CLIENT_SECONDS,
     )
-    found = re.search(r"\d+(\.\d+)+\S*", done.stdout)
+    found = re.search(r"\d+(\.\d+)+[\w.+-]*(?<!\.)", done.stdout)
     return found[0] if found else "?"
 
 

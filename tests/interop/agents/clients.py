@@ -1,6 +1,7 @@
-"""The four clients: how each is started, and what it must be told of the fake model.
+"""The seven clients: how each is started, and what it must be told of the fake model.
 
-That our server is there they learn from `skillhouse mcp install` alone.
+That our server is there, and may be called without a person, they learn from `skillhouse mcp
+install --decide-alone` alone; what no file can say is the option that this verb names.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ class Client:
     """Takes home, project and the address, before our server is installed."""
     defers: bool = False
     """Whether our tools are named only as a group, until the model searches for them."""
-    finish: Callable[[Path], None] = lambda home: None
-    """Does by hand, afterwards, what a person who runs it without a terminal has to."""
+    links: bool = True
+    """Whether we know that it follows a linked skill."""
 
 
 PROMPT = "Follow the script."
@@ -47,7 +48,7 @@ class OwnShell:
     """A client's own tool that runs a command, for a house that offers none."""
 
     tool: str
-    arguments: Callable[[str], Mapping[str, str]]
+    arguments: Callable[[str], Mapping[str, str | bool]]
     """Takes the command."""
     words: tuple[str, ...]
     """How the client is started so that it may use it."""
@@ -88,20 +89,6 @@ def _prepare_codex(home: Path, project: Path, url: str, *, model: str = "fake") 
     )
 
 
-def _finish_codex(home: Path) -> None:
-    """Let Codex call our tools unasked, as the house asks its own rules and here is no terminal.
-
-    And let it wait for our server: else it begins without the tools on a machine that is busy.
-    """
-    file = home / ".codex/config.toml"
-    text = file.read_text()
-    head = "[mcp_servers.skills]\n"
-    if head not in text:
-        raise ValueError(f"expected {head.strip()} in Codex's configuration")
-    more = 'default_tools_approval_mode = "approve"\nrequired = true\n'
-    file.write_text(text.replace(head, head + more))
-
-
 def _prepare_gemini(home: Path, project: Path, url: str) -> None:
     del project, url
     (home / ".gemini").mkdir(exist_ok=True)
@@ -111,6 +98,17 @@ def _prepare_gemini(home: Path, project: Path, url: str) -> None:
         '  "privacy": {"usageStatisticsEnabled": false},\n'
         '  "general": {"enableAutoUpdate": false},\n'
         '  "telemetry": {"enabled": false}\n}\n'
+    )
+
+
+def _prepare_qwen(home: Path, project: Path, url: str) -> None:
+    del project, url
+    (home / ".qwen").mkdir(exist_ok=True)
+    (home / ".qwen/settings.json").write_text(
+        "{\n  // a comment that stays\n"
+        '  "security": {"auth": {"selectedType": "openai"}},\n'
+        '  "general": {"enableAutoUpdate": false},\n'
+        '  "privacy": {"usageStatisticsEnabled": false}\n}\n'
     )
 
 
@@ -142,11 +140,8 @@ CLIENTS = (
     Client(
         name="claude-code",
         title="Claude Code",
-        package="@anthropic-ai/claude-code@2.1.197",
-        words=(
-            *("claude", "-p", PROMPT, "--model", "sonnet"),
-            *("--allowedTools", "mcp__skills"),
-        ),
+        package="@anthropic-ai/claude-code@2.1.332",
+        words=("claude", "-p", PROMPT, "--model", "sonnet"),
         prefix="mcp__skills__",
         greeting="claude-code",
         environment=_claude_environment,
@@ -155,19 +150,18 @@ CLIENTS = (
     Client(
         name="codex",
         title="Codex",
-        package="@openai/codex@0.169.0",
+        package="@openai/codex@0.171.0",
         words=("codex", "exec", "--skip-git-repo-check", "--sandbox", "read-only", PROMPT),
         prefix="mcp__skills::",
         greeting="codex-mcp-client",
         environment=lambda url: {"FAKE_KEY": "x"},
         prepare=_prepare_codex,
-        finish=_finish_codex,
     ),
     Client(
         name="gemini-cli",
         title="Gemini CLI",
         package="@google/gemini-cli@0.61.0",
-        words=("gemini", "-m", "gemini-2.5-flash", "--yolo", "--skip-trust", "-p", PROMPT),
+        words=("gemini", "-m", "gemini-2.5-flash", "--skip-trust", "-p", PROMPT),
         prefix="mcp_skills_",
         greeting="gemini-cli-mcp-client",
         environment=lambda url: {"GEMINI_API_KEY": "k", "GOOGLE_GEMINI_BASE_URL": url},
@@ -187,6 +181,50 @@ CLIENTS = (
             "NPM_CONFIG_FETCH_RETRIES": "0",
         },
         prepare=_prepare_opencode,
+    ),
+    Client(
+        name="copilot-cli",
+        title="Copilot CLI",
+        package="@github/copilot@1.0.102",
+        words=("copilot", "-p", PROMPT, "--allow-tool=skills"),
+        prefix="skills-",
+        greeting="github-copilot-developer",
+        environment=lambda url: {
+            "COPILOT_OFFLINE": "true",
+            "COPILOT_AUTO_UPDATE": "false",
+            "COPILOT_PROVIDER_BASE_URL": f"{url}/v1",
+            "COPILOT_PROVIDER_API_KEY": "x",
+            "COPILOT_MODEL": "fake",
+        },
+        prepare=_nothing,
+    ),
+    Client(
+        name="qwen-code",
+        title="Qwen Code",
+        package="@qwen-code/qwen-code@0.24.4",
+        words=("qwen", "-m", "fake", "-p", PROMPT),
+        prefix="mcp__skills__",
+        greeting="qwen-cli-mcp-client-skills",
+        environment=lambda url: {"OPENAI_API_KEY": "x", "OPENAI_BASE_URL": f"{url}/v1"},
+        prepare=_prepare_qwen,
+    ),
+    Client(
+        name="kimi-code-cli",
+        title="Kimi Code CLI",
+        package="@moonshot-ai/kimi-code@2.1.0",
+        words=("kimi", "-p", PROMPT),
+        prefix="mcp__skills__",
+        greeting="kimi-code",
+        environment=lambda url: {
+            "KIMI_MODEL_NAME": "fake",
+            "KIMI_MODEL_API_KEY": "x",
+            "KIMI_MODEL_BASE_URL": f"{url}/v1",
+            "KIMI_MODEL_PROVIDER_TYPE": "openai",
+            "KIMI_CODE_NO_AUTO_UPDATE": "1",
+            "KIMI_DISABLE_TELEMETRY": "1",
+        },
+        prepare=_nothing,
+        links=False,
     ),
 )
 
@@ -210,7 +248,7 @@ OWN_SHELLS: Mapping[str, OwnShell] = {
         arguments=lambda command: {"command": command, "description": "Run the script"},
         words=(
             *("claude", "-p", PROMPT, "--model", "sonnet"),
-            *("--allowedTools", "mcp__skills", "Bash"),
+            *("--allowedTools", "Bash"),
         ),
     ),
     "codex": OwnShell(
@@ -228,6 +266,25 @@ OWN_SHELLS: Mapping[str, OwnShell] = {
         arguments=lambda command: {"command": command, "description": "Run the script"},
         words=("opencode", "run", PROMPT),
         finish=_allow_opencode,
+    ),
+    "copilot-cli": OwnShell(
+        tool="bash",
+        arguments=lambda command: {"command": command, "description": "Run the script"},
+        words=("copilot", "-p", PROMPT, "--allow-tool=skills", "--allow-tool=shell"),
+    ),
+    "qwen-code": OwnShell(
+        tool="run_shell_command",
+        arguments=lambda command: {
+            "command": command,
+            "description": "Run the script",
+            "is_background": False,
+        },
+        words=("qwen", "-m", "fake", "--yolo", "-p", PROMPT),
+    ),
+    "kimi-code-cli": OwnShell(
+        tool="Bash",
+        arguments=lambda command: {"command": command, "description": "Run the script"},
+        words=("kimi", "-p", PROMPT),
     ),
 }
 """By the client's name."""

@@ -229,7 +229,7 @@ def see_and_load(actor: Actor, base: Path) -> tuple[Trace, Sequence[str], str, S
     house.add_skill("bats", f"Counts bats in caves, {markers[1]}.", "Count them.")
     name = actor.client.name
     house.do("export", "owls", "--to", name)
-    house.do("export", "bats", "--to", name, "--link")
+    house.do("export", "bats", "--to", name, *(["--link"] if actor.client.links else []))
     for exported in ("owls", "bats"):
         # Else our own tool would list them, too.
         house.do("disable", f"user:{exported}")
@@ -304,8 +304,7 @@ def act(
     with serving(model):
         client.prepare(house.home, house.project, model.url)
         if installed is not None:
-            house.do("mcp", "install", client.name, *installed)
-            client.finish(house.home)
+            house.do("mcp", "install", client.name, "--decide-alone", *installed)
         if shell is not None:
             shell.finish(house.project, house.skills)
         with (house.base / "output.txt").open("wb") as output:

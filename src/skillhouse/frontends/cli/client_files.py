@@ -19,6 +19,12 @@ from skillhouse.clients import (
 from skillhouse.floor import SkillhouseError, isolated
 from skillhouse.frontends.answers.client_changes import difference_lines, export_answer
 from skillhouse.frontends.cli.hooks import entries_of, said_change, wanted_hooks
+from skillhouse.frontends.cli.mcp_clients import (
+    decided_alone,
+    print_start,
+    print_twice,
+    with_own_lists,
+)
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, house_of
 from skillhouse.frontends.cli.question import ask, can_ask
 from skillhouse.frontends.presentation.short_paths import some_of
@@ -163,12 +169,14 @@ def configured(options: argparse.Namespace, house: Skillhouse, terminal: Termina
     _check_usage(options)
     if options.action == "status":
         found = configs.status(name=options.name, fix=options.fix, dry_run=options.dry_run)
+        found = with_own_lists(found, configs, house)
     else:
         # Each is asked about before the first is written.
         chosen = _Tools(options, configs, terminal).chosen()
+        alone = decided_alone(options, configs, terminal)
         hooked = wanted_hooks(options, house, terminal) if options.action == "install" else []
         found = tuple(
-            _isolated(configs, options, client, words)
+            _isolated(configs, options, client, words, alone=alone.get(client))
             for client, words in zip(options.clients, chosen, strict=True)
         )
     if options.json:
@@ -177,7 +185,10 @@ def configured(options: argparse.Namespace, house: Skillhouse, terminal: Termina
         _print_status(found, terminal)
     else:
         for change in found:
-            _print_change(change, terminal)
+            for one in (change, *change.also):
+                _print_change(one, terminal)
+            if options.action == "install":
+                print_start(change, terminal)
     if hooked and not _hooked(options, house, hooked, terminal):
         return 1
     return 0 if _is_well(options.action, found) else 1
@@ -186,6 +197,8 @@ def configured(options: argparse.Namespace, house: Skillhouse, terminal: Termina
 def _check_usage(options: argparse.Namespace) -> None:
     if options.hooks is not None and (options.action != "install" or options.json):
         raise UsageError("expected --hooks and --no-hooks with `mcp install`, and without --json")
+    if options.decide_alone is not None and options.action != "install":
+        raise UsageError("expected --decide-alone and --no-decide-alone with `mcp install`")
     if options.action == "status":
         if options.clients:
             raise UsageError("expected `mcp status` alone: it is about every client")
@@ -200,7 +213,11 @@ def _is_well(action: str, found: Sequence[Change]) -> bool:
     if action == "status":
         return not any(change.fault and not change.done for change in found)
     well = {Standing.INSTALLED, Standing.BY_HAND} if action == "install" else set()
-    return all(bool(c.action) or (c.standing in well and not c.fault) for c in found)
+    return all(
+        bool(c.action) or (c.standing in well and not c.fault)
+        for one in found
+        for c in (one, *(also for also in one.also if also.standing is Standing.UNREADABLE))
+    )
 
 
 def _hooked(
@@ -282,11 +299,16 @@ class _Tools:
 
 
 def _isolated(
-    configs: ClientConfigs, options: argparse.Namespace, client: str, tools: Sequence[str]
+    configs: ClientConfigs,
+    options: argparse.Namespace,
+    client: str,
+    tools: Sequence[str],
+    *,
+    alone: bool | None,
 ) -> Change:
     """Return the change of one client of many; a refusal of ours is about what was typed."""
     with isolated(passing=(UsageError, SkillhouseError)) as failed:
-        return _of_client(configs, options, client, tools)
+        return _of_client(configs, options, client, tools, alone=alone)
     return Change(
         client=client,
         file="",
@@ -297,7 +319,12 @@ def _isolated(
 
 
 def _of_client(
-    configs: ClientConfigs, options: argparse.Namespace, client: str, tools: Sequence[str]
+    configs: ClientConfigs,
+    options: argparse.Namespace,
+    client: str,
+    tools: Sequence[str],
+    *,
+    alone: bool | None,
 ) -> Change:
     where = "project" if options.project else "user"
     common: dict[str, Any] = {
@@ -314,7 +341,7 @@ def _of_client(
     if options.user != "local":
         arguments += ["--user", options.user]
     arguments += tools
-    return configs.install(client, arguments=arguments, **common)
+    return configs.install(client, arguments=arguments, alone=alone, **common)
 
 
 def _print_change(change: Change, terminal: Terminal) -> None:
@@ -357,9 +384,12 @@ def _print_status(found: tuple[Change, ...], terminal: Terminal) -> None:
         reason = f"  {one_line(change.reason)}" if change.reason else ""
         is_other = first is not None and (first.client, first.file) == (change.client, change.file)
         name = f"  as `{shown(change.name)}`" if is_other else ""
-        text = f"{change.standing.value}{name}  {shown(change.file)}{reason}"
+        alone = ", decides alone" if change.decides_alone else ""
+        text = f"{change.standing.value}{alone}{name}  {shown(change.file)}{reason}"
         terminal.rows([(shown(change.client), text)])
         _print_fault(change, terminal)
+        if change.listed_twice:
+            print_twice(change, terminal)
         first = change
     if any(change.fault and not change.action for change in found):
         terminal.note(FIX)

@@ -151,7 +151,8 @@ def _entries(house: Skillhouse) -> Iterator[_Remains]:
 
         def take(client: str = change.client, name: str = change.name, where: str = where) -> str:
             made = configs.uninstall(client, where=where, name=name, force=True)
-            return "" if made.done else made.reason or made.standing.value
+            stays = next((one for one in (made, *made.also) if not one.done), None)
+            return "" if stays is None else stays.reason or stays.standing.value
 
         yield _Remains(
             kind="entry",
@@ -159,7 +160,7 @@ def _entries(house: Skillhouse) -> Iterator[_Remains]:
             what=f"{change.client} starts it as `{shown(change.name)}`",
             take=take if change.action else None,
             stays="" if change.action else change.reason,
-            difference=change.difference,
+            difference=(*change.difference, *(line for c in change.also for line in c.difference)),
         )
 
 

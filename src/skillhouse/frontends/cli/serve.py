@@ -20,6 +20,7 @@ _MCP_EXAMPLES = """examples:
   skillhouse mcp install codex                   add the server to Codex's configuration
   skillhouse mcp install claude-code --project   in .mcp.json of this project
   skillhouse mcp install codex --tools skills    only the tools about skills
+  skillhouse mcp install codex --decide-alone    unattended: Codex asks no more, your rules decide
   skillhouse mcp status                          which clients have it; 1 when an entry is unsafe
   skillhouse mcp status --fix                    fix what starts it unsafely
   skillhouse mcp uninstall codex
@@ -74,6 +75,11 @@ def _configure_mcp(parser: argparse.ArgumentParser) -> None:
         "--hooks",
         action=argparse.BooleanOptionalAction,
         help="with install: your rules decide about the client's own tools too (`hooks install`)",
+    )
+    clients.add_argument(
+        "--decide-alone",
+        action=argparse.BooleanOptionalAction,
+        help="with install: the client calls our tools unasked; your rules decide (no)",
     )
     clients.add_argument("--json", action="store_true", help="print one JSON object on stdout")
     add_place(parser)

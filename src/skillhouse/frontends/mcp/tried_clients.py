@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from skillhouse.discovery.catalog import is_listable
 from skillhouse.house.prompts import first_line
 from skillhouse.skill.profile import TOOL_CHARS
-from skillhouse.tools.messages import render
+from skillhouse.tools.messages import opening
 
 if TYPE_CHECKING:
     from skillhouse.house import AgentView
@@ -71,9 +71,9 @@ class ClientList(NamedTuple):
         """
         if self.places is not Places.HALVES:
             return None
-        says = render(view.profile.messages, "skill_description")
-        before = f"{says} {NOT_IN_INSTRUCTIONS}\n"
         rest = frozenset(one.file for one in view.listable.skills) - self.first_half
+        names = [one.name for one in view.listable.skills if one.file in rest]
+        before = f"{opening(view.profile.messages, 'skill', names)} {NOT_IN_INSTRUCTIONS}\n"
         room = None if chars is None else max(0, chars - len(before))
         found = view.tool_catalog(room, only=rest)
         by_name = _within(found.omitted, view.profile.catalog.enum_chars)

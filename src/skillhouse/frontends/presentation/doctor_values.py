@@ -13,6 +13,8 @@ from skillhouse.approval import OWNER
 from skillhouse.audit import AuditLog
 from skillhouse.clients import (
     ClientConfigs,
+    LensState,
+    client_profile,
     client_profiles,
     compare,
     exported_sources,
@@ -340,3 +342,17 @@ def listed_profiles(places: Locations) -> list[Profile]:
     # What people have installed first, then our own behaviour, then the published designs.
     found.sort(key=lambda p: (not p.client, not p.checked, p.name != DEFAULT_PROFILE.name))
     return found
+
+
+def listed_twice(places: Locations, view: AgentView, client: str) -> int:
+    """Return how many skills of our list a client finds in folders that it reads itself.
+
+    By name, as a model sees them: a copy that was exported counts as well.
+    """
+    report = seen_by(places, (client_profile(client, places),))
+    theirs = {
+        one.name
+        for one in report.skills
+        if one.verdicts[0].state in (LensState.SEEN, LensState.FOLDER)
+    }
+    return sum(skill.name in theirs for skill in view.listable.skills)
