@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.house.places import make_places
 
-from skillhouse.approval import Answer, Approval, Reply
+from skillhouse.approval import Answer, ApprovalRequest
 from skillhouse.house import Skillhouse, configured
 from skillhouse.tools import FIND_AND_INSTALL, ToolResult
 
@@ -43,17 +43,12 @@ def asked(house: Skillhouse, wanted: str, **more: Any) -> ToolResult[Any]:
     return house.call_sync(FIND_AND_INSTALL, arguments, **more)
 
 
-def open_question(house: Skillhouse) -> Approval:
-    (found,) = house.approvals.open()
-    return found
-
-
-def say(house: Skillhouse, answer: Answer = Answer.ONCE) -> Approval:
+def answer(house: Skillhouse, said: Answer = Answer.ONCE) -> ApprovalRequest:
     """Answer the only open question as a person at the page does; return it."""
-    question = open_question(house)
-    reply = Reply(answer=answer, by="local", channel="page")
-    house.approvals.answer(question.id, reply)
-    return question
+    (question,) = house.approvals.pending()
+    nonce = question.request.nonce
+    house.approvals.answer(question.id, said, by="local", channel="page", nonce=nonce)
+    return question.request
 
 
 def installed_file(base: Path, name: str = "notes") -> Path:

@@ -45,7 +45,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from skillhouse.house import Skillhouse
+    from skillhouse.house.config import RepositorySettings
     from skillhouse.install import StagedSkill
+    from skillhouse.registry import ListedSkill
 
 WANTED_CHARS = 200
 FOUND_MAX = 8
@@ -78,7 +80,7 @@ class FindAndInstallTool(Tool):
     description = (
         "Find a skill that is missing here in the repositories that the user configured, and have "
         "it installed. With words it lists skills that fit. With the exact name of one, the user "
-        "is asked about just that skill; after a yes it is installed and loaded. It takes no URL."
+        "is asked about just that skill; once approved it is installed and loaded. It takes no URL."
     )
     durable = True
     required_actions = (FIND_AND_INSTALL,)
@@ -209,7 +211,7 @@ class FindAndInstallTool(Tool):
         config = self._house.config
         try:
             with Installer(self._house) as installer:
-                listed = []
+                listed: list[tuple[RepositorySettings, ListedSkill]] = []
                 if config.repositories and not wanted.is_collected:
                     listed += installer.sources.repositories.listed(
                         wanted.text,

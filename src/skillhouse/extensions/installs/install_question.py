@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from skillhouse.skill import Skill
 
 ONE_YES = frozenset({UNSIGNED, UNTRUSTED})
-"""What one yes agrees to, since the question says it first. For all else a person types a word."""
+"""What one approval agrees to, since the question says it first; all else needs a typed word."""
 FACT_CHARS = 600
 DESCRIPTION_CHARS = 300
 """Characters of one fact, and of what a skill or a repository says of a skill."""
@@ -137,7 +137,9 @@ def _check_asked(report: InstallReport, words: tuple[str, ...]) -> None:
     by_hand = f"the user may look at it with `skillhouse install {bounded_line(name, 80)}`"
     further = [word for word in words if word not in ONE_YES]
     if further:
-        raise NotAskedError(f"`{name}` needs more than one yes ({', '.join(further)}); {by_hand}")
+        raise NotAskedError(
+            f"`{name}` needs more than one approval ({', '.join(further)}); {by_hand}"
+        )
     if report.effects.hidden:
         where = bounded_line(report.effects.hidden[0][0], 120)
         raise NotAskedError(f"`{name}` hides text in `{where}`; {by_hand}")
