@@ -34,7 +34,7 @@ from skillhouse.frontends.mcp.skills import PromptRequests, SkillRequests
 from skillhouse.frontends.mcp.tool_list import ToolListing
 from skillhouse.frontends.presentation.service_log import AuditNews
 from skillhouse.house import Skillhouse
-from skillhouse.tools import Progress, ProgressHandler, UnknownToolError
+from skillhouse.tools import FIND_AND_INSTALL, Progress, ProgressHandler, UnknownToolError
 
 CHANNEL = "mcp"
 OPEN_CHANNEL = "mcp-open"
@@ -151,7 +151,10 @@ class SkillhouseServer:
             return _answer(f"the call failed inside skillhouse{_named(error)}", is_error=True)
         if isinstance(result, types.InputRequiredResult):
             return result
-        if self._listing.in_use(caller) != before:
+        if params.name == FIND_AND_INSTALL and self._listing.changed():
+            # The model goes on with the skill at once, and need not wait for another call.
+            await self._announce()
+        elif self._listing.in_use(caller) != before:
             await self._announce_tools(context.session)
         return _answer(result.content, is_error=result.is_error)
 
