@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from skillhouse import approval
 from skillhouse import tools as toolbox
+from skillhouse.extension import is_installed
 from skillhouse.floor import ConfigError, PersistentPaths
 from skillhouse.floor.rules import strictest
 from skillhouse.house.agent_view import AgentView
@@ -232,7 +233,8 @@ class GateFactory:
         if view.profile.memory if configured is None else configured:
             makers["memory_search"] = lambda: toolbox.MemorySearchTool(workspace(), self._effect)
             makers["memory_write"] = lambda: toolbox.MemoryWriteTool(workspace())
-        if self._config.find_and_install.enabled:
+        # A tree from which that extension was deleted has no such tool.
+        if self._config.find_and_install.enabled and is_installed("installs"):
             makers[toolbox.FIND_AND_INSTALL] = services.install_tool(self._effect)
         return makers
 
