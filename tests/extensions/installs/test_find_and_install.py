@@ -20,6 +20,7 @@ from tests.registry.sources import make_skill
 
 from skillhouse.approval import Answer
 from skillhouse.audit import read_records
+from skillhouse.extension.own import OWN_EXTENSIONS, OwnExtension
 from skillhouse.house import Caller
 from skillhouse.tools import FIND_AND_INSTALL
 
@@ -128,6 +129,15 @@ def test_off_by_default_and_absent_where_a_list_or_rule_leaves_it_out(
     configure(tmp_path, repository, more=sub)
     with house_in(tmp_path) as house:
         assert FIND_AND_INSTALL in [tool.name for tool in house.tools()]
+
+
+def test_a_tree_without_the_extension_has_no_such_tool(
+    tmp_path: Path, official: StaticRepository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = OwnExtension(package="skillhouse.nowhere.installs", extra="all")
+    monkeypatch.setitem(OWN_EXTENSIONS, "installs", gone)
+    with house_in(tmp_path) as house:
+        assert FIND_AND_INSTALL not in [tool.name for tool in house.tools()]
 
 
 def test_without_a_repository_it_says_what_to_do(tmp_path: Path) -> None:
