@@ -27,6 +27,7 @@ DELETED: Mapping[str, tuple[str, ...]] = {
     "cells": ("extensions/cells",),
     "chat": ("extensions/chat",),
     "channels": ("extensions/channels",),
+    "installs": ("extensions/installs",),
     "meaning": ("extensions/meaning", "extensions/postgres"),
     "signer": (),
 }

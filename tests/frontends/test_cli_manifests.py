@@ -62,6 +62,7 @@ def test_the_published_manifest_is_listed_with_its_tool(run: Run, enabled: Path)
             }
         ],
         "env": {"ALCHEMY_API_KEY": "not named below [skill_code] env"},
+        "hosts": {},
         "dependencies": ["viem@^2.0.0"],
         "lock": None,
     }
@@ -259,3 +260,29 @@ def test_a_directory_that_was_to_be_a_skill_is_still_an_error(run: Run, place: P
     (place / "project/pdf/package.json").write_text('{"owliabot": {', encoding="utf-8")
     status, out, _ = run("validate", "pdf")
     assert (status, "not JSON" in out) == (1, True)
+
+
+@pytest.mark.slow
+def test_show_and_validate_name_the_hosts_that_are_granted(run: Run, place: Path) -> None:
+    directory = place / "project/.agents/skills/rates"
+    own = {"tools": [TOOL], "requires": {"hosts": ["a.example.com", "b.example.com"]}}
+    skill_at(directory, package(name="rates", own=own))
+    file = place / "home/.config/skillhouse/config.toml"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    net = '[skill_code]\nenabled = true\n[net]\nhosts = ["CONNECT *.example.com:443"]\n'
+    file.write_text(net.replace("*.", "a."))
+    granted = {
+        "a.example.com": "granted as CONNECT https://a.example.com",
+        "b.example.com": "not granted: not named below [net] hosts",
+    }
+    code, out, err = run("validate", str(directory), "--json")
+    assert (code, json.loads(out)["hosts"]) == (0, granted), err
+    text = run("validate", str(directory))
+    assert "host a.example.com: granted as CONNECT https://a.example.com" in text[1] + text[2]
+    run("trust", "--yes")
+    code, out, err = run("show", "rates", "--json")
+    assert (code, json.loads(out)["code"]["hosts"]) == (0, granted), out + err
+    assert "b.example.com: not granted" in run("show", "rates")[1]
+    file.write_text("[net\n")
+    code, out, _ = run("validate", str(directory), "--json")
+    assert json.loads(out)["hosts"]["a.example.com"].startswith("not known")

@@ -414,6 +414,22 @@ ROWS = [
         then=True,
     ),
     Row(
+        keys=("find_and_install.enabled",),
+        before="[find_and_install]\nenabled = false",
+        after="[find_and_install]\nenabled = true",
+        sees=has("find_and_install_skill", tool_names),
+        was=False,
+        then=True,
+    ),
+    Row(
+        keys=("find_and_install.public",),
+        before="[find_and_install]\nenabled = true",
+        after="[find_and_install]\nenabled = true\npublic = true",
+        sees=lambda house: house.forecast("find_and_install_skill", {"wanted": "fly kites"}).status,
+        was="error",
+        then="ok",
+    ),
+    Row(
         keys=("protection.asked",),
         before=NO_WAIT,
         after=f'{NO_WAIT}[protection]\nasked = ["opencode.json"]',

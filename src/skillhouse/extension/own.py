@@ -31,6 +31,7 @@ OWN_EXTENSIONS = {
     "cells": OwnExtension(package="skillhouse.extensions.cells", extra="all"),
     "chat": OwnExtension(package="skillhouse.extensions.chat", extra="chat"),
     "channels": OwnExtension(package="skillhouse.extensions.channels", extra="telegram"),
+    "installs": OwnExtension(package="skillhouse.extensions.installs", extra="all"),
     "meaning": OwnExtension(package="skillhouse.extensions.meaning", extra="semantic"),
     "postgres": OwnExtension(package="skillhouse.extensions.postgres", extra="postgres"),
     "signer": OwnExtension(package="skillhouse_signer", extra="signer"),

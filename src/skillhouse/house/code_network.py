@@ -58,6 +58,16 @@ def reach_of(
     return toolbox.CodeReach(hosts=hosts)
 
 
+def host_states(declared: Sequence[str], settings: NetSettings) -> dict[str, str]:
+    """Return what `[net]` grants of each host that a manifest names."""
+    found = {}
+    for one in declared:
+        granted = reach_of((one,), replace(settings, secrets=()), {}, {}).hosts
+        said = ", ".join(map(str, granted))
+        found[one] = f"granted as {said}" if said else "not granted: not named below [net] hosts"
+    return found
+
+
 def _rules(text: str) -> tuple[net.HostRule, ...]:
     """Return the rule of a host; none for what is no host, which is never granted."""
     try:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from skillhouse import approval
 from skillhouse import tools as toolbox
+from skillhouse.extension import is_installed
 from skillhouse.floor import ConfigError, PersistentPaths
 from skillhouse.floor.rules import strictest
 from skillhouse.house.agent_view import AgentView
@@ -55,6 +56,9 @@ class LastingServices(Protocol):
 
     @property
     def background(self) -> toolbox.BackgroundRuns: ...
+
+    def install_tool(self, decide: Callable[..., str]) -> toolbox.ToolMaker:
+        """Return what makes the tool that installs a skill for a model."""
 
     def own_tools(self, config: Config) -> Sequence[toolbox.Tool]:
         """Return the tools of the program and of extensions, which every agent has."""
@@ -229,6 +233,9 @@ class GateFactory:
         if view.profile.memory if configured is None else configured:
             makers["memory_search"] = lambda: toolbox.MemorySearchTool(workspace(), self._effect)
             makers["memory_write"] = lambda: toolbox.MemoryWriteTool(workspace())
+        # A tree from which that extension was deleted has no such tool.
+        if self._config.find_and_install.enabled and is_installed("installs"):
+            makers[toolbox.FIND_AND_INSTALL] = services.install_tool(self._effect)
         return makers
 
     def _workspace(self, view: AgentView) -> toolbox.Workspace:

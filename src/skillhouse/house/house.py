@@ -8,6 +8,7 @@ from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
+from skillhouse import extension
 from skillhouse import tools as toolbox
 from skillhouse.floor import StateError, structs
 from skillhouse.floor.lock import once
@@ -77,7 +78,12 @@ class Skillhouse:
             config = configured(Locations.here())
         config = overridden(config, overrides)
         self.services = Services(
-            config, channel=channel, checks=checks, call=self.call, tools=tools
+            config,
+            channel=channel,
+            checks=checks,
+            call=self.call,
+            install_tool=partial(_install_tool, self),
+            tools=tools,
         )
         """The parts that it is composed of, for frontends and tests."""
         self._trust_stamp = self.services.trust_store.stamp()
@@ -347,7 +353,8 @@ class Skillhouse:
         snapshot, known = self._current(), self.services.sessions
         snapshot = self._snapshot_with(name, call.agent, snapshot)
         seen = snapshot.view(call.agent).visible
-        session = known.of(call, seen, origin_digest=origin_digest, forecasts=cache)
+        forecasts = toolbox.ForecastCache() if cache is None else cache
+        session = known.of(call, seen, origin_digest=origin_digest, forecasts=forecasts)
         if loaded is not None:
             supposed = {**session.loaded, str(loaded / SKILL_FILE): loaded}
             session = structs.replace(session, loaded=supposed)
@@ -518,3 +525,8 @@ class Skillhouse:
             return False
         before, self._trust_stamp = self._trust_stamp, self.services.trust_store.stamp()
         return before != self._trust_stamp
+
+
+def _install_tool(house: Skillhouse, decide: Callable[..., str]) -> toolbox.Tool:
+    made: toolbox.Tool = extension.own_module("installs").FindAndInstallTool(house, decide)
+    return made

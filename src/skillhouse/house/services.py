@@ -10,7 +10,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -75,13 +75,14 @@ class Services:
         channel: approval.Channel | None,
         checks: Iterable[toolbox.SkillCheck],
         call: Call,
+        install_tool: Callable[..., toolbox.Tool],
         tools: Sequence[toolbox.Tool] = (),
     ) -> None:
         """Compose the services; each opens its files and processes when it is first used.
 
         `channel` asks a person, besides the configured ones; `checks` are what loading needs
-        besides a decision of the policy; `call` makes the calls of skills' code; `tools` are those
-        of the program itself.
+        besides a decision of the policy; `call` makes the calls of skills' code; `install_tool`
+        makes the tool that installs skills for models; `tools` are those of the program itself.
 
         Raises:
             ConfigError: the profile, a server or a list of tools of the configuration cannot be
@@ -93,6 +94,7 @@ class Services:
         self._channel = channel
         self._checks = tuple(checks)
         self._call = call
+        self._install_tool = install_tool
         self._own_tools = tuple(tools)
         self._extension_parts: ExtensionParts | None = None
         self.project = project_of(config.places.start)
@@ -177,6 +179,11 @@ class Services:
 
     def _redeemed(self, binding: str) -> str:
         return self.enforcement.redeemed.take(binding)
+
+    def install_tool(self, decide: Callable[..., str]) -> toolbox.ToolMaker:
+        """Return what makes the tool that installs a skill for a model; `decide` gives the effect
+        of a permission request."""
+        return partial(self._install_tool, decide)
 
     def own_tools(self, config: Config) -> tuple[toolbox.Tool, ...]:
         """Return the tools of the program and of the extensions that are loaded."""

@@ -62,7 +62,9 @@ def deferred_of(
     tools = [one for one in code if isinstance(one, toolbox.SkillCodeTool) and shows(one)]
     if not tools:
         return None
-    others = len(toolbox.BUILTIN_TOOLS) - 1 + len(profile.tools) + own_tools
+    # Neither what calls tools without room nor what a user has not turned on.
+    ours = len(toolbox.BUILTIN_TOOLS) - 2 + config.find_and_install.enabled
+    others = ours + len(profile.tools) + own_tools
     rules = [rule for kind in FINDERS for rule in profile.tools if rule.kind == kind]
 
     def finders() -> list[str]:

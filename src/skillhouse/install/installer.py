@@ -223,22 +223,26 @@ class Installer:
                     faults[at] = install_error("place", fault)
         return tuple(faults)
 
+    def check_allowed(
+        self, staged: StagedSkill, *, agreed: Collection[str], ignore_age: bool = False
+    ) -> None:
+        """Raise the InstallError of `install` about what policy forbids or no person agreed to."""
+        report, settings = staged.report, self._house.config.registry
+        with install_step("policy"):
+            check_agreed(report, agreed, require_signature=settings.require_signature)
+            if report.held and not ignore_age:
+                raise HeldBackError(staged.name, report.held)
+            check_evidence(settings, report.source, staged.name, report.publisher)
+            check_repository(staged.name, report.installed, report.entry)
+            check_publisher(staged.name, report.installed, report.entry)
+            check_taken_down(staged.name, self.installed.taken_down(report.entry))
+
     def _agreed_entry(
         self, staged: StagedSkill, agreed: Collection[str], *, ignore_age: bool, force: bool
     ) -> LockEntry:
         """Return the entry of a skill that may be installed; InstallError for another."""
+        self.check_allowed(staged, agreed=agreed, ignore_age=ignore_age)
         report = staged.report
-        needed = self._house.config.registry.require_signature
-        with install_step("policy"):
-            check_agreed(report, agreed, require_signature=needed)
-            if report.held and not ignore_age:
-                raise HeldBackError(staged.name, report.held)
-            check_evidence(
-                self._house.config.registry, report.source, staged.name, report.publisher
-            )
-            check_repository(staged.name, report.installed, report.entry)
-            check_publisher(staged.name, report.installed, report.entry)
-            check_taken_down(staged.name, self.installed.taken_down(report.entry))
         entry = structs.replace(report.entry, previous=self._before(report, force=force))
         if report.installed is not None:
             entry = structs.replace(

@@ -93,8 +93,12 @@ class PublicCollections:
             for skill in _named(every)
         ]
 
-    def place(self, name: str) -> str:
+    def place(self, name: str, *, only: str = "") -> str:
         """Return where a skill of a name is, as `install` takes it.
+
+        Args:
+            name: The skill.
+            only: The one collection that is asked.
 
         Raises:
             SourceError: no collection has it, or several have.
@@ -104,6 +108,7 @@ class PublicCollections:
             f"{source}/{one.path}".rstrip("/"): one.name
             for source, every in self._all(problems.append)
             for one in every
+            if only in ("", source)
         }
         places = [place for place, its in found.items() if its == name]
         if len(places) == 1:

@@ -23,6 +23,7 @@ from skillhouse.floor import (
     wire_name,
 )
 from skillhouse.house.code_manifests import without_missing
+from skillhouse.house.code_network import host_states
 from skillhouse.house.find_skills import AbsentSkill, SkillState
 from skillhouse.manage.skill_states import manifest_places
 from skillhouse.permission import Effect, Permission
@@ -53,6 +54,8 @@ class CodeFacts(Struct, frozen=True, kw_only=True):
     """The level of each tool, with the operator's least one."""
     env: Mapping[str, str]
     """Each declared variable: handed over, not set, or not named by the operator."""
+    hosts: Mapping[str, str]
+    """Each host that its code asks for: as what `[net]` grants it, or that it does not."""
     lock: str
     """The lock file; empty where there is none."""
     problems: tuple[Diagnostic, ...]
@@ -259,6 +262,7 @@ def _facts(house: Skillhouse, result: ManifestResult, scope: str) -> CodeFacts |
         manifest=None,
         levels={},
         env={},
+        hosts={},
         lock="",
         problems=(*result.diagnostics, fault_finding(failed[0], result.directory)),
         is_on=house.services.skill_code.is_enabled,
@@ -275,12 +279,14 @@ def _read_facts(house: Skillhouse, result: ManifestResult, scope: str) -> CodeFa
         return None
     levels: dict[str, Level] = {}
     env: dict[str, str] = {}
+    hosts: dict[str, str] = {}
     lock = ""
     if manifest is not None:
         skill = code.configured(manifest, result.directory, scope)
         levels = {tool.name: skill.level_of(tool) for tool in manifest.tools}
         handed = code.handed(manifest)
         env = {name: _env_state(name, handed, skill.env) for name in manifest.env}
+        hosts = host_states(manifest.hosts, house.config.net)
         places = (name for name in LOCKS[manifest.language])
         lock = next((name for name in places if (result.directory / name).is_file()), "")
     return CodeFacts(
@@ -290,6 +296,7 @@ def _read_facts(house: Skillhouse, result: ManifestResult, scope: str) -> CodeFa
         manifest=manifest,
         levels=levels,
         env=env,
+        hosts=hosts,
         lock=lock,
         problems=(*result.diagnostics, *_further(house, result, lock)),
         is_on=code.is_enabled,

@@ -28,6 +28,7 @@ ACTIONS = (
 """The actions that calls of the main tools need."""
 TOOL_ACTIONS = (
     "background",
+    "find_and_install_skill",
     "invoke",
     "mcp",
     "search_skills",

@@ -123,6 +123,7 @@ if TYPE_CHECKING:
     from skillhouse.tools.tool import Tool as Tool
     from skillhouse.tools.tool_set import BUILTIN_TOOLS as BUILTIN_TOOLS
     from skillhouse.tools.tool_set import CALL_SKILL_TOOL as CALL_SKILL_TOOL
+    from skillhouse.tools.tool_set import FIND_AND_INSTALL as FIND_AND_INSTALL
     from skillhouse.tools.tool_set import READ as READ
     from skillhouse.tools.tool_set import SKILL_RESOURCE as SKILL_RESOURCE
     from skillhouse.tools.tool_set import ProfileTool as ProfileTool

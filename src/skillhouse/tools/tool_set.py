@@ -37,6 +37,8 @@ CALL_SKILL_TOOL = "call_skill_tool"
 """The tool that calls those of skills for which a list of tools has no room."""
 SKILL_RESOURCE = "skill_resource"
 """The tool that reads files of other servers' skills."""
+FIND_AND_INSTALL = "find_and_install_skill"
+"""The tool by which a model has a missing skill installed, where the user turned it on."""
 BUILTIN_TOOLS = (
     "read",
     "list",
@@ -52,6 +54,7 @@ BUILTIN_TOOLS = (
     "sign",
     SKILL_RESOURCE,
     CALL_SKILL_TOOL,
+    FIND_AND_INSTALL,
 )
 """The tools besides those about skills, which the profile names; not every agent has each."""
 SEPARATORS = (":", "__")

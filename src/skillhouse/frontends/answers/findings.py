@@ -58,6 +58,8 @@ class ValidationAnswer(JsonAnswer, frozen=True, kw_only=True):
 
     skills: Count
     tools: list[DeclaredToolAnswer]
+    hosts: dict[str, str] | UnsetType
+    """What is granted here of each host that the code asks for; left out where it asks for none."""
     fixed: list[FixedFileAnswer] | UnsetType
 
 

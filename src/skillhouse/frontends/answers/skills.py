@@ -77,6 +77,8 @@ class CodeManifestAnswer(JsonAnswer, frozen=True, kw_only=True):
     entry: str
     tools: tuple[CodeToolAnswer, ...]
     env: dict[str, str]
+    hosts: dict[str, str]
+    """What is granted of each host that it asks for."""
     dependencies: tuple[str, ...]
     lock: str | None
 
@@ -315,6 +317,7 @@ def _manifest(facts: CodeFacts, manifest: SkillManifest) -> CodeManifestAnswer:
         manifest,
         tools=tuple(tools),
         env=dict(facts.env),
+        hosts=dict(facts.hosts),
         dependencies=tuple(manifest.dependencies),
         lock=facts.lock or None,
     )

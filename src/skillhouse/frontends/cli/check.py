@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import os
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,7 +42,7 @@ from skillhouse.frontends.cli.validate_fix import FileFix, fix
 from skillhouse.frontends.presentation.findings import counts, folded_lines
 from skillhouse.frontends.presentation.library import FIT_TEXTS, unlisted, why_parts
 from skillhouse.frontends.presentation.text import counted, one_line, shown
-from skillhouse.house import rehearse
+from skillhouse.house import Locations, configured, rehearse
 from skillhouse.skill import (
     DEFAULT_PROFILE,
     JAVASCRIPT_FILE,
@@ -101,14 +101,20 @@ def _validate(options: argparse.Namespace, terminal: Terminal) -> int:
     ]
     findings += inside
     tools = [one for result in manifests.values() for one in _declared(result)]
+    hosts = _hosts(manifests.values())
     if options.json:
         fixes = [FixedFileAnswer(path=str(one.file), codes=tuple(one.codes)) for one in fixed]
         more = ValidationAnswer(
-            skills=len(directories), tools=tools, fixed=fixes if options.fix else UNSET
+            skills=len(directories),
+            tools=tools,
+            hosts=hosts or UNSET,
+            fixed=fixes if options.fix else UNSET,
         )
         terminal.json_list("diagnostics", diagnostic_answers(findings), more)
     else:
         _print_text(fixed, findings, tools, terminal, everything=options.all)
+        for host, said in hosts.items():
+            terminal.note(f"host {shown(host)}: {said}")
         if directories or findings:
             terminal.note(f"{counted(len(directories), 'skill')}: {counts(findings)}")
         else:
@@ -160,6 +166,18 @@ def _nothing_in(paths: list[str]) -> str:
         if len(paths) == 1 and os.path.lexists(Path(paths[0], file))
     ]
     return "; ".join(("no skill is here", *lacks))
+
+
+def _hosts(results: Iterable[ManifestResult]) -> dict[str, str]:
+    """Return what the configuration here grants of the hosts that manifests name."""
+    from skillhouse.house.code_network import host_states
+
+    named = [one for result in results if result.manifest for one in result.manifest.hosts]
+    if not named:
+        return {}
+    with isolated():
+        return host_states(list(dict.fromkeys(named)), configured(Locations.here()).net)
+    return dict.fromkeys(named, "not known: the configuration cannot be read")
 
 
 def _declared(result: ManifestResult) -> list[DeclaredToolAnswer]:

@@ -25,7 +25,7 @@ def print_report(report: InstallReport, terminal: Terminal, *, full: bool) -> No
     version = f" {shown(facts.version)}" if facts.version else ""
     terminal.heading(f"{shown(facts.name)}{version}")
     terminal.indented(one_line(facts.description), 2)
-    for label, value in _pairs(report):
+    for label, value in report_pairs(report):
         print_pair(label, value, terminal)
     _print_effects(report, terminal)
     if report.installed is not None:
@@ -40,7 +40,8 @@ def print_pair(label: str, value: str, terminal: Terminal) -> None:
         terminal.line(terminal.style(f"  {label}".ljust(LABEL), "dim") + value)
 
 
-def _pairs(report: InstallReport) -> Iterator[tuple[str, str]]:
+def report_pairs(report: InstallReport) -> Iterator[tuple[str, str]]:
+    """Yield what is known of a skill, by a label each; verdicts of rules are not among them."""
     facts, entry = report.facts, report.entry
     yield from _source_pairs(report)
     if entry.digest:

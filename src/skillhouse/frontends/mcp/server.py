@@ -36,7 +36,7 @@ from skillhouse.frontends.mcp.tasks import TaskRequests, answer, check_listens, 
 from skillhouse.frontends.mcp.tool_list import UNSTRUCTURED, ToolListing, as_listed_in
 from skillhouse.frontends.presentation.service_log import AuditNews
 from skillhouse.house import Caller, Skillhouse
-from skillhouse.tools import Progress, ProgressHandler, ToolResult
+from skillhouse.tools import FIND_AND_INSTALL, Progress, ProgressHandler, ToolResult
 
 CHANNEL = "mcp"
 OPEN_CHANNEL = "mcp-open"
@@ -162,7 +162,10 @@ class SkillhouseServer:
             result = await self._house.call(
                 name, arguments, caller=caller, approval_id=approval_id, listener=report
             )
-            if self._listing.in_use(caller) != before:
+            if name == FIND_AND_INSTALL and self._listing.changed():
+                # The model goes on with the skill at once, and need not wait for another call.
+                await self._announce()
+            elif self._listing.in_use(caller) != before:
                 await self._announce_tools(context.session)
             return result
 

@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 READING = frozenset({"read", "list", "web_search"})
 """Tools that change nothing, besides those about skills, which declare it themselves; a client may
 run them in parallel and without asking."""
-OPEN_WORLD = frozenset({"exec", "fetch", "web_search"})
+OPEN_WORLD = frozenset({"exec", "fetch", "find_and_install_skill", "web_search"})
 """Tools that can access other machines."""
 ALWAYS_LOAD = "anthropic/alwaysLoad"
 """Key in `_meta` by which Claude Code offers a tool with its description from the start; it defers

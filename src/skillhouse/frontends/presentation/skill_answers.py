@@ -172,6 +172,7 @@ def facts_rows(facts: CodeFacts) -> list[tuple[str, str]]:
             for tool in manifest.tools
         ),
         *(("env", f"{shown(name)}: {one_line(said)}") for name, said in facts.env.items()),
+        *(("host", f"{shown(host)}: {one_line(said)}") for host, said in facts.hosts.items()),
         ("dependencies", one_line(", ".join(manifest.dependencies))),
         ("lock", facts.lock),
         ("author", one_line(manifest.author)),

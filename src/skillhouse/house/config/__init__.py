@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from skillhouse.house.config.config_files import load_config as load_config
     from skillhouse.house.config.config_values import Config as Config
     from skillhouse.house.config.config_values import ExtensionSettings as ExtensionSettings
+    from skillhouse.house.config.config_values import (
+        FindAndInstallSettings as FindAndInstallSettings,
+    )
     from skillhouse.house.config.config_values import McpServerSettings as McpServerSettings
     from skillhouse.house.config.config_values import MemorySettings as MemorySettings
     from skillhouse.house.config.config_values import NetSettings as NetSettings

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from skillhouse.house.config.bot_settings import BotSettings
     from skillhouse.house.config.config_values import (
         ExtensionSettings,
+        FindAndInstallSettings,
         HookSettings,
         McpServerSettings,
         MemorySettings,
@@ -60,6 +61,7 @@ class ConfigFields(TypedDict, total=False):
     protection: ProtectionSettings
     memory: MemorySettings
     search: SearchSettings
+    find_and_install: FindAndInstallSettings
     hooks: HookSettings
     bot: BotSettings
     mcp_servers: tuple[McpServerSettings, ...]

@@ -255,6 +255,15 @@ class MemorySettings(Struct, frozen=True, kw_only=True):
     """Whether they do; None leaves it to the profile."""
 
 
+class FindAndInstallSettings(Struct, frozen=True, kw_only=True):
+    """Whether models get `find_and_install_skill`; no project says so."""
+
+    enabled: bool = False
+    """Whether they do: each install still needs a person's approval of just that version."""
+    public: bool = False
+    """Whether it looks into the public collections of GitHub too, besides the repositories."""
+
+
 class HookSettings(Struct, frozen=True, kw_only=True):
     """What the hooks of coding agents do besides deciding."""
 
@@ -435,6 +444,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     """Whether agents get tools for the workspace's memory."""
     search: SearchSettings | None = None
     """How search works."""
+    find_and_install: FindAndInstallSettings | None = None
+    """Whether a model may find a skill in the repositories and ask to have it installed."""
     hooks: HookSettings | None = None
     """What hooks of coding agents do; see
     [skills at the right moment](../guides/rules-for-my-agent.md#skills-at-the-right-moment)."""
@@ -527,6 +538,8 @@ class Config(PartialStruct, frozen=True, kw_only=True):
     """Whether agents get tools for the workspace's memory."""
     search: SearchSettings = field(default_factory=SearchSettings)
     """How search works."""
+    find_and_install: FindAndInstallSettings = field(default_factory=FindAndInstallSettings)
+    """Whether models may ask to have skills installed."""
     hooks: HookSettings = field(default_factory=HookSettings)
     """What hooks of coding agents do."""
     bot: BotSettings = field(default_factory=BotSettings)
