@@ -10,15 +10,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from skillhouse.floor import Locations
+from skillhouse.house import Skillhouse, configured
+from skillhouse.house.access_tokens import AccessScope
 from tests.extensions.server.test_http_serve import started
 from tests.harness import ran
 from tests.house.places import make_places
 from tests.interop import npx_skills
 from tests.own_environments import ROOT, own_npm_of
-
-from skillhouse.floor import Locations
-from skillhouse.house import Skillhouse, configured
-from skillhouse.house.access_tokens import AccessScope
 
 PACKAGE = ROOT / "typescript"
 MAKES = "SKILLHOUSE_TYPESCRIPT"

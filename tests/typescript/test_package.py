@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.harness import until
-from tests.typescript.service import node_package, served
 
 from skillhouse.audit import read_records
+from tests.harness import until
+from tests.typescript.service import node_package, served
 
 pytestmark = [pytest.mark.slow, pytest.mark.heavy]
 
@@ -24,7 +24,8 @@ def test_the_package_has_strict_types_and_its_own_tests_pass(tmp_path: Path) -> 
         (call,) = until(
             lambda: [one for one in read_records(path, tool="exec", limit=9) if one.outcome], 60
         )
-        assert call.outcome and call.outcome.error == "cancelled"
+        assert call.outcome
+        assert call.outcome.error == "cancelled"
         made = [one for one in read_records(path, tool="write", limit=99) if one.status == "ok"]
-        targets = [one.record.arguments["path"] for one in made]
+        targets = [str(one.record.arguments["path"]) for one in made]
         assert sorted(targets) == sorted(set(targets))

@@ -136,7 +136,10 @@ export class SkillhouseClient {
     return own.length === 1 ? own[0] : undefined;
   }
 
-  /** Answers a question as it was read: another content is refused. */
+  /**
+   * Answers a question as it was read: for another content it is no answer. One that was answered
+   * elsewhere meanwhile stays so, and the gate says that to its call.
+   */
   async answer(question: Question, answer: "once" | "no", message = ""): Promise<void> {
     const path = `/approvals/${encodeURIComponent(question.id)}/answer`;
     const body = {
@@ -144,7 +147,11 @@ export class SkillhouseClient {
       content_digest: question.content_digest,
       ...(message ? { message: message.slice(0, 2_000) } : {}),
     };
-    await this.#send("POST", path, { body, token: this.#approvalToken });
+    try {
+      await this.#send("POST", path, { body, token: this.#approvalToken });
+    } catch (error) {
+      if (!(error instanceof SkillhouseError && error.status === 409)) throw error;
+    }
   }
 
   /**
@@ -165,12 +172,7 @@ export class SkillhouseClient {
     if (now.status !== "pending" || now.approval_id !== approvalId) return now;
     const question = await this.question(approvalId);
     if (question.out_of_band_only) return now;
-    try {
-      await this.answer(question, "once");
-    } catch (error) {
-      // Answered elsewhere meanwhile: the gate reports that to the call.
-      if (!(error instanceof SkillhouseError && error.status === 409)) throw error;
-    }
+    await this.answer(question, "once");
     return this.call(tool, input, { ...options, approvalId });
   }
 

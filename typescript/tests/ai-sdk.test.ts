@@ -114,12 +114,16 @@ test("ATTACK: an approval does not count for other arguments than were shown", a
 
 test("two calls of one step have an answer each", async () => {
   const house = client();
-  const one = await run(house, [USER], write("pair-1", "pair-1.txt", "1"));
-  const two = await run(house, [USER], write("pair-2", "pair-2.txt", "2"));
-  await run(house, answered(two, true));
-  assert.equal(await written("pair-1.txt"), undefined);
-  await run(house, answered(one, true));
-  assert.deepEqual([await written("pair-1.txt"), await written("pair-2.txt")], ["1", "2"]);
+  const calls = [write("pair-1", "pair-1.txt", "1"), write("pair-2", "pair-2.txt", "2")];
+  const first = await run(house, [USER], ...calls);
+  const [one, two] = asked(first);
+  assert.ok(one && two);
+  const content: ToolApprovalResponse[] = [
+    { type: "tool-approval-response", approvalId: one.approvalId, approved: false },
+    { type: "tool-approval-response", approvalId: two.approvalId, approved: true },
+  ];
+  await run(house, [USER, ...first.response.messages, { role: "tool", content }]);
+  assert.deepEqual([await written("pair-1.txt"), await written("pair-2.txt")], [undefined, "2"]);
 });
 
 test("without a token that approves the model gets a pending result", async () => {

@@ -39,13 +39,13 @@ const USAGE = {
   outputTokens: { total: 1, text: 1, reasoning: undefined },
 };
 
-/** A model that makes these calls, one a step, and then says the last result that it got. */
+/** A model that makes these calls in one step, and then says the last result that it got. */
 export function model(...calls: readonly ToolCall[]): MockLanguageModelV4 {
   const waiting = [...calls];
   return new MockLanguageModelV4({
     doGenerate: async ({ prompt }) => {
-      const call = waiting.shift();
-      if (call === undefined) {
+      const now = waiting.splice(0);
+      if (now.length === 0) {
         return {
           content: [{ type: "text", text: JSON.stringify(prompt.at(-1)) }],
           finishReason: { unified: "stop", raw: undefined },
@@ -53,11 +53,13 @@ export function model(...calls: readonly ToolCall[]): MockLanguageModelV4 {
           warnings: [],
         };
       }
-      const { id, tool, input } = call;
       return {
-        content: [
-          { type: "tool-call", toolCallId: id, toolName: tool, input: JSON.stringify(input) },
-        ],
+        content: now.map(({ id, tool, input }) => ({
+          type: "tool-call",
+          toolCallId: id,
+          toolName: tool,
+          input: JSON.stringify(input),
+        })),
         finishReason: { unified: "tool-calls", raw: undefined },
         usage: USAGE,
         warnings: [],
