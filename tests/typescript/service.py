@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -51,13 +50,16 @@ class NodePackage:
         shutil.copytree(PACKAGE, place, ignore=shutil.ignore_patterns("node_modules", "dist"))
         (place / "node_modules").symlink_to(modules)
 
-    def run(self, *arguments: str, **environment: str) -> str:
-        """Run node there, which has to succeed; return what it printed."""
+    def run(self, *arguments: str, typed: str = "", **environment: str) -> str:
+        """Run node there, which has to succeed; return what it printed.
+
+        `typed` is what a person types.
+        """
         done = ran(
             (self._node, *arguments),
             cwd=self.place,
             env={"PATH": os.environ["PATH"], "HOME": str(self.place), **environment},
-            stdin=subprocess.DEVNULL,
+            input=typed,
             timeout=SECONDS,
         )
         assert done.returncode == 0, done.stdout + done.stderr
