@@ -10,7 +10,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.harness import ran
@@ -48,30 +48,55 @@ def own_npm(name: str, *, makes: str) -> Path | None:
 
     No script of a package runs, and the archives are those of the pinned digests.
     """
-    pins = ROOT / f"requirements/{name}.json"
-    place = ROOT / f".x/{name}"
-    stamp = place / "made.stamp"
-    wanted = hashlib.sha256(pins.read_bytes()).hexdigest()
-    if stamp.exists() and stamp.read_text() == wanted:
-        return place / "node_modules"
-    npm = shutil.which("npm")
-    if npm is None or not (os.environ.get("CI") or os.environ.get(makes)):
+    pins = (ROOT / f"requirements/{name}.json").read_bytes()
+    packages = json.loads(pins)
+    place = _npm_place(name, pins, makes, ("install", *packages))
+    if place is None:
         return None
-    shutil.rmtree(place, ignore_errors=True)
-    place.mkdir(parents=True)
-    packages = json.loads(pins.read_text())
-    own = {"HOME": str(place), "npm_config_cache": str(place / "cache")}
-    quiet = ("--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error")
-    run_there(npm, "install", *quiet, "--prefix", place, *packages, own=own)
-    found = json.loads((place / "package-lock.json").read_text())["packages"]
+    found = _locked(place / "package-lock.json")
     digests = {
         f"{path.removeprefix('node_modules/')}@{one['version']}": one["integrity"]
         for path, one in found.items()
         if path
     }
     assert digests == packages
-    stamp.write_text(wanted)
     return place / "node_modules"
+
+
+def own_npm_of(folder: Path, *, makes: str) -> Path | None:
+    """Return the node_modules that a package of this tree locks, or None; as `own_npm` does."""
+    files = [folder / "package.json", folder / "package-lock.json"]
+    locked = b"".join(file.read_bytes() for file in files)
+    assert all(one.get("integrity") for path, one in _locked(files[1]).items() if path)
+    place = _npm_place(folder.name, locked, makes, ("ci",), files)
+    return None if place is None else place / "node_modules"
+
+
+def _locked(lock: Path) -> dict[str, dict[str, str]]:
+    found: dict[str, dict[str, str]] = json.loads(lock.read_text())["packages"]
+    return found
+
+
+def _npm_place(
+    name: str, pins: bytes, makes: str, verb: tuple[str, ...], files: Sequence[Path] = ()
+) -> Path | None:
+    place = ROOT / f".x/{name}"
+    stamp = place / "made.stamp"
+    wanted = hashlib.sha256(pins).hexdigest()
+    if stamp.exists() and stamp.read_text() == wanted:
+        return place
+    npm = shutil.which("npm")
+    if npm is None or not (os.environ.get("CI") or os.environ.get(makes)):
+        return None
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir(parents=True)
+    for file in files:
+        shutil.copy(file, place)
+    own = {"HOME": str(place), "npm_config_cache": str(place / "cache")}
+    quiet = ("--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error")
+    run_there(npm, *verb, *quiet, "--prefix", place, own=own)
+    stamp.write_text(wanted)
+    return place
 
 
 def run_there(

@@ -34,7 +34,7 @@ README = "README.md"
 GUIDES = sorted(path.name for path in (ROOT / "docs/guides").glob("*.md"))
 NAMES = (README, *(f"docs/guides/{name}" for name in GUIDES))
 COMMANDS = ("bash", "console", "python")
-TEXTS = ("text", "toml", "json", "markdown", "js")
+TEXTS = ("text", "toml", "json", "markdown", "js", "ts")
 
 _PARTS = re.compile(
     r"^<!-- set-up:\n(?P<setup>.*?)^-->"

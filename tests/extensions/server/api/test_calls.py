@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 from starlette.testclient import TestClient
-from tests.extensions.server.api.place import API, COOKIE, client_of, make_house, token_of
+from tests.extensions.server.api.place import (
+    API,
+    BEARER,
+    COOKIE,
+    PORT,
+    TOKEN,
+    client_of,
+    make_house,
+    token_of,
+)
 from tests.house.coded import tool, write_code
 from tests.house.deferred import kinds_house
 
+from skillhouse import tool as own_tool
 from skillhouse.approval import Answer
 from skillhouse.audit import read_records
+from skillhouse.extensions.server.app import make_app
 from skillhouse.house import Skillhouse
 from skillhouse.house.call_keys import CallKeyError, CallKeys
 from skillhouse.permission import Effect, Layer, Rule
@@ -54,6 +67,75 @@ def test_a_call_goes_through_the_gate_and_its_question_is_answered_over_the_api(
     assert (record.channel, record.request) == ("api", done["request"])
     one = client.get(f"{API}/audit/records/{record.id}").json()
     assert one["status"] == "ok"
+
+
+def test_a_forecast_does_nothing_and_asks_nothing(house: Skillhouse, client: TestClient) -> None:
+    def forecast(body: dict[str, Any], at: TestClient = client) -> tuple[int, dict[str, Any]]:
+        answer = at.post(f"{API}/calls/forecast", json=body)
+        return answer.status_code, answer.json()
+
+    status, found = forecast(WRITE)
+    assert (status, found["effect"]) == (200, "ask")
+    assert "a.txt" in found["title"]
+    assert found["reasons"]
+    assert forecast({"tool": "skill", "arguments": {"name": "notes"}})[1]["effect"] == "allow"
+    assert forecast({"tool": "nothing"})[0] == 404
+    assert not house.approvals.pending()
+    assert not read_records(house.audit_log.path, limit=9)
+    reader = client_of(house, token_of(house, "read"))
+    assert forecast(WRITE, reader)[0] == 403
+
+
+def test_a_question_has_the_callers_id_of_the_call(client: TestClient) -> None:
+    called(client, {**WRITE, "call_id": "call_1"})
+    (question,) = client.get(f"{API}/approvals").json()["approvals"]
+    assert (question["call_id"], question["out_of_band_only"]) == ("call_1", False)
+
+
+@pytest.mark.parametrize("ends", [True, False])
+async def test_a_call_ends_with_its_request_where_it_says_so(tmp_path: Path, *, ends: bool) -> None:
+    begun, go, ended = anyio.Event(), anyio.Event(), []
+
+    @own_tool(level="read")
+    async def wait() -> str:
+        """Wait."""
+        begun.set()
+        await go.wait()
+        ended.append(True)
+        return "ended"
+
+    house = make_house(tmp_path, tools=[wait])
+    app = make_app(house, token=TOKEN, port=PORT)
+    body = json.dumps({"tool": "wait", "ends_on_disconnect": ends}).encode()
+    requests = iter([{"type": "http.request", "body": body}])
+
+    async def receive() -> dict[str, Any]:
+        for message in requests:
+            return message
+        await begun.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(_: Any) -> None:
+        return
+
+    headers = {**BEARER, "content-type": "application/json", "host": f"127.0.0.1:{PORT}"}
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": f"{API}/calls",
+        "raw_path": f"{API}/calls".encode(),
+        "query_string": b"",
+        "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
+    }
+    if not ends:
+        # Nothing looks whether the client has gone.
+        go.set()
+    with anyio.fail_after(60):
+        await app(scope, receive, send)
+    assert ended == ([] if ends else [True])
+    (entry,) = read_records(house.audit_log.path, tool="wait", limit=9)
+    assert entry.outcome
+    assert entry.outcome.error == ("cancelled" if ends else "")
 
 
 def test_a_repeated_key_makes_no_second_call(

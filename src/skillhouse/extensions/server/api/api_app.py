@@ -14,6 +14,7 @@ from anyio import CapacityLimiter, to_thread
 from jsonschema_rs import Draft202012Validator
 
 from skillhouse.extensions.cells.rpc import parse
+from skillhouse.extensions.server.api.events import left
 from skillhouse.extensions.server.api.problems import ApiProblem, problem_of
 from skillhouse.extensions.server.api.route_table import (
     API_PATH,
@@ -117,7 +118,10 @@ class ApiApp:
         self._check_access(endpoint, access, headers, scope)
         query = self._query(endpoint, scope["query_string"], headers)
         body = await self._body(endpoint, headers, receive) if endpoint.body else None
-        return ApiRequest(access=access, path=values, query=query, body=body, headers=headers)
+        gone = partial(left, receive)
+        return ApiRequest(
+            access=access, path=values, query=query, body=body, headers=headers, left=gone
+        )
 
     def _check_access(
         self, endpoint: Endpoint, access: Access, headers: Mapping[str, str], scope: Scope

@@ -129,8 +129,10 @@ _EXAMPLE: dict[str, Any] = {
     "user": "local",
     "channel": "mcp",
     "client": "codex",
+    "call_id": "call_1",
     "place": "/home/mika/project",
     "level": "",
+    "out_of_band_only": False,
     "reasons": ["no rule matches; `exec` defaults to ask"],
     "facts": {
         "found": [{"label": "network", "value": "none"}],

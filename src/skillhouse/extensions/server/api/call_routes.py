@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import secrets
 from typing import Any
+
+from anyio import CancelScope
 
 from skillhouse.extensions.server.api.api_services import ApiServices
 from skillhouse.extensions.server.api.problems import ApiProblem
@@ -21,7 +24,7 @@ from skillhouse.floor.threads import in_thread
 from skillhouse.frontends.answers.json_form import ListAnswer, json_text, listed
 from skillhouse.frontends.answers.service import ProgressAnswer
 from skillhouse.frontends.answers.skills import OperationAnswer, OperationResultAnswer
-from skillhouse.frontends.answers.tools import CallResultAnswer, result_answer
+from skillhouse.frontends.answers.tools import CallResultAnswer, ForecastAnswer, result_answer
 from skillhouse.frontends.presentation.operations import (
     OPERATIONS,
     READS,
@@ -61,10 +64,35 @@ def caller_of(access: Access, asked: dict[str, Any], request_id: str) -> Caller:
         client=f"{CHANNEL}:{access.id or access.kind}",
         session_id=asked.get("session_id", ""),
         message_id=request_id,
+        call_id=asked.get("call_id", ""),
     )
 
 
+def _forecast(api: ApiServices, request: ApiRequest) -> ForecastAnswer:
+    asked = request.body
+    caller = caller_of(request.access, asked, "")
+    found = api.house.forecast(asked["tool"], asked.get("arguments", {}), caller=caller)
+    return ForecastAnswer(effect=found.effect.value, reasons=found.reasons, title=found.title)
+
+
 async def _call(api: ApiServices, request: ApiRequest) -> RouteResponse:
+    if not request.body.get("ends_on_disconnect"):
+        return await _replied(api, request)
+    with CancelScope() as scope:
+        watch = asyncio.ensure_future(_cancel_when_left(request, scope))
+        try:
+            return await _replied(api, request)
+        finally:
+            watch.cancel()
+    raise ApiProblem(400, "cancelled", "the client left before the call ended")
+
+
+async def _cancel_when_left(request: ApiRequest, scope: CancelScope) -> None:
+    await request.left()
+    scope.cancel()
+
+
+async def _replied(api: ApiServices, request: ApiRequest) -> RouteResponse:
     asked, access = request.body, request.access
     request_id = secrets.token_hex(8)
     caller = caller_of(access, asked, request_id)
@@ -141,6 +169,7 @@ def _operation(api: ApiServices, request: ApiRequest) -> OperationResultAnswer:
 
 
 _SHORT = {"type": "string", "minLength": 1, "maxLength": 200}
+_ID = {"type": "string", "maxLength": 200}
 
 ROUTES = (
     Endpoint(
@@ -158,8 +187,10 @@ ROUTES = (
                 optional={
                     "arguments": {"type": "object"},
                     "agent": _SHORT,
-                    "session_id": {"type": "string", "maxLength": 200},
-                    "approval_id": {"type": "string", "maxLength": 200},
+                    "session_id": _ID,
+                    "call_id": _ID,
+                    "approval_id": _ID,
+                    "ends_on_disconnect": {"type": "boolean"},
                 },
                 closed=True,
             ),
@@ -175,6 +206,32 @@ ROUTES = (
             "request": "3fa9c1d25e6f7a8b",
         },
         problems=(404, 409, 422),
+    ),
+    Endpoint(
+        name="forecastCall",
+        method="POST",
+        path="/calls/forecast",
+        tag="calls",
+        what="What the gate would answer to a call now; nothing is done, recorded or asked.",
+        run=_forecast,
+        scope=AccessScope.CALL,
+        is_change=False,
+        body=Body(
+            schema=record(
+                {"tool": _SHORT},
+                optional={"arguments": {"type": "object"}, "agent": _SHORT, "session_id": _ID},
+                closed=True,
+            ),
+            example={"tool": "exec", "arguments": {"command": "git push"}},
+            max_bytes=CALL_MAX,
+        ),
+        answer=ref(ForecastAnswer),
+        example={
+            "effect": "ask",
+            "reasons": ["no rule matches; `exec` defaults to ask"],
+            "title": "run git push",
+        },
+        problems=(404,),
     ),
     Endpoint(
         name="listOperations",

@@ -139,7 +139,7 @@ class EventStream:
     async def __call__(self, receive: Receive, send: Send) -> None:
         waker = asyncio.Event()
         remove = self._log.add_waker(waker)
-        gone = asyncio.ensure_future(_left(receive))
+        gone = asyncio.ensure_future(left(receive))
         try:
             await self._begin(send)
             place = self._log.place(self._last_id)
@@ -198,7 +198,8 @@ async def _first(waits: tuple[asyncio.Future[None], asyncio.Event], send: Send) 
         await _write(send, b": \n\n")
 
 
-async def _left(receive: Receive) -> None:
+async def left(receive: Receive) -> None:
+    """Wait until the client of a request, whose body was read, has gone."""
     while (await receive())["type"] != "http.disconnect":
         pass
 

@@ -56,6 +56,8 @@ class ApiRequest(Struct, frozen=True, kw_only=True):
     body: Any
     headers: Mapping[str, str]
     """Names in lower case; a header that came twice has its last value."""
+    left: Callable[[], Awaitable[None]]
+    """Waits until the client has gone."""
 
 
 class RouteResponse(Struct, frozen=True, kw_only=True):

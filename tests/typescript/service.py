@@ -1,0 +1,102 @@
+"""A `skillhouse up` for programs of Node, and the copy of our package that they run in."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from skillhouse.floor import Locations
+from skillhouse.house import Skillhouse, configured
+from skillhouse.house.access_tokens import AccessScope
+from tests.extensions.server.test_http_serve import started
+from tests.harness import ran
+from tests.house.places import make_places
+from tests.interop import npx_skills
+from tests.own_environments import ROOT, own_npm_of
+
+PACKAGE = ROOT / "typescript"
+MAKES = "SKILLHOUSE_TYPESCRIPT"
+MISSING = f"no environment for the TypeScript package: {MAKES}=1 makes one, with npm and a network"
+SECONDS = 300
+RULES = """\
+[[rules]]
+effect = "deny"
+action = "write"
+pattern = "**/secret.txt"
+
+[[rules]]
+effect = "allow"
+action = "exec"
+pattern = "touch *"
+
+[[rules]]
+effect = "allow"
+action = "exec"
+pattern = "sleep *"
+"""
+
+
+class NodePackage:
+    """A copy of the package beside the packages that its lock names."""
+
+    def __init__(self, place: Path, node: str, modules: Path) -> None:
+        self.place = place
+        self._node = node
+        shutil.copytree(PACKAGE, place, ignore=shutil.ignore_patterns("node_modules", "dist"))
+        (place / "node_modules").symlink_to(modules)
+
+    def run(self, *arguments: str, typed: str = "", **environment: str) -> str:
+        """Run node there, which has to succeed; return what it printed.
+
+        `typed` is what a person types.
+        """
+        done = ran(
+            (self._node, *arguments),
+            cwd=self.place,
+            env={"PATH": os.environ["PATH"], "HOME": str(self.place), **environment},
+            input=typed,
+            timeout=SECONDS,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def compile(self, *options: str) -> None:
+        self.run("node_modules/typescript/bin/tsc", *options)
+
+
+def node_package(base: Path) -> NodePackage:
+    """Return the package in a place below `base`, or skip the test."""
+    modules, node = own_npm_of(PACKAGE, makes=MAKES), npx_skills.node(MAKES)
+    if modules is None or node is None:
+        pytest.skip(MISSING)
+    return NodePackage(base / "package", node, modules)
+
+
+@contextlib.contextmanager
+def served(base: Path) -> Iterator[tuple[dict[str, str], Skillhouse]]:
+    """Run `skillhouse up`; give the variables of a program, and a `Skillhouse` of the same state.
+
+    The program has a token that calls, and another that approves.
+    """
+    places = make_places(base)
+    file = places.home / ".config/skillhouse/config.toml"
+    file.parent.mkdir(parents=True)
+    file.write_text(RULES)
+    with started(base) as (_, port, _):
+        here = Locations(start=places.start, home=places.home, environment={})
+        with Skillhouse(configured(here)) as house:
+            tokens = house.services.enforcement.access_tokens
+            _, calls = tokens.new("calls", (AccessScope.READ, AccessScope.CALL))
+            _, answers = tokens.new("answers", (AccessScope.READ, AccessScope.APPROVE))
+            variables = {
+                "SKILLHOUSE_URL": f"http://127.0.0.1:{port}",
+                "SKILLHOUSE_TOKEN": calls,
+                "SKILLHOUSE_APPROVAL_TOKEN": answers,
+                "SKILLHOUSE_WORKSPACE": str(places.start),
+            }
+            yield variables, house

@@ -1,0 +1,73 @@
+/** The service that the tests are started beside, and models that say what they are told to. */
+
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+
+import { MockLanguageModelV4 } from "ai/test";
+
+import { type Connection, SkillhouseClient } from "../src/client.ts";
+
+function given(name: string): string {
+  const value = process.env[name];
+  if (value === undefined) throw new Error(`the tests need ${name} of a running service`);
+  return value;
+}
+
+export const CONNECTION: Connection = {
+  url: given("SKILLHOUSE_URL"),
+  token: given("SKILLHOUSE_TOKEN"),
+  approvalToken: given("SKILLHOUSE_APPROVAL_TOKEN"),
+};
+
+export function client(changes: Partial<Connection> = {}): SkillhouseClient {
+  return new SkillhouseClient({ ...CONNECTION, ...changes });
+}
+
+/** The text of a file in the workspace; undefined where there is none. */
+export async function written(path: string): Promise<string | undefined> {
+  return readFile(join(given("SKILLHOUSE_WORKSPACE"), path), "utf8").catch(() => undefined);
+}
+
+export interface ToolCall {
+  readonly id: string;
+  readonly tool: string;
+  readonly input: Readonly<Record<string, unknown>>;
+}
+
+const USAGE = {
+  inputTokens: { total: 1, noCache: 1, cacheRead: undefined, cacheWrite: undefined },
+  outputTokens: { total: 1, text: 1, reasoning: undefined },
+};
+
+/** A model that makes these calls in one step, and then says the last result that it got. */
+export function model(...calls: readonly ToolCall[]): MockLanguageModelV4 {
+  const waiting = [...calls];
+  return new MockLanguageModelV4({
+    doGenerate: async ({ prompt }) => {
+      const now = waiting.splice(0);
+      if (now.length === 0) {
+        return {
+          content: [{ type: "text", text: JSON.stringify(prompt.at(-1)) }],
+          finishReason: { unified: "stop", raw: undefined },
+          usage: USAGE,
+          warnings: [],
+        };
+      }
+      return {
+        content: now.map(({ id, tool, input }) => ({
+          type: "tool-call",
+          toolCallId: id,
+          toolName: tool,
+          input: JSON.stringify(input),
+        })),
+        finishReason: { unified: "tool-calls", raw: undefined },
+        usage: USAGE,
+        warnings: [],
+      };
+    },
+  });
+}
+
+export function write(id: string, path: string, content: string): ToolCall {
+  return { id, tool: "write", input: { path, content } };
+}
