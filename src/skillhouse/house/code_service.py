@@ -451,17 +451,8 @@ class SkillCode:
 
     def _ask_for(self, session: toolbox.Session) -> toolbox.Ask:
         async def ask(tool: str, arguments: Mapping[str, Any]) -> toolbox.ToolResult:
-            return await self._call(
-                tool,
-                arguments,
-                agent=session.agent,
-                user=session.user,
-                channel=session.channel,
-                client=session.client,
-                connection=session.connection,
-                session_id=session.id,
-                origin_digest=session.origin_digest,
-            )
+            caller = session.caller_fields()
+            return await self._call(tool, arguments, **caller, origin_digest=session.origin_digest)
 
         return ask
 

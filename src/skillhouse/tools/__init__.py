@@ -96,6 +96,7 @@ if TYPE_CHECKING:
     from skillhouse.tools.remote_skills import acts as acts
     from skillhouse.tools.result_files import RESULT_MAX as RESULT_MAX
     from skillhouse.tools.result_files import ResultFiles as ResultFiles
+    from skillhouse.tools.result_value import structured_content as structured_content
     from skillhouse.tools.seen_skills import SeenSkills as SeenSkills
     from skillhouse.tools.skill_code import CODE_ACTION as CODE_ACTION
     from skillhouse.tools.skill_code import Ask as Ask
@@ -110,7 +111,6 @@ if TYPE_CHECKING:
     from skillhouse.tools.skills import VisibleSkills as VisibleSkills
     from skillhouse.tools.skills import bounded as bounded
     from skillhouse.tools.skills import found_values as found_values
-    from skillhouse.tools.structured import structured_content as structured_content
     from skillhouse.tools.telemetry import CallTelemetry as CallTelemetry
     from skillhouse.tools.tier_gate import Background as Background
     from skillhouse.tools.tier_gate import Portal as Portal

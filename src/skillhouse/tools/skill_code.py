@@ -45,7 +45,7 @@ from skillhouse.tools.call import (
     UnknownToolError,
 )
 from skillhouse.tools.code_network import CodeNetwork, CodeReach, network_hint
-from skillhouse.tools.structured import misfit, returned_value
+from skillhouse.tools.result_value import misfit, returned_value
 from skillhouse.tools.telemetry import code_inside
 from skillhouse.tools.tool import Session, Tool
 

@@ -122,6 +122,9 @@ class Searches(Struct):
         return query
 
 
+_CALLER_FIELDS = ("agent", "user", "channel", "client", "connection")
+
+
 class Session(Struct, kw_only=True):
     """One agent's conversation: what it may see, and which skills it has loaded."""
 
@@ -162,6 +165,11 @@ class Session(Struct, kw_only=True):
     origin_digest: str = ""
     """Digest of the skill that asks by itself, by code or commands; empty is the agent. A standing
     approval of it holds for these bytes alone (decision 7)."""
+
+    def caller_fields(self) -> dict[str, str]:
+        """Return the fields of `Caller` by which a call is one of this conversation."""
+        fields = {name: getattr(self, name) for name in _CALLER_FIELDS}
+        return {**fields, "session_id": self.id}
 
     forecasts: ForecastCache | None = None
     """None for a call; see `once`."""

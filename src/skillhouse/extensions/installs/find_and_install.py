@@ -60,7 +60,7 @@ STRANGERS = (
 )
 
 
-class Wanted(Struct, frozen=True, kw_only=True):
+class SkillWish(Struct, frozen=True, kw_only=True):
     """What a model asks for."""
 
     text: str
@@ -110,7 +110,7 @@ class FindAndInstallTool(Tool):
         self._decide = decide
 
     def plan(self, arguments: Mapping[str, Any], session: Session) -> Plan:
-        wanted = Wanted(
+        wanted = SkillWish(
             text=arguments["wanted"].strip(), repository=arguments.get("repository", "")
         )
         _check_caller(session)
@@ -136,7 +136,7 @@ class FindAndInstallTool(Tool):
             binding=asked.binding,
         )
 
-    def _is_name(self, wanted: Wanted) -> bool:
+    def _is_name(self, wanted: SkillWish) -> bool:
         """Whether it is a name of repositories; RefusedError for a source of another kind."""
         config = self._house.config
         known = {one.name for one in config.repositories}
@@ -169,7 +169,7 @@ class FindAndInstallTool(Tool):
         return kind == "name"
 
     @contextmanager
-    def _staged(self, wanted: Wanted) -> Iterator[tuple[Installer, StagedSkill] | None]:
+    def _staged(self, wanted: SkillWish) -> Iterator[tuple[Installer, StagedSkill] | None]:
         """Give the skill of a name, staged; None where no repository has it."""
         with Installer(self._house) as installer:
             place = installer.installed.place("user")
@@ -194,7 +194,7 @@ class FindAndInstallTool(Tool):
             with installer.staged(found, candidate, place, requested=text) as staged:
                 yield installer, staged
 
-    def _question(self, wanted: Wanted) -> InstallQuestion | None:
+    def _question(self, wanted: SkillWish) -> InstallQuestion | None:
         """Return what a person is asked of the skill of a name; RefusedError for one that is not
         installed for a model."""
         try:
@@ -203,10 +203,10 @@ class FindAndInstallTool(Tool):
         except SkillhouseError as error:
             raise _refused(error) from error
 
-    async def _search(self, wanted: Wanted) -> Output:
+    async def _search(self, wanted: SkillWish) -> Output:
         return await in_thread(partial(self._found, wanted))
 
-    def _found(self, wanted: Wanted) -> Output:
+    def _found(self, wanted: SkillWish) -> Output:
         problems: list[str] = []
         config = self._house.config
         try:
@@ -245,7 +245,7 @@ class FindAndInstallTool(Tool):
         lines += [f"Not searched: {bounded_line(one, ERROR_CHARS)}" for one in problems]
         return Output(text="\n".join((*head, *lines)), data={"skills": values})
 
-    async def _install(self, wanted: Wanted, asked: InstallQuestion, session: Session) -> Output:
+    async def _install(self, wanted: SkillWish, asked: InstallQuestion, session: Session) -> Output:
         await in_thread(partial(self._bring, wanted, asked))
         done = f"Installed `{asked.name}` {asked.version} from `{asked.repository}`.".replace(
             "`  from", "` from"
@@ -256,7 +256,9 @@ class FindAndInstallTool(Tool):
         if not loads:
             return Output(text=done, data=data, detail=asked.detail)
         # A call of its own: rules about `skill`, and what hides in a text, are decided as ever.
-        loaded = await self._house.call(loads, {"name": asked.name}, caller=_caller_of(session))
+        loaded = await self._house.call(
+            loads, {"name": asked.name}, caller=Caller(**session.caller_fields())
+        )
         if loaded.is_error:
             text = f"{done} It is not loaded: {loaded.content}"
             return Output(text=text, data=data, detail=asked.detail)
@@ -268,7 +270,7 @@ class FindAndInstallTool(Tool):
             most=loaded.most,
         )
 
-    def _bring(self, wanted: Wanted, asked: InstallQuestion) -> None:
+    def _bring(self, wanted: SkillWish, asked: InstallQuestion) -> None:
         """Install what was approved.
 
         INVARIANT: it is fetched and looked at again, and only what the question was about is
@@ -315,14 +317,3 @@ def _need(
 def _refused(error: SkillhouseError) -> RefusedError:
     """Return an error for the model; it may have words of a repository."""
     return RefusedError(f"nothing was installed: {bounded_line(str(error), ERROR_CHARS)}")
-
-
-def _caller_of(session: Session) -> Caller:
-    return Caller(
-        agent=session.agent,
-        user=session.user,
-        channel=session.channel,
-        client=session.client,
-        connection=session.connection,
-        session_id=session.id,
-    )
