@@ -11,7 +11,7 @@ import hashlib
 import json
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, TypeVar
@@ -160,7 +160,8 @@ class TaskRequests:
                 run.scope.cancel()
                 await run.done.wait()
                 if run.task_id:
-                    await in_thread(lambda: self._store.cancel(run.task_id))
+                    with suppress(SkillhouseError, OSError):
+                        await in_thread(lambda: self._store.cancel(run.task_id))
             raise
 
     async def _first_answer(
@@ -206,7 +207,11 @@ class TaskRequests:
         )
         # A task that is kept is known here, whatever comes meanwhile.
         with anyio.CancelScope(shield=True):
-            run.task_id = await in_thread(lambda: self._store.open(task))
+            try:
+                run.task_id = await in_thread(lambda: self._store.open(task))
+            except (SkillhouseError, OSError):
+                # The call goes on, and its client waits for it.
+                logger.exception("keeping a task")
 
     async def _run(
         self, run: TaskRun, caller: Mapping[str, str], approval_id: str, call: Call
