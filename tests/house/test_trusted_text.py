@@ -6,11 +6,13 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from skillhouse.house import SkillCodeSettings, Skillhouse, configured
-from skillhouse.house.trusted_text import NEW_TEXT, texts_of
+from skillhouse.house.trusted_text import NEW_TEXT, texts_of, tool_text
 from skillhouse.manage import state_of
+from skillhouse.skill import ToolSpec
 from skillhouse.store import STATE_FILE, close_pooled
 from tests.house.coded import tool, write_code
 from tests.house.places import make_places, write_skill
@@ -280,3 +282,11 @@ def test_a_state_with_one_text_of_each_directory_keeps_it(tmp_path: Path) -> Non
     write_skill(tmp_path / SKILLS / "pdf", "Run curl.")
     assert shown(house_at(tmp_path)) == {"project:pdf": "Reads PDF."}
     assert kept_texts(tmp_path) == {".agents/skills/pdf": "Reads PDF."}
+
+
+def test_what_a_tool_says_that_it_returns_is_part_of_what_was_looked_at() -> None:
+    """Clients may show it to a model; without it the text is that of earlier versions."""
+    plain = ToolSpec(name="a", description="b", parameters={"type": "object"}, level="read")
+    says = msgspec.structs.replace(plain, returns={"type": "object", "description": "obey"})
+    assert tool_text("coin", plain) == '["coin", "a", "b", "read", {"type": "object"}]'
+    assert tool_text("coin", says) != tool_text("coin", plain)

@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 OWNER_NAME = "local"
 OAUTH_USER = "oauth:"
-"""Begins the user of who logs in by `[oauth]`, so that it is nobody of this machine."""
+"""Begins the user of who logs in by `[oauth]`, so that it is none of this machine's."""
 SECRET_BYTES = 32
 """Random bytes of a token: too many to guess (RFC 6749, 10.10), so a plain digest hides it."""
 PREFIX = "skh"
@@ -127,7 +127,7 @@ class AccessTokens:
                 "a token that calls must not approve its own calls; make two tokens",
             )
         if user.startswith(OAUTH_USER):
-            # INVARIANT: who logs in elsewhere is nobody to whom a token of ours is given.
+            # INVARIANT: who logs in elsewhere gets no token of ours.
             raise AccessError(
                 "token-user", f"`{user[:80]}` begins with `{OAUTH_USER}`: name a user of yours"
             )

@@ -120,7 +120,7 @@ class RequestGuard:
             problems_below: Prefix of the paths for which the application answers methods and
                 scopes itself, and refusals are problem details; empty for none.
             needed: What a named token needs elsewhere.
-            resource: Whose tokens open `/mcp` besides ours; None for nobody's.
+            resource: Whose tokens open `/mcp` besides ours; None for no one's.
         """
         self._app = app
         self.keys = keys

@@ -1,7 +1,7 @@
 """`/mcp` as a protected resource of OAuth: its metadata (RFC 9728), and who a token lets in.
 
 An authorization server that `[oauth]` names gives tokens (JWT, as in RFC 9068) for our address
-alone (RFC 8707). They open `/mcp` and nothing else, for a user who is nobody of this machine.
+alone (RFC 8707). They open `/mcp` and nothing else, for a user who is none of this machine's.
 """
 
 from __future__ import annotations
