@@ -673,7 +673,7 @@ LISTS = [
     (
         "kimi-code-cli",
         ".kimi-code/config.toml",
-        '# mine\n[[permission.rules]]\ndecision = "deny"\npattern = "Bash"  # never\n\n[x]\na = 1\n',
+        '# mine\n[[permission.rules]]\ndecision = "deny"\npattern = "Bash" # no\n\n[x]\na = 1\n',
     ),
     ("kimi-code-cli", ".kimi-code/config.toml", 'a = 1\r\n[permission]\r\nallow = ["Read"]\r\n'),
 ]

@@ -166,6 +166,14 @@ def registered(run: Run, place: Path) -> None:
     assert run("mcp", "install", "codex", "--tools=all")[0] == 0
 
 
+def taken(run: Run, place: Path) -> None:
+    """Another server has the name, so that the answer changes nothing."""
+    del run
+    (place / "home/.gemini").mkdir()
+    text = '{"mcpServers": {"skills": {"command": "other"}}}'
+    (place / "home/.gemini/settings.json").write_text(text)
+
+
 def stopped(run: Run, place: Path) -> None:
     assert run("stop")[0] == 0
 
@@ -235,8 +243,9 @@ ASKING = (
         "mcp_clients.decided_alone",
         ("mcp", "install", "gemini-cli", "--tools=all", "--no-hooks"),
         "decide alone?",
-        answers=dict.fromkeys(WORDLESS, 0),
-        refused=0,
+        taken,
+        answers=dict.fromkeys(WORDLESS, 1),
+        refused=1,
         says="",
     ),
     Asking(

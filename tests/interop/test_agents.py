@@ -1,4 +1,4 @@
-"""Tests of the fake model and the judges of the four clients; the clients are run by hand."""
+"""Tests of the fake model and the judges of the seven clients; the clients are run by hand."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import json
 import threading
 import urllib.request
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import pytest
 
 from skillhouse.floor.structs import replace
-from tests.interop.agents.__main__ import COLUMNS, WORK, Row, table, work_table
+from tests.interop.agents.__main__ import COLUMNS, WORK, Row, table, with_tables, work_table
 from tests.interop.agents.clients import CLIENTS
 from tests.interop.agents.fake_model import Asked, FakeModel, Step, serving
 from tests.interop.agents.judging import (
@@ -33,13 +34,13 @@ ARGUMENTS = {"name": "tides"}
 # --- what each client's requests look like, shortened
 
 
-def chat(*results: str, words: str = "") -> Json:
+def chat(*results: str, words: str = "", prefix: str = "skills_") -> Json:
     said: list[Json] = [{"role": "system", "content": words}, {"role": "user", "content": "go"}]
     for result in results:
         said += [{"role": "assistant", "tool_calls": []}, {"role": "tool", "content": result}]
     tools = [
         {"type": "function", "function": {"name": name, "description": SECRET if ours else words}}
-        for name, ours in (("bash", False), ("skills_skill", True), ("skills_exec", True))
+        for name, ours in (("bash", False), (f"{prefix}skill", True), (f"{prefix}exec", True))
     ]
     return {"model": "fake", "messages": said, "tools": tools, "stream": True}
 
@@ -82,6 +83,9 @@ KINDS: dict[str, tuple[str, Any]] = {
     "codex": ("/v1/responses", responses),
     "claude-code": ("/v1/messages", messages),
     "gemini-cli": ("/v1beta/models/x:streamGenerateContent", contents),
+    "copilot-cli": ("/v1/chat/completions", partial(chat, prefix="skills-")),
+    "qwen-code": ("/v1/chat/completions", partial(chat, prefix="mcp__skills__")),
+    "kimi-code-cli": ("/v1/chat/completions", partial(chat, prefix="mcp__skills__")),
 }
 EVERY = pytest.mark.parametrize("client", CLIENTS, ids=lambda client: str(client.name))
 
@@ -345,3 +349,14 @@ def test_a_client_holds_only_when_every_column_does() -> None:
     assert lines[1] == f"| {CLIENTS[1].title} 1.2 | yes | yes | yes | no | yes |"
     assert lines[2] == f"| {CLIENTS[2].title} 1.2 | yes | – | – | – | – |"
     assert lines[3] == f"| {CLIENTS[3].title} (not installed) | – | – | – | – | – |"
+
+
+def test_a_page_gets_the_tables_of_a_run_with_their_day() -> None:
+    page = "before\n<!-- run calls -->\nOn 2026-01-01:\n\nold\n<!-- end calls -->\nafter\n"
+    made = with_tables(page, {"calls": "| new |", "skills": "| shown |"}, "2026-11-29")
+    assert made == (
+        "before\n<!-- run calls -->\nOn 2026-11-29:\n\n| new |\n<!-- end calls -->\nafter\n"
+    )
+    assert with_tables(made, {"calls": "| new |"}, "2026-11-29") == made
+    with pytest.raises(ValueError, match="once each on the page"):
+        with_tables("no marks", {"calls": "| new |"}, "2026-11-29")
