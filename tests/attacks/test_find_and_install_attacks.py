@@ -290,7 +290,7 @@ def test_an_entry_of_a_collection_leads_nowhere_else(tmp_path: Path, path: str) 
         (tmp_path / "home/.gitconfig").write_text(instead(f"{address}/", "https://github.com/"))
         with house_in(tmp_path) as house:
             first = collections()[0]
-            asked(house, "some own skill")
+            assert f"own  in {first}: About own." in asked(house, "some own skill").content
             # Whoever can write the cache of lists, or a list that was made by another version.
             for file in tmp_path.rglob("collections/*.json"):
                 kept = json.loads(file.read_text())
@@ -298,5 +298,6 @@ def test_an_entry_of_a_collection_leads_nowhere_else(tmp_path: Path, path: str) 
                 file.write_text(json.dumps(kept))
             result = asked(house, "notes", repository=first)
             assert result.is_error, result.content
+            assert "its host has no address" not in result.content
             assert nothing_is_asked_or_installed(house, tmp_path)
     shutil.rmtree(top)

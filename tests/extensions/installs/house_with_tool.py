@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,7 +32,9 @@ def configure(base: Path, *repositories: tuple[str, str, bool], more: str = ON) 
 
 @contextmanager
 def house_in(base: Path) -> Iterator[Skillhouse]:
-    with Skillhouse(configured(make_places(base))) as house:
+    # For git, which fetches collections.
+    environment = {"HOME": str(base / "home"), "PATH": os.environ["PATH"]}
+    with Skillhouse(configured(make_places(base, environment))) as house:
         yield house
 
 

@@ -16,12 +16,14 @@ from tests.extensions.installs.house_with_tool import (
 )
 from tests.loopback_http import served
 from tests.registry.repositories import StaticRepository, published_routes, static_server
-from tests.registry.sources import make_skill
+from tests.registry.sources import git_server, make_repository, make_skill
+from tests.registry.test_git_program import instead
 
 from skillhouse.approval import Answer
 from skillhouse.audit import read_records
 from skillhouse.extension.own import OWN_EXTENSIONS, OwnExtension
 from skillhouse.house import Caller
+from skillhouse.install.public_collections import collections
 from skillhouse.tools import FIND_AND_INSTALL
 
 
@@ -203,3 +205,23 @@ def test_a_skill_of_the_project_keeps_its_name(tmp_path: Path, official: StaticR
         said = asked(house, "kites")
         assert "a skill `kites` is here already, as project:kites" in said.content
         assert house.approvals.pending() == ()
+
+
+@pytest.mark.slow
+def test_a_public_collection_is_searched_and_installed_from(tmp_path: Path) -> None:
+    top, first = tmp_path / "github", collections()[0]
+    for source in collections():
+        make_skill(top / f"{source}.git" / "skills/tool", f"Of {source}.")
+        make_repository(top / f"{source}.git")
+    configure(tmp_path, more=f"{ON}public = true\n")
+    with served(git_server(top)) as address:
+        (tmp_path / "home/.gitconfig").write_text(instead(f"{address}/", "https://github.com/"))
+        with house_in(tmp_path) as house:
+            found = asked(house, "tool")
+            assert f"- tool  in {first}: About tool." in found.content
+            assert asked(house, "tool", repository=first).status == "pending"
+            place = f"https://github.com/{first}"
+            title = f"install the skill `tool` 1.0 from {place}; it is unsigned"
+            assert answer(house).title == title
+            done = asked(house, "tool", repository=first)
+            assert (done.status, f"Of {first}." in done.content) == ("ok", True), done.content

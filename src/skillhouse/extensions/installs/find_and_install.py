@@ -184,7 +184,8 @@ class FindAndInstallTool(Tool):
                 try:
                     found = installer.opened(text, repository=wanted.repository, place=place)
                 except SkillhouseError as error:
-                    if getattr(error, "code", "") != "unknown-skill" or wanted.repository:
+                    is_nowhere = getattr(error, "code", "") in ("unknown-skill", "not-configured")
+                    if not is_nowhere or wanted.repository:
                         raise
                     yield None
                     return
@@ -247,9 +248,8 @@ class FindAndInstallTool(Tool):
 
     async def _install(self, wanted: SkillWish, asked: InstallQuestion, session: Session) -> Output:
         await in_thread(partial(self._bring, wanted, asked))
-        done = f"Installed `{asked.name}` {asked.version} from `{asked.repository}`.".replace(
-            "`  from", "` from"
-        )
+        what = " ".join(filter(None, (f"`{asked.name}`", asked.version)))
+        done = f"Installed {what} from `{asked.repository}`."
         data = {"status": "installed", **asked.detail}
         rules = self._house.policy.profile.tools
         loads = next((rule.name for rule in rules if rule.kind == "skill"), "")
