@@ -32,8 +32,10 @@ STRANDS = (
 )
 LLAMA_INDEX = (
     'await agent.run("Write a poem about the weather skill to poem.txt.")',
-    'await called(tools, "skill", name="weather"),'
-    ' await called(tools, "write", path="poem.txt", content="Rain.\\n")',
+    (
+        'await called(tools, "skill", name="weather"),'
+        ' await called(tools, "write", path="poem.txt", content="Rain.\\n")'
+    ),
 )
 MODEL = """\
 from llama_index.core.llms import MockLLM
