@@ -97,7 +97,6 @@ def by_the_program_of_the_guide(house: Skillhouse, answer: Answer) -> Iterator[N
         ("strands", at_the_terminal, Answer.NO),
         ("strands", by_the_program_of_the_guide, Answer.ONCE),
         ("llama_index", by_the_program_of_the_guide, Answer.ONCE),
-        ("llama_index", by_the_program_of_the_guide, Answer.NO),
     ],
 )
 def test_a_call_over_mcp_waits_for_its_answer(
@@ -126,7 +125,7 @@ def test_a_call_over_mcp_waits_for_its_answer(
             text=True,
         )
         with program, answering(house, answer):
-            said, _ = program.communicate(timeout=180)
+            said, _ = program.communicate(timeout=300)
     assert program.returncode == 0, said
     assert "<skill_content" in said
     assert (places.start / "poem.txt").exists() is (answer is Answer.ONCE)
