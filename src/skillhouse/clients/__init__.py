@@ -3,6 +3,8 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from skillhouse.clients.allow_list import own_list_of as own_list_of
+    from skillhouse.clients.allow_list import unattended_of as unattended_of
     from skillhouse.clients.client_configs import ClientConfigs as ClientConfigs
     from skillhouse.clients.client_configs import register as register
     from skillhouse.clients.client_table import coding_agents as coding_agents
@@ -35,8 +37,6 @@ if TYPE_CHECKING:
     from skillhouse.clients.folders import profile_to_compare as profile_to_compare
     from skillhouse.clients.program import fault_of as fault_of
     from skillhouse.clients.trees import difference as difference
-    from skillhouse.clients.unattended import own_list_of as own_list_of
-    from skillhouse.clients.unattended import unattended_of as unattended_of
     from skillhouse.clients.verdicts import ClientColumn as ClientColumn
     from skillhouse.clients.verdicts import ClientReport as ClientReport
     from skillhouse.clients.verdicts import Cut as Cut

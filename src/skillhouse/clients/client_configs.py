@@ -10,6 +10,7 @@ from typing import Any
 
 from skillhouse.audit import AuditError, AuditLog
 from skillhouse.audit.log import recorded
+from skillhouse.clients.allow_list import RECORD, AllowList, is_unattended
 from skillhouse.clients.client_table import ClientConfig, client_of, known_clients, server_configs
 from skillhouse.clients.config_file import (
     Change,
@@ -28,7 +29,6 @@ from skillhouse.clients.config_file import (
 )
 from skillhouse.clients.jsonc import NotEditableError
 from skillhouse.clients.program import are_plain, arguments_of, fault_of, own_program
-from skillhouse.clients.unattended import RECORD, AllowList, is_unattended
 from skillhouse.floor import ConfigError, Locations, SkillhouseError, isolated
 from skillhouse.floor.regex import regex
 from skillhouse.floor.structs import replace

@@ -23,7 +23,7 @@ from skillhouse.floor.structs import replace
 from skillhouse.skill import Profile, RootRule
 
 
-class Unattended(Struct, frozen=True, kw_only=True):
+class UnattendedRule(Struct, frozen=True, kw_only=True):
     """What lets one client call our tools without asking its user, in files of that user."""
 
     entry: Mapping[str, Any] = field(default_factory=dict)
@@ -85,7 +85,7 @@ class ClientConfig(Struct, frozen=True, kw_only=True):
     """Key of the user's file with such tables for single projects, by folder."""
     notes: Mapping[str, str] = field(default_factory=dict)
     """Shown after a change, by whose file it is: "user" or "project"."""
-    unattended: Unattended | None = None
+    unattended: UnattendedRule | None = None
     """None where the client asks nothing about our tools, or it is not known what it needs."""
     own_list: str = ""
     """What keeps the client's own list of skills from the model; empty where nothing is known."""

@@ -31,7 +31,7 @@ TOKEN_BYTES = 12
 TEXT_MAX = 3_000
 """Characters of a question; the page has all of it."""
 _SEND_SECONDS = 30
-"""For the service to take a question, also after nobody waits for its answer any more."""
+"""For the service to take a question, also after its answer is not waited for any more."""
 _LABELS = {
     Answer.ONCE: "Approve",
     Answer.SESSION: "Approve for this chat",
@@ -157,7 +157,7 @@ async def _sent(channel: ChatChannel, message: Outgoing, key: str) -> str:
     """Send a question as soon as the service takes it; return the message.
 
     Who waits for its answer ends this only between two attempts: of a message that is cut off
-    while it is sent, nobody would know the id, and its buttons would stay.
+    while it is sent, the id would not be known, and its buttons would stay.
     """
     while True:
         try:

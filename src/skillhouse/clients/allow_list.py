@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from skillhouse.clients import jsonc, toml_text
-from skillhouse.clients.client_table import ClientConfig, Unattended, client_of, server_configs
+from skillhouse.clients.client_table import ClientConfig, UnattendedRule, client_of, server_configs
 from skillhouse.clients.config_file import (
     Change,
     ConfigFile,
@@ -31,7 +31,7 @@ def own_list_of(client: str) -> str:
     return client_of(client, {one.client: one for one in server_configs()}).own_list
 
 
-def unattended_of(client: str) -> Unattended | None:
+def unattended_of(client: str) -> UnattendedRule | None:
     """Return what lets a client call our tools unasked; None where it does so, or none is known.
 
     `ConfigError` for one whose configuration is not known.
@@ -46,7 +46,7 @@ class AllowList:
     All methods that take a text raise `NotEditableError` if it cannot be edited safely.
     """
 
-    def __init__(self, config: ClientConfig, rule: Unattended, name: str) -> None:
+    def __init__(self, config: ClientConfig, rule: UnattendedRule, name: str) -> None:
         self._config = config
         self._rule = rule
         self._name = name
