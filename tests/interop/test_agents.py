@@ -358,5 +358,15 @@ def test_a_page_gets_the_tables_of_a_run_with_their_day() -> None:
         "before\n<!-- run calls -->\nOn 2026-11-29:\n\n| new |\n<!-- end calls -->\nafter\n"
     )
     assert with_tables(made, {"calls": "| new |"}, "2026-11-29") == made
+    first, other = (
+        "| client | lists |\n|---|---|\n| A | no |\n| B | yes |",
+        "| client | lists |\n|---|---|\n| A | yes |",
+    )
+    both = with_tables(
+        with_tables(page, {"calls": first}, "2026-11-29"), {"calls": other}, "2026-11-29"
+    )
+    assert "| A | yes |\n| B | yes |\n<!-- end" in both
+    # What was seen on another day goes.
+    assert "| B |" not in with_tables(both, {"calls": other}, "2026-11-30")
     with pytest.raises(ValueError, match="once each on the page"):
         with_tables("no marks", {"calls": "| new |"}, "2026-11-29")

@@ -164,6 +164,8 @@ def _today() -> str:
 def with_tables(page: str, tables: Mapping[str, str], day: str) -> str:
     """Return the page with each table and the day between its marks; other text stays.
 
+    Rows of other clients stay where they are of the same day.
+
     Raises:
         ValueError: a table has no marks on the page, which would lose what was seen.
     """
@@ -175,9 +177,20 @@ def with_tables(page: str, tables: Mapping[str, str], day: str) -> str:
                 raise ValueError(f"expected `{start.strip()}` and `{end}` once each on the page")
             continue
         before, _, rest = page.partition(start)
-        after = rest.partition(end)[2]
+        old, _, after = rest.partition(end)
+        if old.startswith(f"On {day}:\n"):
+            text = _merged(old.partition("\n\n")[2].splitlines(), text.splitlines())
         page = f"{before}{start}On {day}:\n\n{text}\n{end}{after}"
     return page
+
+
+def _merged(old: list[str], new: list[str]) -> str:
+    """Return the new table with the rows of the old one that it has no row of."""
+    if old[:2] != new[:2]:
+        return "\n".join(new)
+    rows = {line.split("|")[1]: line for line in old[2:]}
+    rows |= {line.split("|")[1]: line for line in new[2:]}
+    return "\n".join([*new[:2], *rows.values()])
 
 
 def table(rows: list[Row]) -> str:
