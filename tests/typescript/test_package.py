@@ -10,15 +10,21 @@ import pytest
 from skillhouse.audit import read_records
 from tests.guides.pages import blocks
 from tests.harness import until
-from tests.typescript.service import node_package, served
+from tests.typescript.service import NodePackage, node_package, served
 
 MODEL = 'const model = "openai/gpt-5.2";'
 
 pytestmark = [pytest.mark.slow, pytest.mark.heavy]
 
 
-def test_the_package_has_strict_types_and_its_own_tests_pass(tmp_path: Path) -> None:
-    package = node_package(tmp_path)
+@pytest.fixture
+def package(tmp_path: Path) -> NodePackage:
+    return node_package(tmp_path)
+
+
+def test_the_package_has_strict_types_and_its_own_tests_pass(
+    package: NodePackage, tmp_path: Path
+) -> None:
     package.compile("--noEmit")
     with served(tmp_path) as (variables, house):
         tests = sorted(str(file) for file in (package.place / "tests").glob("*.test.ts"))
@@ -36,8 +42,9 @@ def test_the_package_has_strict_types_and_its_own_tests_pass(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("typed", ["y\n", "n\n"])
-def test_the_programs_of_the_guide_ask_and_go_on(tmp_path: Path, typed: str) -> None:
-    package = node_package(tmp_path)
+def test_the_programs_of_the_guide_ask_and_go_on(
+    package: NodePackage, tmp_path: Path, typed: str
+) -> None:
     package.compile("--project", "tsconfig.build.json")
     targets = json.loads((package.place / "package.json").read_text())["exports"].values()
     assert all((package.place / file).is_file() for one in targets for file in one.values())
@@ -51,7 +58,8 @@ def test_the_programs_of_the_guide_ask_and_go_on(tmp_path: Path, typed: str) -> 
         scripted = f"const model = scripted({call}){as_theirs};"
         files.append(package.place / f"tests/guide-{number}.ts")
         files[number].write_text(line + program.replace(MODEL, scripted))
-    package.compile("--noEmit")
+    if typed == "y\n":
+        package.compile("--noEmit")
     assert len(files) == 2
     with served(tmp_path) as (variables, _):
         for number, file in enumerate(files):
