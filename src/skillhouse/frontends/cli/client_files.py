@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from skillhouse.clients import (
@@ -176,7 +177,11 @@ def configured(options: argparse.Namespace, house: Skillhouse, terminal: Termina
         alone = decided_alone(options, configs, terminal)
         hooked = wanted_hooks(options, house, terminal) if options.action == "install" else []
         found = tuple(
-            _isolated(configs, options, client, words, alone=alone.get(client))
+            _isolated(
+                options,
+                client,
+                partial(_of_client, configs, options, client, words, alone.get(client)),
+            )
             for client, words in zip(options.clients, chosen, strict=True)
         )
     if options.json:
@@ -298,17 +303,10 @@ class _Tools:
         return self._answer
 
 
-def _isolated(
-    configs: ClientConfigs,
-    options: argparse.Namespace,
-    client: str,
-    tools: Sequence[str],
-    *,
-    alone: bool | None,
-) -> Change:
+def _isolated(options: argparse.Namespace, client: str, make: Callable[[], Change]) -> Change:
     """Return the change of one client of many; a refusal of ours is about what was typed."""
     with isolated(passing=(UsageError, SkillhouseError)) as failed:
-        return _of_client(configs, options, client, tools, alone=alone)
+        return make()
     return Change(
         client=client,
         file="",
@@ -323,7 +321,6 @@ def _of_client(
     options: argparse.Namespace,
     client: str,
     tools: Sequence[str],
-    *,
     alone: bool | None,
 ) -> Change:
     where = "project" if options.project else "user"
