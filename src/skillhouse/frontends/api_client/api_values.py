@@ -397,8 +397,10 @@ class QuestionJson(TypedDict):
     user: str
     channel: str
     client: str
+    call_id: str
     place: str
     level: str
+    out_of_band_only: bool
     reasons: list[str]
     facts: FactsJson
     always: list[str]

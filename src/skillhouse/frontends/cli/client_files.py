@@ -180,7 +180,7 @@ def configured(options: argparse.Namespace, house: Skillhouse, terminal: Termina
             _isolated(
                 options,
                 client,
-                partial(_of_client, configs, options, client, words, alone.get(client)),
+                partial(_of_client, configs, options, client, words, alone=alone.get(client)),
             )
             for client, words in zip(options.clients, chosen, strict=True)
         )
@@ -321,6 +321,7 @@ def _of_client(
     options: argparse.Namespace,
     client: str,
     tools: Sequence[str],
+    *,
     alone: bool | None,
 ) -> Change:
     where = "project" if options.project else "user"
