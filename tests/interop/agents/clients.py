@@ -270,7 +270,14 @@ OWN_SHELLS: Mapping[str, OwnShell] = {
     "copilot-cli": OwnShell(
         tool="bash",
         arguments=lambda command: {"command": command, "description": "Run the script"},
-        words=("copilot", "-p", PROMPT, "--allow-tool=skills", "--allow-tool=shell"),
+        words=(
+            "copilot",
+            "-p",
+            PROMPT,
+            "--allow-tool=skills",
+            "--allow-tool=shell",
+            "--allow-all-paths",
+        ),
     ),
     "qwen-code": OwnShell(
         tool="run_shell_command",
