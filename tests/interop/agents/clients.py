@@ -270,7 +270,8 @@ OWN_SHELLS: Mapping[str, OwnShell] = {
     "copilot-cli": OwnShell(
         tool="bash",
         arguments=lambda command: {"command": command, "description": "Run the script"},
-        words=("copilot", "-p", PROMPT, "--allow-tool=skills", "--allow-tool=shell"),
+        # Redirections of a shell need all tools: `copilot help permissions`.
+        words=("copilot", "-p", PROMPT, "--allow-all-tools", "--allow-all-paths"),
     ),
     "qwen-code": OwnShell(
         tool="run_shell_command",
