@@ -11,8 +11,7 @@ import pytest
 
 from skillhouse.floor import ConfigError, StateError
 from skillhouse.house.allowed_sources import fits
-from skillhouse.house.config.config_values import RegistrySettings
-from skillhouse.house.config.repositories import AllowedSource, RepositorySettings
+from skillhouse.house.config.repositories import AllowedSource, RegistrySettings, RepositorySettings
 from skillhouse.install import repositories
 from skillhouse.install.source_policy import (
     FIRST_SEEN,

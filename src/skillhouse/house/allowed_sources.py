@@ -12,8 +12,7 @@ from skillhouse.registry import SourceError
 from skillhouse.registry.releases import locked_place
 
 if TYPE_CHECKING:
-    from skillhouse.house.config.config_values import RegistrySettings
-    from skillhouse.house.config.repositories import AllowedSource
+    from skillhouse.house.config.repositories import AllowedSource, RegistrySettings
 
 
 def rule_for(rules: Sequence[AllowedSource], text: str) -> AllowedSource | None:

@@ -19,7 +19,7 @@ from skillhouse.floor import (
 )
 from skillhouse.floor.documents import json_value
 from skillhouse.floor.lock import locked_file
-from skillhouse.house.config.config_values import RegistrySettings
+from skillhouse.house.config.repositories import RegistrySettings
 from skillhouse.install.repositories import RepositoryOffer
 from skillhouse.install.source_policy import read_texts
 from skillhouse.registry import AttestationError, BuildOrigin, LockEntry

@@ -30,9 +30,10 @@ import skillhouse
 from skillhouse.floor import SkillhouseError
 from skillhouse.floor.paths import sendable
 from skillhouse.frontends.mcp.approval_bridge import ApprovalBridge, Call
+from skillhouse.frontends.mcp.call_result import answer, guarded, named
 from skillhouse.frontends.mcp.completion import CompletionRequests
 from skillhouse.frontends.mcp.skills import PromptRequests, SkillRequests
-from skillhouse.frontends.mcp.tasks import TaskRequests, answer, check_listens, guarded, named
+from skillhouse.frontends.mcp.tasks import TaskRequests, check_listens
 from skillhouse.frontends.mcp.tool_list import UNSTRUCTURED, ToolListing, as_listed_in
 from skillhouse.frontends.presentation.service_log import AuditNews
 from skillhouse.house import Caller, Skillhouse

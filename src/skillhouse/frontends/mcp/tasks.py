@@ -10,11 +10,11 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import anyio
 import mcp_types as types
@@ -26,10 +26,11 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from skillhouse.approval import ApprovalError, ApprovalRequest, ApprovalState
-from skillhouse.floor import InternalFaultError, SkillhouseError, as_error
+from skillhouse.floor import SkillhouseError
 from skillhouse.floor.paths import sendable
 from skillhouse.floor.threads import in_thread
 from skillhouse.frontends.mcp.approval_bridge import ApprovalBridge, Call, DeniedError
+from skillhouse.frontends.mcp.call_result import answer, guarded, text_answer
 from skillhouse.frontends.mcp.elicitation import (
     Elicitation,
     ElicitationClient,
@@ -42,8 +43,6 @@ from skillhouse.tools import (
     Progress,
     ProgressHandler,
     ToolResult,
-    UnknownToolError,
-    structured_content,
 )
 
 EXTENSION = "io.modelcontextprotocol/tasks"
@@ -57,7 +56,6 @@ OUTCOME_MAX = 1_048_576
 Context = ServerRequestContext[None]
 MakeCall = Callable[[Context, str, Mapping[str, Any], ProgressHandler | None], Call]
 """Returns a call for a request's client, by tool and arguments; progress goes to the handler."""
-R = TypeVar("R")
 
 logger = logging.getLogger(__name__)
 
@@ -459,62 +457,12 @@ def check_listens(context: Context) -> None:
         raise undeclared()
 
 
-async def guarded(made: Awaitable[R]) -> R | ToolResult:
-    """Return what a call returns; a failure as a result that says so, for the model.
-
-    Raises:
-        MCPError: the request itself is wrong.
-    """
-    try:
-        return await made
-    except UnknownToolError as error:
-        raise MCPError(types.INVALID_PARAMS, str(error)) from error
-    except MCPError:
-        raise
-    except SkillhouseError as error:
-        return ToolResult(content=str(error), status="error")
-    except Exception as error:  # noqa: BLE001 - the edge of the process.
-        # A traceback is for our log, never for a model.
-        return ToolResult(
-            content=f"the call failed inside skillhouse{named(error)}", status="error"
-        )
-
-
-def named(error: Exception) -> str:
-    """Return by which report a fault is found; nothing else of it is for a client."""
-    fault = as_error(error)
-    return f": report `{fault.report}`" if isinstance(fault, InternalFaultError) else ""
-
-
-def answer(result: ToolResult, *, is_structured: bool = True) -> types.CallToolResult:
-    """Return a result on the wire: a text, and the value that its tool declares, if it does.
-
-    A server must provide a value that fits `outputSchema`, and clients refuse a result without: it
-    is an error where the value has to be left out. Other values are not structured content, which
-    clients give to a model as JSON.
-    """
-    if result.returns is None or not is_structured:
-        return _text(result.content, is_error=result.is_error)
-    value, why = structured_content(result.returns, result.data or {})
-    if why:
-        text = f"the tool was run, and its result is a text: {why}\n{result.content}"
-        return _text(text, is_error=True)
-    answered = _text(result.content, is_error=False)
-    answered.structured_content = value
-    return answered
-
-
-def _text(text: str, *, is_error: bool) -> types.CallToolResult:
-    content = types.TextContent(type="text", text=sendable(text))
-    return types.CallToolResult(content=[content], is_error=is_error)
-
-
 def _wire(result: ToolResult) -> str:
     text = _json(answer(result))
     if len(text) <= OUTCOME_MAX:
         return text
     long = f"the call ran, and its result is too long to keep ({len(result.content)} characters)"
-    return _json(_text(long, is_error=result.is_error or result.returns is not None))
+    return _json(text_answer(long, is_error=result.is_error or result.returns is not None))
 
 
 def _json(answered: types.CallToolResult) -> str:

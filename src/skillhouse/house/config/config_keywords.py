@@ -24,13 +24,12 @@ if TYPE_CHECKING:
         NetSettings,
         OAuthSettings,
         ProtectionSettings,
-        RegistrySettings,
         SandboxSettings,
         SearchSettings,
         SignerSettings,
         SkillCodeSettings,
     )
-    from skillhouse.house.config.repositories import RepositorySettings
+    from skillhouse.house.config.repositories import RegistrySettings, RepositorySettings
     from skillhouse.permission import Layer, Rule
     from skillhouse.remote import RemoteSource
     from skillhouse.skill import Profile

@@ -1,11 +1,12 @@
-"""The repositories of packages that a user or operator names, in TOML or as published in YAML."""
+"""The repositories of packages that a user or operator names, in TOML or as published in YAML, and
+what is required of sources."""
 
 from __future__ import annotations
 
 import re
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from msgspec import Struct
@@ -14,6 +15,7 @@ from skillhouse.floor import ConfigError, file_problem, nearest, read_regular
 from skillhouse.floor.regex import regex
 from skillhouse.floor.structs import field_names
 from skillhouse.house.config.secret_places import is_place
+from skillhouse.registry.attestations import PUBLIC_GOOD
 from skillhouse.skill import validate_name
 
 REPOSITORIES_MAX = 20
@@ -268,3 +270,47 @@ def _typed(word: str, text: Any, path: Path) -> str | bool | int:
         message = f"`{word}` must be true or false, got {text[:40]!r}"
         raise ConfigError(message, path=path, key=word)
     return _WORDS[text]
+
+
+class RegistrySettings(Struct, frozen=True, kw_only=True):
+    """The table `[registry]`."""
+
+    require_signature: bool = False
+    """Whether skills must be signed by a publisher that is trusted here: unsigned ones are neither
+    installed nor loaded, wherever they are from, but for those of skillhouse itself."""
+    ended: Literal["warn", "refuse"] = "warn"
+    """What becomes of a skill that this machine verified, once the certificate that signed it or
+    the list of revocations has ended: a warning from 30 days before, or a refusal at the end."""
+    timestamp: str = ""
+    """Address of the timestamp authority (RFC 3161) that `skillhouse sign` asks; "" asks none."""
+    min_release_age: str = ""
+    """How long an update must be known, to the registry or to this machine, before it is installed,
+    such as 24h, 7d or 0. Empty is 24h for public sources, and 0 for those of this machine, of
+    private networks, and of one version or commit."""
+    sigstore_roots: tuple[str, ...] = (PUBLIC_GOOD,)
+    """Whose word counts on attestations of builds: `public-good`, the root of Sigstore's public
+    instance, and file:/PATH of others in JSON, such as GitHub's for private repositories."""
+    attestation_issuers: tuple[str, ...] = (
+        "https://token.actions.githubusercontent.com",
+        "https://gitlab.com",
+    )
+    """Identity providers of which workflows may have built skills, as certificates name them."""
+    sources: tuple[AllowedSource, ...] = ()
+    """The sources from which skills may be installed, with what each requires; the first that fits
+    holds, and what none fits is refused. Empty allows all."""
+
+    def __post_init__(self) -> None:
+        """Raise ConfigError for an authority that has no address, or a time that is none."""
+        if self.timestamp and not is_web_address(self.timestamp):
+            message = f"expected https://host/path in `timestamp`, got `{self.timestamp[:80]}`"
+            raise ConfigError(message, key="registry.timestamp")
+        if self.min_release_age:
+            age_of(self.min_release_age)
+        for root in self.sigstore_roots:
+            if root != PUBLIC_GOOD and not root.startswith(("file:/", "file:~/")):
+                message = f"expected `{PUBLIC_GOOD}` or `file:/PATH` in `sigstore_roots`"
+                raise ConfigError(f"{message}, got {root[:80]!r}", key="registry.sigstore_roots")
+        for issuer in self.attestation_issuers:
+            if not (is_web_address(issuer) and issuer.startswith("https:")):
+                message = f"expected https://host in `attestation_issuers`, got {issuer[:80]!r}"
+                raise ConfigError(message, key="registry.attestation_issuers")
