@@ -14,6 +14,7 @@ from skillhouse.house import Skillhouse
 from skillhouse.tools.call import OUTPUT_MAX
 from tests.frontends.mcp_inside import ERAS, sdk_answers
 from tests.frontends.mcp_peer import PATIENCE_SECONDS
+from tests.frontends.mcp_tasks import talking
 from tests.harness import Need
 from tests.house.coded import best_sandbox, coded_house, tool, write_code
 
@@ -94,6 +95,24 @@ def test_a_declared_result_is_a_value_too(tmp_path: Path, need: Need, mode: str)
                 found = await call("fails")
                 assert found.is_error
                 assert text_of(found) == "no coin"
+
+    anyio.run(main)
+
+
+def test_the_result_of_a_task_has_the_value_too(tmp_path: Path, need: Need) -> None:
+    server = server_of(house_of(tmp_path, need))
+    server.tasks.after_seconds = 0.0
+
+    async def main() -> None:
+        async with talking(server) as client:
+            made = await client.call("coin__wrapped")
+            assert made["resultType"] == "task"
+            ended = await client.polled(made["taskId"])
+            assert ended["result"]["structuredContent"] == {"price": 2}
+            made = await client.call("coin__text")
+            ended = await client.polled(made["taskId"])
+            assert ended["result"]["isError"]
+            assert "structuredContent" not in ended["result"]
 
     anyio.run(main)
 
