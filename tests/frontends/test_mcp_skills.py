@@ -31,6 +31,7 @@ from skillhouse.frontends.mcp.skill_resources import (
     paged,
 )
 from skillhouse.frontends.mcp.skills import EXTENSION, NOT_APPROVED
+from skillhouse.frontends.mcp.tasks import EXTENSION as TASKS
 from skillhouse.frontends.mcp.tool_list import ToolListing
 from skillhouse.house import Skillhouse, configured
 from skillhouse.skill import SKILL_FILE, Skill, parse
@@ -131,7 +132,7 @@ def test_an_entry_lists_every_file_with_digest_and_size(place: Place) -> None:
 
     async def work(ask: Asker) -> None:
         capabilities = ask.client.server_capabilities
-        assert capabilities.extensions == {EXTENSION: {"directoryRead": True}}
+        assert capabilities.extensions == {EXTENSION: {"directoryRead": True}, TASKS: {}}
         assert capabilities.resources is not None
         [entry] = (await ask("skills/list"))["skills"]
         assert entry["uri"] == f"{NOTES}/SKILL.md"

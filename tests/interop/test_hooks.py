@@ -95,7 +95,8 @@ def test_the_jail_of_hostile_lines_has_devices_of_its_own(
 
 
 def test_each_client_has_each_scene_or_says_why_not() -> None:
-    for client in CLIENTS:
+    # The others were tried by MCP alone.
+    for client in (one for one in CLIENTS if one.name in OWN_TOOLS):
         has = {
             name
             for name, scene in SCENES.items()

@@ -16,9 +16,10 @@ import pytest
 
 from tests.harness import ran
 from tests.interop.agents.clients import CLIENTS
+from tests.interop.agents.hooked_scenes import OWN_TOOLS
 
 AGENTS = os.environ.get("SKILLHOUSE_TEST_AGENTS", "").partition(os.pathsep)[0]
-NAMES = [client.name for client in CLIENTS]
+NAMES = list(OWN_TOOLS)
 
 pytestmark = [
     pytest.mark.heavy,

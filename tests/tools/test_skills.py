@@ -40,7 +40,9 @@ def test_the_tool_says_what_it_is_for_lists_the_skills_and_takes_a_name(
 ) -> None:
     with house_at(tmp_path) as house:
         found = tool(house, "skill")
-        assert "Load a skill and follow its instructions when a task fits it: " in found.description
+        assert (
+            "Load a skill and do a task that fits it step by step as it says: " in found.description
+        )
         for skill in house.view().visible.skills:
             first_sentence = skill.description.partition(". ")[0].rstrip(".")
             assert f"\n{skill.name}: {first_sentence}." in found.description

@@ -12,7 +12,7 @@ DEFAULT_MESSAGES: Mapping[str, str] = {
         "Load the instructions of a skill, which guide through a task step by step, and follow "
         "them. Use it when the task fits the description of a skill."
     ),
-    "skill_opening": "Load a skill and follow its instructions when a task fits it: {names}.",
+    "skill_opening": "Load a skill and do a task that fits it step by step as it says: {names}.",
     "list_follows": "These are the skills:",
     "search_description": "Find skills for a task; gives names and descriptions, best first.",
     "search_opening": "Find skills for a task, best first, with descriptions: {names}.",

@@ -66,6 +66,12 @@ class VisibleSkills(Struct, frozen=True, kw_only=True):
     """Of these the directories of skills without a SKILL.md, by name and by id: they are listed
     and loaded as others are."""
 
+    @property
+    def listed_names(self) -> list[str]:
+        """The names that lists have, in their order: none of a skill that search alone finds."""
+        named = self.listed
+        return [one.name for one in self.visible.skills if named is None or one.file in named]
+
 
 class SkillReference:
     """The parameter that names a skill, and what is taken for it."""
@@ -171,10 +177,9 @@ class SkillTool(Tool):
     def description_within(self, chars: int | None) -> str:
         messages = self._shown.profile.messages
         listed = self._shown.catalog(list_room(messages, chars))
-        names = [one.name for one in self._shown.visible.skills]
         if not listed:
             return render(messages, "skill_description")
-        return before_list(messages, names) + listed
+        return before_list(messages, self._shown.listed_names) + listed
 
     def _schema(self, wanted: Mapping[str, Any]) -> Mapping[str, Any]:
         parameter = self._reference.parameter
@@ -330,7 +335,7 @@ class SearchTool(Tool):
         self.name = rule.name
         self.title = rule.title or rule.name
         is_listed = shown.profile.catalog.exposure == "tool"
-        names = [one.name for one in shown.visible.skills] if is_listed else []
+        names = shown.listed_names if is_listed else []
         self.description = opening(shown.profile.messages, "search", names)
         self._query = rule.parameters.get("query", "query")
         self._limit = rule.parameters.get("limit", "limit")

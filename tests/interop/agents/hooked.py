@@ -207,10 +207,11 @@ def table(rows: Mapping[str, Mapping[str, str]]) -> str:
 
 
 def actors(folders: Sequence[Path], only: Sequence[str]) -> Mapping[str, Actor]:
-    """Return the clients that are installed, each version once, by title and version."""
+    """Return the clients that are installed and have scenes of hooks, each version once, by title
+    and version."""
     found: dict[str, Actor] = {}
     for folder in folders:
-        for client in CLIENTS:
+        for client in (one for one in CLIENTS if one.name in OWN_TOOLS):
             program = folder / client.words[0]
             if program.exists() and (not only or client.name in only):
                 package = client.package.rpartition("@")[0]
