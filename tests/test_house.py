@@ -137,13 +137,16 @@ OPENED = {
     "approval": {"webhook"},
     "clients": {"program"},
     "frontends.cli": {
-        *("hooks", "options", "person", "publish", "publisher_secrets", "question"),
-        *("service_unit", "terminal"),
+        *("hooks", "install_review", "options", "person", "publish", "publisher_secrets"),
+        *("question", "service_unit", "terminal"),
     },
     "frontends.mcp": {"over_http"},
     "frontends.adapters": {"framework_bridge", "pydantic_ai"},
-    "house": {"access_tokens"},
-    "house.config": {"config_faults", "config_files", "rule_lines", "secret_places"},
+    "house": {"access_tokens", "allowed_sources", "issuer_tokens"},
+    "house.config": {
+        *("config_faults", "config_files", "config_values", "rule_lines", "secret_places"),
+    },
+    "install": {"change_plan", "public_collections", "repository_search", "source_policy"},
     "registry": {
         *("attestations", "certificates", "near_names", "owners", "passwords", "releases"),
     },
@@ -156,8 +159,9 @@ OPENED = {
     "tools": {"call", "files", "workspace"},
 }
 """Modules that an extension of ours imports past the face of their package, and no others: verbs
-are made with the parts of the command line, cells are a second user of the sandbox's parts, and
-PostgreSQL searches with those of the index. What joins the list needs a reason in its commit."""
+are made with the parts of the command line, cells are a second user of the sandbox's parts,
+PostgreSQL searches with those of the index, a model's install is judged and shown as a person's,
+and two servers check tokens of issuers. What joins the list needs a reason in its commit."""
 
 
 def test_an_extension_imports_faces_only():
