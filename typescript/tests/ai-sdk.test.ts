@@ -46,7 +46,7 @@ test("an allowed call runs without a question", async () => {
   assert.match(found.text, /skill_content/);
 });
 
-test("a call that needs approval ends the run, and is made once after a yes", async () => {
+test("a call that needs approval ends the run, and is made once after approval", async () => {
   const house = client();
   const first = await run(house, [USER], write("yes-1", "yes.txt", "Rain.\n"));
   assert.equal(asked(first).length, 1);

@@ -45,7 +45,7 @@ test("an allowed call runs without a question", async () => {
   assert.match((await agent.generate("do it")).text, /skill_content/);
 });
 
-test("a call that needs approval suspends the run, and is made once after a yes", async () => {
+test("a call that needs approval suspends the run, and is made once after approval", async () => {
   const storage = new InMemoryStore();
   const agent = await agentOf(storage, client(), write("m-yes", "m-yes.txt", "Rain.\n"));
   const first = await agent.generate("do it");

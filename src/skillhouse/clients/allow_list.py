@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from skillhouse.clients import jsonc, toml_text
-from skillhouse.clients.client_table import ClientConfig, UnattendedRule, client_of, server_configs
+from skillhouse.clients.client_table import ClientConfig, UnattendedRule, server_config
 from skillhouse.clients.config_file import (
     Change,
     ConfigFile,
@@ -28,7 +28,7 @@ RECORD = "allow "
 
 def own_list_of(client: str) -> str:
     """Return what keeps a client's own list of skills from its model; empty if nothing is known."""
-    return client_of(client, {one.client: one for one in server_configs()}).own_list
+    return server_config(client).own_list
 
 
 def unattended_of(client: str) -> UnattendedRule | None:
@@ -36,8 +36,7 @@ def unattended_of(client: str) -> UnattendedRule | None:
 
     `ConfigError` for one whose configuration is not known.
     """
-    known = {one.client: one for one in server_configs()}
-    return client_of(client, known).unattended
+    return server_config(client).unattended
 
 
 class AllowList:

@@ -11,7 +11,12 @@ from typing import Any
 from skillhouse.audit import AuditError, AuditLog
 from skillhouse.audit.log import recorded
 from skillhouse.clients.allow_list import RECORD, AllowList, is_unattended
-from skillhouse.clients.client_table import ClientConfig, client_of, known_clients, server_configs
+from skillhouse.clients.client_table import (
+    ClientConfig,
+    known_clients,
+    server_config,
+    server_configs,
+)
 from skillhouse.clients.config_file import (
     Change,
     ConfigFile,
@@ -426,7 +431,7 @@ class ClientConfigs:
             return None
 
     def _config(self, client: str, where: str) -> ClientConfig:
-        config = client_of(client, {one.client: one for one in server_configs()})
+        config = server_config(client)
         if where not in config.places:
             message = f"{config.client} reads no MCP servers from a project; leave out --project"
             raise ConfigError(message, key=client)

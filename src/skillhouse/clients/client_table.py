@@ -242,6 +242,11 @@ def client_of(name: str, known: Mapping[str, _T]) -> _T:
     raise ConfigError(message, key=name, suggestion="" if is_known else close)
 
 
+def server_config(name: str) -> ClientConfig:
+    """Return how a client's MCP servers are configured; `ConfigError` where that is not known."""
+    return client_of(name, {one.client: one for one in server_configs()})
+
+
 def is_installed(profile: Profile, places: Locations) -> bool:
     """Whether a command of the client is on the path, or a trace of a run is at home.
 

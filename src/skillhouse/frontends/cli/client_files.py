@@ -22,6 +22,7 @@ from skillhouse.frontends.answers.client_changes import difference_lines, export
 from skillhouse.frontends.cli.hooks import entries_of, said_change, wanted_hooks
 from skillhouse.frontends.cli.mcp_clients import (
     decided_alone,
+    named_tools,
     print_start,
     print_twice,
     with_own_lists,
@@ -283,10 +284,7 @@ class _Tools:
         return ("--tools", ",".join(chosen)) if chosen else ()
 
     def _kept(self, client: str) -> tuple[str, ...]:
-        words = self._there(client)
-        if "--tools" not in words[:-1]:
-            return ()
-        return tuple(filter(None, words[words.index("--tools") + 1].split(",")))
+        return tuple(filter(None, named_tools(self._there(client)) or ()))
 
     def _asked(self) -> tuple[str, ...]:
         if self._options.dry_run and not can_ask():

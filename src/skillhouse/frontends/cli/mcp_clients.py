@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -90,10 +91,19 @@ def _lists_skills(change: Change, configs: ClientConfigs, house: Skillhouse) -> 
     is_project = Path(change.file).is_relative_to(house.project)
     where = "project" if is_project else "user"
     words = configs.arguments(change.client, where=where, name=change.name)
+    offered = named_tools(words)
+    return offered is None or not {"all", "skills", "skill", "search_skills"}.isdisjoint(offered)
+
+
+def named_tools(words: Sequence[str]) -> list[str] | None:
+    """Return what `--tools` has among the words after `mcp`; None where it is not there.
+
+    >>> named_tools(["--tools", "skill,read"]), named_tools(["--agent", "a"])
+    (['skill', 'read'], None)
+    """
     if "--tools" not in words[:-1]:
-        return True
-    offered = words[words.index("--tools") + 1].split(",")
-    return not set(offered).isdisjoint({"all", "skills", "skill", "search_skills"})
+        return None
+    return words[words.index("--tools") + 1].split(",")
 
 
 def print_twice(change: Change, terminal: Terminal) -> None:
