@@ -71,7 +71,7 @@ def run(found: Sequence[Step]) -> int:
     for step in waiting:
         print(f"check: {step.name} did not run: they do once the rest is well", file=sys.stderr)
     if not failed:
-        print("check: all is well; CI runs `./x test all` as well", file=sys.stderr)
+        print("check: all is well; CI runs `./x test ci` as well", file=sys.stderr)
     return 1 if failed else 0
 
 

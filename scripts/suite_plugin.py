@@ -1,4 +1,4 @@
-"""Pytest plugin of scripts/suite.py: writes outcomes and costs, leaves out what is left to CI."""
+"""Pytest plugin of scripts/suite.py: writes outcomes and costs, leaves out what can wait."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from scripts.suite_record import Record
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     record = Record.read()
-    left_out = {"default": record.later, "fast": record.not_fast}
+    left_out = {"default": record.later, "ci": record.after_ci, "fast": record.not_fast}
     listed = left_out.get(os.environ.get("SUITE_PART", ""), frozenset())
     items[:] = [item for item in items if not listed & ids_of(item.nodeid)]
 

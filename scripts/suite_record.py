@@ -28,6 +28,7 @@ FILE_SECONDS = 0.05
 """What reading a file of tests costs, and what an unrecorded one is taken to cost."""
 ALL_SLOW = re.compile(r"^pytestmark = (\[\s*)?pytest\.mark\.(slow|heavy)\b", re.MULTILINE)
 ALL_HEAVY = re.compile(r"^pytestmark = (\[\s*)?pytest\.mark\.heavy\b", re.MULTILINE)
+ATTACKS = "tests/attacks/"
 EVERYTHING = ("pyproject.toml", "conftest.py", "tests/conftest.py", "requirements/", "x", ".ci/")
 """What every test may depend on."""
 
@@ -49,7 +50,7 @@ class Record:
 
     by_file: Mapping[str, FileRecord]
     later: frozenset[str]
-    """Files and tests that the default part leaves to CI and `changed`: dear for what only they
+    """Files and tests that the default part leaves to `all` and `changed`: dear for what only they
     reach."""
     not_fast: frozenset[str] = frozenset()
     """Tests without the mark `slow` that are too dear for the part `fast` all the same."""
@@ -70,6 +71,11 @@ class Record:
         seconds = json.loads(SECONDS.read_text()) if SECONDS.exists() else {}
         return cls(by_file=by_file, later=later, not_fast=not_fast, seconds=seconds)
 
+    @property
+    def after_ci(self) -> frozenset[str]:
+        """What CI leaves as well: of what can wait, all but the attacks."""
+        return frozenset(name for name in self.later if not name.startswith(ATTACKS))
+
     def files(self) -> list[str]:
         """Return every file that has tests or examples, sorted by path."""
         tests = (path for path in (ROOT / "tests").rglob("test_*.py"))
@@ -81,7 +87,8 @@ class Record:
         text = _text(ROOT / file)
         if part == "fast":
             return not ALL_SLOW.search(text)
-        return part != "default" or (file not in self.later and not ALL_HEAVY.search(text))
+        waiting = {"default": self.later, "ci": self.after_ci}.get(part)
+        return waiting is None or (file not in waiting and not ALL_HEAVY.search(text))
 
     def is_reach_known(self, file: str) -> bool:
         """Whether a recording has said what a file's tests enter."""

@@ -57,7 +57,7 @@ def test_no_service_is_started_and_nothing_is_left_running() -> None:
 
 
 def test_lint_runs_beside_the_tests_and_its_result_counts() -> None:
-    begun, tests, ended = (RUN.index(text) for text in ("./x lint", "./x test all", "wait "))
+    begun, tests, ended = (RUN.index(text) for text in ("./x lint", './x test "$part"', "wait "))
     assert begun < tests < ended
     assert 'wait "$linting" || lint=$?' in RUN
     assert "exit $((lint ? lint : tests))" in RUN
