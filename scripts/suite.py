@@ -5,10 +5,10 @@ neighbours, which share what a directory's tests set up; a process that is done 
 portion. pytest-xdist would read every test in every process, 25 seconds of CPU each.
 
 Parts: `fast`, nothing marked slow or heavy; the default, nothing heavy and nothing that
-tests/suite.json leaves for later; `ci`, the default and the attacks that it leaves; `all`; `changed [--base REV]`, what reaches a file that differs from
-REV (the branch point with `main`); `failed`, what failed in the last run; `nightly`, the property
-tests with new examples and what is marked so. `K/N` runs the K-th of N shares, for N machines.
-Other arguments go to pytest.
+tests/suite.json leaves for later; `ci`, the default and the attacks that it leaves; `all`;
+`changed [--base REV]`, what reaches a file that differs from REV (the branch point with `main`);
+`failed`, what failed in the last run; `nightly`, the property tests with new examples and what is
+marked so. `K/N` runs the K-th of N shares, for N machines. Other arguments go to pytest.
 
 Where the superuser runs it and there is memory, /tmp is in memory for the tests
 (docs/decisions/0470); `SKILLHOUSE_TEST_ON_DISK=1` leaves it on the disk, as named tests do.
@@ -52,7 +52,13 @@ MARKS = {
     "all": "not nightly",
     "nightly": "hypothesis or nightly",
 }
-EXAMPLES = {"fast": "fast", "default": "fast", "ci": "fast", "changed": "fast", "nightly": "nightly"}
+EXAMPLES = {
+    "fast": "fast",
+    "default": "fast",
+    "ci": "fast",
+    "changed": "fast",
+    "nightly": "nightly",
+}
 """Profiles of tests/conftest.py for property tests; the others have its own."""
 PROCESSES = min(8, 2 * (os.cpu_count() or 1))
 """At once: half of the time a test waits, for a sandbox, a browser or a server. With five on two

@@ -53,7 +53,7 @@ class Record:
     """Files and tests that the default part leaves to `all` and `changed`: dear for what only they
     reach."""
     not_fast: frozenset[str] = frozenset()
-    """Tests without the mark `slow` that are too dear for the part `fast` all the same."""
+    """Files and tests without the mark `slow` that are too dear for `fast` all the same."""
     seconds: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """By part and file: seconds on the clock."""
 
@@ -86,7 +86,7 @@ class Record:
         """Whether a part has tests of a file."""
         text = _text(ROOT / file)
         if part == "fast":
-            return not ALL_SLOW.search(text)
+            return file not in self.not_fast and not ALL_SLOW.search(text)
         waiting = {"default": self.later, "ci": self.after_ci}.get(part)
         return waiting is None or (file not in waiting and not ALL_HEAVY.search(text))
 

@@ -1,9 +1,10 @@
 """Records tests/suite.json: what each file of tests costs, enters, and whether it can wait for CI.
 
 `./x py -m scripts.suite_tracer` runs everything, an hour of CPU; `--new` only the files that have
-no record, and leaves the rest as it is; `--again` only chooses anew from the last recording. It
-needs Python 3.12 (`sys.monitoring`), and a machine with all that CI has: what is skipped reaches
-nothing. A process that was killed leaves no lines.
+no record, and leaves the rest as it is; `--again` only chooses anew from the last recording, and
+`--fast` what is in the fast part from what each test took in its last run. It needs Python 3.12
+(`sys.monitoring`), and a machine with all that CI has: what is skipped reaches nothing. A process
+that was killed leaves no lines.
 
 The choice: `./x test` has all that is not marked slow; of the slow tests those that reach most new
 lines for their cost, until `--lines` of what everything reaches are reached; and then the cheapest,
@@ -30,6 +31,7 @@ from pathlib import Path
 
 import pytest
 from scripts import suite_reach
+from scripts.suite import COSTS
 from scripts.suite_record import PLACE, ROOT, SOURCE, Record, packed
 
 RAW = ROOT / ".x" / "reach"
@@ -208,6 +210,26 @@ def not_fast(found: Mapping[str, Unit], *, seconds: float) -> list[str]:
     return sorted(fast[kept:])
 
 
+def choose_fast(costs: Path, *, seconds: float) -> None:
+    """Choose the fast part again from the costs of a run of it; what it left out stays out."""
+    kept = json.loads(PLACE.read_text(encoding="utf-8"))
+    found: dict[str, Unit] = defaultdict(Unit)
+    for line in costs.read_text(encoding="utf-8").splitlines():
+        cpu, _, node = line.split("\t", 2)
+        found[node].seconds += float(cpu)
+    dear = not_fast(by_function(found), seconds=seconds)
+    left = {*dear, *filter(_is_there, kept["not_fast"])}
+    # A file of which no test is left is not read either.
+    ran = {_file(name) for name in found}
+    whole = ran - {_file(name) for name in by_function(found) if name not in left}
+    names = {name for name in left if _file(name) not in whole} | whole
+    text = PLACE.read_text(encoding="utf-8")
+    old, new = (json.dumps(sorted(one), indent=2) for one in (kept["not_fast"], names))
+    if (begin := f'"not_fast": {old}') not in text:
+        raise SystemExit(f"{PLACE.name} is not as it was written: record it again")
+    PLACE.write_text(text.replace(begin, f'"not_fast": {new}'), encoding="utf-8")
+
+
 def folded(names: Iterable[str], found: Mapping[str, Unit]) -> list[str]:
     """Return files in the place of all their tests, where every one of them is named."""
     chosen = set(names)
@@ -317,11 +339,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Record what the tests cost and enter.")
     only = parser.add_mutually_exclusive_group()
     only.add_argument("--again", action="store_true", help="choose from the last recording")
+    only.add_argument("--fast", action="store_true", help="choose from the last ./x test fast")
     only.add_argument("--new", action="store_true", help="record only files that have no record")
     parser.add_argument("--seconds", type=float, default=760, help="for ./x test")
     parser.add_argument("--fast-seconds", type=float, default=50, help="for the fast part")
     parser.add_argument("--lines", type=float, default=0.955, help="share of all that are reached")
     options = parser.parse_args()
+    if options.fast:
+        choose_fast(COSTS, seconds=options.fast_seconds)
+        return
     if not options.again and not hasattr(sys, "monitoring"):
         raise SystemExit("expected Python 3.12 or later: it counts lines with sys.monitoring")
     keep = Record.read() if options.new else Record(by_file={}, later=frozenset())

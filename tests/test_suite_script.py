@@ -218,6 +218,26 @@ def test_the_choice_keeps_what_alone_reaches_lines_and_what_is_cheap():
     assert suite_tracer.not_fast(found, seconds=0.5) == ["tests/a.py::test_fast"]
 
 
+def test_the_fast_part_is_chosen_from_its_last_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    record = tmp_path / "suite.json"
+    kept = ["tests/a.py::test_left_before"]
+    before = '{\n "later": [],\n "not_fast": ' + json.dumps(kept, indent=2) + ',\n "files": {}\n}\n'
+    record.write_text(before, encoding="utf-8")
+    monkeypatch.setattr(suite_tracer, "PLACE", record)
+    monkeypatch.setattr(suite_tracer, "_is_there", lambda _: True)
+    costs = tmp_path / "costs.tsv"
+    rows = [("9", "tests/b.py::test_dear"), ("1", "tests/a.py::test_one[x]")]
+    rows += [("0.1", "tests/a.py::test_two"), ("0.2", "tests/a.py::test_two[y]")]
+    costs.write_text("".join(f"{cpu}\t{cpu}\t{node}\n" for cpu, node in rows), encoding="utf-8")
+    suite_tracer.choose_fast(costs, seconds=1.0)
+    now = json.loads(record.read_text(encoding="utf-8"))
+    # A file of which nothing is left stands for its tests.
+    assert now["not_fast"] == ["tests/a.py::test_left_before", "tests/a.py::test_one", "tests/b.py"]
+    assert not Record(by_file={}, later=frozenset(), not_fast=frozenset(now["not_fast"])).has_any(
+        "tests/b.py", "fast"
+    )
+
+
 def test_a_change_concerns_what_enters_it_names_it_or_is_new():
     def one(*sources: str) -> FileRecord:
         return FileRecord(fast=0, slow=0, heavy=0, sources=frozenset(sources))
