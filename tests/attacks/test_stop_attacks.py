@@ -171,17 +171,19 @@ def test_a_stop_ends_what_runs_in_every_process(peer: Peer, need: Any, node: Non
             results[" ".join((name, *map(str, arguments)))] = await house.call(name, arguments)
 
         async with anyio.create_task_group() as tasks:
+            tasks.start_soon(partial(call, "exec", command=f"python3 {stubborn}"))
+            tasks.start_soon(partial(call, "write", path="a.txt", content="x"))
+            begin(pipe, "touch BEGUN-1 && sleep 60 && touch LATE-1")
+            await until(lambda: len(list(peer.project.glob("BEGUN*"))) == 2 and person.asked)
+            # Late, as each takes a processor until the stop.
             for language in WAITS:
                 tasks.start_soon(partial(call, f"{language}:works", url=here))
             await until(lambda: len(server.seen) == 2)
+            # Last, as a request ends by itself after some seconds.
             for language in WAITS:
                 tasks.start_soon(partial(call, f"{language}:waits", url=here))
             tasks.start_soon(partial(call, "fetch", url=f"{here}/slow"))
-            tasks.start_soon(partial(call, "exec", command=f"python3 {stubborn}"))
-            tasks.start_soon(partial(call, "write", path="a.txt", content="x"))
-            await until(lambda: len(server.seen) == 5 and person.asked)
-            begin(pipe, "touch BEGUN-1 && sleep 60 && touch LATE-1")
-            await until(lambda: len(list(peer.project.glob("BEGUN*"))) == 2)
+            await until(lambda: len(server.seen) == 5)
             said = await anyio.to_thread.run_sync(stop, peer)
         await until(lambda: not house.services.skill_code.background.is_busy)
         results["over MCP"] = await anyio.to_thread.run_sync(received, pipe)

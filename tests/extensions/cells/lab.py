@@ -88,9 +88,10 @@ def status_of(level: SandboxLevel, need: Need) -> SandboxStatus:
 
 async def until(condition: Callable[[], object]) -> None:
     """Wait for what another process brings about."""
-    with anyio.fail_after(20):
+    with anyio.fail_after(50):
         while not condition():  # noqa: ASYNC110 - nothing tells of it.
-            await anyio.sleep(0.001)
+            # What waits takes no time from what it waits for.
+            await anyio.sleep(0.01)
 
 
 class Lab:
