@@ -30,7 +30,7 @@ from skillhouse.approval.webhook import (
     secret_bytes,
     verified_id,
 )
-from skillhouse.floor import DecodeError, StateError, shaped
+from skillhouse.floor import DecodeError, shaped
 from skillhouse.floor.structs import PartialStruct
 from skillhouse.store import (
     STATE,

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from skillhouse.store.state_place import StateServer as StateServer
     from skillhouse.store.state_place import StateStore as StateStore
     from skillhouse.store.state_place import forget_state as forget_state
+    from skillhouse.store.state_place import serve_every_state as serve_every_state
     from skillhouse.store.state_place import serve_state as serve_state
     from skillhouse.store.state_place import state_clock as state_clock
     from skillhouse.store.state_place import state_exists as state_exists

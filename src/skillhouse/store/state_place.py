@@ -36,6 +36,10 @@ class StateConnection(Protocol):
         """Run one statement, with `?` for each of a sequence or `:name` for those of a mapping."""
 
 
+    def executemany(self, statement: str, values: Any, /) -> StateCursor:
+        """Run one statement for each of several values."""
+
+
 class StateStore(Protocol):
     """One use of a state, by one thread."""
 
@@ -74,6 +78,8 @@ class _Place:
 
 _PLACES: dict[Path, _Place] = {}
 _LOCK = threading.Lock()
+_EVERY: list[Callable[[Path], StateServer]] = []
+"""What serves a state that nothing else was said about; at most one."""
 
 
 def serve_state(path: Path, connect: Callable[[], StateServer]) -> bool:
@@ -88,9 +94,21 @@ def serve_state(path: Path, connect: Callable[[], StateServer]) -> bool:
         return True
 
 
+def serve_every_state(connect: Callable[[Path], StateServer] | None) -> None:
+    """Have each state that this process uses from now on be on a server, or none of them (None).
+
+    For a program that has many states, each at another address.
+    """
+    with _LOCK:
+        _EVERY[:] = [] if connect is None else [connect]
+
+
 def state_server(path: Path) -> StateServer | None:
     """Return what serves a state; None where it is a file."""
     place = _PLACES.get(path)
+    if place is None and _EVERY:
+        with _LOCK:
+            place = _PLACES.setdefault(path, _Place(_EVERY[0](path)))
     return None if place is None else place.server
 
 

@@ -436,11 +436,11 @@ def pooled(path: Path, schema: Schema) -> Iterator[StateStore]:
     A file that was replaced, cut or written around SQLite since is opened again, and checked. A
     state that is on a server is used there.
     """
-    if (server := state_server(path)) is not None:
-        with server.use() as served:
-            yield served
-        return
     if not schema.disposable:
+        if (server := state_server(path)) is not None:
+            with server.use() as served:
+                yield served
+            return
         settle_as_file(path)
     process = os.getpid()
     store = _POOL.take(path, schema) or Store(path, schema)

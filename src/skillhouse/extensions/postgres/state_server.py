@@ -70,8 +70,7 @@ class PostgresState:
         self._of_parents: list[StateSession] = []
         self._begin()
         # A test has many, and what is registered at the end of a process is kept until then.
-        own = weakref.ref(self)
-        atexit.register(lambda: (one := own()) is not None and one.close())
+        atexit.register(_close, weakref.ref(self))
 
     def _begin(self) -> None:
         self._process = os.getpid()
@@ -108,16 +107,19 @@ class PostgresState:
         self._own_process()
         row = self._known_row()
         self._looks += 1
-        if self._watch is None and self._looks > WATCH_AFTER:
-            with self._lock:
-                self._watch = self._watch or CommitWatch(self._listen_address, self._see)
-        watch = self._watch
+        watch = self._watched() if self._looks > WATCH_AFTER else None
         commits = watch.commits() if watch is not None else None
         if commits is None:
             if watch is not None and watch.fault and self._is_down:
                 raise StateError(f"the state's server is not heard: {watch.fault}", self._path)
             commits = self._asked_commits()
         return (int(row.id[:12], 16), max(commits, self._own_commits))
+
+    def _watched(self) -> CommitWatch:
+        with self._lock:
+            if self._watch is None:
+                self._watch = CommitWatch(self._listen_address, self._see)
+            return self._watch
 
     _is_down = False
     """Whether the last look at the counter failed: until the watch hears the server again, event
@@ -263,6 +265,12 @@ class PostgresState:
                 "`[state] url`, or remove the file to accept it",
                 self._path,
             )
+
+
+def _close(state: weakref.ref[PostgresState]) -> None:
+    found = state()
+    if found is not None:
+        found.close()
 
 
 def _is_stale(session: StateSession) -> bool:

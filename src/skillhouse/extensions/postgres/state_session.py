@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
@@ -27,12 +27,13 @@ middle of a transaction holds up all others."""
 LOCK = 0x736B6853
 """Of `pg_advisory_xact_lock`, for who writes; a database has one state."""
 
+# Numbers of ours alone.
 _BEGIN = f"""
     BEGIN; SET LOCAL lock_timeout = {LOCK_MS}; SET LOCAL statement_timeout = {STATEMENT_MS};
     SET LOCAL idle_in_transaction_session_timeout = {IDLE_MS};
     SELECT pg_advisory_xact_lock({LOCK}),
         (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now_ms
-"""
+"""  # noqa: S608
 # One round trip. The column takes no NULL, so a state that was moved away keeps nothing.
 _COMMIT = """
     WITH counted AS (
@@ -187,6 +188,14 @@ class StateSession:
             )
         if cursor.rowcount > 0 and not (cursor.statusmessage or "").startswith("SELECT"):
             self._has_changes = True
+        return SessionCursor(cursor)
+
+    def executemany(self, statement: str, values: Iterable[Any], /) -> SessionCursor:
+        """Run a statement for each of some values; the cursor has the rows of all that changed."""
+        with self.faults():
+            cursor = self.connection.cursor()
+            cursor.executemany(for_psycopg(statement).encode(), [_values(one) for one in values])
+        self._has_changes = self._has_changes or cursor.rowcount > 0
         return SessionCursor(cursor)
 
     def server_ms(self) -> int | None:
