@@ -35,7 +35,6 @@ class StateConnection(Protocol):
     def execute(self, statement: str, values: Any = ..., /) -> StateCursor:
         """Run one statement, with `?` for each of a sequence or `:name` for those of a mapping."""
 
-
     def executemany(self, statement: str, values: Any, /) -> StateCursor:
         """Run one statement for each of several values."""
 

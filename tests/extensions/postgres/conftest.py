@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 from tests.extensions.postgres.state_servers import new_database
+from tests.frontends.conftest import place, run
+
+__all__ = ["place", "run"]
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 
 import psycopg
 
@@ -24,6 +24,30 @@ RETRY_SECONDS = 0.3
 CHANNEL = "skillhouse_state"
 
 logger = logging.getLogger(__name__)
+
+
+NOT_HEARD = "LISTEN brings nothing: set `[state] listen_url` to the server itself, not to a pooler"
+
+
+def hears(address: str) -> str:
+    """Return `yes`, or why no notices arrive at this address."""
+    try:
+        with closing(connected(address, purpose="state notices")) as connection:
+            return "yes" if _delivers(connection) else NOT_HEARD
+    except psycopg.Error as error:
+        return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+def _delivers(connection: BoundedConnection) -> bool:
+    """Listen, and whether that brings anything: a pooler answers, and delivers nothing."""
+    connection.execute(f"LISTEN {CHANNEL}")
+    proof = f"test {secrets.token_hex(8)}"
+    connection.execute("SELECT pg_notify(%s, %s)", (CHANNEL, proof))
+    end = time.monotonic() + ALIVE_SECONDS
+    while (left := end - time.monotonic()) > 0:
+        if any(one.payload == proof for one in connection.notifies(timeout=left, stop_after=1)):
+            return True
+    return False
 
 
 class CommitWatch:
@@ -86,16 +110,8 @@ class CommitWatch:
         connection.answer_seconds = ALIVE_SECONDS
         self._connection = connection
         try:
-            connection.execute(f"LISTEN {CHANNEL}")
-            # A pooler answers LISTEN and delivers nothing.
-            proof = f"test {secrets.token_hex(8)}"
-            connection.execute("SELECT pg_notify(%s, %s)", (CHANNEL, proof))
-            heard = connection.notifies(timeout=ALIVE_SECONDS, stop_after=1)
-            if not any(notice.payload == proof for notice in heard):
-                raise ValueError(
-                    "LISTEN brings nothing: set `[state] listen_url` to the server itself, "
-                    "not to a pooler"
-                )
+            if not _delivers(connection):
+                raise ValueError(NOT_HEARD)
             while not self._ended.is_set():
                 row = look(connection)
                 if row is None or row.standing != WHOLE:
