@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from skillhouse.floor import SkillhouseError
-from skillhouse.store import STATE, STATE_FILE, pooled
+from skillhouse.store import STATE, STATE_FILE, pooled, state_clock
 
 KEEP_MS = 24 * 3_600_000
 """How long an answer is kept for a repetition."""
@@ -30,7 +30,7 @@ class CallKeys:
 
     def __init__(self, state_directory: Path, *, clock: Callable[[], float] = time.time) -> None:
         self._path = state_directory / STATE_FILE
-        self._clock = clock
+        self._clock = state_clock(self._path, clock)
         self._process = secrets.token_hex(8)
         self._running: set[tuple[str, str]] = set()
 
