@@ -259,9 +259,7 @@ def test_the_verb_moves_shows_and_copies(run: Run, place: Path, state_url: str) 
         ("env:NOT_SET", "in the variable `NOT_SET`"),
     ],
 )
-def test_what_is_no_address_is_said_before_anything_else(
-    run: Run, to: str, expected: str
-) -> None:
+def test_what_is_no_address_is_said_before_anything_else(run: Run, to: str, expected: str) -> None:
     code, _, said = run("state", "move", "--to", to, "--yes")
     assert (code, expected in said, "secret" in said) == (2, True, False), said
 

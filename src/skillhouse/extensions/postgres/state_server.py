@@ -77,7 +77,7 @@ class PostgresState:
         self._lock = threading.Lock()
         self._free = threading.Semaphore(CONNECTIONS_MAX)
         self._idle: list[StateSession] = []
-        self._watch: CommitWatch | None = None
+        self.watch: CommitWatch | None = None
         self._looks = 0
         self._row: StateRow | None = None
         self._own_commits = 0
@@ -117,9 +117,9 @@ class PostgresState:
 
     def _watched(self) -> CommitWatch:
         with self._lock:
-            if self._watch is None:
-                self._watch = CommitWatch(self._listen_address, self._see)
-            return self._watch
+            if self.watch is None:
+                self.watch = CommitWatch(self._listen_address, self._see)
+            return self.watch
 
     _is_down = False
     """Whether the last look at the counter failed: until the watch hears the server again, event
@@ -160,7 +160,7 @@ class PostgresState:
             return
         with self._lock:
             idle, self._idle = self._idle, []
-            watch, self._watch = self._watch, None
+            watch, self.watch = self.watch, None
         if watch is not None:
             watch.close()
         for session in idle:
@@ -279,13 +279,7 @@ def _is_stale(session: StateSession) -> bool:
         return True
     poll = select.poll()
     poll.register(session.connection.pgconn.socket, select.POLLIN)
-    if not poll.poll(0):
-        return False
-    try:
-        session.connection.pgconn.consume_input()
-    except psycopg.Error:
-        return True
-    return session.is_broken
+    return bool(poll.poll(0))
 
 
 def file_mark(path: Path) -> str | None:
@@ -307,8 +301,8 @@ def file_mark(path: Path) -> str | None:
 
 def mark_file(path: Path, state_id: str) -> None:
     """Leave a file that refuses every use as a state, for programs that know of no server."""
-    make_private(path.parent)
     try:
+        make_private(path.parent)
         os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW, 0o600))
         with closing(sqlite3.connect(path, isolation_level=None)) as connection:
             write_mark(connection, state_id)

@@ -28,7 +28,7 @@ LOCK = 0x736B6853
 """Of `pg_advisory_xact_lock`, for who writes; a database has one state."""
 
 # Numbers of ours alone.
-_BEGIN = f"""
+BEGIN = f"""
     BEGIN; SET LOCAL lock_timeout = {LOCK_MS}; SET LOCAL statement_timeout = {STATEMENT_MS};
     SET LOCAL idle_in_transaction_session_timeout = {IDLE_MS};
     SELECT pg_advisory_xact_lock({LOCK}),
@@ -222,7 +222,7 @@ class StateSession:
         """Take the write lock of all processes."""
         self._has_changes = False
         with self.faults():
-            cursor = self.connection.execute(_BEGIN)
+            cursor = self.connection.execute(BEGIN)
             while cursor.nextset():
                 pass
             row = cursor.fetchone()
