@@ -176,6 +176,24 @@ def test_two_that_look_and_then_write_see_each_other(path: Path) -> None:
     assert (len(took), len(names(path))) == (1, 1)
 
 
+def test_threads_that_use_a_server_first_at_once_leave_one_mark(path: Path) -> None:
+    found: list[object] = []
+
+    def use() -> None:
+        try:
+            found.append(names(path))
+        except StateError as error:
+            found.append(error)
+
+    threads = [threading.Thread(target=use) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [[]] * 8
+    assert state_server.file_mark(path) not in (None, "")
+
+
 def test_a_commit_of_ours_changes_the_stamp_at_once_and_a_look_does_not(path: Path) -> None:
     before = commit_stamp(path)
     names(path)

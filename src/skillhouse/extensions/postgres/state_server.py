@@ -305,13 +305,16 @@ def mark_file(path: Path, state_id: str) -> None:
         make_private(path.parent)
         os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW, 0o600))
         with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+            # In one step: half of a mark would look like a state.
+            connection.execute("BEGIN IMMEDIATE")
             write_mark(connection, state_id)
+            connection.execute("COMMIT")
     except (sqlite3.Error, OSError) as error:
         raise StateError(f"the state's file cannot be marked: {error}", path) from error
 
 
 def write_mark(connection: sqlite3.Connection, state_id: str) -> None:
-    """Make a database say where its state went; one without tables alone, or in a transaction."""
+    """Make a database without tables say where its state went, in the caller's transaction."""
     connection.execute("CREATE TABLE IF NOT EXISTS moved (id TEXT NOT NULL PRIMARY KEY)")
     connection.execute("INSERT INTO moved VALUES (?) ON CONFLICT DO NOTHING", (state_id,))
     connection.execute(f"PRAGMA application_id = {MOVED_MARK}")

@@ -33,16 +33,20 @@ def hears(address: str) -> str:
     """Return `yes`, or why no notices arrive at this address."""
     try:
         with closing(connected(address, purpose="state notices")) as connection:
-            return "yes" if _delivers(connection) else NOT_HEARD
+            return "yes" if _delivers(connection, address) else NOT_HEARD
     except psycopg.Error as error:
         return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
-def _delivers(connection: BoundedConnection) -> bool:
-    """Listen, and whether that brings anything: a pooler answers, and delivers nothing."""
+def _delivers(connection: BoundedConnection, address: str) -> bool:
+    """Listen, and return whether that brings what another connection says.
+
+    A pooler answers LISTEN as well. What a connection says itself it hears even there.
+    """
     connection.execute(f"LISTEN {CHANNEL}")
     proof = f"test {secrets.token_hex(8)}"
-    connection.execute("SELECT pg_notify(%s, %s)", (CHANNEL, proof))
+    with closing(connected(address, purpose="state notices")) as other:
+        other.execute("SELECT pg_notify(%s, %s)", (CHANNEL, proof))
     end = time.monotonic() + ALIVE_SECONDS
     while (left := end - time.monotonic()) > 0:
         if any(one.payload == proof for one in connection.notifies(timeout=left, stop_after=1)):
@@ -106,11 +110,12 @@ class CommitWatch:
             self._ended.wait(RETRY_SECONDS)
 
     def _listen(self) -> None:
-        connection = connected(self._address(), purpose="state notices")
+        address = self._address()
+        connection = connected(address, purpose="state notices")
         connection.answer_seconds = ALIVE_SECONDS
         self._connection = connection
         try:
-            if not _delivers(connection):
+            if not _delivers(connection, address):
                 raise ValueError(NOT_HEARD)
             while not self._ended.is_set():
                 row = look(connection)
