@@ -21,6 +21,8 @@ from skillhouse.store import StateConflictError
 CONNECT_SECONDS = 5
 ANSWER_SECONDS = 15.0
 """How long any answer may take: beyond what the server itself allows a statement."""
+LOOK_SECONDS = 3.0
+"""How long the answer to a look may take."""
 LOCK_MS, STATEMENT_MS, IDLE_MS = 10_000, 10_000, 5_000
 """How long a writer waits for others, a statement takes, and a process that was stopped in the
 middle of a transaction holds up all others."""
@@ -166,8 +168,10 @@ class StateSession:
         self.ahead_seconds: float | None = None
         """By how much the server's clock was ahead when the last transaction began."""
         self._has_changes = False
-        self.commits = 0
-        """How many commits there were after the last one of this session."""
+        self.changes = 0
+        """Commits that changed something, since whoever has the session counted them."""
+        self.fault = ""
+        """That an answer did not come; a connection that ended says nothing of others."""
 
     @property
     def is_broken(self) -> bool:
@@ -178,7 +182,13 @@ class StateSession:
         )
 
     def rows(self, query: str, values: Any = ()) -> list[tuple[Any, ...]]:
-        return self.execute(query, values).fetchall()
+        # A look waits for no writer.
+        before = self.connection.answer_seconds
+        self.connection.answer_seconds = min(before, LOOK_SECONDS)
+        try:
+            return self.execute(query, values).fetchall()
+        finally:
+            self.connection.answer_seconds = before
 
     def execute(self, statement: str, values: Any = (), /) -> SessionCursor:
         cursor = self._cursor
@@ -231,8 +241,8 @@ class StateSession:
             if not self._has_changes:
                 self._cursor.execute("COMMIT")
                 return
-            row = self._cursor.execute(COMMIT).fetchone()
-        self.commits = int(row[0]) if row else 0
+            self.changes += 1  # Also where its answer is lost.
+            self._cursor.execute(COMMIT)
 
     def close(self) -> None:
         self.connection.close()
@@ -246,17 +256,27 @@ class StateSession:
             text = str(error.object)[:80]
             raise StateError(f"the state keeps UTF-8 only, got {text!r}", self._path) from error
         except psycopg.Error as error:
-            if isinstance(error, errors._WaitTimeout) or error.sqlstate in _READ_ONLY:  # noqa: SLF001 - psycopg has no other name.
+            if isinstance(error, errors._WaitTimeout):  # noqa: SLF001 - psycopg has no other name.
+                self.fault = fault_of(error)
+                self.connection.close()
+            elif error.sqlstate in _READ_ONLY:
                 self.connection.close()
             raise state_error(error, self._path) from error
 
 
+def fault_of(error: psycopg.Error) -> str:
+    """Return the first line of a fault; the others may repeat what was asked."""
+    if isinstance(error, errors._WaitTimeout):  # noqa: SLF001 - psycopg has no other name.
+        return "the server of the state does not answer"
+    said = str(error).strip().splitlines()[:1]
+    return f"the state on the server cannot be used: {said[0] if said else type(error).__name__}"
+
+
 def state_error(error: psycopg.Error, path: Path) -> StateError:
     """Return an error of the database as one of the state, without what was asked."""
-    said = str(error).strip().splitlines()[:1]
-    text = said[0] if said else type(error).__name__
     if error.diag.table_name == "skillhouse_state":
         return StateError("the state is not on this server any more: it was moved", path)
     if isinstance(error, psycopg.IntegrityError):
-        return StateConflictError(f"the state has such a row: {text}", path)
-    return StateError(f"the state on the server cannot be used: {text}", path)
+        constraint = error.diag.constraint_name or error.diag.column_name or "a rule"
+        return StateConflictError(f"the state has such a row: {constraint}", path)
+    return StateError(fault_of(error), path)
