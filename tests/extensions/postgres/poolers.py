@@ -30,7 +30,8 @@ def pooler(program: str, server: str, url: str) -> Iterator[str]:
             port = free.getsockname()[1]
         (place / "users").write_text(f'"{found[2]}" ""\n')
         (place / "ini").write_text(
-            f"[databases]\n* = host={found[1]} user={found[2]}\n[pgbouncer]\nlisten_addr = 127.0.0.1\n"
+            f"[databases]\n* = host={found[1]} user={found[2]}\n[pgbouncer]\n"
+            "listen_addr = 127.0.0.1\n"
             f"listen_port = {port}\nunix_socket_dir =\nauth_type = any\n"
             f"auth_file = {place / 'users'}\npool_mode = transaction\ndefault_pool_size = 3\n"
             f"logfile = {place / 'log'}\npidfile = {place / 'pid'}\n"

@@ -56,10 +56,7 @@ def rows_of(path: Path) -> dict[str, list[str]]:
             )
         ]
     with pooled(path, STATE) as kept:
-        return {
-            name: sorted(map(repr, kept.rows(f"SELECT * FROM {name}")))  # noqa: S608 - ours.
-            for name in names
-        }
+        return {name: sorted(map(repr, kept.rows(f"SELECT * FROM {name}"))) for name in names}
 
 
 def test_a_state_goes_to_a_server_and_back_with_every_row(path: Path, state_url: str) -> None:

@@ -77,9 +77,12 @@ def test_notices_come_by_the_address_of_the_server_itself(
             assert time.monotonic() < end, server.watch.fault
             time.sleep(0.01)
         before = commit_stamp(path)
-        with served(other.parent, pooled_url), pooled(other, STATE) as kept:
-            with kept.transaction() as connection:
-                connection.execute("INSERT INTO notice VALUES ('a', 'b')")
+        with (
+            served(other.parent, pooled_url),
+            pooled(other, STATE) as kept,
+            kept.transaction() as connection,
+        ):
+            connection.execute("INSERT INTO notice VALUES ('a', 'b')")
         end = time.monotonic() + 1
         while commit_stamp(path) == before:
             assert time.monotonic() < end
@@ -99,7 +102,10 @@ def test_without_that_address_each_look_asks_the_server(tmp_path: Path, pooled_u
             time.sleep(0.01)
         assert (server.watch.fault, server.watch.commits()) == (NOT_HEARD, None)
         before = commit_stamp(path)
-        with served(other.parent, pooled_url), pooled(other, STATE) as kept:
-            with kept.transaction() as connection:
-                connection.execute("INSERT INTO notice VALUES ('a', 'b')")
+        with (
+            served(other.parent, pooled_url),
+            pooled(other, STATE) as kept,
+            kept.transaction() as connection,
+        ):
+            connection.execute("INSERT INTO notice VALUES ('a', 'b')")
         assert commit_stamp(path) != before

@@ -52,6 +52,16 @@ def write(path: Path, name: str, text: object = "text") -> None:
         connection.execute(NOTE, (name, text))
 
 
+def together(path: Path, *steps: Callable[[], object] | tuple[str, object]) -> None:
+    """Write rows in one transaction; a function is called between them."""
+    with pooled(path, STATE) as kept, kept.transaction() as connection:
+        for step in steps:
+            if isinstance(step, tuple):
+                connection.execute(NOTE, step)
+            else:
+                step()
+
+
 def names(path: Path) -> list[str]:
     with pooled(path, STATE) as kept:
         return [name for (name,) in kept.rows("SELECT name FROM notice ORDER BY name")]
@@ -121,13 +131,8 @@ def test_what_cannot_be_kept_is_an_error_and_takes_back_all_of_it(
     def used() -> None:
         path = tmp_path / STATE_FILE
         write(path, "a")
-        with (
-            pytest.raises(kind),
-            pooled(path, STATE) as kept,
-            kept.transaction() as connection,
-        ):
-            connection.execute(NOTE, ("before", "text"))
-            connection.execute(NOTE, values)
+        with pytest.raises(kind):
+            together(path, ("before", "text"), values)
         assert names(path) == ["a"]
 
     if engine == "file":
@@ -139,9 +144,12 @@ def test_what_cannot_be_kept_is_an_error_and_takes_back_all_of_it(
 
 @pytest.mark.parametrize("value", ["a\0b", 1 << 64])
 def test_what_postgresql_has_no_place_for_is_an_error(path: Path, value: object) -> None:
-    with pytest.raises(StateError, match="the state on the server cannot be used"):
-        with pooled(path, STATE) as kept, kept.transaction() as connection:
-            connection.execute("INSERT INTO tier_mark VALUES (?, ?)", ("a", value))
+    with (
+        pytest.raises(StateError, match="the state on the server cannot be used"),
+        pooled(path, STATE) as kept,
+        kept.transaction() as connection,
+    ):
+        connection.execute("INSERT INTO tier_mark VALUES (?, ?)", ("a", value))
     assert names(path) == []
 
 
@@ -149,11 +157,18 @@ def test_an_error_of_the_block_takes_its_changes_back_and_keeps_the_connection(p
     class ThisError(Exception):
         pass
 
-    with pooled(path, STATE) as kept:
-        with pytest.raises(ThisError), kept.transaction() as connection:
-            connection.execute(NOTE, ("a", "text"))
-            raise ThisError
-        assert kept.rows("SELECT name FROM notice") == []
+    def fail() -> None:
+        raise ThisError
+
+    server = store.state_server(path)
+    assert isinstance(server, PostgresState)
+    with server.use() as session:
+        connection = session.connection
+    with pytest.raises(ThisError):
+        together(path, ("a", "text"), fail)
+    assert names(path) == []
+    with server.use() as session:
+        assert session.connection is connection
 
 
 def test_two_that_look_and_then_write_see_each_other(path: Path) -> None:
@@ -216,7 +231,7 @@ def test_a_commit_of_another_process_changes_the_stamp_in_memory(
         for at in range(20):
             before = commit_stamp(path)
             write(tmp_path / "other" / STATE_FILE, str(at))
-            until(lambda: commit_stamp(path) != before, seconds=1)
+            until(lambda known=before: commit_stamp(path) != known, seconds=1)
 
 
 def ended(url: str, purpose: str = "") -> int:
@@ -245,10 +260,8 @@ def test_a_connection_that_was_lost_while_idle_is_made_once_more(
 def test_a_connection_that_is_lost_in_a_transaction_is_an_error_and_writes_nothing(
     path: Path, state_url: str
 ) -> None:
-    with pytest.raises(StateError), pooled(path, STATE) as kept, kept.transaction() as connection:
-        connection.execute(NOTE, ("a", "text"))
-        assert ended(state_url) == 1
-        connection.execute(NOTE, ("b", "text"))
+    with pytest.raises(StateError):
+        together(path, ("a", "text"), lambda: ended(state_url), ("b", "text"))
     assert names(path) == []
 
 
@@ -288,7 +301,7 @@ def test_a_counter_that_is_behind_after_a_fail_over_is_another_stamp(
             connection.execute("UPDATE skillhouse_state SET commits = commits - 1")
         ended(state_url)
         write(tmp_path / "other" / STATE_FILE, "a revocation")
-        until(lambda: watch.commits())
+        until(watch.commits)
         assert commit_stamp(path) != before
 
 
@@ -311,9 +324,11 @@ def test_all_connections_in_use_is_an_error_after_a_while(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(state_server, "WAIT_SECONDS", 0.1)
-    with contexts(state_server.CONNECTIONS_MAX, lambda: pooled(path, STATE)):
-        with pytest.raises(StateError, match="all 10 connections of this process were in use"):
-            names(path)
+    with (
+        contexts(state_server.CONNECTIONS_MAX, lambda: pooled(path, STATE)),
+        pytest.raises(StateError, match="all 10 connections of this process were in use"),
+    ):
+        names(path)
     assert names(path) == []
 
 
@@ -334,10 +349,8 @@ def test_who_is_stopped_in_a_transaction_holds_up_the_others_for_a_while_only(
     begins = state_session.BEGIN.replace(f"'{state_session.IDLE_MS}'", "'300'")
     assert begins != state_session.BEGIN
     monkeypatch.setattr(state_session, "BEGIN", begins)
-    with pytest.raises(StateError), pooled(path, STATE) as kept, kept.transaction() as connection:
-        connection.execute(NOTE, ("frozen", "text"))
-        write(path, "other")
-        connection.execute(NOTE, ("frozen too", "text"))
+    with pytest.raises(StateError):
+        together(path, ("frozen", ""), lambda: write(path, "other"), ("frozen too", ""))
     assert names(path) == ["other"]
 
 
