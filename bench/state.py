@@ -2,8 +2,8 @@
 
 `./x bench state [--rounds N] [--url URL]` measures wall time, rounds interleaved, medians and the
 least, in one process. Without URL, an empty database, it starts a PostgreSQL of its own on a
-socket, with `fsync` as it is by default. "The same statements" are what we send, sent by bare psycopg: the
-lock of all writers, two statements, the counter and its notice. "Bare" leaves these three out.
+socket, with `fsync` as it is by default. "The same statements" are what we send, sent by bare
+psycopg: the lock of all writers, two statements, the counter and its notice. "Bare" has the two.
 """
 
 from __future__ import annotations

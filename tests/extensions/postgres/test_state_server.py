@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -222,6 +223,10 @@ def test_a_commit_of_ours_changes_the_stamp_at_once_and_a_look_does_not(path: Pa
         before = after
 
 
+def differs(path: Path, stamp: tuple[int, ...]) -> bool:
+    return commit_stamp(path) != stamp
+
+
 def test_a_commit_of_another_process_changes_the_stamp_in_memory(
     path: Path, tmp_path: Path, state_url: str
 ) -> None:
@@ -231,7 +236,7 @@ def test_a_commit_of_another_process_changes_the_stamp_in_memory(
         for at in range(20):
             before = commit_stamp(path)
             write(tmp_path / "other" / STATE_FILE, str(at))
-            until(lambda known=before: commit_stamp(path) != known, seconds=1)
+            until(partial(differs, path, before), seconds=1)
 
 
 def ended(url: str, purpose: str = "") -> int:

@@ -307,7 +307,7 @@ def _is_stale(session: StateSession) -> bool:
 
 
 def file_mark(path: Path) -> str | None:
-    """Return the id of the server's state that a file stands for, "" for a state of its own, or
+    """Return the id of the server's state that a file points to, "" for a state of its own, or
     None where there is no file. StateError where it cannot be read."""
     if not path.exists():
         return None
