@@ -28,6 +28,7 @@ USED = {
     "npm": "tests/interop/npx_skills.py",
     "openssl": "tests/registry/pki.py",
     "patch": "tests/tools/test_difference.py",
+    "pgbouncer": "tests/extensions/postgres/test_state_pooler.py",
     "ping": "tests/sandbox/test_published_cases.py",
     "softhsm2-util": "tests/signer/test_token_keys.py",
     "rg": "tests/attacks/test_way_attacks.py",

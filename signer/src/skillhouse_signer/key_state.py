@@ -9,7 +9,6 @@ person accepts it.
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from msgspec import Struct
 
 from skillhouse.floor import Clock, ClockReading, system_clock
 from skillhouse.registry.passwords import SignerError
-from skillhouse.store import STATE, pooled
+from skillhouse.store import STATE, StateConnection, pooled, state_exists
 from skillhouse_signer.keys import KeyInfo, Limit, TransactionEffect, amount_text
 
 MISSING, ACTIVE, EXPIRED, REVOKED = "missing", "active", "expired", "revoked"
@@ -56,7 +55,7 @@ class SessionKeys:
 
     def all(self) -> tuple[SessionKey, ...]:
         """Return every session key, oldest first; StateError when the state cannot be read."""
-        if not self._state.exists():
+        if not state_exists(self._state):
             return ()
         now_ms = self._clock().wall_ms
         with pooled(self._state, STATE) as store:
@@ -94,7 +93,7 @@ class SessionKeys:
 
     def events(self, *, limit: int = 1_000) -> tuple[KeyEvent, ...]:
         """Return the newest lines of the life-cycle log, oldest first."""
-        if not self._state.exists():
+        if not state_exists(self._state):
             return ()
         with pooled(self._state, STATE) as store:
             rows = store.rows(
@@ -108,7 +107,7 @@ class SessionKeys:
         )
 
     def _revoke(self, which: str, values: tuple[str, ...], reason: str) -> int:
-        if not self._state.exists():
+        if not state_exists(self._state):
             return 0
         at_ms = self._clock().wall_ms
         with pooled(self._state, STATE) as store, store.transaction() as connection:
@@ -122,7 +121,7 @@ class SessionKeys:
         return len(rows)
 
 
-def begin_session(connection: sqlite3.Connection, key: KeyInfo) -> None:
+def begin_session(connection: StateConnection, key: KeyInfo) -> None:
     connection.execute(
         "INSERT INTO session_key (key_id, name, created_ms, expires_ms, reason) "
         "VALUES (?, ?, ?, ?, '')",
@@ -130,7 +129,7 @@ def begin_session(connection: sqlite3.Connection, key: KeyInfo) -> None:
     )
 
 
-def end_session(connection: sqlite3.Connection, key_id: str, at_ms: int, reason: str) -> None:
+def end_session(connection: StateConnection, key_id: str, at_ms: int, reason: str) -> None:
     """Let a session key sign no more, and never again."""
     connection.execute(
         "UPDATE session_key SET revoked_ms = ?, reason = ? WHERE key_id = ? AND revoked_ms IS NULL",
@@ -138,7 +137,7 @@ def end_session(connection: sqlite3.Connection, key_id: str, at_ms: int, reason:
     )
 
 
-def check_session(connection: sqlite3.Connection, key: KeyInfo, now_ms: int) -> None:
+def check_session(connection: StateConnection, key: KeyInfo, now_ms: int) -> None:
     """Refuse, with "session-over", a session key that has ended; other keys pass."""
     if not key.is_session:
         return
@@ -161,7 +160,7 @@ def check_session(connection: sqlite3.Connection, key: KeyInfo, now_ms: int) -> 
 
 
 def log_event(
-    connection: sqlite3.Connection, at_ms: int, key: tuple[str, str], event: str, detail: str = ""
+    connection: StateConnection, at_ms: int, key: tuple[str, str], event: str, detail: str = ""
 ) -> None:
     """Add a line (id, name) to the life-cycle log."""
     connection.execute(
@@ -212,7 +211,7 @@ def check_terms(key: KeyInfo, movement: TransactionEffect) -> None:
 
 
 def count(
-    connection: sqlite3.Connection, key: KeyInfo, totals: Mapping[str, int], now_ms: int
+    connection: StateConnection, key: KeyInfo, totals: Mapping[str, int], now_ms: int
 ) -> None:
     """Add to what a key has spent; the caller rolls back on "limit", which is a limit exceeded.
 
@@ -238,7 +237,7 @@ def count(
 
 
 def spent_in_window(
-    connection: sqlite3.Connection, account: str, currency: str, now_ms: int
+    connection: StateConnection, account: str, currency: str, now_ms: int
 ) -> int:
     """Return what an account spent in the last 24 hours, up to an hour more, and in any later."""
     first = now_ms // HOUR_MS - WINDOW_HOURS
@@ -249,7 +248,7 @@ def spent_in_window(
     return sum(int(spent) for (spent,) in rows)
 
 
-def gather_future(connection: sqlite3.Connection, now_ms: int) -> None:
+def gather_future(connection: StateConnection, now_ms: int) -> None:
     """Count what was spent in hours that have not come yet as spent now: nothing is forgotten."""
     hour = now_ms // HOUR_MS
     rows = connection.execute(
@@ -281,7 +280,7 @@ TOLERANCE_MS = 300_000
 """How far a clock may be set while the machine runs, in all."""
 
 
-def trusted_now(connection: sqlite3.Connection, store_id: str, moment: ClockReading) -> int:
+def trusted_now(connection: StateConnection, store_id: str, moment: ClockReading) -> int:
     """Return the time in milliseconds, never less than what it returned before, and keep it.
 
     Refuses with "clock" when the clock was set, with "counters" when this keystore has none.
@@ -321,7 +320,7 @@ def trusted_now(connection: sqlite3.Connection, store_id: str, moment: ClockRead
     return now_ms
 
 
-def accept_clock(connection: sqlite3.Connection, store_id: str, moment: ClockReading) -> None:
+def accept_clock(connection: StateConnection, store_id: str, moment: ClockReading) -> None:
     """Accept the clock from now on, for a new keystore or because a person says so."""
     connection.execute(
         "INSERT INTO sign_clock VALUES (?, ?, ?, ?, ?) ON CONFLICT (store_id) DO UPDATE "

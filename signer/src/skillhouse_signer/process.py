@@ -15,6 +15,7 @@ import anyio
 
 from skillhouse.floor import DecodeError, MissingExtraError
 from skillhouse.registry.passwords import PasswordSource, SignerError
+from skillhouse.store import state_server
 from skillhouse_signer.keys import KeyInfo, KeyKind, Terms
 from skillhouse_signer.keystore import COST
 from skillhouse_signer.request import (
@@ -144,6 +145,11 @@ class SignerProcess:
         """Spawn in the coroutine itself, so on the event loop's thread (decision 10)."""
         if os.name != "posix":
             raise SignerError("signer-gone", "the signer needs Linux or macOS")
+        if state_server(self.state) is not None:
+            # Its process knows no address, and what a machine counted alone would be no limit.
+            raise SignerError(
+                "state", "the signer counts in a file of this machine, and the state is on a server"
+            )
         password = self._password_descriptor()
         ours, theirs = socket.socketpair()
         ours.settimeout(0)

@@ -56,10 +56,7 @@ def rows_of(path: Path) -> dict[str, list[str]]:
             )
         ]
     with pooled(path, STATE) as kept:
-        return {
-            name: sorted(map(repr, kept.rows(f"SELECT * FROM {name}")))  # noqa: S608 - ours.
-            for name in names
-        }
+        return {name: sorted(map(repr, kept.rows(f"SELECT * FROM {name}"))) for name in names}
 
 
 def test_a_state_goes_to_a_server_and_back_with_every_row(path: Path, state_url: str) -> None:
@@ -259,9 +256,7 @@ def test_the_verb_moves_shows_and_copies(run: Run, place: Path, state_url: str) 
         ("env:NOT_SET", "in the variable `NOT_SET`"),
     ],
 )
-def test_what_is_no_address_is_said_before_anything_else(
-    run: Run, to: str, expected: str
-) -> None:
+def test_what_is_no_address_is_said_before_anything_else(run: Run, to: str, expected: str) -> None:
     code, _, said = run("state", "move", "--to", to, "--yes")
     assert (code, expected in said, "secret" in said) == (2, True, False), said
 

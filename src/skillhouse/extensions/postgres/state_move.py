@@ -92,18 +92,18 @@ def move_to_server(path: Path, address: str, progress: Progress) -> Copied:
 
 
 def move_to_file(path: Path, address: str, progress: Progress) -> Copied:
-    """Move the state of a server into the file that stands for it; the server refuses every use.
+    """Move the state of a server into the file that points to it; the server refuses every use.
 
     StateError: nothing was moved, or the next try completes it.
     """
     mark = file_mark(path)
     if not mark:
-        raise StateError("expected the file that stands for the server's state", path)
+        raise StateError("expected the file that points to the server's state", path)
     arriving = path.with_name(f"{path.name}.{mark}")
     with _connection(address, path) as connection:
         row = look(connection)
         if row is None or row.id != mark:
-            raise StateError("the server has another state than this file stands for", path)
+            raise StateError("the server has another state than this file points to", path)
         if row.standing == MOVED:
             if not arriving.exists():
                 raise StateError("the state was moved to another machine's file", path)
@@ -268,7 +268,7 @@ def _copy_to(
                 file.execute("PRAGMA synchronous = FULL")
                 connection.execute("UPDATE skillhouse_state SET standing = %s", (standing,))
     except BaseException:
-        if not standing or _stands(connection) != standing:
+        if not standing or _standing_after(connection) != standing:
             target.unlink(missing_ok=True)
         raise
     return Copied(len(tables), total, state_id)
@@ -288,7 +288,7 @@ def _whole(connection: Rows, path: Path) -> str:
     return row.id
 
 
-def _stands(connection: Rows) -> str:
+def _standing_after(connection: Rows) -> str:
     """Return the standing after a fault; that of an unknown end counts as moved."""
     try:
         row = look(connection)

@@ -16,8 +16,10 @@ from pathlib import Path
 import psycopg
 
 from skillhouse.extensions.postgres.state_session import (
+    ANSWER_SECONDS,
     StateSession,
     connected,
+    fault_of,
     state_error,
 )
 from skillhouse.extensions.postgres.state_tables import (
@@ -39,6 +41,11 @@ WAIT_SECONDS = 10.0
 """How long a use waits for a connection that others have."""
 STAMP_SECONDS = 1.0
 """How long the counter may take where the watch does not have it: event loops ask for it."""
+DOUBT_SECONDS = 2.0
+"""How long any answer may take while the watch does not reach the server."""
+PAUSE_SECONDS, TRY_SECONDS = 0.2, 6.0
+"""After a loss of the server, how long no use tries again, and how long one of them may take to
+before the next one does."""
 WATCH_AFTER = 8
 """Looks at the stamp after which a process has a watch; what ends sooner needs none."""
 
@@ -77,24 +84,32 @@ class PostgresState:
         self._lock = threading.Lock()
         self._free = threading.Semaphore(CONNECTIONS_MAX)
         self._idle: list[StateSession] = []
-        self._watch: CommitWatch | None = None
+        self.watch: CommitWatch | None = None
         self._looks = 0
         self._row: StateRow | None = None
-        self._own_commits = 0
+        self._own_changes = 0
+        """Commits of this process, which count at once and not when their notices come."""
         self._ahead = 0.0
+        self._away: str | None = None
+        """Why the server could not be reached; None since it last was."""
+        self._try_at = 0.0
 
     @contextmanager
     def use(self) -> Iterator[StateSession]:
         process = self._own_process()
-        if not self._free.acquire(timeout=WAIT_SECONDS):
+        self._refuse_while_away()
+        free = self._free
+        if not free.acquire(timeout=WAIT_SECONDS):
             raise StateError(
                 f"the state on the server cannot be used: all {CONNECTIONS_MAX} connections of "
                 f"this process were in use for {WAIT_SECONDS:g} s",
                 self._path,
             )
-        free = self._free
         try:
             session = self._taken()
+            watch = self.watch
+            is_doubtful = watch is not None and not watch.is_reached
+            session.connection.answer_seconds = DOUBT_SECONDS if is_doubtful else ANSWER_SECONDS
             try:
                 yield session
             finally:
@@ -108,47 +123,43 @@ class PostgresState:
         row = self._known_row()
         self._looks += 1
         watch = self._watched() if self._looks > WATCH_AFTER else None
-        commits = watch.commits() if watch is not None else None
-        if commits is None:
-            if watch is not None and watch.fault and self._is_down:
-                raise StateError(f"the state's server is not heard: {watch.fault}", self._path)
-            commits = self._asked_commits()
-        return (int(row.id[:12], 16), max(commits, self._own_commits))
+        heard = watch.commits() if watch is not None else None
+        if heard is None:
+            # No number of before counts: after a fail-over the counter may be behind it.
+            heard = (0, self._asked_commits())
+        return (int(row.id[:12], 16), *heard, self._own_changes)
 
     def _watched(self) -> CommitWatch:
         with self._lock:
-            if self._watch is None:
-                self._watch = CommitWatch(self._listen_address, self._see)
-            return self._watch
-
-    _is_down = False
-    """Whether the last look at the counter failed: until the watch hears the server again, event
-    loops are not kept waiting for the next ones."""
+            if self.watch is None:
+                self.watch = CommitWatch(self._listen_address, self._see)
+            return self.watch
 
     def _asked_commits(self) -> int:
-        try:
-            with self.use() as session:
-                session.connection.answer_seconds, before = (
-                    STAMP_SECONDS,
-                    session.connection.answer_seconds,
-                )
-                try:
-                    row = self._looked(session)
-                finally:
-                    session.connection.answer_seconds = before
-        except StateError:
-            self._is_down = True
-            raise
-        self._is_down = False
+        with self.use() as session:
+            session.connection.answer_seconds = STAMP_SECONDS
+            with session.faults():
+                row = look(session.connection)
+            if row is None or row.standing != WHOLE:
+                raise StateError("the server has no state that is in use", self._path)
+            try:
+                self._see(row, time.time())
+            except ValueError as error:
+                raise StateError(str(error), self._path) from error
         return row.commits
 
-    def _looked(self, session: StateSession) -> StateRow:
-        with session.faults():
-            row = look(session.connection)
-        if row is None or row.standing != WHOLE or row.id != self._known_row().id:
-            raise StateError("the server has no state that is in use", self._path)
-        self._see(row, time.time())
-        return row
+    def _refuse_while_away(self) -> None:
+        """Raise the fault of the last use while another one tries again: of a server that does not
+        answer each would wait for seconds, and whoever asks for an effect is to hear no at once."""
+        with self._lock:
+            if self._away is None:
+                return
+            now = time.monotonic()
+            if now >= self._try_at:
+                self._try_at = now + TRY_SECONDS
+                return
+            fault = self._away
+        raise StateError(str(fault), self._path)
 
     def ahead_seconds(self) -> float:
         self._own_process()
@@ -160,7 +171,7 @@ class PostgresState:
             return
         with self._lock:
             idle, self._idle = self._idle, []
-            watch, self._watch = self._watch, None
+            watch, self.watch = self.watch, None
         if watch is not None:
             watch.close()
         for session in idle:
@@ -183,9 +194,11 @@ class PostgresState:
         return self._row
 
     def _see(self, row: StateRow, at: float) -> None:
+        if self._row is not None and self._row.id != row.id:
+            raise ValueError("the server has another state than before")
         if self._has_own_clock:
             self._ahead = row.now_ms / 1000 - at
-        self._is_down = False
+        self._away = None
 
     def _taken(self) -> StateSession:
         while True:
@@ -198,7 +211,9 @@ class PostgresState:
             session.close()
 
     def _give_back(self, session: StateSession) -> None:
-        self._own_commits = max(self._own_commits, session.commits)
+        with self._lock:
+            self._own_changes += session.changes
+            session.changes = 0
         if self._has_own_clock and session.ahead_seconds is not None:
             self._ahead = session.ahead_seconds
         if not session.is_broken:
@@ -206,13 +221,20 @@ class PostgresState:
                 if len(self._idle) < IDLE_MAX:
                     self._idle.append(session)
                     return
+        elif session.fault:
+            self._note_away(session.fault)
         session.close()
+
+    def _note_away(self, fault: str) -> None:
+        with self._lock:
+            self._away, self._try_at = fault, time.monotonic() + PAUSE_SECONDS
 
     def _connected(self) -> StateSession:
         """Connect, and see that the state is the one that was here before."""
         try:
             connection = connected(self._address(), purpose="state")
         except psycopg.Error as error:
+            self._note_away(fault_of(error))
             raise state_error(error, self._path) from error
         session = StateSession(connection, self._path, has_own_clock=self._has_own_clock)
         try:
@@ -227,6 +249,8 @@ class PostgresState:
                     row = row._replace(standing=WHOLE)
             self._check(row)
         except BaseException:
+            if session.fault:
+                self._note_away(session.fault)
             session.close()
             raise
         self._row = row
@@ -279,17 +303,11 @@ def _is_stale(session: StateSession) -> bool:
         return True
     poll = select.poll()
     poll.register(session.connection.pgconn.socket, select.POLLIN)
-    if not poll.poll(0):
-        return False
-    try:
-        session.connection.pgconn.consume_input()
-    except psycopg.Error:
-        return True
-    return session.is_broken
+    return bool(poll.poll(0))
 
 
 def file_mark(path: Path) -> str | None:
-    """Return the id of the server's state that a file stands for, "" for a state of its own, or
+    """Return the id of the server's state that a file points to, "" for a state of its own, or
     None where there is no file. StateError where it cannot be read."""
     if not path.exists():
         return None
@@ -307,17 +325,20 @@ def file_mark(path: Path) -> str | None:
 
 def mark_file(path: Path, state_id: str) -> None:
     """Leave a file that refuses every use as a state, for programs that know of no server."""
-    make_private(path.parent)
     try:
+        make_private(path.parent)
         os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW, 0o600))
         with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+            # In one step: half of a mark would look like a state.
+            connection.execute("BEGIN IMMEDIATE")
             write_mark(connection, state_id)
+            connection.execute("COMMIT")
     except (sqlite3.Error, OSError) as error:
         raise StateError(f"the state's file cannot be marked: {error}", path) from error
 
 
 def write_mark(connection: sqlite3.Connection, state_id: str) -> None:
-    """Make a database say where its state went; one without tables alone, or in a transaction."""
+    """Make a database without tables say where its state went, in the caller's transaction."""
     connection.execute("CREATE TABLE IF NOT EXISTS moved (id TEXT NOT NULL PRIMARY KEY)")
     connection.execute("INSERT INTO moved VALUES (?) ON CONFLICT DO NOTHING", (state_id,))
     connection.execute(f"PRAGMA application_id = {MOVED_MARK}")

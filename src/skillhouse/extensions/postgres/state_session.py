@@ -21,21 +21,24 @@ from skillhouse.store import StateConflictError
 CONNECT_SECONDS = 5
 ANSWER_SECONDS = 15.0
 """How long any answer may take: beyond what the server itself allows a statement."""
+LOOK_SECONDS = 3.0
+"""How long the answer to a look may take."""
 LOCK_MS, STATEMENT_MS, IDLE_MS = 10_000, 10_000, 5_000
 """How long a writer waits for others, a statement takes, and a process that was stopped in the
 middle of a transaction holds up all others."""
 LOCK = 0x736B6853
 """Of `pg_advisory_xact_lock`, for who writes; a database has one state."""
 
-# Numbers of ours alone.
-_BEGIN = f"""
-    BEGIN; SET LOCAL lock_timeout = {LOCK_MS}; SET LOCAL statement_timeout = {STATEMENT_MS};
-    SET LOCAL idle_in_transaction_session_timeout = {IDLE_MS};
+# In one round trip, as the end is; as settings of the transaction, since nothing else lasts there.
+BEGIN = f"""
+    BEGIN; SELECT set_config('lock_timeout', '{LOCK_MS}', true),
+        set_config('statement_timeout', '{STATEMENT_MS}', true),
+        set_config('idle_in_transaction_session_timeout', '{IDLE_MS}', true);
     SELECT pg_advisory_xact_lock({LOCK}),
-        (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now_ms
-"""  # noqa: S608
-# One round trip. The column takes no NULL, so a state that was moved away keeps nothing.
-_COMMIT = """
+        (extract(epoch FROM clock_timestamp()) * 1000)::bigint
+"""  # noqa: S608 - numbers of ours alone.
+# The column takes no NULL, so a state that was moved away keeps nothing.
+COMMIT = """
     WITH counted AS (
         UPDATE skillhouse_state SET commits = CASE WHEN standing = 'whole' THEN commits + 1 END
         RETURNING id, commits
@@ -49,11 +52,11 @@ _READ_ONLY = ("25006",)
 
 
 @lru_cache(maxsize=1024)
-def for_psycopg(statement: str) -> str:
+def for_psycopg(statement: str) -> bytes:
     """Return a statement of the state with psycopg's placeholders.
 
     >>> for_psycopg("SELECT a FROM g WHERE b = ? AND c LIKE '?%' AND d = :e")
-    "SELECT a FROM g WHERE b = %s AND c LIKE '?%%' AND d = %(e)s"
+    b"SELECT a FROM g WHERE b = %s AND c LIKE '?%%' AND d = %(e)s"
     """
 
     def placed(found: re.Match[str]) -> str:
@@ -63,7 +66,7 @@ def for_psycopg(statement: str) -> str:
             return f"%({found[2]})s"
         return found[0].replace("%", "%%")
 
-    return _SQL.sub(placed, statement)
+    return _SQL.sub(placed, statement).encode()
 
 
 def _value(value: Any) -> Any:
@@ -133,25 +136,22 @@ def _defaults(address: str, purpose: str) -> dict[str, Any]:
 
 
 class SessionCursor:
-    """What a statement gave; as a cursor of SQLite's, it has no rows after a change."""
+    """What a statement gave, read as a whole; as a cursor of SQLite's, none after a change."""
 
-    __slots__ = ("_cursor",)
+    __slots__ = ("_rows", "rowcount")
 
-    def __init__(self, cursor: psycopg.Cursor[tuple[Any, ...]]) -> None:
-        self._cursor = cursor
-
-    @property
-    def rowcount(self) -> int:
-        return self._cursor.rowcount
+    def __init__(self, rows: list[tuple[Any, ...]], rowcount: int) -> None:
+        self._rows = iter(rows)
+        self.rowcount = rowcount
 
     def fetchone(self) -> tuple[Any, ...] | None:
-        return self._cursor.fetchone() if self._cursor.description else None
+        return next(self._rows, None)
 
     def fetchall(self) -> list[tuple[Any, ...]]:
-        return self._cursor.fetchall() if self._cursor.description else []
+        return list(self._rows)
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        return iter(self.fetchall())
+        return self._rows
 
 
 class StateSession:
@@ -162,13 +162,16 @@ class StateSession:
     ) -> None:
         self._has_own_clock = has_own_clock
         self.connection = connection
+        self._cursor = connection.cursor()
         self._path = path
         self._server_ms, self._read_at = 0, 0.0
         self.ahead_seconds: float | None = None
         """By how much the server's clock was ahead when the last transaction began."""
         self._has_changes = False
-        self.commits = 0
-        """How many commits there were after the last one of this session."""
+        self.changes = 0
+        """Commits that changed something, since whoever has the session counted them."""
+        self.fault = ""
+        """That an answer did not come; a connection that ended says nothing of others."""
 
     @property
     def is_broken(self) -> bool:
@@ -179,24 +182,30 @@ class StateSession:
         )
 
     def rows(self, query: str, values: Any = ()) -> list[tuple[Any, ...]]:
-        return self.execute(query, values).fetchall()
+        # A look waits for no writer.
+        before = self.connection.answer_seconds
+        self.connection.answer_seconds = min(before, LOOK_SECONDS)
+        try:
+            return self.execute(query, values).fetchall()
+        finally:
+            self.connection.answer_seconds = before
 
     def execute(self, statement: str, values: Any = (), /) -> SessionCursor:
+        cursor = self._cursor
         with self.faults():
-            cursor = self.connection.execute(
-                for_psycopg(statement).encode(), _values(values), prepare=False
-            )
+            cursor.execute(for_psycopg(statement), _values(values))
+            rows = cursor.fetchall() if cursor.description else []
         if cursor.rowcount > 0 and not (cursor.statusmessage or "").startswith("SELECT"):
             self._has_changes = True
-        return SessionCursor(cursor)
+        return SessionCursor(rows, cursor.rowcount)
 
     def executemany(self, statement: str, values: Iterable[Any], /) -> SessionCursor:
         """Run a statement for each of some values; the cursor has the rows of all that changed."""
+        cursor = self._cursor
         with self.faults():
-            cursor = self.connection.cursor()
-            cursor.executemany(for_psycopg(statement).encode(), [_values(one) for one in values])
+            cursor.executemany(for_psycopg(statement), [_values(one) for one in values])
         self._has_changes = self._has_changes or cursor.rowcount > 0
-        return SessionCursor(cursor)
+        return SessionCursor([], cursor.rowcount)
 
     def server_ms(self) -> int | None:
         if not self._has_own_clock:
@@ -222,10 +231,7 @@ class StateSession:
         """Take the write lock of all processes."""
         self._has_changes = False
         with self.faults():
-            cursor = self.connection.execute(_BEGIN)
-            while cursor.nextset():
-                pass
-            row = cursor.fetchone()
+            row = self._cursor.execute(BEGIN).set_result(-1).fetchone()
         self._server_ms = int(row[1]) if row else 0
         self._read_at = time.monotonic()
         self.ahead_seconds = self._server_ms / 1000 - time.time()
@@ -233,11 +239,10 @@ class StateSession:
     def _commit(self) -> None:
         with self.faults():
             if not self._has_changes:
-                self.connection.execute("COMMIT")
+                self._cursor.execute("COMMIT")
                 return
-            cursor = self.connection.execute(_COMMIT)
-            row = cursor.fetchone()
-        self.commits = int(row[0]) if row else 0
+            self.changes += 1  # Also where its answer is lost.
+            self._cursor.execute(COMMIT)
 
     def close(self) -> None:
         self.connection.close()
@@ -251,17 +256,27 @@ class StateSession:
             text = str(error.object)[:80]
             raise StateError(f"the state keeps UTF-8 only, got {text!r}", self._path) from error
         except psycopg.Error as error:
-            if isinstance(error, errors._WaitTimeout) or error.sqlstate in _READ_ONLY:  # noqa: SLF001 - psycopg has no other name.
+            if isinstance(error, errors._WaitTimeout):  # noqa: SLF001 - psycopg has no other name.
+                self.fault = fault_of(error)
+                self.connection.close()
+            elif error.sqlstate in _READ_ONLY:
                 self.connection.close()
             raise state_error(error, self._path) from error
 
 
+def fault_of(error: psycopg.Error) -> str:
+    """Return the first line of a fault; the others may repeat what was asked."""
+    if isinstance(error, errors._WaitTimeout):  # noqa: SLF001 - psycopg has no other name.
+        return "the server of the state does not answer"
+    said = str(error).strip().splitlines()[:1]
+    return f"the state on the server cannot be used: {said[0] if said else type(error).__name__}"
+
+
 def state_error(error: psycopg.Error, path: Path) -> StateError:
     """Return an error of the database as one of the state, without what was asked."""
-    said = str(error).strip().splitlines()[:1]
-    text = said[0] if said else type(error).__name__
     if error.diag.table_name == "skillhouse_state":
         return StateError("the state is not on this server any more: it was moved", path)
     if isinstance(error, psycopg.IntegrityError):
-        return StateConflictError(f"the state has such a row: {text}", path)
-    return StateError(f"the state on the server cannot be used: {text}", path)
+        constraint = error.diag.constraint_name or error.diag.column_name or "a rule"
+        return StateConflictError(f"the state has such a row: {constraint}", path)
+    return StateError(fault_of(error), path)

@@ -31,7 +31,12 @@ _LOOK = """
     SELECT id, schema_version, standing, commits,
         (extract(epoch FROM clock_timestamp()) * 1000)::bigint FROM skillhouse_state
 """
-_IS_THERE = "SELECT to_regclass('skillhouse_state') IS NOT NULL"
+# Not by `to_regclass`: it goes on to find nothing in a session that looked before another made it.
+_IS_THERE = """
+    SELECT EXISTS (
+        SELECT FROM pg_class WHERE relname = 'skillhouse_state' AND pg_table_is_visible(oid)
+    )
+"""
 
 Rows = psycopg.Connection[tuple[Any, ...]]
 

@@ -33,16 +33,20 @@ def hears(address: str) -> str:
     """Return `yes`, or why no notices arrive at this address."""
     try:
         with closing(connected(address, purpose="state notices")) as connection:
-            return "yes" if _delivers(connection) else NOT_HEARD
+            return "yes" if _delivers(connection, address) else NOT_HEARD
     except psycopg.Error as error:
         return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
-def _delivers(connection: BoundedConnection) -> bool:
-    """Listen, and whether that brings anything: a pooler answers, and delivers nothing."""
+def _delivers(connection: BoundedConnection, address: str) -> bool:
+    """Listen, and return whether that brings what another connection says.
+
+    A pooler answers LISTEN as well. What a connection says itself it hears even there.
+    """
     connection.execute(f"LISTEN {CHANNEL}")
     proof = f"test {secrets.token_hex(8)}"
-    connection.execute("SELECT pg_notify(%s, %s)", (CHANNEL, proof))
+    with closing(connected(address, purpose="state notices")) as other:
+        other.execute("SELECT pg_notify(%s, %s)", (CHANNEL, proof))
     end = time.monotonic() + ALIVE_SECONDS
     while (left := end - time.monotonic()) > 0:
         if any(one.payload == proof for one in connection.notifies(timeout=left, stop_after=1)):
@@ -62,8 +66,13 @@ class CommitWatch:
         """
         self._address = address
         self._seen = seen
+        self._turn = 0
+        """How often it connected: what was counted before says nothing of the server after it."""
         self._commits = 0
         self._alive_until = 0.0
+        self.is_reached = True
+        """Whether the server answered when it was last asked, be it heard or not."""
+        self._lock = threading.Lock()
         self._ended = threading.Event()
         self._connection: BoundedConnection | None = None
         self.fault = ""
@@ -71,9 +80,11 @@ class CommitWatch:
         self._thread = threading.Thread(target=self._run, name="skillhouse-state", daemon=True)
         self._thread.start()
 
-    def commits(self) -> int | None:
-        """Return the number of commits; None while this is not known to hear of each."""
-        return self._commits if time.monotonic() < self._alive_until else None
+    def commits(self) -> tuple[int, int] | None:
+        """Return the connection and its number of commits; None while this may miss one."""
+        with self._lock:
+            is_alive = time.monotonic() < self._alive_until
+            return (self._turn, self._commits) if is_alive else None
 
     def close(self) -> None:
         self._ended.set()
@@ -94,6 +105,7 @@ class CommitWatch:
                 self._listen()
             except (psycopg.Error, OSError, ValueError) as error:
                 self._alive_until = 0.0
+                self.is_reached = not isinstance(error, psycopg.OperationalError | OSError)
                 said = str(error).strip().splitlines()[:1]
                 fault = said[0] if said else type(error).__name__
                 if fault != self.fault and not self._ended.is_set():
@@ -106,24 +118,31 @@ class CommitWatch:
             self._ended.wait(RETRY_SECONDS)
 
     def _listen(self) -> None:
-        connection = connected(self._address(), purpose="state notices")
+        address = self._address()
+        connection = connected(address, purpose="state notices")
         connection.answer_seconds = ALIVE_SECONDS
         self._connection = connection
         try:
-            if not _delivers(connection):
+            if not _delivers(connection, address):
                 raise ValueError(NOT_HEARD)
+            with self._lock:
+                self._turn += 1
+                self._commits = 0
             while not self._ended.is_set():
+                asked = time.monotonic()
                 row = look(connection)
                 if row is None or row.standing != WHOLE:
                     raise ValueError("the server has no state that is in use")
                 self._seen(row, time.time())
-                self._commits = max(self._commits, row.commits)
-                self._alive_until = time.monotonic() + ALIVE_SECONDS
-                self.fault = ""
+                with self._lock:
+                    self._commits = max(self._commits, row.commits)
+                    self._alive_until = asked + ALIVE_SECONDS
+                self.fault, self.is_reached = "", True
                 for notice in connection.notifies(timeout=BEAT_SECONDS):
                     state_id, _, commits = notice.payload.partition(" ")
                     if state_id == row.id and commits.isdecimal():
-                        self._commits = max(self._commits, int(commits))
+                        with self._lock:
+                            self._commits = max(self._commits, int(commits))
         finally:
             self._connection = None
             connection.close()

@@ -12,7 +12,7 @@ class StateAnswer(JsonAnswer, frozen=True, kw_only=True):
 
     place: Literal["none", "file", "server"]
     file: str
-    """The file that has it, or that stands for it."""
+    """The file that has it, or that points to it."""
     server: str
     """User, host, port and database; empty for a file. Never a password."""
     server_version: str
