@@ -3,6 +3,8 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from skillhouse.store.server_tables import SERVERS as SERVERS
+    from skillhouse.store.server_tables import SERVERS_FILE as SERVERS_FILE
     from skillhouse.store.state_schema import STATE as STATE
     from skillhouse.store.state_schema import STATE_FILE as STATE_FILE
     from skillhouse.store.store import CACHE as CACHE

@@ -51,6 +51,13 @@ class HealthAnswer(JsonAnswer, frozen=True, kw_only=True):
     """Only for who has a key."""
 
 
+class ReadyAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """Whether a balancer is to send work to this server, and why not."""
+
+    status: Literal["ready", "not-ready"]
+    reasons: list[Literal["draining", "state", "configuration"]]
+
+
 class ResetEventAnswer(JsonAnswer, frozen=True, kw_only=True):
     """What was missed is not known: everything is to be read again, from this service."""
 

@@ -35,6 +35,10 @@ QUIET_SECONDS = 15.0
 the reader's key still holds is looked at again."""
 
 
+AGAIN_MS = 500
+"""When a reader is to come again after a stream that the service has ended."""
+
+
 class Event(Struct, frozen=True, kw_only=True):
     number: int
     kind: str
@@ -56,6 +60,8 @@ class EventLog:
         self._number = 0
         self._lock = threading.Lock()
         self._wakers: dict[asyncio.Event, asyncio.AbstractEventLoop] = {}
+        self.is_ended = False
+        """Whether the service ends: each reader is sent to another one, or to the next start."""
 
     @property
     def readers(self) -> int:
@@ -74,6 +80,15 @@ class EventLog:
         with self._lock:
             self._number += 1
             self._ring.append(Event(number=self._number, kind=kind, user=user, data=data))
+        self._wake()
+
+    def end(self) -> None:
+        """End the streams of all readers, once they have what is there."""
+        self.is_ended = True
+        self._wake()
+
+    def _wake(self) -> None:
+        with self._lock:
             wakers = tuple(self._wakers.items())
         for waker, loop in wakers:
             # A loop that has just ended has no readers left.
@@ -148,6 +163,9 @@ class EventStream:
             while not gone.done() and await in_thread(self._holds):
                 waker.clear()
                 place = await self._send_after(place, send)
+                if self._log.is_ended:
+                    await _last(send)
+                    return
                 await _first((gone, waker), send)
         finally:
             remove()
@@ -202,6 +220,12 @@ async def left(receive: Receive) -> None:
     """Wait until the client of a request, whose body was read, has gone."""
     while (await receive())["type"] != "http.disconnect":
         pass
+
+
+async def _last(send: Send) -> None:
+    """End a stream in order, with how soon its reader is to come again."""
+    end = b"retry: %d\n: the service ends\n\n" % AGAIN_MS
+    await send({"type": "http.response.body", "body": end, "more_body": False})
 
 
 async def _write(send: Send, data: bytes) -> None:
