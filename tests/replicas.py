@@ -173,14 +173,17 @@ class RoundRobin:
             self.port = server.sockets[0].getsockname()[1]
             return server
 
-        self._loop.run_until_complete(begin())
-        health = self._loop.create_task(self._look())
+        server = self._loop.run_until_complete(begin())
+        self._loop.create_task(self._look())
         self._started.set()
         self._loop.run_forever()
-        health.cancel()
-        for task in asyncio.all_tasks(self._loop):
+        server.close()
+        tasks = asyncio.all_tasks(self._loop)
+        for task in tasks:
             task.cancel()
-        self._loop.run_until_complete(asyncio.sleep(0))
+        self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+        self._loop.run_until_complete(asyncio.sleep(0.05))
+        self._loop.close()
 
     async def _look(self) -> None:
         while True:
