@@ -118,8 +118,10 @@ class TierEngine:
         the stop is looked for. What `only_reads` begins where the state cannot be reached, too.
         """
         stopped, unknown = self.stop_state()
-        if reason := stopped or ("" if only_reads else unknown):
-            return f"everything is stopped: {reason}"
+        if stopped:
+            return f"everything is stopped: {stopped}"
+        if unknown and not only_reads:
+            return f"only reads go on: {unknown}"
         if reservation:
             try:
                 with self._store.turn() as (connection, _):

@@ -89,19 +89,20 @@ class TierGate:
         more than read where this is not known: the state cannot be reached."""
         if self._tiers is None:
             return None, None
-        stopped, unknown = map(_refusal, self._tiers.stop_state())
-        return stopped, unknown
+        stopped, unknown = self._tiers.stop_state()
+        return (
+            _refusal(all_stopped_text(stopped)) if stopped else None,
+            _refusal(f"only reads go on: {unknown}") if unknown else None,
+        )
 
 
-def _refusal(reason: str) -> TierVerdict | None:
-    if not reason:
-        return None
+def _refusal(message: str) -> TierVerdict:
     return TierVerdict(
         effect=Effect.DENY,
         tier=Tier.NONE,
         effective_tier=Tier.NONE,
         reason=STOPPED,
-        message=all_stopped_text(reason),
+        message=message,
     )
 
 

@@ -291,7 +291,8 @@ def test_a_server_that_cannot_reach_the_state_refuses_all_but_reads(tmp_path: Pa
             ("write", {"path": "EFFECT", "content": "x"}),
         ):
             found, seconds = call(name, **arguments)
-            assert found["status"] in ("denied", "error"), found
+            assert found["status"] == "denied", found
+            assert "only reads go on" in found["content"]
             assert seconds < 1
         assert not (tmp_path / "project/EFFECT").exists()
         found, _ = call("read", path="here.txt")
