@@ -109,6 +109,7 @@ def http(
     except urllib.error.HTTPError as error:
         with error:
             status, text, given = error.code, error.read(), dict(error.headers)
+    given = {name.lower(): value for name, value in given.items()}
     kind = given.get("content-type", "")
     return HttpReply(status, json.loads(text) if "json" in kind else text.decode(), given)
 
@@ -178,10 +179,10 @@ class RoundRobin:
         self._started.set()
         self._loop.run_forever()
         server.close()
-        tasks = asyncio.all_tasks(self._loop)
-        for task in tasks:
-            task.cancel()
-        self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+        while tasks := asyncio.all_tasks(self._loop):
+            for task in tasks:
+                task.cancel()
+            self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
         self._loop.run_until_complete(asyncio.sleep(0.05))
         self._loop.close()
 

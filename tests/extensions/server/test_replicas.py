@@ -28,7 +28,6 @@ from tests.frontends.mcp_peer import LEGACY, MODERN, http_client, text_of
 from tests.harness import until
 from tests.replicas import Replica, RoundRobin, http, named_token, replicas
 
-from skillhouse.audit import read_records
 from skillhouse.house import AccessScope
 
 pytestmark = pytest.mark.slow
@@ -305,3 +304,136 @@ def test_a_server_that_cannot_reach_the_state_refuses_all_but_reads(tmp_path: Pa
         kept.rename(state / "state.sqlite3")
         assert until(lambda: http(place.first.address, "/readyz").status == 200)
         assert call("exec", command="true")[0]["status"] == "ok"
+
+
+def test_sigterm_lets_calls_end_and_keeps_questions(tmp_path: Path) -> None:
+    with placed(tmp_path, config=RUNS) as place, ThreadPoolExecutor(2) as pool:
+        first = place.first
+        call = {"tool": "exec", "arguments": {"command": "touch BEGUN; sleep 2; echo done"}}
+        running = pool.submit(http, first.address, "/api/v1/calls", place.caller, call)
+        asked = http(first.address, "/api/v1/calls", place.caller, CALL).value
+        assert asked["status"] == "pending"
+        assert until(lambda: (tmp_path / "project/BEGUN").exists(), 20)
+        with urllib.request.urlopen(events(first.address, place.person), timeout=20) as stream:
+            assert stream.readline() == b"retry: 2000\n"
+            first.process.send_signal(signal.SIGTERM)
+            said = stream.read().decode()
+            assert said.endswith("retry: 500\n: the service ends\n\n"), said
+        ready = http(first.address, "/readyz")
+        assert (ready.status, ready.value["reasons"]) == (503, ["draining"])
+        assert http(first.address, "/healthz").status == 200
+        # What comes before the balancer has heard of it is answered, and its connection ends.
+        late = http(first.address, "/api/v1/skills", place.person)
+        assert (late.status, late.headers["connection"]) == (200, "close")
+        assert until(lambda: first.port not in place.balancer.ready)
+        assert running.result().value["content"].strip() == "done"
+        _, err = first.process.communicate(timeout=20)
+        assert (first.process.returncode, err) == (0, "")
+        # Answered and used at the other one.
+        place.answer(place.second, asked["approval_id"])
+        done = http(place.balancer.address, "/api/v1/calls", place.caller, CALL).value
+        assert done["status"] == "ok"
+
+
+def test_a_call_that_outlasts_the_drain_is_ended_with_its_record(tmp_path: Path) -> None:
+    file = tmp_path / "home/.config/skillhouse/config.toml"
+    file.parent.mkdir(parents=True)
+    file.write_text(RUNS)
+    with replicas(tmp_path, 1, "--drain", "1") as (server,), ThreadPoolExecutor(1) as pool:
+        caller = named_token(tmp_path / "home", "caller", AccessScope.CALL)
+        call = {"tool": "exec", "arguments": {"command": "touch BEGUN; sleep 60"}}
+        lost = pool.submit(http, server.address, "/api/v1/calls", caller, call)
+        assert until(lambda: (tmp_path / "project/BEGUN").exists(), 20)
+        began = time.monotonic()
+        server.process.send_signal(signal.SIGTERM)
+        server.process.communicate(timeout=20)
+        assert time.monotonic() - began < 8
+        assert lost.exception(timeout=5) is not None
+        log = tmp_path / "home/.local/state/skillhouse/audit.jsonl"
+        assert [one["kind"] for one in lines_of(log, "exec")] == ["intent", "outcome"]
+
+
+def lines_of(log: Path, tool: str) -> list[dict[str, Any]]:
+    found = [json.loads(line) for line in log.read_text().splitlines()]
+    return [one for one in found if one["tool"] == tool]
+
+
+def events(address: str, token: str, last_id: str = "") -> urllib.request.Request:
+    request = urllib.request.Request(f"{address}/api/v1/events")
+    request.add_header("Authorization", f"Bearer {token}")
+    if last_id:
+        request.add_header("Last-Event-ID", last_id)
+    return request
+
+
+CALLS_A_SECOND = 50
+ROLLING_SECONDS = 20
+
+
+@pytest.mark.heavy
+def test_a_rolling_restart_loses_and_doubles_nothing(tmp_path: Path) -> None:
+    """Two servers are replaced one after the other under calls with effects; nothing is retried."""
+    config = '[[rules]]\neffect = "allow"\naction = "write"\npattern = "*"\n'
+    with placed(tmp_path, config=config) as place, ThreadPoolExecutor(40) as pool:
+        stopped = threading.Event()
+        times: list[float] = []
+
+        def call(number: int) -> Any:
+            began = time.monotonic()
+            body = {
+                "tool": "write",
+                "arguments": {"path": f"n/{number}", "content": str(number)},
+            }
+            try:
+                found = http(place.balancer.address, "/api/v1/calls", place.caller, body)
+            except OSError as error:
+                return number, repr(error)
+            times.append(time.monotonic() - began)
+            status = found.value["status"] if found.status == 200 else found.value
+            return number, status
+
+        def load() -> list[Any]:
+            begun, number, calls = time.monotonic(), 0, []
+            while not stopped.is_set():
+                calls.append(pool.submit(call, number))
+                number += 1
+                time.sleep(max(0.0, begun + number / CALLS_A_SECOND - time.monotonic()))
+            return [one.result() for one in calls]
+
+        load_thread = ThreadPoolExecutor(1)
+        results = load_thread.submit(load)
+        options = ("--allow-host", f"127.0.0.1:{place.balancer.port}")
+        fresh: list[Replica] = []
+        began = time.monotonic()
+        try:
+            time.sleep(2)
+            for old in (place.first, place.second):
+                new = Replica(tmp_path, *options)
+                fresh.append(new)
+                place.balancer.add(new.address)
+                assert until(lambda new=new: new.port in place.balancer.ready, 20)
+                code, said = old.end()
+                assert (code, said) == (0, "")
+                time.sleep(1)
+            time.sleep(max(0, began + ROLLING_SECONDS - time.monotonic()))
+            stopped.set()
+            done = results.result(timeout=60)
+        finally:
+            stopped.set()
+            load_thread.shutdown()
+            for one in fresh:
+                one.kill()
+        lost = [one for one in done if one[1] != "ok"]
+        assert not lost, lost[:5]
+        records = lines_of(place.log, "write")
+        made = Counter(
+            Path(one["arguments"]["path"]).name for one in records if one["kind"] == "intent"
+        )
+        assert set(made) == {str(number) for number, _ in done}
+        assert set(made.values()) == {1}
+        assert sum(one["kind"] == "outcome" for one in records) == len(done)
+        each = sorted(times)
+        print(
+            f"{len(done)} calls in {time.monotonic() - began:.0f} s, 0 lost, 0 doubled; median "
+            f"{each[len(each) // 2] * 1000:.0f} ms, longest {each[-1] * 1000:.0f} ms"
+        )
