@@ -12,10 +12,49 @@ import pytest
 
 if TYPE_CHECKING:
     from skillhouse.sandbox import SandboxStatus
+    from tests.extensions.postgres.state_servers import StatePool
     from tests.listening import Listener
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 """Beside the project where it is developed; a user's clone has none."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--state",
+        choices=["sqlite", "postgresql"],
+        default="sqlite",
+        help="where the states of the test process are: each in a file, or in a database",
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--state") == "sqlite":
+        return
+    skipped = pytest.mark.skip(reason="about the state as a file")
+    for item in items:
+        if item.get_closest_marker("file_state"):
+            item.add_marker(skipped)
+
+
+@pytest.fixture(scope="session")
+def state_pool(request: pytest.FixtureRequest) -> StatePool | None:
+    """Return where states are made on a server; None for files."""
+    if request.config.getoption("--state") == "sqlite":
+        return None
+    from tests.extensions.postgres.state_servers import StatePool  # noqa: PLC0415 - by option.
+
+    return StatePool(request.getfixturevalue("postgres_server"))
+
+
+@pytest.fixture(autouse=True)
+def place_of_states(state_pool: StatePool | None) -> Iterator[None]:
+    """Have the states of this process where the option `--state` says."""
+    if state_pool is None:
+        yield
+        return
+    with state_pool.every_state_served():
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -27,7 +27,7 @@ from skillhouse.approval.request import (
     KEPT_SECONDS,
 )
 from skillhouse.floor import StateError
-from skillhouse.store import STATE, Store
+from skillhouse.store import STATE, pooled
 from tests.approval.questions import begun, broker_at, question, said
 from tests.harness import Clock
 
@@ -502,6 +502,7 @@ class Spoils:
         return self.answer
 
 
+@pytest.mark.file_state
 @pytest.mark.parametrize("answer", [None, Answer.ONCE])
 def test_state_that_cannot_be_read_any_more_is_an_error_and_no_yes(
     tmp_path: Path, answer: Answer | None
@@ -560,7 +561,7 @@ def test_a_closed_question_loses_the_text_of_its_call_after_a_day(tmp_path: Path
     assert (found.request.sent, found.request.content) == ((), "{}")
     assert found.request.content_digest == asked.content_digest
     assert broker.get(waits.id) == waits
-    with Store(tmp_path / "state.sqlite3", STATE) as store:
+    with pooled(tmp_path / "state.sqlite3", STATE) as store:
         assert secret not in str(store.rows("SELECT * FROM approval"))
 
 
@@ -572,11 +573,11 @@ def test_a_damaged_question_loses_its_text_too_and_hinders_no_new_one(
     broker = broker_at(tmp_path, clock=clock)
     closed = broker.open(question("/w/closed"))
     said(broker, closed.id, Answer.NO)
-    with Store(tmp_path / "state.sqlite3", STATE) as store, store.transaction() as connection:
+    with pooled(tmp_path / "state.sqlite3", STATE) as store, store.transaction() as connection:
         connection.execute("UPDATE approval SET request = ? WHERE id = ?", (damaged, closed.id))
     clock.now += CONTENT_SECONDS + 1
     later = broker.open(question("/w/later"))
-    with Store(tmp_path / "state.sqlite3", STATE) as store:
+    with pooled(tmp_path / "state.sqlite3", STATE) as store:
         kept = store.rows("SELECT request, is_cleared FROM approval ORDER BY seq")
     assert kept[0] == ("{}", 1)
     assert broker.get(later.id) == later

@@ -18,7 +18,8 @@ from skillhouse.house import Skillhouse, configured
 from tests.approval.questions import said
 from tests.house.places import make_places
 
-pytestmark = pytest.mark.slow
+# Its processes read no configuration that names a server.
+pytestmark = [pytest.mark.slow, pytest.mark.file_state]
 
 WRITE = ("write", {"path": "a.txt", "content": "text"})
 

@@ -63,12 +63,14 @@ def grants_of_version_0(tmp_path: Path, *grants: tuple[str, str, str]) -> GrantS
     return GrantStore(tmp_path)
 
 
+@pytest.mark.file_state
 def test_what_was_granted_before_devices_were_noted_stays(tmp_path: Path) -> None:
     (grant,) = grants_of_version_0(tmp_path, ("skill", "pdf", "/w")).all()
     assert grant == Grant(action="skill", pattern="pdf", place="/w")
     assert (grant.id, grant.granted_ms, grant.expires_ms, grant.device) == ("g0", 1, 2, "")
 
 
+@pytest.mark.file_state
 def test_older_grants_are_narrowed_to_one_directory_or_ended_and_it_is_said_once(
     tmp_path: Path,
 ) -> None:
@@ -96,6 +98,7 @@ def test_older_grants_are_narrowed_to_one_directory_or_ended_and_it_is_said_once
     assert store.take_notice() == ""
 
 
+@pytest.mark.file_state
 def test_a_state_without_older_grants_has_nothing_to_say(tmp_path: Path) -> None:
     assert GrantStore(tmp_path).take_notice() == ""
     assert grants_of_version_0(tmp_path, ("skill", "pdf", "/w")).take_notice() == ""

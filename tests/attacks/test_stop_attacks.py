@@ -153,6 +153,7 @@ def received(pipe: Pipe) -> ToolResult:
     return ToolResult(content=result["content"][0]["text"], status=status)
 
 
+@pytest.mark.file_state
 def test_a_stop_ends_what_runs_in_every_process(peer: Peer, need: Any, node: None) -> None:
     need(shutil.which("python3", path="/usr/local/bin:/usr/bin:/bin"), "no Python for commands")
     stubborn = f"stubborn-{os.getpid()}.py"

@@ -123,6 +123,7 @@ def test_what_may_be_a_secret_is_not_kept(tmp_path: Path) -> None:
     assert [choice.words for choice in learned.choices("local")] == [("deploi", "ghp")]
 
 
+@pytest.mark.file_state
 def test_a_state_that_cannot_be_read_or_written_costs_the_order_alone(tmp_path: Path) -> None:
     learned = LearnedChoices(tmp_path / "state", clock=Clock())
     (tmp_path / "state").mkdir(mode=0o700)

@@ -36,6 +36,7 @@ def test_one_switch_turns_all_skills_off_and_keeps_what_was_set_for_each(tmp_pat
     assert not store.read().is_enabled("user:pdf")
 
 
+@pytest.mark.file_state
 def test_what_is_forgotten_is_as_it_was_found(tmp_path: Path) -> None:
     store = SettingsStore(tmp_path)
     store.forget("user:pdf")

@@ -40,6 +40,7 @@ def test_the_first_time_is_kept_and_noted_once(state: Path) -> None:
     assert memory.verified_at(f"skilltree1:{'d' * 64}", FILE) is None
 
 
+@pytest.mark.file_state
 def test_reading_makes_no_state(state: Path) -> None:
     memory = TrustMemory(state)
     entry = LockEntry(tree_digest=TREE, repository="official", resolved="x")

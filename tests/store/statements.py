@@ -19,6 +19,11 @@ NOT_STATE = frozenset(
         *("store/store.py", "store/store.py"),
         # Caches and indexes, which are made again.
         *("discovery/scan.py", "retrieval/tokens.py", "retrieval/segment_store.py"),
+        # What makes, moves and counts the state on a server, each in PostgreSQL's own words.
+        "extensions/postgres/state_server.py",
+        "extensions/postgres/state_session.py",
+        "extensions/postgres/state_tables.py",
+        "extensions/postgres/state_watch.py",
         # The database of a registry server.
         "extensions/registry/hosting/backup.py",
         "extensions/registry/hosting/sqlite_schema.py",

@@ -132,6 +132,7 @@ def test_a_reservation_is_begun_and_settled_once(desk: Desk) -> None:
     assert desk.tiers.begin("") == ""
 
 
+@pytest.mark.file_state
 def test_a_read_reserves_nothing_and_makes_no_file(desk: Desk) -> None:
     verdict = desk.judge("read", level=TierLevel.READ)
     assert (verdict.effect, verdict.reservation) == (Effect.ALLOW, "")
@@ -344,6 +345,7 @@ def test_what_is_held_at_a_crash_goes_on_to_count(desk: Desk) -> None:
     assert desk.judge(REFUEL).effect is Effect.ALLOW
 
 
+@pytest.mark.file_state
 def test_a_fault_of_the_open_state_refuses_and_passes_when_it_is_mended(desk: Desk) -> None:
     assert desk.judge(SWAP).effect is Effect.ALLOW
     with closing(sqlite3.connect(desk.path)) as connection:
@@ -366,6 +368,7 @@ def test_a_state_in_a_place_that_cannot_be_looked_at_is_a_stop(tmp_path: Path) -
     assert desk.judge(SWAP).reason == "state-unreadable"
 
 
+@pytest.mark.file_state
 def test_a_stop_that_could_not_be_written_refuses_effects_too(tmp_path: Path) -> None:
     desk = Desk(tmp_path / "state")
     (tmp_path / "state").write_text("in the way")
@@ -413,6 +416,7 @@ def test_no_hour_and_no_day_has_more_successes_than_the_cooldown_allows(
         assert sum(at - DAY_MS < other <= at for other in succeeded) <= 3
 
 
+@pytest.mark.file_state
 def test_a_forecast_reserves_nothing_and_says_what_a_call_would_meet(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     assert desk.judge(REFUEL, reserves=False).effect is Effect.ALLOW

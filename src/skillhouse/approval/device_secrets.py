@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from skillhouse.floor import StateError
-from skillhouse.store import STATE, STATE_FILE, commit_stamp, pooled
+from skillhouse.store import STATE, STATE_FILE, commit_stamp, pooled, state_exists
 
 
 class DeviceSecrets:
@@ -30,7 +30,7 @@ class DeviceSecrets:
         return self._known[1]
 
     def _read(self) -> tuple[str, ...]:
-        if not self._path.exists():
+        if not state_exists(self._path):
             return ()
         with pooled(self._path, STATE) as store:
             # An app has a key pair, and nothing of it here is secret but where its pushes go.

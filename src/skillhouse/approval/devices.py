@@ -6,7 +6,6 @@ import base64
 import hmac
 import json
 import secrets
-import sqlite3
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -31,9 +30,16 @@ from skillhouse.approval.webhook import (
     secret_bytes,
     verified_id,
 )
-from skillhouse.floor import DecodeError, StateError, shaped
+from skillhouse.floor import DecodeError, shaped
 from skillhouse.floor.structs import PartialStruct
-from skillhouse.store import STATE, STATE_FILE, pooled
+from skillhouse.store import (
+    STATE,
+    STATE_FILE,
+    StateConflictError,
+    pooled,
+    state_clock,
+    state_exists,
+)
 
 TOKEN_SECONDS = 600
 """How long a token holds: long enough to carry it to another window (NIST SP 800-63B, 5.1.3.2)."""
@@ -57,7 +63,7 @@ class Tokens:
 
     def __init__(self, state_directory: Path, *, clock: Callable[[], float] = time.time) -> None:
         self._path = state_directory / STATE_FILE
-        self._clock = clock
+        self._clock = state_clock(self._path, clock)
 
     def issue(self, question: Approval, issuer: Issuer) -> str:
         """Return a new token that approves this question once; an earlier one ends. Raises
@@ -186,7 +192,7 @@ class Devices:
         record: Record = lambda *_: None,
     ) -> None:
         self._path = state_directory / STATE_FILE
-        self._clock = clock
+        self._clock = state_clock(self._path, clock)
         self._record = record
         self._tokens = Tokens(state_directory, clock=clock)
         # INVARIANT: held to change what follows; answers come on threads of their own.
@@ -222,7 +228,7 @@ class Devices:
         return device
 
     def all(self) -> tuple[Device, ...]:
-        if not self._path.exists():
+        if not state_exists(self._path):
             return ()
         with pooled(self._path, STATE) as store:
             rows = store.rows(
@@ -383,10 +389,8 @@ class Devices:
                 connection.execute(
                     "INSERT INTO device_nonce VALUES (?, ?, ?)", (device_id, message_id, until_ms)
                 )
-        except StateError as error:
-            if isinstance(error.__cause__, sqlite3.IntegrityError):
-                raise SignatureError("repeated", "this message came before") from error
-            raise
+        except StateConflictError as error:
+            raise SignatureError("repeated", "this message came before") from error
 
 
 def _shown(broker: ApprovalBroker, given: DeviceAnswer) -> Approval:

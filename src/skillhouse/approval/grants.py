@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import sqlite3
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -22,7 +21,7 @@ from skillhouse.approval.request import (
 )
 from skillhouse.floor import ONE_TIME
 from skillhouse.floor.structs import PartialStruct, asdict, replace
-from skillhouse.store import STATE, STATE_FILE, pooled
+from skillhouse.store import STATE, STATE_FILE, StateConnection, pooled, state_exists
 
 NEVER_LASTING = ONE_TIME | {"sign"}
 """Actions without standing approvals; only a rule of the user may let a session key sign."""
@@ -125,7 +124,7 @@ class GrantStore:
     def all(self) -> tuple[Grant, ...]:
         """Return every grant, oldest first, also ended ones; StateError if the state cannot be
         read."""
-        if not self._path.exists():
+        if not state_exists(self._path):
             return ()
         with pooled(self._path, STATE) as store:
             query = f"SELECT {_COLUMNS} FROM lasting_grant ORDER BY seq"  # noqa: S608 - a constant.
@@ -133,7 +132,7 @@ class GrantStore:
 
     def take_notice(self) -> str:
         """Return, once, what an update changed about standing approvals; "" when nothing is new."""
-        if not self._path.exists():
+        if not state_exists(self._path):
             return ""
         with pooled(self._path, STATE) as store:
             if not store.rows("SELECT 1 FROM notice WHERE name = 'standing-approvals'"):
@@ -172,7 +171,7 @@ class GrantStore:
         return count
 
 
-def insert_grants(connection: sqlite3.Connection, grants: Sequence[Grant]) -> None:
+def insert_grants(connection: StateConnection, grants: Sequence[Grant]) -> None:
     connection.executemany(
         f"INSERT INTO lasting_grant ({_COLUMNS}) "  # noqa: S608 - a constant.
         "VALUES (:id, :action, :pattern, :place, :skill_digest, :user, :agent, :granted_ms, "
@@ -292,7 +291,7 @@ class ScriptStore:
     def revoke(self, script_id: str) -> bool:
         """Forget an approval, with those of other bytes of its path: whoever ends it would not
         expect an older file to run. Return whether there was one."""
-        if not self._path.exists():
+        if not state_exists(self._path):
             return False
         with pooled(self._path, STATE) as store, store.transaction() as connection:
             query = (
@@ -302,7 +301,7 @@ class ScriptStore:
             return connection.execute(query, (script_id,)).rowcount > 0
 
     def _select(self, clause: str, *values: object) -> tuple[ApprovedScript, ...]:
-        if not self._path.exists():
+        if not state_exists(self._path):
             return ()
         with pooled(self._path, STATE) as store:
             query = f"SELECT {_SCRIPT_COLUMNS} FROM approved_script {clause}"  # noqa: S608 - constants.

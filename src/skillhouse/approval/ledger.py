@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import secrets
-import sqlite3
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -26,7 +25,15 @@ from skillhouse.approval.request import (
     Reply,
 )
 from skillhouse.floor import shaped, structs
-from skillhouse.store import STATE, STATE_FILE, commit_stamp, pooled
+from skillhouse.store import (
+    STATE,
+    STATE_FILE,
+    StateConnection,
+    commit_stamp,
+    pooled,
+    state_clock,
+    state_exists,
+)
 
 _NOT_KEPT = "withdrawn"
 """In `waits_for`: an approval that is in use, and is not kept when its call waits."""
@@ -48,7 +55,7 @@ class Ledger:
     ) -> None:
         self._path = state_directory / STATE_FILE
         self.settings = settings
-        self._clock = clock
+        self._clock = state_clock(self._path, clock)
 
     def now_ms(self) -> int:
         return int(self._clock() * 1000)
@@ -328,20 +335,20 @@ class Ledger:
         return answered[0].closed_ms if is_full and is_denied else 0
 
     def paired(self) -> frozenset[str]:
-        if not self._path.exists():
+        if not state_exists(self._path):
             return frozenset()
         with pooled(self._path, STATE) as store:
             return frozenset(str(row[0]) for row in store.rows("SELECT id FROM device"))
 
     def _select(self, clause: str, *values: object) -> tuple[Approval, ...]:
-        if not self._path.exists():
+        if not state_exists(self._path):
             return ()
         now = self.now_ms()
         with pooled(self._path, STATE) as store:
             rows = store.rows(f"SELECT {_COLUMNS} FROM approval {clause}", values)  # noqa: S608 - clauses are ours.
         return tuple(_approval(row, now) for row in rows)
 
-    def _refuse_flood(self, connection: sqlite3.Connection, user: str, now: int) -> None:
+    def _refuse_flood(self, connection: StateConnection, user: str, now: int) -> None:
         bounds = self.settings
         everyone = connection.execute("SELECT count(*) FROM approval WHERE state = 'open'")
         own = connection.execute(
@@ -364,7 +371,7 @@ class Ledger:
                 )
 
 
-def _end(connection: sqlite3.Connection, now: int) -> None:
+def _end(connection: StateConnection, now: int) -> None:
     """Close expired questions, so that they stay closed when the clock is set back."""
     connection.execute(
         "UPDATE approval SET state = 'expired', closed_ms = ? "
@@ -373,7 +380,7 @@ def _end(connection: sqlite3.Connection, now: int) -> None:
     )
 
 
-def _sweep(connection: sqlite3.Connection, now: int) -> None:
+def _sweep(connection: StateConnection, now: int) -> None:
     _end(connection, now)
     old = connection.execute(
         "SELECT id, request FROM approval "

@@ -13,6 +13,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Literal
 
@@ -20,7 +21,16 @@ from msgspec import Struct
 
 from skillhouse.floor import SkillhouseError, StateError
 from skillhouse.floor.structs import replace
-from skillhouse.store import SERVERS, SERVERS_FILE, pooled
+from skillhouse.store import (
+    SERVERS,
+    SERVERS_FILE,
+    STATE,
+    STATE_FILE,
+    StateStore,
+    pooled,
+    state_clock,
+    state_server,
+)
 
 BEAT_SECONDS = 2.0
 LOST_SECONDS = 10.0
@@ -56,9 +66,11 @@ class LiveServers:
     def __init__(
         self, state_directory: Path, *, clock: Callable[[], float] = time.time
     ) -> None:
-        """`clock` gives seconds since 1970; nothing is opened before the first use."""
+        """`clock` gives seconds since 1970, where the state has none of its own; nothing is opened
+        before the first use."""
         self._path = state_directory / SERVERS_FILE
-        self._clock = clock
+        self._state = state_directory / STATE_FILE
+        self._clock = state_clock(self._state, clock)
         self._own: ServerRow | None = None
         self._token_digest = ""
         self._held: set[str] = set()
@@ -102,7 +114,7 @@ class LiveServers:
             if own is None:
                 return
             self._own = own = replace(own, beat_ms=self._now_ms())
-            with pooled(self._path, SERVERS) as store, store.transaction() as connection:
+            with self._used() as store, store.transaction() as connection:
                 changed = connection.execute(
                     "UPDATE server SET beat_ms = ?, state = ? WHERE id = ?",
                     (own.beat_ms, own.state, own.id),
@@ -162,7 +174,7 @@ class LiveServers:
         with self._lock:
             if self._own is None or digest in self._held:
                 return
-            with pooled(self._path, SERVERS) as store, store.transaction() as writing:
+            with self._used() as store, store.transaction() as writing:
                 writing.execute(*_holding(digest, self._own.id))
             self._held.add(digest)
 
@@ -213,19 +225,30 @@ class LiveServers:
             self._forget(str(old))
 
     def _forget(self, server: str) -> None:
-        with pooled(self._path, SERVERS) as store, store.transaction() as connection:
+        with self._used() as store, store.transaction() as connection:
             connection.execute("DELETE FROM server_connection WHERE server = ?", (server,))
             connection.execute("DELETE FROM server WHERE id = ?", (server,))
 
     def _change(self, statement: str, *values: object) -> None:
-        with pooled(self._path, SERVERS) as store, store.transaction() as connection:
+        with self._used() as store, store.transaction() as connection:
             connection.execute(statement, values)
 
     def _rows(self, query: str, *values: object) -> list[tuple[object, ...]]:
-        if not self._path.exists():
+        if not self.is_remote and not self._path.exists():
             return []
-        with pooled(self._path, SERVERS) as store:
+        with self._used() as store:
             return store.rows(query, values)
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether the state is on a server, so that other machines may share it."""
+        return state_server(self._state) is not None
+
+    def _used(self) -> AbstractContextManager[StateStore]:
+        """Use the tables, which are beside the others where the state is on a server."""
+        if self.is_remote:
+            return pooled(self._state, STATE)
+        return pooled(self._path, SERVERS)
 
     def _now_ms(self) -> int:
         return int(self._clock() * 1000)

@@ -12,7 +12,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from skillhouse.approval.request import CLOCK_BACK_SECONDS, ApprovalError
-from skillhouse.store import STATE, STATE_FILE, pooled
+from skillhouse.store import STATE, STATE_FILE, pooled, state_clock
 
 CODE_SECONDS = 600
 CODE_TRIES = 5
@@ -37,7 +37,7 @@ class PairingCodes:
 
     def __init__(self, state_directory: Path, *, clock: Callable[[], float] = time.time) -> None:
         self._path = state_directory / STATE_FILE
-        self._clock = clock
+        self._clock = state_clock(self._path, clock)
 
     def issue(self, device_name: str, *, user: str) -> str:
         """Return a new code such as `7KQ2-9FWD-X3MP`."""

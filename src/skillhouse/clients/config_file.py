@@ -32,7 +32,7 @@ from skillhouse.floor import (
     open_directory_beneath,
 )
 from skillhouse.floor.structs import replace
-from skillhouse.store import STATE, STATE_FILE, pooled
+from skillhouse.store import STATE, STATE_FILE, pooled, state_exists
 
 CONFIG_MAX = 16 * 1024 * 1024
 """Bytes of a client's configuration; Claude Code's grows with every project."""
@@ -243,7 +243,7 @@ class Entries:
         self._path = state_directory / STATE_FILE
 
     def get(self, file: str, name: str) -> ServerEntry | None:
-        if not self._path.exists():
+        if not state_exists(self._path):
             return None
         with pooled(self._path, STATE) as store:
             query = "SELECT record FROM client_entry WHERE file = ? AND name = ?"
@@ -256,7 +256,7 @@ class Entries:
 
     def files(self) -> tuple[tuple[str, str, str], ...]:
         """Return (file, name, client) of every entry that was written and not removed, sorted."""
-        if not self._path.exists():
+        if not state_exists(self._path):
             return ()
         with pooled(self._path, STATE) as store:
             rows = store.rows("SELECT record FROM client_entry ORDER BY file, name", ())
@@ -295,7 +295,7 @@ class Entries:
             break
 
     def forget(self, file: str, name: str) -> None:
-        if self._path.exists():
+        if state_exists(self._path):
             with pooled(self._path, STATE) as store, store.transaction() as connection:
                 query = "DELETE FROM client_entry WHERE file = ? AND name = ?"
                 connection.execute(query, (file, name))

@@ -12,7 +12,7 @@ from msgspec import Struct
 from skillhouse.audit import AuditLog
 from skillhouse.floor import DecodeError, Locations, PlaceError, StateError, decode, encode
 from skillhouse.skill import Skill, SkillContent, SkillIndex
-from skillhouse.store import STATE, STATE_FILE, pooled
+from skillhouse.store import STATE, STATE_FILE, pooled, state_exists
 
 
 class ExportError(PlaceError):
@@ -150,7 +150,7 @@ class Records:
         self._path = state_directory / STATE_FILE
 
     def all(self) -> tuple[Record, ...]:
-        if not self._path.exists():
+        if not state_exists(self._path):
             return ()
         with pooled(self._path, STATE) as store:
             rows = store.rows("SELECT record FROM export ORDER BY target")

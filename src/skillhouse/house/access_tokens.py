@@ -15,7 +15,7 @@ from typing import Literal
 from msgspec import Struct
 
 from skillhouse.floor import SkillhouseError, StateError
-from skillhouse.store import STATE, STATE_FILE, commit_stamp, pooled
+from skillhouse.store import STATE, STATE_FILE, commit_stamp, pooled, state_clock, state_exists
 
 logger = logging.getLogger(__name__)
 
@@ -96,7 +96,7 @@ class AccessTokens:
     ) -> None:
         """`clock` gives seconds since 1970; `record` gets `new` and `revoked` tokens."""
         self._path = state_directory / STATE_FILE
-        self._clock = clock
+        self._clock = state_clock(self._path, clock)
         self._record = record
         self._noted: dict[str, int] = {}
         self._known: tuple[tuple[int, ...], dict[str, tuple[str, Access]]] = ((), {})
@@ -259,7 +259,7 @@ class AccessTokens:
 
     def _rows(self) -> dict[str, tuple[str, Access]]:
         """Return digest and access by id, read again when any process has changed the state."""
-        if not self._path.exists():
+        if not state_exists(self._path):
             return {}
         stamp = commit_stamp(self._path)
         if stamp != self._known[0]:

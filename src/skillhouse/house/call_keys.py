@@ -9,7 +9,7 @@ from pathlib import Path
 
 from skillhouse.approval import Connections, new_connection
 from skillhouse.floor import SkillhouseError, StateError
-from skillhouse.store import STATE, STATE_FILE, pooled
+from skillhouse.store import STATE, STATE_FILE, pooled, state_clock
 
 KEEP_MS = 24 * 3_600_000
 """How long an answer is kept for a repetition."""
@@ -43,7 +43,7 @@ class CallKeys:
         known to run; None for this process alone."""
         self._path = state_directory / STATE_FILE
         self._connections = connections or Connections(state_directory)
-        self._clock = clock
+        self._clock = state_clock(self._path, clock)
         self._process = new_connection()
         self._running: set[tuple[str, str]] = set()
 

@@ -12,7 +12,7 @@ from typing import Literal
 from msgspec import Struct
 
 from skillhouse.approval import Connections, new_connection
-from skillhouse.store import STATE, STATE_FILE, pooled
+from skillhouse.store import STATE, STATE_FILE, pooled, state_clock
 
 KEEP_MS = 24 * 3_600_000
 """How long a task is known, from its creation (docs/reference/limits.md)."""
@@ -64,7 +64,7 @@ class CallTasks:
     ) -> None:
         self._path = state_directory / STATE_FILE
         self._connections = connections
-        self._clock = clock
+        self._clock = state_clock(self._path, clock)
         self.runner = new_connection()
         """This server, where it runs calls."""
 

@@ -42,7 +42,7 @@ RETRY_SECONDS = 2.0
 """Between two tries of a configuration that cannot be used: what is wrong may be the owner or the
 mode of a directory above the file, whose change no date of the file shows."""
 
-RESTART = ("state_directory", "cache_directory", "remote_directory", "audit_checkpoints")
+RESTART = ("state_directory", "state", "cache_directory", "remote_directory", "audit_checkpoints")
 """What a running process keeps."""
 RESTART_CODE = ("executor", "executor_token", "callback")
 """Likewise below `[skill_code]`."""
@@ -135,10 +135,10 @@ class ConfigReload:
             return True
         if self._fault and time.monotonic() >= self._retry_at:
             return True
-        state = commit_stamp(self._state)
-        if state == self._trust:
-            return False
         try:
+            state = commit_stamp(self._state)
+            if state == self._trust:
+                return False
             if is_trusted(source.loaded) != source.is_trusted:
                 return True
         except SkillhouseError:

@@ -14,7 +14,7 @@ from skillhouse.floor import Diagnostic, Severity, git_root
 from skillhouse.floor.structs import replace
 from skillhouse.house.project import same_repository
 from skillhouse.skill import HINTS, Skill, SkillIndex
-from skillhouse.store import STATE_FILE
+from skillhouse.store import STATE_FILE, state_exists
 
 EXPORTED_COPY = "exported-copy"
 OTHER_CHECKOUT = "other-checkout"
@@ -26,7 +26,7 @@ def with_explained_duplicates(found: SkillIndex, state_directory: Path) -> Skill
     Without an export no file is read for it but those of git's directories.
     """
     said = {file: (OTHER_CHECKOUT, message) for file, message in _in_other_checkouts(found)}
-    if (state_directory / STATE_FILE).exists() and (
+    if state_exists(state_directory / STATE_FILE) and (
         sources := clients.exported_sources(state_directory)
     ):
         said |= {file: (EXPORTED_COPY, message) for file, message in _copies(found, sources)}

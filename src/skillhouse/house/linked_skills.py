@@ -17,7 +17,7 @@ from msgspec import Struct
 from skillhouse.floor import Diagnostic, Severity, StateError, TreeError, git_root
 from skillhouse.floor.structs import replace
 from skillhouse.skill import HINTS, Skill, SkillIndex, SkillLinks, followed_digest, skill_links
-from skillhouse.store import STATE, STATE_FILE, pooled
+from skillhouse.store import STATE, STATE_FILE, pooled, state_exists
 
 LinkedState = Literal["", "seen", "changed", "unbound"]
 """Nothing for a skill that is not bound."""
@@ -136,7 +136,7 @@ class LinkedSkills:
         return found
 
     def _known(self) -> dict[str, _Seen]:
-        if not self._path.exists():
+        if not state_exists(self._path):
             return {}
         with pooled(self._path, STATE) as store:
             query = "SELECT directory, tree_digest, name, description FROM linked_skill"

@@ -45,6 +45,7 @@ class Network:
         self._approvals = config.approvals
         self._repositories = config.repositories
         self._search = config.search
+        self._state = config.state
         self._environment = config.places.environment
         cache = config.cache_directory
         self._downloads = None if cache is None else cache / DOWNLOADS
@@ -98,7 +99,9 @@ class Network:
     def secret_values(self) -> tuple[str, ...]:
         """The values that no log may hold."""
         variables = sorted(
-            secret_variables(self._settings, self._approvals, self._repositories, self._search)
+            secret_variables(
+                self._settings, self._approvals, self._repositories, self._search, self._state
+            )
         )
         return tuple(value for name in variables if (value := self._environment.get(name, "")))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
-from skillhouse.store import STATE, STATE_FILE, pooled
+from skillhouse.store import STATE, STATE_FILE, pooled, state_exists
 
 _ALL = ""
 """The row that is about skills as a whole; no id is empty."""
@@ -33,7 +33,7 @@ class SettingsStore:
 
     def read(self) -> SkillSettings:
         """Return the settings. Raises StateError: the state cannot be read."""
-        if not self._path.exists():
+        if not state_exists(self._path):
             return SkillSettings()
         with pooled(self._path, STATE) as store:
             found = store.rows("SELECT skill, is_enabled FROM skill_setting ORDER BY skill")
@@ -48,7 +48,7 @@ class SettingsStore:
 
     def forget(self, skill_id: str) -> None:
         """Drop the setting of a deleted skill."""
-        if self._path.exists():
+        if state_exists(self._path):
             with pooled(self._path, STATE) as store, store.transaction() as connection:
                 connection.execute("DELETE FROM skill_setting WHERE skill = ?", (skill_id,))
 

@@ -29,7 +29,7 @@ from skillhouse.house.trusted_text import (
     written,
 )
 from skillhouse.skill import Skill, SkillLinks, followed_digest, load, skill_links
-from skillhouse.store import STATE, STATE_FILE, commit_stamp, pooled
+from skillhouse.store import STATE, STATE_FILE, commit_stamp, pooled, state_exists
 
 logger = logging.getLogger(__name__)
 
@@ -136,7 +136,7 @@ class TrustStore:
         return TrustedTargets(frozenset(directories), frozenset(ends))
 
     def projects(self) -> tuple[str, ...]:
-        if not self._path.exists():
+        if not state_exists(self._path):
             return ()
         with pooled(self._path, STATE) as store:
             query = "SELECT project FROM trust WHERE directory = ? ORDER BY project"
@@ -303,7 +303,7 @@ class TrustStore:
     def _rows(self, project: Path) -> dict[str, list[_Row]]:
         """Return what is trusted of each directory, in the project or in all that it shares."""
         found: dict[str, list[_Row]] = {}
-        if not self._path.exists():
+        if not state_exists(self._path):
             return found
         # INVARIANT: of a project that was trusted itself, only that trust counts, so that an older
         # one elsewhere brings nothing back.

@@ -26,7 +26,7 @@ from msgspec import Struct
 from skillhouse import retrieval
 from skillhouse.floor import SkillhouseError, make_private, structs
 from skillhouse.skill import relative_file
-from skillhouse.store import STATE, STATE_FILE, pooled
+from skillhouse.store import STATE, STATE_FILE, pooled, state_clock, state_exists
 
 if TYPE_CHECKING:
     from skillhouse import tools as toolbox
@@ -177,7 +177,7 @@ class LearnedChoices:
     def __init__(self, state_directory: Path, *, clock: Callable[[], float] = time.time) -> None:
         """`clock` returns seconds since 1970."""
         self._path = state_directory / STATE_FILE
-        self._clock = clock
+        self._clock = state_clock(self._path, clock)
 
     def note_load(self, activation: Activation, session: Session) -> None:
         """Remember a skill that the model of a session loaded, if its search found it."""
@@ -214,7 +214,7 @@ class LearnedChoices:
 
     def choices(self, user: str) -> tuple[LearnedChoice, ...]:
         """Return the choices of a user, newest first. Raises StateError."""
-        if not self._path.exists():
+        if not state_exists(self._path):
             return ()
         query = "SELECT file, words, at_ms FROM search_choice WHERE user_name = ? ORDER BY seq DESC"
         with pooled(self._path, STATE) as store:
@@ -226,7 +226,7 @@ class LearnedChoices:
 
     def forget(self, user: str) -> int:
         """Remove the choices of a user and return how many there were. Raises StateError."""
-        if not self._path.exists():
+        if not state_exists(self._path):
             return 0
         with pooled(self._path, STATE) as store, store.transaction() as connection:
             query = "DELETE FROM search_choice WHERE user_name = ?"

@@ -17,7 +17,7 @@ from msgspec import Struct
 from skillhouse.floor import StateError, structs
 from skillhouse.registry.lock import LockEntry
 from skillhouse.registry.releases import DEFAULT_NAMESPACE, Release, SkillReleases, locked_name
-from skillhouse.store import STATE, STATE_FILE, pooled
+from skillhouse.store import STATE, STATE_FILE, pooled, state_exists
 
 VERIFIED_MAX = 20_000
 """Trees whose time is kept; of more the oldest go."""
@@ -104,7 +104,7 @@ class TrustMemory:
     def verified_at(self, tree_digest: str, signature: str) -> datetime | None:
         """Return when this machine first verified a tree with a signature (its SHA-256)."""
         key = tree_digest, signature
-        if key not in self._known and self._path.exists():
+        if key not in self._known and state_exists(self._path):
             query = (
                 "SELECT at_ms FROM verified_tree "
                 "WHERE home = ? AND tree_digest = ? AND signature = ?"
@@ -180,7 +180,7 @@ class TrustMemory:
             StateError: the state cannot be read or written.
         """
         place = locked_name(repository, skill.namespace)
-        if not self._path.exists() and all(one.state != "revoked" for one in skill.versions):
+        if not state_exists(self._path) and all(one.state != "revoked" for one in skill.versions):
             return ""
         known = {one.digest: one for one in self._found(_READ + "WHERE repository = ?", place)}
         added, changed = _news(skill, known, signed)
@@ -216,7 +216,7 @@ class TrustMemory:
 
         Another repository's release of the same name, or of the same files, binds nothing here.
         """
-        if not entry.repository or not self._path.exists():
+        if not entry.repository or not state_exists(self._path):
             return None
         place = entry.repository.removesuffix(f"/@{DEFAULT_NAMESPACE}")
         query = (
@@ -230,7 +230,7 @@ class TrustMemory:
     def of_skill(self, skill: str) -> tuple[Takedown, ...]:
         """Return the takedowns of skills of a name, of every repository."""
         query = _READ + "WHERE skill = ? ORDER BY seq"
-        return self._found(query, skill) if self._path.exists() else ()
+        return self._found(query, skill) if state_exists(self._path) else ()
 
     def lift(self, one: Takedown) -> None:
         """Forget a takedown, for a person who says so."""
@@ -239,7 +239,7 @@ class TrustMemory:
 
     def looks(self) -> tuple[RepositoryLook, ...]:
         """Return when repositories were asked in the background."""
-        if not self._path.exists():
+        if not state_exists(self._path):
             return ()
         query = (
             "SELECT repository, url, asked_ms, next_ms, failures, problem FROM repository_look "

@@ -29,6 +29,12 @@ from skillhouse.floor import (
     opened_problem,
 )
 from skillhouse.floor.machine import STATE_ADVICE, is_unwritable
+from skillhouse.store.state_place import (
+    StateConflictError,
+    StateStore,
+    settle_as_file,
+    state_server,
+)
 
 
 class Schema(Struct, frozen=True, kw_only=True):
@@ -66,6 +72,10 @@ CACHE = Schema(
         """,
     ),
 )
+
+
+MOVED_MARK = 0x736B684D  # "skhM"
+"""Kept in the header of the file of a state that is on a server; older programs refuse it too."""
 
 
 def migrate(connection: sqlite3.Connection, schema: Schema, path: Path) -> None:
@@ -115,6 +125,12 @@ def _version(connection: sqlite3.Connection, schema: Schema, path: Path) -> int:
     """Return the file's version; an empty file has 0."""
     version = _number(connection, "PRAGMA user_version")
     mark = _number(connection, "PRAGMA application_id")
+    if mark == MOVED_MARK:
+        raise StateError(
+            f"the {schema.name} was moved to a server: set `[state] url` in the configuration "
+            "of this user",
+            path,
+        )
     if mark != schema.mark and (
         mark or version or _number(connection, "SELECT count(*) FROM sqlite_master")
     ):
@@ -187,6 +203,10 @@ class Store:
                 raise self._error(error) from error
             self._recreate()
             return []
+
+    def server_ms(self) -> int | None:
+        """Return None: this machine's clock counts."""
+        return None
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
@@ -315,6 +335,8 @@ class Store:
         if isinstance(error, UnicodeEncodeError):
             text = str(error.object)[:80]
             return StateError(f"the {self.schema.name} keeps UTF-8 only, got {text!r}", self.path)
+        if isinstance(error, sqlite3.IntegrityError):
+            return StateConflictError(f"the {self.schema.name} has such a row: {error}", self.path)
         is_of_place = self.is_copy or is_unwritable(error) or _code(error) in _UNWRITABLE
         advice = STATE_ADVICE if is_of_place and not self.schema.disposable else ""
         text = f"the {self.schema.name} cannot be used: {error}"
@@ -408,11 +430,18 @@ _POOL = _Pool()
 
 
 @contextmanager
-def pooled(path: Path, schema: Schema) -> Iterator[Store]:
+def pooled(path: Path, schema: Schema) -> Iterator[StateStore]:
     """Use a store for a block; it stays open for the next block that needs the same file.
 
-    A file that was replaced, cut or written around SQLite since is opened again, and checked.
+    A file that was replaced, cut or written around SQLite since is opened again, and checked. A
+    state that is on a server is used there.
     """
+    if not schema.disposable:
+        if (server := state_server(path)) is not None:
+            with server.use() as served:
+                yield served
+            return
+        settle_as_file(path)
     process = os.getpid()
     store = _POOL.take(path, schema) or Store(path, schema)
     try:
@@ -430,6 +459,8 @@ def pooled(path: Path, schema: Schema) -> Iterator[Store]:
 
 def close_pooled(path: Path) -> None:
     """Close the idle stores of a file; a later use opens it again."""
+    if (server := state_server(path)) is not None:
+        server.close()
     _POOL.close(path)
 
 
@@ -457,10 +488,14 @@ _INDEX_HEADER_BYTES = 48
 def commit_stamp(path: Path) -> tuple[int, ...]:
     """Return numbers that change with each commit to a database; empty when there is none.
 
+    StateError: the state is on a server that cannot be reached.
+
     The log grows before a commit counts, so its size alone would miss the commit of who is just
     writing. What readers go by is the header of the index (SQLite, "WAL-mode File Format",
     section 2.1), which has a counter of commits.
     """
+    if (server := state_server(path)) is not None:
+        return server.stamp()
     found: list[int] = []
     for suffix in ("", "-wal"):
         try:

@@ -10,14 +10,20 @@ import contextlib
 import enum
 import os
 import secrets
-import sqlite3
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from pathlib import Path
-from sqlite3 import Connection
 
 from skillhouse.floor import Clock, ClockReading, StateError
-from skillhouse.store import STATE, close_pooled, commit_stamp, pooled
+from skillhouse.store import (
+    STATE,
+    StateConnection,
+    StateStore,
+    close_pooled,
+    commit_stamp,
+    pooled,
+    state_server,
+)
 from skillhouse.tiers.emergency_stop import StopMark
 from skillhouse.tiers.tier_policy import DAY_MS, DENIALS_MAX
 from skillhouse.tiers.tier_values import TierCall, TierState
@@ -53,7 +59,7 @@ class TierOutcome(enum.StrEnum):
     """Its effect is not known; it counts as done."""
 
 
-def state_of(connection: sqlite3.Connection, call: TierCall, now_ms: int) -> TierState:
+def state_of(connection: StateConnection, call: TierCall, now_ms: int) -> TierState:
     since = now_ms - DAY_MS
     uses = connection.execute(
         "SELECT at_ms FROM tier_use WHERE tool = ? AND at_ms > ? AND state <> ?",
@@ -72,7 +78,7 @@ def state_of(connection: sqlite3.Connection, call: TierCall, now_ms: int) -> Tie
     )
 
 
-def stopped_reason(connection: sqlite3.Connection) -> str:
+def stopped_reason(connection: StateConnection) -> str:
     return stop_text(connection.execute(STOP_QUERY).fetchall())
 
 
@@ -80,7 +86,7 @@ def stop_text(rows: Sequence[tuple[str, str]]) -> str:
     return f"{rows[0][0]} (by {rows[0][1]})" if rows else ""
 
 
-def reserve(connection: sqlite3.Connection, call: TierCall, usd: Decimal, now_ms: int) -> str:
+def reserve(connection: StateConnection, call: TierCall, usd: Decimal, now_ms: int) -> str:
     """Take a place in the cooldowns, and the amount from the allowance; return the place's id.
 
     Until it is settled it counts as used: after a crash the effect of the call is not known.
@@ -94,7 +100,7 @@ def reserve(connection: sqlite3.Connection, call: TierCall, usd: Decimal, now_ms
     return token
 
 
-def begin(connection: sqlite3.Connection, token: str) -> bool:
+def begin(connection: StateConnection, token: str) -> bool:
     """Mark a reservation as running; False when it is not held, which is so after a stop."""
     changed = connection.execute(
         "UPDATE tier_use SET state = ? WHERE id = ? AND state = ?", (BEGUN, token, HELD)
@@ -103,7 +109,7 @@ def begin(connection: sqlite3.Connection, token: str) -> bool:
 
 
 def settle(
-    connection: sqlite3.Connection,
+    connection: StateConnection,
     token: str,
     outcome: TierOutcome,
     *,
@@ -134,7 +140,7 @@ def settle(
     return True
 
 
-def trigger(connection: sqlite3.Connection, now_ms: int) -> str:
+def trigger(connection: StateConnection, now_ms: int) -> str:
     """Return why everything must stop by itself, or ""; each resume resets the counts."""
     resumed = _mark(connection, _RESUMED) or 0
     (failures,) = connection.execute(
@@ -149,7 +155,7 @@ def trigger(connection: sqlite3.Connection, now_ms: int) -> str:
     return ""
 
 
-def stop(connection: sqlite3.Connection, by: str, reason: str, now_ms: int) -> bool:
+def stop(connection: StateConnection, by: str, reason: str, now_ms: int) -> bool:
     """Stop everything and withdraw waiting calls; False when it was stopped already."""
     connection.execute("DELETE FROM tier_use WHERE state = ?", (HELD,))
     changed = connection.execute(
@@ -159,7 +165,7 @@ def stop(connection: sqlite3.Connection, by: str, reason: str, now_ms: int) -> b
     return changed.rowcount == 1
 
 
-def resume(connection: sqlite3.Connection, now_ms: int) -> bool:
+def resume(connection: StateConnection, now_ms: int) -> bool:
     """Lift the stop and the halts of tools; False when there was neither."""
     stopped = connection.execute("DELETE FROM tier_stop").rowcount
     halted = connection.execute("DELETE FROM tier_denial WHERE count >= ?", (DENIALS_MAX,)).rowcount
@@ -169,22 +175,22 @@ def resume(connection: sqlite3.Connection, now_ms: int) -> bool:
     return bool(stopped or halted)
 
 
-def see_companion(connection: sqlite3.Connection, now_ms: int) -> None:
+def see_companion(connection: StateConnection, now_ms: int) -> None:
     _set_mark(connection, _COMPANION, now_ms)
 
 
-def forget_companion(connection: sqlite3.Connection) -> None:
+def forget_companion(connection: StateConnection) -> None:
     connection.execute("DELETE FROM tier_mark WHERE name = ?", (_COMPANION,))
 
 
-def _change(connection: sqlite3.Connection, token: str, state: str, usd: str, now_ms: int) -> None:
+def _change(connection: StateConnection, token: str, state: str, usd: str, now_ms: int) -> None:
     connection.execute(
         "UPDATE tier_use SET state = ?, usd = ?, at_ms = ? WHERE id = ?",
         (state, usd, now_ms, token),
     )
 
 
-def _deny(connection: sqlite3.Connection, tool: str, user: str, now_ms: int) -> None:
+def _deny(connection: StateConnection, tool: str, user: str, now_ms: int) -> None:
     """Count a denial; the count restarts when the last one is older than `HALT_MS`."""
     connection.execute(
         "DELETE FROM tier_denial WHERE at_ms <= ?",
@@ -197,7 +203,7 @@ def _deny(connection: sqlite3.Connection, tool: str, user: str, now_ms: int) -> 
     )
 
 
-def _spent(connection: sqlite3.Connection, since_ms: int, user: str | None = None) -> Decimal:
+def _spent(connection: StateConnection, since_ms: int, user: str | None = None) -> Decimal:
     # Added here and not by SQLite, which would make floating-point numbers of them.
     if user is None:
         query = "SELECT usd FROM tier_use WHERE at_ms > ? AND usd <> '0'"
@@ -208,18 +214,18 @@ def _spent(connection: sqlite3.Connection, since_ms: int, user: str | None = Non
     return sum((Decimal(usd) for (usd,) in rows), Decimal(0))
 
 
-def companion_left_ms(connection: sqlite3.Connection, now_ms: int) -> int | None:
+def companion_left_ms(connection: StateConnection, now_ms: int) -> int | None:
     """Return how long until the companion app counts as lost, 0 once it does; None without one."""
     seen = _mark(connection, _COMPANION)
     return None if seen is None else max(0, seen + COMPANION_LOST_MS - now_ms)
 
 
-def _mark(connection: sqlite3.Connection, name: str) -> int | None:
+def _mark(connection: StateConnection, name: str) -> int | None:
     row = connection.execute("SELECT at_ms FROM tier_mark WHERE name = ?", (name,)).fetchone()
     return None if row is None else int(row[0])
 
 
-def _set_mark(connection: sqlite3.Connection, name: str, now_ms: int) -> None:
+def _set_mark(connection: StateConnection, name: str, now_ms: int) -> None:
     connection.execute(
         "INSERT INTO tier_mark VALUES (?, ?) "
         "ON CONFLICT (name) DO UPDATE SET at_ms = excluded.at_ms",
@@ -227,7 +233,7 @@ def _set_mark(connection: sqlite3.Connection, name: str, now_ms: int) -> None:
     )
 
 
-def tick(connection: sqlite3.Connection, moment: ClockReading) -> int:
+def tick(connection: StateConnection, moment: ClockReading) -> int:
     """Return the time in milliseconds, never less than before, and keep it.
 
     Within one boot only the running clock counts, so setting the wall clock moves nothing. Across
@@ -255,6 +261,8 @@ def tick(connection: sqlite3.Connection, moment: ClockReading) -> int:
     return int(now_ms)
 
 
+SERVER_BOOT = "server"
+"""The boot of a clock that several machines share."""
 STOP_DIRECTORY = "stop"
 """Beside the database: the file of the stop, and which processes run calls."""
 
@@ -288,14 +296,14 @@ class TierStore:
         return commit_stamp(self._path)
 
     @contextlib.contextmanager
-    def turn(self) -> Iterator[tuple[Connection, int]]:
+    def turn(self) -> Iterator[tuple[StateConnection, int]]:
         """Hold the write lock for a block, with the time; after `StateError` nothing happened."""
         with pooled(self._path, STATE) as store, store.transaction() as connection:
             # Under the lock: else a turn that waited would bring the time of before.
-            yield connection, tick(connection, self._clock())
+            yield connection, tick(connection, self._reading(store))
 
     @contextlib.contextmanager
-    def glance(self) -> Iterator[tuple[Connection, int] | None]:
+    def glance(self) -> Iterator[tuple[StateConnection, int] | None]:
         """Give what `turn` gives, and take back whatever the block writes; makes no file.
 
         None where there is no state yet.
@@ -305,13 +313,23 @@ class TierStore:
             return
         undone = contextlib.suppress(_TakenBackError)
         with pooled(self._path, STATE) as store, undone, store.transaction() as connection:
-            yield connection, tick(connection, self._clock())
+            yield connection, tick(connection, self._reading(store))
             raise _TakenBackError
+
+    def _reading(self, store: StateStore) -> ClockReading:
+        """Return both clocks; a boot of one machine says nothing to others, so that of a server
+        is its database's."""
+        at_ms = store.server_ms()
+        if at_ms is None:
+            return self._clock()
+        return ClockReading(wall_ms=at_ms, running_ms=at_ms, boot=SERVER_BOOT)
 
     def close(self) -> None:
         close_pooled(self._path)
 
     def _is_there(self) -> bool:
+        if state_server(self._path) is not None:
+            return True
         try:
             os.stat(self._path)
         except FileNotFoundError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
@@ -12,7 +11,7 @@ from msgspec import Struct
 
 from skillhouse.extensions.channels.chat_channel import ChatUpdate, Outgoing
 from skillhouse.floor.structs import replace
-from skillhouse.store import STATE, STATE_FILE, pooled
+from skillhouse.store import STATE, STATE_FILE, StateConnection, pooled, state_clock
 
 KEPT_MS = 14 * 86_400_000
 """How long the keys of what was answered are kept; Telegram delivers for a day."""
@@ -69,7 +68,7 @@ class Mailbox:
 
     def __init__(self, state_directory: Path, *, clock: Callable[[], float] = time.time) -> None:
         self._path = state_directory / STATE_FILE
-        self._clock = clock
+        self._clock = state_clock(self._path, clock)
 
     def take(
         self, channel: str, messages: Sequence[ChatUpdate], idle: Collection[SessionKey] = ()
@@ -293,7 +292,7 @@ class Mailbox:
                 "UPDATE channel_answer SET chat = ? WHERE channel = ? AND chat = ?", moved
             )
 
-    def _add_answer(self, connection: sqlite3.Connection, channel: str, message: Outgoing) -> None:
+    def _add_answer(self, connection: StateConnection, channel: str, message: Outgoing) -> None:
         connection.execute(
             "INSERT INTO channel_answer (channel, chat, content, state, at_ms) "
             "VALUES (?, ?, ?, 'waiting', ?)",

@@ -57,6 +57,7 @@ VERBS = {
     "completions": ("completions", "print the script with which bash, zsh or fish completes"),
     "remote": ("skill_servers", "list and sync the servers whose skills are used here"),
     "sandbox": ("sandbox_status", "test the sandbox that commands run in"),
+    "state": ("kept_state", "show where the state is, move it to a server, or copy it"),
     "tokens": ("tokens", "make, list and revoke tokens for the HTTP service"),
     "worker": ("extension:cells", "run the code of skills for a core in another process"),
     "sign": ("skill_signatures", "sign a skill of your own, for others to verify"),

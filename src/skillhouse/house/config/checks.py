@@ -16,6 +16,7 @@ from skillhouse.floor.structs import field_names
 from skillhouse.house.config.config_keys import values_of
 from skillhouse.house.config.config_values import NetSettings, OAuthSettings, SearchSettings
 from skillhouse.house.config.repositories import RepositorySettings
+from skillhouse.house.config.state_settings import StateSettings
 from skillhouse.permission import Effect, Rule, matches
 from skillhouse.registry import passwords
 from skillhouse.remote import RemoteSource
@@ -203,11 +204,16 @@ def secret_variables(
     approvals: ApprovalSettings | None,
     repositories: Iterable[RepositorySettings] = (),
     search: SearchSettings | None = None,
+    state: StateSettings | None = None,
 ) -> frozenset[str]:
     """Return the variables of this process that hold a secret of the configuration."""
     named = (secret.env for secret in settings.secrets)
     webhook = approvals.webhook_secret_env if approvals is not None else ""
-    places = [*(one.token for one in repositories), search.database if search is not None else ""]
+    places = [one.token for one in repositories]
+    if search is not None:
+        places.append(search.database)
+    if state is not None:
+        places += [state.url, state.listen_url]
     variables = (place[4:] for place in places if place.startswith("env:"))
     return frozenset(filter(None, (*named, settings.brave_key_env, webhook, *variables)))
 

@@ -72,6 +72,7 @@ from skillhouse.house.config.rule_tables import (
     try_examples,
     with_each_pattern,
 )
+from skillhouse.house.config.state_settings import settle_state
 from skillhouse.house.trust import TrustStore
 from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.skill import Profile, load_profile
@@ -112,6 +113,8 @@ def load_config(
     merged = _merged(managed, flags or Settings(), environment, near, user)
     _check_merged(merged)
     state = Path(merged.state_directory) if merged.state_directory else places.state()
+    if merged.state is not None:
+        settle_state(merged.state, state, places.environment)
     sandbox, agents = as_table(merged.sandbox), merged.agents or {}
     remote = Path(merged.cache_directory) if merged.cache_directory else places.cache()
     return Config(
@@ -182,7 +185,11 @@ def _check_merged(settings: Settings) -> None:
             raise ConfigError(f'expected 0 or more, or "none", got {most}', key=key)
     repositories = (settings.skills or SkillsSettings()).repositories
     secret = secret_variables(
-        settings.net or NetSettings(), settings.approvals, repositories, settings.search
+        settings.net or NetSettings(),
+        settings.approvals,
+        repositories,
+        settings.search,
+        settings.state,
     )
     check_exec_environment(settings.exec_environment or (), None, secret=secret)
 

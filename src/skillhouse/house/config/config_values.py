@@ -20,6 +20,7 @@ from skillhouse.house.config.repositories import (
     SkillsSettings,
 )
 from skillhouse.house.config.secret_places import check_place
+from skillhouse.house.config.state_settings import StateSettings
 from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.remote import RemoteSource
 from skillhouse.skill import Extensions, Profile
@@ -376,6 +377,9 @@ class Settings(Struct, frozen=True, kw_only=True):
     state_directory: Annotated[str | None, BY_VARIABLE] = None
     """Where trust, approvals and the log are kept; without it `$XDG_STATE_HOME/skillhouse`, else
     `~/.local/state/skillhouse`."""
+    state: StateSettings | None = None
+    """Whether the state is on a server that several machines share; see
+    [the state](../concepts/state.md)."""
     exec_environment: tuple[str, ...] | None = None
     """Variables of this process that commands in the sandbox get; names that look like secrets are
     refused."""
@@ -468,6 +472,8 @@ class Config(PartialStruct, frozen=True, kw_only=True):
     cache_directory: Path | None = None
     """None: every file is read each time."""
     state_directory: Path
+    state: StateSettings = field(default_factory=StateSettings)
+    """Where the state is."""
     policy: str | None = None
     """The policy of the program whose rules are among `layers`."""
     layers: tuple[Layer, ...] = ()

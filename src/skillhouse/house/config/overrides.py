@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from skillhouse.floor import ConfigError, is_utf8, nearest, structs
 from skillhouse.house.config.config_keys import variables
 from skillhouse.house.config.config_values import Config, Settings
+from skillhouse.house.config.state_settings import StateSettings
 
 if TYPE_CHECKING:
     from skillhouse.house.config.config_keywords import ConfigFields
@@ -37,6 +38,9 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
                 f"unknown environment variable `{variable}`", key=variable, suggestion=suggestion
             )
         found[key] = _READERS[known[key]](variable, value)
+    if environment.get(STATE_VARIABLE):
+        listens = f"env:{LISTEN_VARIABLE}" if environment.get(LISTEN_VARIABLE) else ""
+        found["state"] = StateSettings(url=f"env:{STATE_VARIABLE}", listen_url=listens)
     return Settings(**found)
 
 
@@ -61,9 +65,11 @@ def _text(_: str, value: str) -> str:
 
 
 _READERS: Mapping[type, Callable[[str, str], Any]] = {str: _text, int: _number, bool: _switch}
+STATE_VARIABLE, LISTEN_VARIABLE = "SKILLHOUSE_STATE_URL", "SKILLHOUSE_STATE_LISTEN_URL"
+"""Addresses with their passwords, which a container gets as secrets; they count as `[state]`."""
 _OTHER_VARIABLES = frozenset(
     "SKILLHOUSE_SKILLS_DIR SKILLHOUSE_CHAT_MODEL SKILLHOUSE_CHAT_BASE_URL "
-    "SKILLHOUSE_ID_TOKEN".split()
+    f"SKILLHOUSE_ID_TOKEN {STATE_VARIABLE} {LISTEN_VARIABLE}".split()
 )
 
 

@@ -22,7 +22,7 @@ from skillhouse.floor.threads import in_thread
 from skillhouse.frontends.answers.approvals import question_event
 from skillhouse.frontends.answers.json_form import members
 from skillhouse.frontends.answers.service import IndexEventAnswer, call_event
-from skillhouse.store import STATE_FILE, commit_stamp
+from skillhouse.store import STATE_FILE, commit_stamp, state_exists
 
 if TYPE_CHECKING:
     from skillhouse.extensions.server.api.events import EventLog
@@ -95,7 +95,7 @@ class EventWatch:
 
     def _look_at_questions(self) -> None:
         path = self._house.config.state_directory / STATE_FILE
-        if not path.exists():
+        if not state_exists(path):
             self._states = {}
             return
         stamp = commit_stamp(path)

@@ -33,7 +33,7 @@ from skillhouse.extensions.server.companion.web_push import (
 )
 from skillhouse.floor import SkillhouseError, StateError, write_atomically
 from skillhouse.floor.lock import once
-from skillhouse.store import STATE, STATE_FILE, pooled
+from skillhouse.store import STATE, STATE_FILE, pooled, state_exists
 
 KEY_FILE = "push-key.pem"
 """Below the state directory: the key by which push services know this installation (VAPID)."""
@@ -119,7 +119,7 @@ class Pushes:
 
     def due(self) -> tuple[Subscription, ...]:
         """Return the subscriptions to which something may be sent now."""
-        if not self._path.exists():
+        if not state_exists(self._path):
             return ()
         with pooled(self._path, STATE) as store:
             rows = store.rows(

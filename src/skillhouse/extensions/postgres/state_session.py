@@ -1,0 +1,270 @@
+"""One connection to the database of a state, which runs the statements that SQLite runs."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from psycopg import errors
+from psycopg.adapt import Loader
+from psycopg.pq import TransactionStatus
+
+from skillhouse.floor import StateError
+from skillhouse.store import StateConflictError
+
+CONNECT_SECONDS = 5
+ANSWER_SECONDS = 15.0
+"""How long any answer may take: beyond what the server itself allows a statement."""
+LOCK_MS, STATEMENT_MS, IDLE_MS = 10_000, 10_000, 5_000
+"""How long a writer waits for others, a statement takes, and a process that was stopped in the
+middle of a transaction holds up all others."""
+LOCK = 0x736B6853
+"""Of `pg_advisory_xact_lock`, for who writes; a database has one state."""
+
+# Numbers of ours alone.
+_BEAT = re.compile(r"\s*(INSERT INTO|UPDATE|DELETE FROM) server(_connection)?\b")
+"""Of the tables that change every few seconds: no reader of the state has to read it again."""
+BEGIN = f"""
+    BEGIN; SET LOCAL lock_timeout = {LOCK_MS}; SET LOCAL statement_timeout = {STATEMENT_MS};
+    SET LOCAL idle_in_transaction_session_timeout = {IDLE_MS};
+    SELECT pg_advisory_xact_lock({LOCK}),
+        (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now_ms
+"""  # noqa: S608
+# One round trip. The column takes no NULL, so a state that was moved away keeps nothing.
+_COMMIT = """
+    WITH counted AS (
+        UPDATE skillhouse_state SET commits = CASE WHEN standing = 'whole' THEN commits + 1 END
+        RETURNING id, commits
+    )
+    SELECT commits, pg_notify('skillhouse_state', id || ' ' || commits) FROM counted;
+    COMMIT
+"""
+_SQL = re.compile(r"'[^']*'|\"[^\"]*\"|(\?)|(?<![:\w]):([a-z_]+)|(%)")
+_READ_ONLY = ("25006",)
+"""A server that was the first one and is a copy now (read_only_sql_transaction)."""
+
+
+@lru_cache(maxsize=1024)
+def for_psycopg(statement: str) -> str:
+    """Return a statement of the state with psycopg's placeholders.
+
+    >>> for_psycopg("SELECT a FROM g WHERE b = ? AND c LIKE '?%' AND d = :e")
+    "SELECT a FROM g WHERE b = %s AND c LIKE '?%%' AND d = %(e)s"
+    """
+
+    def placed(found: re.Match[str]) -> str:
+        if found[1]:
+            return "%s"
+        if found[2]:
+            return f"%({found[2]})s"
+        return found[0].replace("%", "%%")
+
+    return _SQL.sub(placed, statement)
+
+
+def _value(value: Any) -> Any:
+    """Return a value as the columns have it: they hold whole numbers, text and bytes."""
+    if isinstance(value, bool):
+        return int(value)
+    # A member of an enumeration is a text to SQLite.
+    return str.__str__(value) if isinstance(value, str) and type(value) is not str else value
+
+
+def _values(values: Any) -> Any:
+    if isinstance(values, Mapping):
+        return {name: _value(value) for name, value in values.items()}
+    return [_value(value) for value in values]
+
+
+class _WholeNumber(Loader):
+    """Reads a sum of whole numbers, which is a decimal number to PostgreSQL, as one."""
+
+    def load(self, data: Any) -> int | float:
+        text = bytes(data).decode()
+        return int(text) if text.lstrip("-").isdigit() else float(text)
+
+
+class _Truth(Loader):
+    """Reads a truth value as SQLite gives it."""
+
+    def load(self, data: Any) -> int:
+        return int(bytes(data) == b"t")
+
+
+class BoundedConnection(psycopg.Connection[tuple[Any, ...]]):
+    """A connection on which nothing waits without a bound, as for a server that was stopped."""
+
+    answer_seconds = ANSWER_SECONDS
+
+    def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
+        return super().wait(gen, interval, self.answer_seconds if timeout is None else timeout)
+
+
+def connected(address: str, *, purpose: str) -> BoundedConnection:
+    """Return a connection to the database that takes changes (psycopg.Error)."""
+    connection = BoundedConnection.connect(
+        address,
+        autocommit=True,
+        # Behind PgBouncer the next transaction may be on another connection of the server's.
+        prepare_threshold=None,
+        **_defaults(address, purpose),
+    )
+    connection.adapters.register_loader("numeric", _WholeNumber)
+    connection.adapters.register_loader("bool", _Truth)
+    return connection
+
+
+def _defaults(address: str, purpose: str) -> dict[str, Any]:
+    """Return what an address that does not say so itself is connected with."""
+    wanted = {
+        "connect_timeout": CONNECT_SECONDS,
+        "target_session_attrs": "read-write",
+        # A peer that is gone without a word is noticed while nothing is asked, too.
+        "keepalives_idle": 10,
+        "keepalives_interval": 5,
+        "keepalives_count": 3,
+        "application_name": f"skillhouse {purpose}",
+    }
+    return {name: value for name, value in wanted.items() if f"{name}=" not in address}
+
+
+class SessionCursor:
+    """What a statement gave; as a cursor of SQLite's, it has no rows after a change."""
+
+    __slots__ = ("_cursor",)
+
+    def __init__(self, cursor: psycopg.Cursor[tuple[Any, ...]]) -> None:
+        self._cursor = cursor
+
+    @property
+    def rowcount(self) -> int:
+        return self._cursor.rowcount
+
+    def fetchone(self) -> tuple[Any, ...] | None:
+        return self._cursor.fetchone() if self._cursor.description else None
+
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        return self._cursor.fetchall() if self._cursor.description else []
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        return iter(self.fetchall())
+
+
+class StateSession:
+    """A connection while one thread has it; see `StateStore`."""
+
+    def __init__(
+        self, connection: BoundedConnection, path: Path, *, has_own_clock: bool = True
+    ) -> None:
+        self._has_own_clock = has_own_clock
+        self.connection = connection
+        self._path = path
+        self._server_ms, self._read_at = 0, 0.0
+        self.ahead_seconds: float | None = None
+        """By how much the server's clock was ahead when the last transaction began."""
+        self._has_changes = False
+        self.commits = 0
+        """How many commits there were after the last one of this session."""
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether nothing more can be asked."""
+        return (
+            self.connection.closed
+            or self.connection.pgconn.transaction_status != TransactionStatus.IDLE
+        )
+
+    def rows(self, query: str, values: Any = ()) -> list[tuple[Any, ...]]:
+        return self.execute(query, values).fetchall()
+
+    def execute(self, statement: str, values: Any = (), /) -> SessionCursor:
+        with self.faults():
+            cursor = self.connection.execute(
+                for_psycopg(statement).encode(), _values(values), prepare=False
+            )
+        is_change = cursor.rowcount > 0 and not (cursor.statusmessage or "").startswith("SELECT")
+        if is_change and not _BEAT.match(statement):
+            self._has_changes = True
+        return SessionCursor(cursor)
+
+    def executemany(self, statement: str, values: Iterable[Any], /) -> SessionCursor:
+        """Run a statement for each of some values; the cursor has the rows of all that changed."""
+        with self.faults():
+            cursor = self.connection.cursor()
+            cursor.executemany(for_psycopg(statement).encode(), [_values(one) for one in values])
+        self._has_changes = self._has_changes or cursor.rowcount > 0
+        return SessionCursor(cursor)
+
+    def server_ms(self) -> int | None:
+        if not self._has_own_clock:
+            return None
+        return self._server_ms + int((time.monotonic() - self._read_at) * 1000)
+
+    @contextmanager
+    def transaction(self) -> Iterator[StateSession]:
+        self.begin()
+        try:
+            yield self
+            self._commit()
+        except BaseException:
+            # What cannot be taken back by a word ends with its connection.
+            with suppress(psycopg.Error):
+                if not self.connection.closed:
+                    self.connection.execute("ROLLBACK")
+            if self.is_broken:
+                self.close()
+            raise
+
+    def begin(self) -> None:
+        """Take the write lock of all processes."""
+        self._has_changes = False
+        with self.faults():
+            cursor = self.connection.execute(BEGIN)
+            while cursor.nextset():
+                pass
+            row = cursor.fetchone()
+        self._server_ms = int(row[1]) if row else 0
+        self._read_at = time.monotonic()
+        self.ahead_seconds = self._server_ms / 1000 - time.time()
+
+    def _commit(self) -> None:
+        with self.faults():
+            if not self._has_changes:
+                self.connection.execute("COMMIT")
+                return
+            cursor = self.connection.execute(_COMMIT)
+            row = cursor.fetchone()
+        self.commits = int(row[0]) if row else 0
+
+    def close(self) -> None:
+        self.connection.close()
+
+    @contextmanager
+    def faults(self) -> Iterator[None]:
+        """Give every fault as StateError; a connection that may be out of step is closed."""
+        try:
+            yield
+        except UnicodeEncodeError as error:
+            text = str(error.object)[:80]
+            raise StateError(f"the state keeps UTF-8 only, got {text!r}", self._path) from error
+        except psycopg.Error as error:
+            if isinstance(error, errors._WaitTimeout) or error.sqlstate in _READ_ONLY:  # noqa: SLF001 - psycopg has no other name.
+                self.connection.close()
+            raise state_error(error, self._path) from error
+
+
+def state_error(error: psycopg.Error, path: Path) -> StateError:
+    """Return an error of the database as one of the state, without what was asked."""
+    said = str(error).strip().splitlines()[:1]
+    text = said[0] if said else type(error).__name__
+    if error.diag.table_name == "skillhouse_state":
+        return StateError("the state is not on this server any more: it was moved", path)
+    if isinstance(error, psycopg.IntegrityError):
+        return StateConflictError(f"the state has such a row: {text}", path)
+    return StateError(f"the state on the server cannot be used: {text}", path)

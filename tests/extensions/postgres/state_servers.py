@@ -1,0 +1,105 @@
+"""A state on a PostgreSQL server for tests: a database for each, made from a template."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import quote
+
+import psycopg
+
+from skillhouse import store
+from skillhouse.extensions.postgres.state_server import PostgresState
+from skillhouse.extensions.postgres.state_tables import make
+from skillhouse.store import STATE_FILE
+
+_NUMBERS = itertools.count(1)
+
+
+def new_database(server: str, template: str = "template1") -> str:
+    """Make a database on a server, empty or as a template; return its URL."""
+    name = f"state_{os.getpid()}_{next(_NUMBERS)}"
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name} TEMPLATE {template}".encode())
+    return url_of(server, name)
+
+
+def new_template(server: str) -> str:
+    """Make a database that has an empty state; return its name."""
+    url = new_database(server)
+    with psycopg.connect(url) as connection:
+        # An id of its own is given to each state that is made of it.
+        make(connection, "0")
+    return database_of(url)
+
+
+class StatePool:
+    """Databases that have an empty state, each used by one test at a time."""
+
+    def __init__(self, server: str) -> None:
+        self._server = server
+        self._template = new_template(server)
+        self._free: list[str] = []
+
+    @contextmanager
+    def every_state_served(self) -> Iterator[None]:
+        """Have each state that a test uses in this process be in a database of its own."""
+        made: list[tuple[Path, str]] = []
+
+        def connect(path: Path) -> PostgresState:
+            url = self._free.pop() if self._free else new_database(self._server, self._template)
+            made.append((path, url))
+            # Tests set the clocks of what they test.
+            return PostgresState(path, lambda: url, has_own_clock=False)
+
+        store.serve_every_state(connect)
+        try:
+            yield
+        finally:
+            store.serve_every_state(None)
+            for path, url in made:
+                store.forget_state(path)
+                self._free.append(emptied(url))
+
+
+def emptied(url: str) -> str:
+    """Empty a database of a state, which is another state then."""
+    with psycopg.connect(url) as connection:
+        rows = connection.execute(
+            "SELECT tablename FROM pg_tables WHERE schemaname = 'public' "
+            "AND tablename <> 'skillhouse_state'"
+        ).fetchall()
+        names = ", ".join(name for (name,) in rows)
+        connection.execute(f"TRUNCATE {names} RESTART IDENTITY".encode())
+        connection.execute(
+            "UPDATE skillhouse_state SET id = %s, standing = 'whole'", (secrets.token_hex(16),)
+        )
+    return url
+
+
+def url_of(server: str, database: str) -> str:
+    """Return the URL of a database of a server that is given as the tests' cluster gives it."""
+    found = re.fullmatch(r"host=(\S+) user=(\S+) dbname=\S+", server)
+    assert found, server
+    return f"postgresql://{found[2]}@/{database}?host={quote(found[1], safe='')}"
+
+
+def database_of(url: str) -> str:
+    return url.partition("@/")[2].partition("?")[0]
+
+
+@contextmanager
+def served(directory: Path, url: str, *, has_own_clock: bool = True) -> Iterator[PostgresState]:
+    """Have the state of a directory on a server for a block, in this process."""
+    path = directory / STATE_FILE
+    server = PostgresState(path, lambda: url, has_own_clock=has_own_clock)
+    assert store.serve_state(path, lambda: server)
+    try:
+        yield server
+    finally:
+        store.forget_state(path)
