@@ -66,12 +66,14 @@ class Replica:
 
 
 @contextlib.contextmanager
-def replicas(base: Path, count: int = 2, *options: str) -> Iterator[list[Replica]]:
+def replicas(
+    base: Path, count: int = 2, *options: str, **environment: str
+) -> Iterator[list[Replica]]:
     """Run servers of one home while the block lasts."""
     running: list[Replica] = []
     try:
         for _ in range(count):
-            running.append(Replica(base, *options))
+            running.append(Replica(base, *options, **environment))
         yield running
     finally:
         for one in running:

@@ -21,9 +21,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import anyio
+import psycopg
 import pytest
-from mcp.client import Client
 from mcp_types import Implementation
+from tests.extensions.postgres.state_servers import new_database
 from tests.frontends.mcp_peer import LEGACY, MODERN, http_client, text_of
 from tests.harness import until
 from tests.replicas import Replica, RoundRobin, http, named_token, replicas
@@ -64,25 +65,42 @@ class Place(NamedTuple):
 
 
 @contextmanager
-def placed(base: Path, *, sticks: bool = False, config: str = "") -> Iterator[Place]:
+def placed(base: Path, *, sticks: bool = False, config: str = "", state_url: str = "") -> Iterator[Place]:
+    """Run two servers: of one home, or of two homes that have a state on a server."""
     with ExitStack() as stack:
         balancer = stack.enter_context(RoundRobin([], sticks=sticks))
-        file = base / "home/.config/skillhouse/config.toml"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(config)
         options = ("--allow-host", f"127.0.0.1:{balancer.port}")
-        first, second = stack.enter_context(replicas(base, 2, *options))
-        for one in (first, second):
+        running = []
+        for name in ("", "other") if state_url else ("", ""):
+            file = base / name / "home/.config/skillhouse/config.toml"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(f'{config}\n[state]\nurl = "{state_url}"\n' if state_url else config)
+            home = str(base / name / "home")
+            # The same project: a call is the same where its paths are.
+            (one,) = stack.enter_context(replicas(base, 1, *options, HOME=home))
+            running.append(one)
             balancer.add(one.address)
         assert until(lambda: len(balancer.ready) == 2)
-        home = base / "home"
-        caller = named_token(home, "caller", AccessScope.CALL)
-        person = named_token(home, "person", AccessScope.READ, AccessScope.APPROVE)
-        yield Place(base, first, second, balancer, caller, person)
+        first, second = running
+        caller, person = (
+            http(first.address, "/api/v1/tokens", first.token, {"name": name, "scopes": scopes})
+            for name, scopes in (("caller", ["call"]), ("person", ["read", "approve"]))
+        )
+        yield Place(base, first, second, balancer, caller.value["token"], person.value["token"])
 
 
-def test_a_call_asked_at_one_server_and_repeated_at_another_is_asked_once(tmp_path: Path) -> None:
-    with placed(tmp_path) as place:
+@pytest.fixture(params=["file", "server"])
+def state_url(request: pytest.FixtureRequest) -> str:
+    """Return the address of a state on a server, or nothing for a file."""
+    if request.param == "file":
+        return ""
+    return new_database(request.getfixturevalue("postgres_server"))
+
+
+def test_a_call_asked_at_one_server_and_repeated_at_another_is_asked_once(
+    tmp_path: Path, state_url: str
+) -> None:
+    with placed(tmp_path, state_url=state_url) as place:
         for number in range(6):
             call = {"tool": "write", "arguments": {"path": f"{number}.txt", "content": "x"}}
             asked = http(place.balancer.address, "/api/v1/calls", place.caller, call).value
@@ -108,8 +126,10 @@ async def _asked(address: str, token: str, number: int) -> str:
         return text_of(found)
 
 
-def test_a_client_of_mcp_without_sessions_is_one_client_at_each_server(tmp_path: Path) -> None:
-    with placed(tmp_path) as place:
+def test_a_client_of_mcp_without_sessions_is_one_client_at_each_server(
+    tmp_path: Path, state_url: str
+) -> None:
+    with placed(tmp_path, state_url=state_url) as place:
         for number in range(3):
             for _ in range(2):
                 said = anyio.run(_asked, place.balancer.address, place.caller, number)
@@ -122,9 +142,11 @@ def test_a_client_of_mcp_without_sessions_is_one_client_at_each_server(tmp_path:
         assert place.open_questions() == []
 
 
-def test_an_answer_at_one_server_wakes_who_waits_at_another(tmp_path: Path) -> None:
+def test_an_answer_at_one_server_wakes_who_waits_at_another(
+    tmp_path: Path, state_url: str
+) -> None:
     """A call waits in a process of its own, as one of an older client does at server A."""
-    with placed(tmp_path) as place:
+    with placed(tmp_path, state_url=state_url) as place:
         script = (
             "import sys, time\n"
             "from skillhouse import Skillhouse\n"
@@ -157,10 +179,12 @@ def test_an_answer_at_one_server_wakes_who_waits_at_another(tmp_path: Path) -> N
         assert sorted(waits)[2] <= WAKE_SECONDS, waits
 
 
-def test_a_call_with_a_key_that_runs_at_one_server_is_not_made_at_another(tmp_path: Path) -> None:
+def test_a_call_with_a_key_that_runs_at_one_server_is_not_made_at_another(
+    tmp_path: Path, state_url: str
+) -> None:
     config = '[[rules]]\neffect = "allow"\naction = "exec"\npattern = "*"\n'
-    with placed(tmp_path, config=config) as place, ThreadPoolExecutor(1) as pool:
-        call = {"tool": "exec", "arguments": {"command": "sleep 2; echo done"}}
+    with placed(tmp_path, state_url=state_url, config=config) as place, ThreadPoolExecutor(1) as pool:
+        call = {"tool": "exec", "arguments": {"command": "touch BEGUN; sleep 3; echo done"}}
 
         def made(server: Replica) -> Any:
             return http(
@@ -168,8 +192,9 @@ def test_a_call_with_a_key_that_runs_at_one_server_is_not_made_at_another(tmp_pa
             )
 
         first = pool.submit(made, place.first)
-        meanwhile = until(lambda: (found := made(place.second)).status == 409 and found, 5)
-        assert meanwhile.value["code"] == "in-progress"
+        assert until(lambda: (tmp_path / "project/BEGUN").exists(), 30)
+        meanwhile = made(place.second)
+        assert (meanwhile.status, meanwhile.value["code"]) == (409, "in-progress")
         answer = first.result()
         assert answer.value["content"].strip() == "done", answer
         repeated = made(place.second)
@@ -177,8 +202,10 @@ def test_a_call_with_a_key_that_runs_at_one_server_is_not_made_at_another(tmp_pa
         assert repeated.headers["idempotency-replayed"] == "true"
 
 
-def test_a_page_opened_at_one_server_works_at_another(tmp_path: Path) -> None:
-    with placed(tmp_path) as place:
+def test_a_page_opened_at_one_server_works_at_another(
+    tmp_path: Path, state_url: str
+) -> None:
+    with placed(tmp_path, state_url=state_url) as place:
         jar = CookieJar()
         opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(jar))
         for one in (place.first, place.second):
@@ -242,9 +269,11 @@ pattern = "*"
 STOP_SECONDS = 1.0
 
 
-def test_a_stop_is_one_row_that_every_server_obeys(tmp_path: Path) -> None:
+def test_a_stop_is_one_row_that_every_server_obeys(
+    tmp_path: Path, state_url: str
+) -> None:
     """The row alone, as another machine writes it: the file of a stop is of this machine."""
-    with placed(tmp_path, config=RUNS) as place, ThreadPoolExecutor(4) as pool:
+    with placed(tmp_path, state_url=state_url, config=RUNS) as place, ThreadPoolExecutor(4) as pool:
         state = tmp_path / "home/.local/state/skillhouse/state.sqlite3"
 
         def run(server: Replica) -> tuple[str, float]:
@@ -255,8 +284,13 @@ def test_a_stop_is_one_row_that_every_server_obeys(tmp_path: Path) -> None:
         waiting = [pool.submit(run, one) for one in (place.first, place.second)]
         assert until(lambda: (tmp_path / "project/BEGUN").exists(), 30)
         time.sleep(1)
-        with closing(sqlite3.connect(state, timeout=10)) as connection, connection:
-            connection.execute("INSERT INTO tier_stop VALUES (1, 0, 'anna', 'elsewhere')")
+        row = "INSERT INTO tier_stop VALUES (1, 0, 'anna', 'elsewhere')"
+        if state_url:
+            with psycopg.connect(state_url) as there:
+                there.execute(row)
+        else:
+            with closing(sqlite3.connect(state, timeout=10)) as connection, connection:
+                connection.execute(row)
         stopped = time.time()
         ended = [one.result(timeout=20) for one in waiting]
         assert all("stopped: elsewhere (by anna)" in text for text, _ in ended), ended
@@ -306,8 +340,10 @@ def test_a_server_that_cannot_reach_the_state_refuses_all_but_reads(tmp_path: Pa
         assert call("exec", command="true")[0]["status"] == "ok"
 
 
-def test_sigterm_lets_calls_end_and_keeps_questions(tmp_path: Path) -> None:
-    with placed(tmp_path, config=RUNS) as place, ThreadPoolExecutor(2) as pool:
+def test_sigterm_lets_calls_end_and_keeps_questions(
+    tmp_path: Path, state_url: str
+) -> None:
+    with placed(tmp_path, state_url=state_url, config=RUNS) as place, ThreadPoolExecutor(2) as pool:
         first = place.first
         call = {"tool": "exec", "arguments": {"command": "touch BEGUN; sleep 2; echo done"}}
         running = pool.submit(http, first.address, "/api/v1/calls", place.caller, call)

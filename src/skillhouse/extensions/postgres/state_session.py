@@ -27,9 +27,9 @@ middle of a transaction holds up all others."""
 LOCK = 0x736B6853
 """Of `pg_advisory_xact_lock`, for who writes; a database has one state."""
 
-# Numbers of ours alone.
 _BEAT = re.compile(r"\s*(INSERT INTO|UPDATE|DELETE FROM) server(_connection)?\b")
 """Of the tables that change every few seconds: no reader of the state has to read it again."""
+# Numbers of ours alone.
 BEGIN = f"""
     BEGIN; SET LOCAL lock_timeout = {LOCK_MS}; SET LOCAL statement_timeout = {STATEMENT_MS};
     SET LOCAL idle_in_transaction_session_timeout = {IDLE_MS};
