@@ -139,6 +139,7 @@ class RoundRobin:
         self.sent: list[int] = []
         self._sessions: dict[bytes, int] = {}
         self._next = 0
+        self._tasks: set[asyncio.Task[None]] = set()
         self._loop = asyncio.new_event_loop()
         self._started = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -218,6 +219,15 @@ class RoundRobin:
         return ready
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)  # Nothing else holds one that waits for its client.
+        try:
+            await self._passed_on(reader, writer)
+        finally:
+            self._tasks.discard(task)
+
+    async def _passed_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
             head = await reader.readuntil(b"\r\n\r\n")
             line, _, rest = head.partition(b"\r\n")
