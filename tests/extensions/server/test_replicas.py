@@ -473,3 +473,42 @@ def test_a_rolling_restart_loses_and_doubles_nothing(tmp_path: Path) -> None:
             f"{len(done)} calls in {time.monotonic() - began:.0f} s, 0 lost, 0 doubled; median "
             f"{each[len(each) // 2] * 1000:.0f} ms, longest {each[-1] * 1000:.0f} ms"
         )
+
+
+def read_events(address: str, token: str, last_id: str, kinds: set[str]) -> list[dict[str, str]]:
+    """Read a stream until each kind has come."""
+    found: list[dict[str, str]] = []
+    with urllib.request.urlopen(events(address, token, last_id), timeout=20) as stream:
+        one: dict[str, str] = {}
+        while not kinds <= {each.get("event") for each in found}:
+            line = stream.readline().decode().rstrip("\n")
+            name, _, value = line.partition(": ")
+            if line:
+                one[name] = value
+            elif "event" in one:
+                found.append(one)
+                one = {}
+    return found
+
+
+def test_a_reader_of_events_goes_on_at_another_server(tmp_path: Path, state_url: str) -> None:
+    with placed(tmp_path, state_url=state_url) as place, ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(
+            read_events, place.first.address, place.person, "", {"reset", "question"}
+        )
+        time.sleep(1)
+        http(place.second.address, "/api/v1/calls", place.caller, CALL)
+        seen = reading.result(timeout=30)
+        (asked,) = [one for one in seen if one["event"] == "question"]
+        # While the reader is away, its question is answered; its next server has had no reader.
+        time.sleep(2.5)
+        place.answer(place.first)
+        missed = read_events(place.second.address, place.person, asked["id"], {"answer"})
+        assert "reset" not in {one["event"] for one in missed}
+        assert json.loads(missed[-1]["data"])["id"] == json.loads(asked["data"])["id"]
+        # Back at the first one, nothing is missed and nothing begins from the start.
+        http(place.first.address, "/api/v1/calls", place.caller, CALL)
+        more = read_events(place.first.address, place.person, missed[-1]["id"], {"call"})
+        assert "reset" not in {one["event"] for one in more}
+        forged = read_events(place.second.address, place.person, "x-1-2-3", {"reset"})
+        assert forged[0]["event"] == "reset"
