@@ -512,3 +512,35 @@ def test_a_reader_of_events_goes_on_at_another_server(tmp_path: Path, state_url:
         assert "reset" not in {one["event"] for one in more}
         forged = read_events(place.second.address, place.person, "x-1-2-3", {"reset"})
         assert forged[0]["event"] == "reset"
+
+
+def test_each_server_shows_all_of_them(tmp_path: Path, state_url: str) -> None:
+    with placed(tmp_path, state_url=state_url) as place:
+
+        def states() -> list[tuple[str, str, bool]]:
+            found = http(place.second.address, "/api/v1/servers", place.person).value
+            return [(one["address"], one["state"], one["is_this"]) for one in found["servers"]]
+
+        first, second = place.first.address, place.second.address
+        assert states() == [(first, "ready", False), (second, "ready", True)]
+        page = http(second, "/system", place.second.token).value
+        assert page.count(first) >= 1
+        assert "this one" in page
+        place.first.process.send_signal(signal.SIGTERM)
+        assert until(lambda: states()[0][1] == "draining", 5)
+        place.first.process.communicate(timeout=20)
+        assert states() == [(second, "ready", True)]
+        assert http(second, "/api/v1/status", place.first.token).status == 401
+
+
+def test_a_killed_server_is_lost_after_some_beats(tmp_path: Path, state_url: str) -> None:
+    with placed(tmp_path, state_url=state_url) as place:
+        place.first.kill()
+
+        def state() -> str:
+            found = http(place.second.address, "/api/v1/servers", place.person).value
+            return str(found["servers"][0]["state"])
+
+        assert state() == "ready"
+        assert until(lambda: state() == "lost", 15)
+        assert http(place.second.address, "/api/v1/status", place.first.token).status == 401

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
+from threading import Thread
 from typing import Literal
 
 import skillhouse
@@ -66,6 +67,8 @@ def listen(
             scheme=scheme,
             readiness=readiness,
         )
+        # On a thread of its own: the state may take its time, and requests go on.
+        readiness.at_drain(Thread(target=servers.drain, daemon=True).start)
         drain = DrainControl(app, readiness)
         server = make_server(
             drain,
