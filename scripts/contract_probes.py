@@ -1,6 +1,6 @@
 """What `scripts/contract.py` runs in a process of its own: `contract_probes.py NAME` prints JSON.
 
-The working directory is a project and HOME an empty home, both thrown away afterwards. Nothing here
+The working directory is a project and HOME an empty home, both thrown away afterwards. Little here
 imports a module below `skillhouse`: only its public names, the installed command, and libraries.
 """
 
@@ -26,7 +26,8 @@ from scripts import contract_table as table
 from scripts.config_reference import documents
 
 import skillhouse
-from skillhouse.floor import structs
+from skillhouse.floor import Locations, StateError, structs
+from skillhouse.store import STATE_FILE, forget_state
 
 main: Callable[[Sequence[str]], int] = next(
     iter(importlib.metadata.entry_points(group="console_scripts", name="skillhouse"))
@@ -266,6 +267,11 @@ def _built() -> str:
             return "accepted"
     except skillhouse.ConfigError:
         return "refused"
+    except StateError:
+        # Of `[state]`: no server answers at that address.
+        return "accepted"
+    finally:
+        forget_state(Locations.here().state() / STATE_FILE)
 
 
 def _house_problems() -> Sequence[skillhouse.Diagnostic]:

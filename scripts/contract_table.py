@@ -178,6 +178,7 @@ OAUTH_KEYS = {
 ALLOWED = '[[registry.sources]]\nsource = "official"\n'
 COVERING = RULE.format("rules").replace("ask", "allow")
 
+STATE = '[state]\nurl = "postgresql://skillhouse@127.0.0.1:1/skillhouse"\n'
 SETTINGS = {
     "profile": 'profile = "default"',
     "cache_directory": 'cache_directory = "@STATE@"',
@@ -202,6 +203,8 @@ SETTINGS = {
     "skill_code.callback": EXECUTOR,
     "search.weights": '[search]\nweights = "@STATE@"',
     "search.database": '[search]\ndatabase = "env:INDEX"',
+    "state.url": STATE,
+    "state.listen_url": STATE + 'listen_url = "postgresql://skillhouse@127.0.0.1:1/skillhouse"',
     "registry.min_release_age": '[registry]\nmin_release_age = "24h"',
     **{f"oauth{name}": OAUTH + more for name, more in OAUTH_KEYS.items()},
     "registry.sigstore_roots": '[registry]\nsigstore_roots = ["public-good"]',
@@ -246,6 +249,8 @@ VARIABLES = {
     "SKILLHOUSE_STATE_DIRECTORY": "@STATE@",
     "SKILLHOUSE_CHAT_MODEL": "test",
     "SKILLHOUSE_CHAT_BASE_URL": "http://127.0.0.1:1",
+    "SKILLHOUSE_STATE_URL": "postgresql://skillhouse@127.0.0.1:1/skillhouse",
+    "SKILLHOUSE_STATE_LISTEN_URL": "postgresql://skillhouse@127.0.0.1:1/skillhouse",
 }
 
 PROJECT_SETTINGS = {

@@ -102,6 +102,8 @@ THINGS = (
     "stop --status",
     "keys trust",
     "pack good",
+    "state show",
+    "state backup copy.sqlite3",
     "tokens new made --scope read",
     "tokens revoke made",
     "registry token new --scope read",
@@ -112,6 +114,7 @@ THINGS = (
 )
 """Those that print one thing."""
 REFUSED = (
+    "state move --to sqlite",
     "registry restore no-such-backup",
     "registry root rotate",
     "registry root owners x=y",

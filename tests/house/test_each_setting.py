@@ -660,6 +660,8 @@ ELSEWHERE = {
         (f"bot.{name}" for name in field_names(BotSettings)),
         "read once, by `skillhouse bot` when it starts; tests/extensions/channels",
     ),
+    "state.url": "settled at the start, see RESTART; tests/extensions/postgres/test_state_whole.py",
+    "state.listen_url": "likewise; tests/extensions/postgres/test_state_pooler.py",
     "hooks.hints": "tests/frontends/hooks/test_turn_texts.py, in the judge, which is what reads it",
     "registry.ended": "judged with registry.require_signature, by one check that is made again",
     "registry.timestamp": "read by `skillhouse sign` alone",

@@ -16,10 +16,11 @@ RUNS = frozenset({"execute", "executemany", "executescript", "rows"})
 NOT_STATE = frozenset(
     {
         # What opens and migrates any SQLite file.
-        *("store/store.py", "store/store.py"),
+        *("store/store.py", "store/state_backup.py"),
         # Caches and indexes, which are made again.
         *("discovery/scan.py", "retrieval/tokens.py", "retrieval/segment_store.py"),
         # What makes, moves and counts the state on a server, each in PostgreSQL's own words.
+        "extensions/postgres/state_move.py",
         "extensions/postgres/state_server.py",
         "extensions/postgres/state_session.py",
         "extensions/postgres/state_tables.py",

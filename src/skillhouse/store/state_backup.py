@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 from skillhouse.floor import StateError
 from skillhouse.store.state_schema import STATE
@@ -18,15 +19,19 @@ PAGES = 256
 
 def table_counts(path: Path) -> dict[str, int]:
     """Return how many rows each table of a state's file has (StateError)."""
-    with Store(path, STATE) as store:
-        tables = store.rows(
-            "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' "
-            "ORDER BY name"
-        )
-        return {
-            name: store.rows(f"SELECT count(*) FROM {name}")[0][0]  # noqa: S608 - our tables.
-            for (name,) in tables
-        }
+    with Store(path, STATE) as kept:
+        return _counts(kept.rows)
+
+
+def _counts(rows: Callable[[str], list[tuple[Any, ...]]]) -> dict[str, int]:
+    tables = rows(
+        "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' "
+        "ORDER BY name"
+    )
+    return {
+        name: rows(f"SELECT count(*) FROM {name}")[0][0]  # noqa: S608 - our tables.
+        for (name,) in tables
+    }
 
 
 def copy_file(path: Path, target: Path, progress: Callable[[int, int], None]) -> dict[str, int]:
@@ -50,9 +55,10 @@ def copy_file(path: Path, target: Path, progress: Callable[[int, int], None]) ->
                 copy, pages=PAGES, progress=lambda _, left, total: progress(total - left, total)
             )
             problem = copy.execute("PRAGMA integrity_check").fetchone()[0]
-        if problem != "ok":
-            raise StateError(f"the copy is damaged: {problem}", target)
-        return table_counts(target)
+            if problem != "ok":
+                raise StateError(f"the copy is damaged: {problem}", target)
+            # Not as a store, which wants a directory of its own.
+            return _counts(lambda query: copy.execute(query).fetchall())
     except BaseException as error:
         target.unlink(missing_ok=True)
         if isinstance(error, sqlite3.Error):

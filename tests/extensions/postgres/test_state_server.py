@@ -309,7 +309,7 @@ def test_who_is_stopped_in_a_transaction_holds_up_the_others_for_a_while_only(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A replica that is frozen between looking and writing must not hold the lock for good."""
-    begins = state_session.BEGIN.replace(f"= {state_session.IDLE_MS}", "= 300")
+    begins = state_session.BEGIN.replace(f"'{state_session.IDLE_MS}'", "'300'")
     assert begins != state_session.BEGIN
     monkeypatch.setattr(state_session, "BEGIN", begins)
     with pytest.raises(StateError), pooled(path, STATE) as kept, kept.transaction() as connection:

@@ -29,15 +29,16 @@ LOCK = 0x736B6853
 
 _BEAT = re.compile(r"\s*(INSERT INTO|UPDATE|DELETE FROM) server(_connection)?\b")
 """Of the tables that change every few seconds: no reader of the state has to read it again."""
-# Numbers of ours alone.
+# In one round trip, as the end is; as settings of the transaction, since nothing else lasts there.
 BEGIN = f"""
-    BEGIN; SET LOCAL lock_timeout = {LOCK_MS}; SET LOCAL statement_timeout = {STATEMENT_MS};
-    SET LOCAL idle_in_transaction_session_timeout = {IDLE_MS};
+    BEGIN; SELECT set_config('lock_timeout', '{LOCK_MS}', true),
+        set_config('statement_timeout', '{STATEMENT_MS}', true),
+        set_config('idle_in_transaction_session_timeout', '{IDLE_MS}', true);
     SELECT pg_advisory_xact_lock({LOCK}),
-        (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now_ms
-"""  # noqa: S608
-# One round trip. The column takes no NULL, so a state that was moved away keeps nothing.
-_COMMIT = """
+        (extract(epoch FROM clock_timestamp()) * 1000)::bigint
+"""  # noqa: S608 - numbers of ours alone.
+# The column takes no NULL, so a state that was moved away keeps nothing.
+COMMIT = """
     WITH counted AS (
         UPDATE skillhouse_state SET commits = CASE WHEN standing = 'whole' THEN commits + 1 END
         RETURNING id, commits
@@ -51,11 +52,11 @@ _READ_ONLY = ("25006",)
 
 
 @lru_cache(maxsize=1024)
-def for_psycopg(statement: str) -> str:
+def for_psycopg(statement: str) -> bytes:
     """Return a statement of the state with psycopg's placeholders.
 
     >>> for_psycopg("SELECT a FROM g WHERE b = ? AND c LIKE '?%' AND d = :e")
-    "SELECT a FROM g WHERE b = %s AND c LIKE '?%%' AND d = %(e)s"
+    b"SELECT a FROM g WHERE b = %s AND c LIKE '?%%' AND d = %(e)s"
     """
 
     def placed(found: re.Match[str]) -> str:
@@ -65,7 +66,7 @@ def for_psycopg(statement: str) -> str:
             return f"%({found[2]})s"
         return found[0].replace("%", "%%")
 
-    return _SQL.sub(placed, statement)
+    return _SQL.sub(placed, statement).encode()
 
 
 def _value(value: Any) -> Any:
@@ -135,25 +136,22 @@ def _defaults(address: str, purpose: str) -> dict[str, Any]:
 
 
 class SessionCursor:
-    """What a statement gave; as a cursor of SQLite's, it has no rows after a change."""
+    """What a statement gave, read as a whole; as a cursor of SQLite's, none after a change."""
 
-    __slots__ = ("_cursor",)
+    __slots__ = ("_rows", "rowcount")
 
-    def __init__(self, cursor: psycopg.Cursor[tuple[Any, ...]]) -> None:
-        self._cursor = cursor
-
-    @property
-    def rowcount(self) -> int:
-        return self._cursor.rowcount
+    def __init__(self, rows: list[tuple[Any, ...]], rowcount: int) -> None:
+        self._rows = iter(rows)
+        self.rowcount = rowcount
 
     def fetchone(self) -> tuple[Any, ...] | None:
-        return self._cursor.fetchone() if self._cursor.description else None
+        return next(self._rows, None)
 
     def fetchall(self) -> list[tuple[Any, ...]]:
-        return self._cursor.fetchall() if self._cursor.description else []
+        return list(self._rows)
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        return iter(self.fetchall())
+        return self._rows
 
 
 class StateSession:
@@ -164,6 +162,7 @@ class StateSession:
     ) -> None:
         self._has_own_clock = has_own_clock
         self.connection = connection
+        self._cursor = connection.cursor()
         self._path = path
         self._server_ms, self._read_at = 0, 0.0
         self.ahead_seconds: float | None = None
@@ -184,22 +183,22 @@ class StateSession:
         return self.execute(query, values).fetchall()
 
     def execute(self, statement: str, values: Any = (), /) -> SessionCursor:
+        cursor = self._cursor
         with self.faults():
-            cursor = self.connection.execute(
-                for_psycopg(statement).encode(), _values(values), prepare=False
-            )
+            cursor.execute(for_psycopg(statement), _values(values))
+            rows = cursor.fetchall() if cursor.description else []
         is_change = cursor.rowcount > 0 and not (cursor.statusmessage or "").startswith("SELECT")
         if is_change and not _BEAT.match(statement):
             self._has_changes = True
-        return SessionCursor(cursor)
+        return SessionCursor(rows, cursor.rowcount)
 
     def executemany(self, statement: str, values: Iterable[Any], /) -> SessionCursor:
         """Run a statement for each of some values; the cursor has the rows of all that changed."""
+        cursor = self._cursor
         with self.faults():
-            cursor = self.connection.cursor()
-            cursor.executemany(for_psycopg(statement).encode(), [_values(one) for one in values])
+            cursor.executemany(for_psycopg(statement), [_values(one) for one in values])
         self._has_changes = self._has_changes or cursor.rowcount > 0
-        return SessionCursor(cursor)
+        return SessionCursor([], cursor.rowcount)
 
     def server_ms(self) -> int | None:
         if not self._has_own_clock:
@@ -225,10 +224,7 @@ class StateSession:
         """Take the write lock of all processes."""
         self._has_changes = False
         with self.faults():
-            cursor = self.connection.execute(BEGIN)
-            while cursor.nextset():
-                pass
-            row = cursor.fetchone()
+            row = self._cursor.execute(BEGIN).set_result(-1).fetchone()
         self._server_ms = int(row[1]) if row else 0
         self._read_at = time.monotonic()
         self.ahead_seconds = self._server_ms / 1000 - time.time()
@@ -236,10 +232,9 @@ class StateSession:
     def _commit(self) -> None:
         with self.faults():
             if not self._has_changes:
-                self.connection.execute("COMMIT")
+                self._cursor.execute("COMMIT")
                 return
-            cursor = self.connection.execute(_COMMIT)
-            row = cursor.fetchone()
+            row = self._cursor.execute(COMMIT).fetchone()
         self.commits = int(row[0]) if row else 0
 
     def close(self) -> None:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         SkillCodeSettings,
     )
     from skillhouse.house.config.repositories import RegistrySettings, RepositorySettings
+    from skillhouse.house.config.state_settings import StateSettings
     from skillhouse.permission import Layer, Rule
     from skillhouse.remote import RemoteSource
     from skillhouse.skill import Profile
@@ -48,6 +49,7 @@ class ConfigFields(TypedDict, total=False):
     yaml_fast_path: bool
     cache_directory: Path | None
     state_directory: Path
+    state: StateSettings
     policy: str | None
     layers: tuple[Layer, ...]
     exec_environment: tuple[str, ...]
