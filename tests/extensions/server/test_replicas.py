@@ -26,7 +26,8 @@ import pytest
 from mcp_types import Implementation
 from tests.extensions.postgres.state_servers import new_database
 from tests.frontends.mcp_peer import LEGACY, MODERN, http_client, text_of
-from tests.harness import until
+from tests.harness import Need, until
+from tests.postgres import cluster, program
 from tests.replicas import Replica, RoundRobin, http, named_token, replicas
 
 from skillhouse.house import AccessScope
@@ -544,3 +545,30 @@ def test_a_killed_server_is_lost_after_some_beats(tmp_path: Path, state_url: str
         assert state() == "ready"
         assert until(lambda: state() == "lost", 15)
         assert http(place.second.address, "/api/v1/status", place.first.token).status == 401
+
+
+def test_servers_whose_database_goes_away_refuse_all_but_reads_at_once(
+    tmp_path: Path, need: Need
+) -> None:
+    need(program("initdb") and program("pg_ctl"), "no PostgreSQL server is installed")
+    with ExitStack() as database, ExitStack() as servers:
+        url = new_database(database.enter_context(cluster()))
+        place = servers.enter_context(placed(tmp_path, config=RUNS, state_url=url))
+        (tmp_path / "project/here.txt").write_text("read me")
+
+        def call(server: Replica, tool: str, **arguments: str) -> tuple[str, str, float]:
+            began = time.monotonic()
+            body = {"tool": tool, "arguments": arguments}
+            found = http(server.address, "/api/v1/calls", server.token, body).value
+            return str(found["status"]), found["content"], time.monotonic() - began
+
+        for server in (place.first, place.second):
+            assert call(server, "exec", command="true")[0] == "ok"
+        database.close()
+        for server in (place.first, place.second):
+            status, content, seconds = call(server, "exec", command="touch EFFECT")
+            assert (status, "only reads go on" in content) == ("denied", True), content
+            assert seconds < 1
+            assert call(server, "read", path="here.txt")[0] == "ok"
+            assert until(lambda server=server: http(server.address, "/readyz").status == 503)
+        assert not (tmp_path / "project/EFFECT").exists()
