@@ -291,14 +291,16 @@ def test_a_companion_app_that_is_away_leaves_reads_only_until_it_is_back(desk: D
     assert desk.judge(SWAP).effect is Effect.ALLOW
 
 
-def test_state_that_cannot_be_read_refuses_everything_and_stops_this_process(
+def test_state_that_cannot_be_read_refuses_all_but_reads_and_stops_this_process(
     tmp_path: Path,
 ) -> None:
     done: list[str] = []
     desk = Desk(tmp_path, on_stop=[("revoke", lambda notice: done.append(notice.reason))])
     desk.path.write_bytes(b"no database at all, and long enough to have a header" * 40)
     assert desk.judge("exec").reason == "state-unreadable"
-    assert desk.judge("read", level=TierLevel.READ).effect is Effect.DENY
+    assert desk.judge("read", level=TierLevel.READ).effect is Effect.ALLOW
+    assert desk.tiers.begin("", only_reads=True) == ""
+    assert "only reads go on" in desk.tiers.begin("")
     assert desk.tiers.is_stopped
     report = desk.tiers.stop("mika", "a test")
     assert (report.is_new, report.done, done) == (True, ("revoke",), ["a test"])

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from skillhouse.approval.grants import GrantStore as GrantStore
     from skillhouse.approval.grants import ScriptStore as ScriptStore
     from skillhouse.approval.grants import narrowed as narrowed
+    from skillhouse.approval.live_servers import LiveServers as LiveServers
+    from skillhouse.approval.live_servers import ServerRow as ServerRow
     from skillhouse.approval.pairing_codes import CODE_SECONDS as CODE_SECONDS
     from skillhouse.approval.pairing_codes import PairingCodes as PairingCodes
     from skillhouse.approval.request import FOUND_HEADING as FOUND_HEADING

@@ -89,6 +89,7 @@ class ApprovalBroker:
         self.narrows = narrows
         self._denied = denied
         self._waited: Counter[str] = Counter()
+        self._is_ending = False
         self._subscribers: list[Callable[[ApprovalEvent], None]] = []
         self._session_locks = SessionLocks()
         # INVARIANT: held to change what follows; calls and pages come on threads of their own.
@@ -308,7 +309,13 @@ class ApprovalBroker:
                 or self.patience_seconds
                 or self.settings.wait_seconds,
                 waits=bool(self._subscribers) or self.settings.unattended == "deny",
+                is_ending=lambda: self._is_ending,
             )
+
+    def end_waits(self) -> None:
+        """Let calls of this process wait no more: their questions stay open, here and at every
+        other server, and the repeated call finds the answer."""
+        self._is_ending = True
 
     @contextmanager
     def _waiting(self, approval_id: str) -> Iterator[None]:

@@ -1,8 +1,10 @@
-"""Which connections of clients are alive: one locked file each, for all processes of a state.
+"""Which connections of clients are alive: one locked file each, for all processes of a machine.
 
 A connection is a process at the other side of stdio, a session over HTTP, a chat, a program that
-uses the library. The kernel releases the lock when a process dies, also by SIGKILL. Where a
-protocol has neither, each request may reach another process: there the caller is the connection.
+uses the library. The kernel releases the lock when a process dies, also by SIGKILL. Servers, which
+may be on several machines, note theirs in rows too (`LiveServers`): those are looked at where this
+machine has no file of a connection. Where a protocol has neither, each request may reach another
+process: there the caller is the connection.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
+from skillhouse.approval.live_servers import LiveServers
 from skillhouse.floor import make_private
 from skillhouse.floor.lock import try_lock
 
@@ -77,8 +80,10 @@ class Asking(Protocol):
 class Connections:
     """The connections of this process, and whether those of other processes are alive."""
 
-    def __init__(self, state_directory: Path) -> None:
+    def __init__(self, state_directory: Path, servers: LiveServers | None = None) -> None:
+        """`servers` has the rows of the servers of the state; None for this machine alone."""
         self._directory = state_directory / DIRECTORY
+        self._servers = servers
         self._held: dict[str, int] = {}
         # INVARIANT: held to change what is held; calls come on threads of their own.
         self._lock = threading.Lock()
@@ -86,18 +91,25 @@ class Connections:
         self._finalizer = weakref.finalize(self, _end_all, self._held, self._directory)
 
     def hold(self, connection: str) -> None:
-        """Keep a connection alive until it ends here; OSError if its file cannot be made."""
+        """Keep a connection alive until it ends here; OSError if its file cannot be made, and
+        StateError if its row cannot."""
+        if not connection or connection.startswith(_CALLER):
+            return
         with self._lock:
-            if not connection or connection in self._held or connection.startswith(_CALLER):
-                return
-            make_private(self._directory)
-            self._sweep()
-            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-            handle = os.open(self._directory / _name(connection), flags, 0o600)
-            if not try_lock(handle):
-                os.close(handle)
-                raise OSError(None, "the connection belongs to another process")
-            self._held[connection] = handle
+            if connection not in self._held:
+                self._held[connection] = self._locked(connection)
+        if self._servers is not None:
+            self._servers.hold(connection)
+
+    def _locked(self, connection: str) -> int:
+        make_private(self._directory)
+        self._sweep()
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        handle = os.open(self._directory / _name(connection), flags, 0o600)
+        if not try_lock(handle):
+            os.close(handle)
+            raise OSError(None, "the connection belongs to another process")
+        return handle
 
     def on_end(self, ended: Callable[[str], None]) -> None:
         """Have `ended` called with each connection that ends here."""
@@ -107,6 +119,8 @@ class Connections:
         with self._lock:
             handle = self._held.pop(connection, None)
         if handle is not None:
+            if self._servers is not None:
+                self._servers.release(connection)
             _end(handle, self._directory, connection)
         for ended in self._on_end:
             ended(connection)
@@ -116,10 +130,19 @@ class Connections:
             _end_all(self._held, self._directory)
 
     def is_live(self, connection: str) -> bool:
-        """Whether a connection has not ended, or may not have; OSError without locks of files."""
+        """Whether a connection has not ended, or may not have; OSError without locks of files,
+        StateError where the rows of servers cannot be read."""
         if connection.startswith(_CALLER):
             return True
-        return bool(connection) and _is_locked(self._directory / _name(connection))
+        if not connection:
+            return False
+        file = self._directory / _name(connection)
+        if _is_locked(file):
+            return True
+        # A file without a lock is of a process of this machine, and that has ended: its server's
+        # row may not show it yet.
+        is_of_here = os.path.lexists(file)
+        return not is_of_here and self._servers is not None and self._servers.is_held(connection)
 
     def own(self, asked: Asking, client: str, connection: str) -> bool:
         """Whether a connection is the one that asked, or the next one of that client: begun after

@@ -24,7 +24,7 @@ from skillhouse.approval.request import (
     ApprovalState,
     Reply,
 )
-from skillhouse.floor import shaped, structs
+from skillhouse.floor import digest, shaped, structs
 from skillhouse.store import (
     STATE,
     STATE_FILE,
@@ -178,7 +178,10 @@ class Ledger:
             row = connection.execute(
                 "SELECT request FROM approval WHERE id = ?", (approval_id,)
             ).fetchone()
-            if row is None or not is_owner(_request(row[0])):
+            if row is None:
+                return False
+            request = _request(row[0])
+            if not (is_owner(request) and _is_about(request, content_digest)):
                 return False
             changed = connection.execute(
                 "UPDATE approval SET state = 'used' WHERE id = ? AND state = 'approved' "
@@ -369,6 +372,15 @@ class Ledger:
                     code,
                     f"{most} {words}, and no more are taken; ask the user to answer some, or wait",
                 )
+
+
+def _is_about(request: ApprovalRequest, content_digest: str) -> bool:
+    """Whether a question showed this content, by the bytes that were shown.
+
+    INVARIANT: a digest that another process wrote beside a question makes its answer one to no
+    other call.
+    """
+    return content_digest == request.content_digest == digest(request.content.encode())
 
 
 def _end(connection: StateConnection, now: int) -> None:

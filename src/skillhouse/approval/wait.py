@@ -85,11 +85,12 @@ async def wait_for_answer(
     *,
     wait_seconds: float,
     waits: bool,
+    is_ending: Callable[[], bool] = lambda: False,
 ) -> Approval:
     """Ask all channels at once and return the question with the first valid answer. Without a
     channel that can ask, it is returned open; without an answer in time, it is closed. `take` gets
     the answers of these channels, `ledger` shows those of other processes; `waits` says that an
-    answer may come in another way."""
+    answer may come in another way. Once `is_ending`, the question is returned open at once."""
     asking = len(channels)
     moved = anyio.Event()
 
@@ -112,7 +113,7 @@ async def wait_for_answer(
         for channel in channels:
             tasks.start_soon(ask, channel)
         with anyio.move_on_after(wait_seconds):
-            while current.state is ApprovalState.OPEN and (asking or waits):
+            while current.state is ApprovalState.OPEN and (asking or waits) and not is_ending():
                 with anyio.move_on_after(POLL_SECONDS):
                     await moved.wait()
                 moved = anyio.Event()
@@ -128,7 +129,7 @@ async def wait_for_answer(
         tasks.cancel_scope.cancel()
     if failed is not None:
         raise failed
-    if current.state is ApprovalState.OPEN and (asking or waits):
+    if current.state is ApprovalState.OPEN and (asking or waits) and not is_ending():
         message = f"no answer came within {wait_seconds:g} seconds"
         await in_thread(lambda: ledger.expire(question.id, message))
     return await in_thread(lambda: ledger.get(question.id)) or question

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import secrets
+import logging
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-from skillhouse.floor import SkillhouseError
+from skillhouse.approval import Connections, new_connection
+from skillhouse.floor import SkillhouseError, StateError
 from skillhouse.store import STATE, STATE_FILE, pooled, state_clock
 
 KEEP_MS = 24 * 3_600_000
@@ -15,6 +16,9 @@ KEEP_MS = 24 * 3_600_000
 ANSWER_MAX = 1_048_576
 """Bytes of an answer that is kept; of a longer one it is known only that the call was made."""
 TOO_LONG = "-"
+"""In place of an answer that is not kept, or that there is none of."""
+
+logger = logging.getLogger(__name__)
 
 
 class CallKeyError(SkillhouseError):
@@ -28,10 +32,19 @@ class CallKeyError(SkillhouseError):
 class CallKeys:
     """The keys of one state directory."""
 
-    def __init__(self, state_directory: Path, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        state_directory: Path,
+        connections: Connections | None = None,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`connections` says which servers are alive, so that a call that runs at another one is
+        known to run; None for this process alone."""
         self._path = state_directory / STATE_FILE
+        self._connections = connections or Connections(state_directory)
         self._clock = state_clock(self._path, clock)
-        self._process = secrets.token_hex(8)
+        self._process = new_connection()
         self._running: set[tuple[str, str]] = set()
 
     def begin(self, access: str, key: str, request: str) -> str | None:
@@ -44,6 +57,7 @@ class CallKeys:
                 process ended, or failed, before the answer was kept.
         """
         now = int(self._clock() * 1000)
+        self._connections.hold(self._process)
         # INVARIANT: the key is on the disk before the call begins, so that a crash can leave a
         # call whose outcome is unknown, but none that is made twice.
         with pooled(self._path, STATE) as store, store.transaction() as connection:
@@ -63,7 +77,8 @@ class CallKeys:
         known, process, answer = row
         if known != request:
             raise CallKeyError("key-reused", "the key belongs to another call; use a new one")
-        if process == self._process and (access, key) in self._running:
+        is_own = process == self._process
+        if (access, key) in self._running if is_own else self._runs_elsewhere(process, answer):
             raise CallKeyError("in-progress", "this call runs still; ask again later")
         if answer in ("", TOO_LONG):
             message = "the call was made, and its answer is not known; the audit log has its record"
@@ -88,3 +103,10 @@ class CallKeys:
     def failed(self, access: str, key: str) -> None:
         """Note that a call ended without an answer; what it did is not known."""
         self._running.discard((access, key))
+        try:
+            self.end(access, key, TOO_LONG)
+        except StateError as error:
+            logger.warning("that a call failed was not noted: %s", error)
+
+    def _runs_elsewhere(self, process: str, answer: str) -> bool:
+        return not answer and self._connections.is_live(process)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ from skillhouse import tools as toolbox
 from skillhouse.approval import OWNER, GrantStore
 from skillhouse.floor import (
     ConfigError,
+    StateError,
     SteadyClock,
     TreeError,
     digest,
@@ -46,6 +48,8 @@ if TYPE_CHECKING:
     from skillhouse.skill import Profile, Skill, SkillContent, SkillLinks
     from skillhouse.tools import PermissionRequest, RemoteSkillProvider
 
+
+logger = logging.getLogger(__name__)
 
 GRANTS = "grants"
 """The layer of a person's standing approvals."""
@@ -261,10 +265,17 @@ class Policy:
         )
 
     def _all_grants(self) -> tuple[Grant, ...]:
-        """Return the grants, read again only when the state file has changed."""
-        stamp = commit_stamp(self.config.state_directory / STATE_FILE)
-        if stamp != self._grants[0]:
-            self._grants = (stamp, self._store.all())
+        """Return the grants, read again only when the state has changed.
+
+        None where it cannot be reached: a grant only ever allows, so what is left is stricter.
+        """
+        try:
+            stamp = commit_stamp(self.config.state_directory / STATE_FILE)
+            if stamp != self._grants[0]:
+                self._grants = (stamp, self._store.all())
+        except StateError as error:
+            logger.warning("no approval that was given for good is used: %s", error)
+            return ()
         return self._grants[1]
 
     def _skill_default(self, skill: Skill, links: SkillLinks | None) -> tuple[Effect, str]:

@@ -71,3 +71,19 @@ TASKS = f"""
         runner TEXT NOT NULL, opened_ms INTEGER NOT NULL, updated_ms INTEGER NOT NULL)
 """
 """Calls that clients of MCP poll for: a digest, never the id (0519)."""
+
+SERVER_TABLES = (
+    """
+    CREATE TABLE server (
+        id TEXT NOT NULL PRIMARY KEY, name TEXT NOT NULL, address TEXT NOT NULL,
+        version TEXT NOT NULL, began_ms INTEGER NOT NULL, beat_ms INTEGER NOT NULL,
+        state TEXT NOT NULL, token_digest TEXT NOT NULL
+    )
+    """,
+    """
+    CREATE TABLE server_connection (
+        digest TEXT NOT NULL PRIMARY KEY, server TEXT NOT NULL
+    )
+    """,
+)
+"""Which servers share a state, and whose connections are alive (0549)."""

@@ -111,14 +111,17 @@ class TierEngine:
                 message=f"nothing goes on, because {error}",
             )
 
-    def begin(self, reservation: str) -> str:
+    def begin(self, reservation: str, *, only_reads: bool = False) -> str:
         """Mark a call as running, at the last moment before it; return why it must not, or "".
 
         A stop that came while a person was being asked is seen here. Without a reservation only
-        the stop is looked for.
+        the stop is looked for. What `only_reads` begins where the state cannot be reached, too.
         """
-        if reason := self.stopped_reason:
-            return f"everything is stopped: {reason}"
+        stopped, unknown = self.stop_state()
+        if stopped:
+            return f"everything is stopped: {stopped}"
+        if unknown and not only_reads:
+            return f"only reads go on: {unknown}"
         if reservation:
             try:
                 with self._store.turn() as (connection, _):
@@ -165,6 +168,34 @@ class TierEngine:
             return self._store.stopped()
         except StateError as error:
             return str(error)
+
+    def stop_state(self) -> tuple[str, str]:
+        """Return why everything is stopped, or "", and why that is not known, or "".
+
+        INVARIANT: where the database cannot be reached only reads go on. The file of the stop is
+        of this machine: what cannot be said of that is a stop of everything.
+        """
+        try:
+            if stopped := self._stopped_here or self._store.mark.reason():
+                return stopped, ""
+        except StateError as error:
+            return str(error), ""
+        try:
+            return self._store.stopped_by_row(), ""
+        except StateError as error:
+            return "", str(error)
+
+    def stop_stamp(self) -> tuple[int, ...]:
+        """Return numbers that change when the row of a stop may have changed; at little cost."""
+        return self._store.stamp()
+
+    def must_end_by_row(self) -> str:
+        """Return why calls that run must end, as the database says it: a stop that was given on
+        another machine. It waits for the database, and ends nothing where that is not there."""
+        try:
+            return self._store.stopped_by_row()
+        except StateError:
+            return ""
 
     @property
     def stop_directory(self) -> Path:
@@ -276,7 +307,9 @@ class TierEngine:
         policy, _ = rules.resolve(call.tool, call.level, is_vouched=call.is_vouched)
         if policy.tier is Tier.NONE and policy.cooldown is None and call.spends == ():
             # Reads use nothing up, and are not to wait for the write lock.
-            return rules.decide(call, TierState(stopped=self.stopped_reason))
+            stopped, unknown = self.stop_state()
+            is_read = call.is_vouched and call.level is TierLevel.READ
+            return rules.decide(call, TierState(stopped=stopped or ("" if is_read else unknown)))
         if stopped := self._stopped_here or self._store.mark.reason():
             return rules.decide(call, TierState(stopped=stopped))
         with self._store.turn() as (connection, now_ms):

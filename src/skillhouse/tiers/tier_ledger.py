@@ -15,7 +15,15 @@ from decimal import Decimal
 from pathlib import Path
 
 from skillhouse.floor import Clock, ClockReading, StateError
-from skillhouse.store import STATE, StateConnection, StateStore, close_pooled, pooled, state_server
+from skillhouse.store import (
+    STATE,
+    StateConnection,
+    StateStore,
+    close_pooled,
+    commit_stamp,
+    pooled,
+    state_server,
+)
 from skillhouse.tiers.emergency_stop import StopMark
 from skillhouse.tiers.tier_policy import DAY_MS, DENIALS_MAX
 from skillhouse.tiers.tier_values import TierCall, TierState
@@ -274,12 +282,18 @@ class TierStore:
 
     def stopped(self) -> str:
         """Return why everything is stopped, or ""; makes no file. `StateError` if unknown."""
-        if reason := self.mark.reason():
-            return reason
+        return self.mark.reason() or self.stopped_by_row()
+
+    def stopped_by_row(self) -> str:
+        """Return what the database alone says of it: that is the same on every machine."""
         if not self._is_there():
             return ""
         with pooled(self._path, STATE) as store:
             return stop_text(store.rows(STOP_QUERY))
+
+    def stamp(self) -> tuple[int, ...]:
+        """Return numbers that change with each write of any process."""
+        return commit_stamp(self._path)
 
     @contextlib.contextmanager
     def turn(self) -> Iterator[tuple[StateConnection, int]]:

@@ -17,7 +17,7 @@ from skillhouse.floor.machine import is_unwritable
 from skillhouse.floor.structs import replace
 from skillhouse.floor.threads import in_thread
 from skillhouse.permission import Effect
-from skillhouse.tiers import TierOutcome
+from skillhouse.tiers import TierOutcome, TierVerdict
 from skillhouse.tools.asker import Asker, forecast_of
 from skillhouse.tools.call import (
     EvaluatedPermission,
@@ -32,6 +32,7 @@ from skillhouse.tools.call import (
     ToolResult,
     UnknownToolError,
     failure_text,
+    level_of,
     unprepared_text,
 )
 from skillhouse.tools.call_context import (
@@ -259,13 +260,16 @@ class Gate:
         need: PermissionRequest | None = None,
     ) -> CallContext | Refusal:
         """Plan a call and decide it; without an account nothing is reserved, for a forecast."""
-        context = CallContext(call=call, verdict=self._tiers.stopped())
-        if context.verdict is not None:
-            text = f"denied: {context.verdict.message}"
-            return Refusal(context=context, text=text, status="denied")
+        stopped, unknown = self._tiers.stopped()
+        context = CallContext(call=call, verdict=stopped)
+        if stopped is not None:
+            return _stopped(context, stopped)
         try:
             plan = planned(tool, call, session) if need is None else need_alone(need)
             context = replace(context, plan=plan)
+            # INVARIANT: one row is read before each effect, and without it there is none.
+            if unknown is not None and level_of(plan) != "read":
+                return _stopped(replace(context, verdict=unknown), unknown)
         except RefusedError as refused:
             return Refusal(context=context, text=str(refused), status=refused.status)
         except OSError as error:
@@ -315,7 +319,7 @@ class Gate:
         return refusal
 
     def _begin(self, tool: Tool, state: CallState) -> ToolResult | None:
-        stopped = state.account.begin()
+        stopped = state.account.begin(only_reads=state.context.level == "read")
         if stopped:
             text = f"nothing was done: {stopped}"
             return self._recorder.refuse(state.context, text, "denied", audited=STOPPED)
@@ -427,6 +431,10 @@ class Gate:
         return escalated_to_ask(
             replace(context, plan=plan, evaluated=self._judge.evaluate(plan.needs, session))
         )
+
+
+def _stopped(context: CallContext, verdict: TierVerdict) -> Refusal:
+    return Refusal(context=context, text=f"denied: {verdict.message}", status="denied")
 
 
 def _asks(judged: EvaluatedPermission) -> bool:

@@ -84,18 +84,26 @@ class TierGate:
     def close(self) -> None:
         self._running.close()
 
-    def stopped(self) -> TierVerdict | None:
-        """Return the refusal of every call where all is stopped, or where that is unknown."""
-        reason = self._tiers.stopped_reason if self._tiers else ""
-        if not reason:
-            return None
-        return TierVerdict(
-            effect=Effect.DENY,
-            tier=Tier.NONE,
-            effective_tier=Tier.NONE,
-            reason=STOPPED,
-            message=all_stopped_text(reason),
+    def stopped(self) -> tuple[TierVerdict | None, TierVerdict | None]:
+        """Return the refusal of every call where all is stopped, and that of every call that does
+        more than read where this is not known: the state cannot be reached."""
+        if self._tiers is None:
+            return None, None
+        stopped, unknown = self._tiers.stop_state()
+        return (
+            _refusal(all_stopped_text(stopped)) if stopped else None,
+            _refusal(f"only reads go on: {unknown}") if unknown else None,
         )
+
+
+def _refusal(message: str) -> TierVerdict:
+    return TierVerdict(
+        effect=Effect.DENY,
+        tier=Tier.NONE,
+        effective_tier=Tier.NONE,
+        reason=STOPPED,
+        message=message,
+    )
 
 
 class Account:
@@ -110,8 +118,8 @@ class Account:
     def holds(self) -> bool:
         return bool(self.reservation)
 
-    def begin(self) -> str:
-        why = self._tiers.begin(self.reservation) if self._tiers else ""
+    def begin(self, *, only_reads: bool) -> str:
+        why = self._tiers.begin(self.reservation, only_reads=only_reads) if self._tiers else ""
         if not why:
             # Until more is known: a call that is cancelled may have done all of it.
             self.outcome = TierOutcome.UNKNOWN
@@ -146,6 +154,9 @@ def stopped_text(reason: str) -> str:
 
 LOOK_SECONDS = 0.1
 """A stop is to end what runs within a second; killing takes some tenths of it."""
+ROW_SECONDS = 0.4
+"""After which the row of a stop is read while calls run, whether or not it seems to have changed:
+notices of other machines may be lost."""
 
 
 class Background(Protocol):
@@ -225,6 +236,8 @@ class RunningCalls:
         self._line: OwnLine | None = None
         self._has_line = True
         self._running = self._ended = 0
+        self._row: tuple[tuple[int, ...], float] = ((), 0.0)
+        self._reads_row = False
         if tiers is not None:
             tiers.ends_too(self)
 
@@ -313,7 +326,32 @@ class RunningCalls:
                 call.cancel(reason)
             if background is not None and is_busy and (not here.ending or here.ending.done()):
                 here.ending = loop.create_task(_ended(background.end()))
+        else:
+            self._look_at_row(loop)
         here.look = loop.call_later(LOOK_SECONDS, self._look, loop)
+
+    def _look_at_row(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Read the row of a stop on another thread, and end these calls if it is there: a stop
+        that was given on another machine has no file here."""
+        tiers = self._tiers
+        if tiers is None or self._reads_row:
+            return
+        stamp, now = tiers.stop_stamp(), loop.time()
+        if stamp == self._row[0] and now - self._row[1] < ROW_SECONDS:
+            return
+        self._row, self._reads_row = (stamp, now), True
+
+        def read() -> None:
+            try:
+                reason = tiers.must_end_by_row()
+            finally:
+                self._reads_row = False
+            if reason:
+                # One that is closed runs nothing.
+                with contextlib.suppress(RuntimeError):
+                    loop.call_soon_threadsafe(self._look, loop, reason)
+
+        loop.run_in_executor(None, read)
 
 
 async def _ended(end: Awaitable[None]) -> None:

@@ -29,6 +29,8 @@ middle of a transaction holds up all others."""
 LOCK = 0x736B6853
 """Of `pg_advisory_xact_lock`, for who writes; a database has one state."""
 
+_BEAT = re.compile(r"\s*(INSERT INTO|UPDATE|DELETE FROM) server(_connection)?\b")
+"""Of the tables that change every few seconds: no reader of the state has to read it again."""
 # In one round trip, as the end is; as settings of the transaction, since nothing else lasts there.
 BEGIN = f"""
     BEGIN; SELECT set_config('lock_timeout', '{LOCK_MS}', true),
@@ -195,7 +197,8 @@ class StateSession:
         with self.faults():
             cursor.execute(for_psycopg(statement), _values(values))
             rows = cursor.fetchall() if cursor.description else []
-        if cursor.rowcount > 0 and not (cursor.statusmessage or "").startswith("SELECT"):
+        is_change = cursor.rowcount > 0 and not (cursor.statusmessage or "").startswith("SELECT")
+        if is_change and not _BEAT.match(statement):
             self._has_changes = True
         return SessionCursor(rows, cursor.rowcount)
 

@@ -33,6 +33,7 @@ def serve(
     opens: bool = False,
     beside: Beside | None = None,
     certificate: tuple[Path, Path] | None = None,
+    drain_seconds: float = 20.0,
 ) -> int:
     """Serve until SIGINT or SIGTERM, and return the exit code 0.
 
@@ -49,6 +50,7 @@ def serve(
         beside: Returns what runs on the same event loop meanwhile, such as the bot.
         certificate: Files in PEM with which the page is served by TLS: the certificate with those
             of its issuers, and its key without a password; None for plain HTTP.
+        drain_seconds: How long requests that run are waited for after SIGTERM; 0 for not at all.
 
     Raises:
         MissingExtraError: the packages of the extra `server` are not installed.
@@ -67,6 +69,7 @@ def serve(
         opens=opens,
         beside=beside,
         certificate=certificate,
+        drain_seconds=drain_seconds,
     )
 
 

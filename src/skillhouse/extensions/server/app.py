@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Literal
 from urllib.parse import quote
@@ -34,6 +36,12 @@ from skillhouse.extensions.server.companion.app_endpoints import OPEN_PATHS as C
 from skillhouse.extensions.server.companion.app_endpoints import CompanionEndpoints
 from skillhouse.extensions.server.companion.app_pushes import Pushes
 from skillhouse.extensions.server.companion.companion_watch import CompanionWatch
+from skillhouse.extensions.server.draining import (
+    HEALTH_PATH,
+    PROBE_PATHS,
+    READY_PATH,
+    Readiness,
+)
 from skillhouse.extensions.server.forms import json_response
 from skillhouse.extensions.server.guard import AccessKeys, RequestGuard, access_of
 from skillhouse.extensions.server.operations_api import (
@@ -83,6 +91,7 @@ from skillhouse.floor import (
 from skillhouse.floor.threads import in_thread
 from skillhouse.frontends.answers.errors import UnservedErrorAnswer, problem_answer, unserved
 from skillhouse.frontends.answers.json_form import members
+from skillhouse.frontends.answers.service import HealthAnswer, ReadyAnswer
 from skillhouse.frontends.mcp.over_http import MCP_METHODS, MCP_PATH, McpOverHttp
 from skillhouse.house import AccessScope, Skillhouse
 from skillhouse.manage import OwnRoots
@@ -119,10 +128,12 @@ def make_app(
     read_only: str = "",
     beside: Beside | None = None,
     scheme: Literal["http", "https"] = "http",
+    readiness: Readiness | None = None,
 ) -> RequestGuard:
     """Return the application of `http_app`, with the options of `serve`."""
     house.use_extensions()
     enforcement = house.services.enforcement
+    ready = readiness or Readiness(house, enforcement.servers)
     example = f"{scheme}://127.0.0.1:{port}/?token=…"
     reader = StatusReader(house, time.monotonic)
     # Pending calls name the page.
@@ -137,6 +148,8 @@ def make_app(
     )
     events = EventLog()
     watch = EventWatch(house, reader, events)
+    ready.at_drain(events.end)
+    ready.at_drain(house.approvals.end_waits)
     endpoints = (*ENDPOINTS, *extension_endpoints(house))
     pushes = Pushes(
         house.config.state_directory, house.services.network.push, clock=enforcement.clock
@@ -191,6 +204,8 @@ def make_app(
         Route(MCP_PATH, mcp),
         *(Route(path, lambda _: _metadata(resource)) for path in METADATA_PATHS),
         Route(RPC_PATH, RpcEndpoint(house, reader, read_only=read_only)),
+        Route(HEALTH_PATH, _alive),
+        Route(READY_PATH, partial(_readiness, ready)),
         *answers.routes(),
     ]
     failures = (SkillhouseError, HTTPException, Exception)
@@ -205,9 +220,11 @@ def make_app(
         app,
         keys=AccessKeys(
             token=token,
-            session=session or "",
+            # INVARIANT: what a coding agent started gives no key that opens another server.
+            session=session or (secrets.token_urlsafe(SECRET_BYTES) if read_only else ""),
             port=port,
             kept=enforcement.access_tokens,
+            servers=enforcement.servers,
             is_secure=scheme == "https",
         ),
         port=port,
@@ -218,6 +235,7 @@ def make_app(
         # A device's answer has its own signature.
         kept_paths=STATIC_TYPES,
         open_paths=frozenset((*_OPEN_PATHS, *((MCP_PATH,) if open_mcp else ()))),
+        probe_paths=PROBE_PATHS,
         post_below=INBOX_PATH,
         methods_at={
             MCP_PATH: MCP_METHODS,
@@ -251,6 +269,16 @@ async def _running(
             yield
     finally:
         await in_thread(jobs.close)
+
+
+def _alive(_: Request) -> Response:
+    return json_response(HealthAnswer())
+
+
+async def _readiness(ready: Readiness, _: Request) -> Response:
+    reasons = await ready.reasons()
+    value = ReadyAnswer(status="not-ready" if reasons else "ready", reasons=list(reasons))
+    return json_response(value, 503 if reasons else 200)
 
 
 def _metadata(resource: ProtectedResource) -> Response:

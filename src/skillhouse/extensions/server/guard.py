@@ -18,6 +18,7 @@ from urllib.parse import parse_qs
 
 from msgspec import Struct
 
+from skillhouse.approval import LiveServers
 from skillhouse.extensions.server.protected_resource import OAuthRefusalError, ProtectedResource
 from skillhouse.floor import StateError
 from skillhouse.floor.structs import replace
@@ -95,6 +96,7 @@ class RequestGuard:
         scheme: Literal["http", "https"] = "http",
         unauthorized: ASGIApp,
         open_paths: frozenset[str] = frozenset(),
+        probe_paths: frozenset[str] = frozenset(),
         post_below: str | None = None,
         methods_at: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
         allowed: Sequence[str] = (),
@@ -112,6 +114,8 @@ class RequestGuard:
             scheme: Of our own names; a proxy in front may have another.
             unauthorized: Answers with 401 if the key is missing or wrong.
             open_paths: Paths that need no key, since they expose nothing private.
+            probe_paths: Paths that need no key and no Host of ours: what asks them, a balancer,
+                may know an address alone. They say one word, and nothing of this machine.
             post_below: Prefix of the paths that allow POST as well.
             methods_at: Paths with methods of their own.
             allowed: Additional host names, NAME or NAME:PORT; none is a pattern.
@@ -126,6 +130,7 @@ class RequestGuard:
         self.keys = keys
         self._unauthorized = unauthorized
         self._open_paths = open_paths
+        self._probe_paths = probe_paths
         self._kept_paths = kept_paths
         self._post_below = post_below
         self._methods_at = methods_at
@@ -152,6 +157,10 @@ class RequestGuard:
             await send({"type": "websocket.close", "code": 1008})
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"] in self._probe_paths and scope["method"] in READ_METHODS:
+            scope[ACCESS] = NO_ACCESS
+            await self._app(scope, receive, send)
+            return
         refusal = self._refusal(scope)
         if refusal is not None:
             await _reply(self._said(scope, refusal), scope, send)
@@ -159,7 +168,12 @@ class RequestGuard:
         tokens = _query_tokens(scope)
         if tokens:
             # A cookie replaces the token in the address bar, and so in the history.
-            if len(tokens) == 1 and self.keys.is_token(tokens[0]):
+            try:
+                is_right = len(tokens) == 1 and self.keys.is_token(tokens[0])
+            except StateError:
+                await _reply(self._said(scope, _NO_STATE), scope, send)
+                return
+            if is_right:
                 # A browser that is signed in already stays the one that it is.
                 signed_in = self.keys.has_session(scope)
                 cookie = () if signed_in else ((b"set-cookie", self.keys.set_cookie()),)
@@ -302,6 +316,11 @@ def refusal_reply(refused: OAuthRefusalError) -> GuardReply:
     )
 
 
+_COOKIE = b"skillhouse_"
+COOKIES_MAX = 16
+"""Cookies of other ports that are looked up."""
+
+
 class AccessKeys:
     """The token of one start and the session of its browser, in memory, and those that are kept."""
 
@@ -312,23 +331,26 @@ class AccessKeys:
         port: int,
         session: str = "",
         kept: AccessTokens | None = None,
+        servers: LiveServers | None = None,
         is_secure: bool = False,
     ) -> None:
         """Store the token, which the user gets, and the session, which only the cookie has.
 
         Without `session`, each browser gets one of its own, which outlives this start and may be
-        revoked. `kept` has those and the named tokens; None for neither.
+        revoked. `kept` has those and the named tokens; None for neither. `servers` knows the tokens
+        of the other servers of this state, which open this one too; None for its own alone.
         """
         self._token = token.encode()
         self._session = session.encode()
         self._kept = kept
+        self._servers = servers
         self._once: set[str] = set()
         # Not behind a proxy: whether that one has TLS is nothing that we know.
         self._secure = b"; Secure" if is_secure else b""
         # Cookies ignore ports. The port in the name separates two servers on one machine. It is no
         # protection: other servers of this machine that the user visits get the cookie too. So the
         # cookie is not the token, changes nothing by itself, and can be revoked.
-        self._cookie = b"skillhouse_%d" % port
+        self._cookie = b"%s%d" % (_COOKIE, port)
 
     def one_time(self) -> str:
         """Return a token that opens a session once, for an address that others may see."""
@@ -338,7 +360,7 @@ class AccessKeys:
 
     def is_token(self, given: str) -> bool:
         """Whether `given` is the token, compared in constant time, or a fresh one-time token."""
-        if hmac.compare_digest(given.encode("utf-8", "replace"), self._token):
+        if self._is_of_start(given.encode("utf-8", "replace")):
             return True
         fitting = [one for one in self._once if hmac.compare_digest(one, _ascii(given))]
         self._once.difference_update(fitting)
@@ -355,16 +377,25 @@ class AccessKeys:
             scheme, _, token = given[0].partition(b" ")
             if len(given) != 1 or scheme.lower() != b"bearer":
                 return None
-            if hmac.compare_digest(token.strip(), self._token):
+            if self._is_of_start(token.strip()):
                 return Access()
             return self._found(token.strip(), "token")
-        for value in self._cookies(scope):
-            if self._session and hmac.compare_digest(value, self._session):
+        for name, value in self._cookies(scope):
+            is_own = name == self._cookie and bool(self._session)
+            if is_own and hmac.compare_digest(value, self._session):
                 return Access(kind="browser", name="browser")
             found = self._found(value, "browser")
             if found is not None:
                 return found
         return None
+
+    def _is_of_start(self, given: bytes) -> bool:
+        """Whether this is the token of this start, or of another server of this state that is
+        alive: behind a balancer a person's address leads to any of them."""
+        if hmac.compare_digest(given, self._token):
+            return True
+        is_likely = self._servers is not None and len(given) == len(self._token)
+        return is_likely and self._servers.is_token(given.decode("latin-1"))
 
     def has_session(self, scope: Scope) -> bool:
         """Whether a cookie of the request is that of a browser that is signed in."""
@@ -393,13 +424,22 @@ class AccessKeys:
             return None
         return self._kept.find(token.decode("latin-1"), kind)
 
-    def _cookies(self, scope: Scope) -> Iterator[bytes]:
-        """Yield every value of our cookie: a server on another port may have set it as well."""
+    def _cookies(self, scope: Scope) -> Iterator[tuple[bytes, bytes]]:
+        """Yield the name and value of each cookie of ours, those with our port first.
+
+        A server on another port may have set one as well. It counts if its value is kept: another
+        server of this state gave it, and a balancer sends the browser here now.
+        """
+        own, others = [], []
         for header in header_values(scope, b"cookie"):
             for part in header.split(b";"):
                 name, _, value = part.strip().partition(b"=")
                 if name == self._cookie:
-                    yield value
+                    own.append((name, value))
+                elif name.startswith(_COOKIE) and self._kept is not None:
+                    others.append((name, value))
+        yield from own
+        yield from others[:COOKIES_MAX]
 
 
 def header_values(scope: Scope, name: bytes) -> Iterator[bytes]:

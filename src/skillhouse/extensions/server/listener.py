@@ -6,12 +6,17 @@ import errno
 import ipaddress
 import logging
 import secrets
+import socket
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
+from threading import Thread
 from typing import Literal
 
+import skillhouse
 from skillhouse.extensions.server.app import SECRET_BYTES, Beside, make_app
+from skillhouse.extensions.server.draining import DrainControl, Readiness
 from skillhouse.extensions.server.tcp_server import HOST, Certificate, bound, make_server
 from skillhouse.floor import SkillError
 from skillhouse.house import Skillhouse, open_on_desktop
@@ -31,6 +36,7 @@ def listen(
     open_mcp: bool,
     read_only: str,
     beside: Beside | None,
+    drain_seconds: float,
 ) -> int:
     """Serve as `skillhouse.extensions.server.serve` describes."""
     files = None if certificate is None else Certificate(*certificate)
@@ -48,6 +54,8 @@ def listen(
         # DNS rebinding needs a name, so a literal address may be a Host.
         allowed = (*allowed, place) if name != HOST else tuple(allowed)
         token = secrets.token_urlsafe(SECRET_BYTES)
+        servers = house.services.enforcement.servers
+        readiness = Readiness(house, servers)
         app = make_app(
             house,
             token=token,
@@ -57,9 +65,26 @@ def listen(
             read_only=read_only,
             beside=beside,
             scheme=scheme,
+            readiness=readiness,
         )
-        server = make_server(app, lifespan="on", certificate=files)
-        with server.ended_by_signals():
+        # On a thread of its own: the state may take its time, and requests go on.
+        readiness.at_drain(Thread(target=servers.drain, daemon=True).start)
+        drain = DrainControl(app, readiness)
+        server = make_server(
+            drain,
+            lifespan="on",
+            certificate=files,
+            drain=drain,
+            drain_seconds=drain_seconds,
+        )
+        servers.begin(
+            name=socket.gethostname(),
+            version=skillhouse.__version__,
+            address=f"{scheme}://{place}",
+            # As for its cookies: see `make_app`.
+            token="" if read_only else token,
+        )
+        with closing(servers), server.ended_by_signals():
             announce(f"{scheme}://{place}/?token={token}")
             # A pipe is buffered, and its reader waits for this line.
             sys.stdout.flush()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from skillhouse.approval import caller_connection
 from skillhouse.extensions.cells.rpc import (
     FRAME_BYTES,
     INVALID_PARAMS,
@@ -109,11 +110,13 @@ class RpcEndpoint:
         tool = await in_thread(lambda: full_name(asked, self._names(access)))
         if ":" not in tool:
             raise RpcError(INVALID_PARAMS, f"unknown tool `{tool[:80]}`: expected SKILL:TOOL")
+        client = f"{CHANNEL}:{access.id or access.kind}"
         caller = Caller(
             agent=access.agent,
             user=access.user,
             channel=CHANNEL,
-            client=f"{CHANNEL}:{access.id or access.kind}",
+            client=client,
+            connection=caller_connection(client, access.agent, access.user),
         )
         try:
             result = await self._house.call(tool, arguments, caller=caller)

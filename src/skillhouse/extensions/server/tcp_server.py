@@ -21,7 +21,11 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from starlette.types import ASGIApp, Receive, Scope, Send
+
+    from skillhouse.extensions.server.draining import DrainControl
 
 HOST = "127.0.0.1"
 BACKLOG = 128
@@ -29,6 +33,9 @@ HEAD_MAX = 16 * 1024
 """Bytes of a request's line and headers together; longer ones are answered with 400 by uvicorn."""
 GRACE_SECONDS = 0.5
 """How long a client may take to read its answer after the end was requested."""
+
+CUT_SECONDS = 2
+"""How long a call that outlasts a drain may take to end once it is cancelled."""
 
 
 class Certificate(NamedTuple):
@@ -55,9 +62,15 @@ class Certificate(NamedTuple):
 
 
 def make_server(
-    app: ASGIApp, *, lifespan: Literal["on", "off"], certificate: Certificate | None = None
+    app: ASGIApp,
+    *,
+    lifespan: Literal["on", "off"],
+    certificate: Certificate | None = None,
+    drain: DrainControl | None = None,
+    drain_seconds: float = 0,
 ) -> Server:
-    """Return a server of an application, with our limits."""
+    """Return a server of an application, with our limits. With `drain`, SIGTERM lets requests that
+    run go on for so many seconds."""
     return Server(
         uvicorn.Config(
             refuse_two_lengths(app),
@@ -74,7 +87,9 @@ def make_server(
             server_header=False,
             proxy_headers=False,
             h11_max_incomplete_event_size=HEAD_MAX,
-        )
+        ),
+        drain if drain_seconds > 0 else None,
+        drain_seconds,
     )
 
 
@@ -125,6 +140,39 @@ _ADVICE = {
 
 class Server(uvicorn.Server):
     """A server for which a signal is a regular end."""
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        drain: DrainControl | None = None,
+        drain_seconds: float = 0,
+    ) -> None:
+        """With `drain`, SIGTERM is one that waits for what runs."""
+        super().__init__(config)
+        self._drain = drain
+        self._drain_seconds = drain_seconds
+        self._has_begun = False
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Begin the end; a second signal, and SIGINT, wait for nothing."""
+        if sig == signal.SIGTERM and self._drain is not None and not self._drain.is_draining:
+            self._drain.drain()
+        else:
+            super().handle_exit(sig, frame)
+
+    async def on_tick(self, counter: int) -> bool:
+        """Return whether it ends now."""
+        is_ended = await super().on_tick(counter)
+        if self._drain is None or not self._drain.is_draining:
+            return is_ended
+        if not self._has_begun:
+            self._has_begun = True
+            self._drain.begin()
+        is_over = self._drain.is_over(self._drain_seconds)
+        if is_over:
+            # What has not ended by now is cut off, and has its record.
+            self.config.timeout_graceful_shutdown = CUT_SECONDS
+        return is_ended or is_over
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """End, without waiting for clients that do not read."""

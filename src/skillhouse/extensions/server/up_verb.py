@@ -55,6 +55,10 @@ _HOST = regex(
 )
 
 
+DRAIN_MAX = 3_600
+"""Seconds; a supervisor kills what ends more slowly."""
+
+
 def _configure_up(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--port", type=port, default=8600, metavar="N", help="port (8600; 0 takes a free one)"
@@ -92,8 +96,26 @@ def _configure_up(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--cert-key", type=Path, metavar="FILE", help="key of the certificate (PEM, no password)"
     )
+    parser.add_argument(
+        "--drain",
+        type=drain_seconds,
+        default=20.0,
+        metavar="SECONDS",
+        help="after SIGTERM, wait so long for requests that run (20; 0 for not at all)",
+    )
     add_tools(parser)
     add_place(parser)
+
+
+def drain_seconds(text: str) -> float:
+    """Return a number of seconds from 0 to an hour; ArgumentTypeError for anything else."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds <= DRAIN_MAX:
+        raise argparse.ArgumentTypeError(f"expected 0 to {DRAIN_MAX} seconds, got `{text}`")
+    return seconds
 
 
 def host_name(text: str) -> str:
@@ -149,6 +171,7 @@ def _up(options: argparse.Namespace, terminal: Terminal) -> int:
                 opens=options.opens,
                 beside=_bot_of(house, send_file, terminal),
                 certificate=None if options.cert is None else (options.cert, options.cert_key),
+                drain_seconds=options.drain,
             )
     finally:
         gc.set_threshold(*before)

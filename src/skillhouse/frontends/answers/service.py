@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from msgspec import UNSET, UnsetType
 
+from skillhouse.audit import timestamp
 from skillhouse.floor import Diagnostic, Severity
 from skillhouse.frontends.answers.doctor import InstanceAnswer
 from skillhouse.frontends.answers.errors import ProblemAnswer
 from skillhouse.frontends.answers.json_form import Count, JsonAnswer, copied
 
 if TYPE_CHECKING:
+    from skillhouse.approval import ServerRow
     from skillhouse.audit import AuditEntry
     from skillhouse.house.access_tokens import Access
     from skillhouse.manage.code_reload import LoadedCode, Reloaded
@@ -49,6 +51,29 @@ class HealthAnswer(JsonAnswer, frozen=True, kw_only=True):
     status: Literal["ok"] = "ok"
     instance: InstanceAnswer | UnsetType = UNSET
     """Only for who has a key."""
+
+
+class ServerAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """One of the servers that share a state."""
+
+    id: str
+    """Another one after each start."""
+    name: str
+    address: str
+    version: str
+    started: str
+    heard: str
+    """When it was heard of last."""
+    state: Literal["ready", "draining", "lost"]
+    is_this: bool
+    """Whether it is the one that answers."""
+
+
+class ReadyAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """Whether a balancer is to send work to this server, and why not."""
+
+    status: Literal["ready", "not-ready"]
+    reasons: list[Literal["draining", "state", "configuration"]]
 
 
 class ResetEventAnswer(JsonAnswer, frozen=True, kw_only=True):
@@ -194,6 +219,16 @@ def token_answer(access: Access) -> TokenAnswer:
         scopes=sorted(access.scopes),
         expires_ms=access.expires_ms or None,
         used_ms=access.used_ms or None,
+    )
+
+
+def server_answer(server: ServerRow, own_id: str) -> ServerAnswer:
+    return copied(
+        ServerAnswer,
+        server,
+        started=timestamp(server.began_ms),
+        heard=timestamp(server.beat_ms),
+        is_this=server.id == own_id,
     )
 
 

@@ -27,6 +27,7 @@ from skillhouse.approval import Answer
 from skillhouse.audit import read_records
 from skillhouse.extensions.server.app import make_app
 from skillhouse.house import Skillhouse
+from skillhouse.approval import Connections
 from skillhouse.house.call_keys import CallKeyError, CallKeys
 from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.sandbox import SandboxStatus
@@ -162,10 +163,14 @@ def test_a_repeated_key_makes_no_second_call(
 
 
 def test_a_call_whose_process_ended_is_not_made_again(tmp_path: Path) -> None:
-    keys = CallKeys(tmp_path)
+    alive = Connections(tmp_path)
+    keys = CallKeys(tmp_path, alive)
     assert keys.begin("a", "k", "d") is None
     with pytest.raises(CallKeyError, match="runs still"):
         keys.begin("a", "k", "d")
+    with pytest.raises(CallKeyError, match="runs still"):
+        CallKeys(tmp_path).begin("a", "k", "d")
+    alive.close()
     with pytest.raises(CallKeyError, match="not known"):
         CallKeys(tmp_path).begin("a", "k", "d")
     keys.end("a", "k", "{}")

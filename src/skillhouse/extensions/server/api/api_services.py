@@ -94,7 +94,9 @@ class ApiServices:
         self.events = events
         self.jobs = Jobs(events, clock=clock, moment=time.monotonic)
         self.proofs = Proofs(tokens.proof_key)
-        self.call_keys = CallKeys(house.config.state_directory, clock=clock)
+        self.call_keys = CallKeys(
+            house.config.state_directory, house.services.enforcement.connections, clock=clock
+        )
         self.read_only = read_only
         self.clock = clock
         self._document = document

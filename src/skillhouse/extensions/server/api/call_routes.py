@@ -9,6 +9,7 @@ from typing import Any
 
 from anyio import CancelScope
 
+from skillhouse.approval import caller_connection
 from skillhouse.extensions.server.api.api_services import ApiServices
 from skillhouse.extensions.server.api.problems import ApiProblem
 from skillhouse.extensions.server.api.route_table import (
@@ -57,11 +58,14 @@ def caller_of(access: Access, asked: dict[str, Any], request_id: str) -> Caller:
     agent = asked.get("agent", access.agent)
     if not access.is_owner and agent != access.agent:
         raise ApiProblem(403, "scope-wanted", f"this token is of the agent `{access.agent}`")
+    client = f"{CHANNEL}:{access.id or access.kind}"
     return Caller(
         agent=agent,
         user=access.user,
         channel=CHANNEL,
-        client=f"{CHANNEL}:{access.id or access.kind}",
+        client=client,
+        # A request has no connection: its key is the caller, at each server of the state.
+        connection=caller_connection(client, agent, access.user),
         session_id=asked.get("session_id", ""),
         message_id=request_id,
         call_id=asked.get("call_id", ""),

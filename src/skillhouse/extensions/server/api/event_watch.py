@@ -5,22 +5,26 @@ Other processes share the state and the log, so both are looked at; without a re
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import logging
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import anyio
 
 from skillhouse.approval import ApprovalState
-from skillhouse.audit import AuditError, Query, entries_of
+from skillhouse.audit import AuditError, Query, entries_of, timestamp
+from skillhouse.extensions.server.api.events import Event, event_data
 from skillhouse.floor import SkillhouseError
 from skillhouse.floor.threads import in_thread
 from skillhouse.frontends.answers.approvals import question_event
-from skillhouse.frontends.answers.json_form import members
+from skillhouse.frontends.answers.json_form import JsonAnswer, members
 from skillhouse.frontends.answers.service import IndexEventAnswer, call_event
 from skillhouse.store import STATE_FILE, commit_stamp, state_exists
 
@@ -36,6 +40,11 @@ SCAN_EVERY = 5
 """Skills are scanned at each of so many looks."""
 LATEST = 100
 """Questions, and records of the log, that are compared at most."""
+MISSED_MS = 3_600_000
+"""For how long a reader may have been away that comes from another server."""
+SLACK_MS = 2_000
+"""By how much clocks of servers may differ, with how late a server notices; a reader gets what is
+in this time twice."""
 
 
 @asynccontextmanager
@@ -47,6 +56,10 @@ async def beside(run: Callable[[], Coroutine[Any, Any, None]]) -> AsyncIterator[
             yield
         finally:
             tasks.cancel_scope.cancel()
+
+
+def _event(kind: str, value: JsonAnswer, at_ms: int, *, user: str) -> Event:
+    return Event(number=0, kind=kind, user=user, data=event_data(value), at_ms=at_ms)
 
 
 class EventWatch:
@@ -61,6 +74,11 @@ class EventWatch:
         self._size: tuple[int, int] | None = None
         self._seen: dict[str, str] | None = None
         self._snapshot: HouseSnapshot | None = None
+        self._marked: tuple[HouseSnapshot | None, str] = (None, "")
+        # INVARIANT: one look at a time, also that of a reader who comes from another server.
+        self._lock = threading.Lock()
+        events.missed = self.missed
+        events.mark = self._mark
 
     def running(self) -> AbstractAsyncContextManager[None]:
         """Look while the context lasts and there are readers."""
@@ -71,8 +89,9 @@ class EventWatch:
         for number in itertools.count():
             if self._events.readers:
                 scans = not is_looking or number % SCAN_EVERY == 0
+                knows_before = self._states is not None
                 await in_thread(partial(self.look, scans=scans))
-                if not is_looking:
+                if not is_looking and not knows_before:
                     # What changed between a reader's page and this first look is in no event.
                     self._events.publish("reset", self._events.reset)
                 is_looking = True
@@ -85,13 +104,62 @@ class EventWatch:
     def look(self, *, scans: bool = True) -> None:
         """Publish what differs from the look before; the first one publishes nothing."""
         try:
-            self._look_at_questions()
-            self._look_at_calls()
-            if scans:
-                self._look_at_skills()
+            with self._lock:
+                self._look(scans=scans)
         except (SkillhouseError, OSError):
             # A state that cannot be read now; requests say so.
             logger.exception("looking for events")
+
+    def _look(self, *, scans: bool = True) -> None:
+        self._look_at_questions()
+        self._look_at_calls()
+        if scans:
+            self._look_at_skills()
+
+    def missed(self, since_ms: int, mark: str) -> Sequence[Event] | None:
+        """Return the questions, answers and calls since a time, by the state and the log.
+
+        What happened in the last moment before it is among them: clocks differ, and a server
+        notices late. None where there may be more than these, or the skills were others.
+        """
+        now_ms = self._events.now_ms()
+        try:
+            with self._lock:
+                # What changes after this is seen by the next look.
+                self._look()
+                if not mark or mark != self._mark() or not 0 <= now_ms - since_ms < MISSED_MS:
+                    return None
+                return self._since(since_ms - SLACK_MS)
+        except (SkillhouseError, OSError):
+            logger.exception("looking for events that a reader missed")
+            return None
+
+    def _since(self, since_ms: int) -> Sequence[Event] | None:
+        found: list[Event] = []
+        questions = self._house.approvals.latest(LATEST)
+        for one in questions:
+            for kind, at_ms in (("question", one.request.opened_ms), ("answer", one.closed_ms)):
+                if at_ms > since_ms:
+                    user = one.request.user
+                    found.append(_event(kind, question_event(one), at_ms, user=user))
+        log = self._house.audit_log
+        query = Query(since=timestamp(since_ms))
+        calls = list(itertools.islice(entries_of(log.path, query, key=log.key), LATEST))
+        if len(calls) == LATEST or (
+            len(questions) == LATEST and questions[-1].request.opened_ms > since_ms
+        ):
+            return None
+        for call in calls:
+            at_ms = int(datetime.fromisoformat(call.record.ts).timestamp() * 1000)
+            found.append(_event("call", call_event(call), at_ms, user=call.record.user))
+        return sorted(found, key=lambda one: one.at_ms)
+
+    def _mark(self) -> str:
+        snapshot = self._house.snapshot
+        if self._marked[0] is not snapshot:
+            skills = sorted(repr((one.id, one.frontmatter)) for one in snapshot.index.skills)
+            self._marked = (snapshot, hashlib.sha256("\n".join(skills).encode()).hexdigest()[:12])
+        return self._marked[1]
 
     def _look_at_questions(self) -> None:
         path = self._house.config.state_directory / STATE_FILE

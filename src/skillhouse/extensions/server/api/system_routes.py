@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from msgspec import UNSET
 
+from skillhouse.extensions.server.api.approval_routes import PAGES, short_list
 from skillhouse.extensions.server.api.api_services import ApiServices
 from skillhouse.extensions.server.api.metrics import metrics_text
 from skillhouse.extensions.server.api.route_table import (
@@ -12,11 +15,16 @@ from skillhouse.extensions.server.api.route_table import (
     RouteParameter,
     RouteResponse,
 )
-from skillhouse.extensions.server.api.schemas import TEXT, record, ref
+from skillhouse.extensions.server.api.schemas import TEXT, listing, record, ref
 from skillhouse.extensions.server.status import status_answer
 from skillhouse.frontends.answers.doctor import StatusAnswer
-from skillhouse.frontends.answers.json_form import json_text
-from skillhouse.frontends.answers.service import HealthAnswer, ProofAnswer
+from skillhouse.frontends.answers.json_form import ListAnswer, PageAnswer, json_text
+from skillhouse.frontends.answers.service import (
+    HealthAnswer,
+    ProofAnswer,
+    ServerAnswer,
+    server_answer,
+)
 from skillhouse.house import AccessScope
 
 
@@ -38,6 +46,12 @@ def _health(api: ApiServices, request: ApiRequest) -> HealthAnswer:
 
 def _status(api: ApiServices, _: ApiRequest) -> StatusAnswer:
     return status_answer(api.reader.status(), api.instance)
+
+
+def _servers(api: ApiServices, request: ApiRequest) -> ListAnswer:
+    servers = api.house.services.enforcement.servers
+    answer = partial(server_answer, own_id=servers.own_id)
+    return short_list(request, "servers", servers.all(), answer)
 
 
 def _metrics(api: ApiServices, _: ApiRequest) -> RouteResponse:
@@ -92,6 +106,34 @@ ROUTES = (
         ),
         answer=ref(ProofAnswer),
         example={"proof": "00"},
+    ),
+    Endpoint(
+        name="listServers",
+        method="GET",
+        path="/servers",
+        tag="service",
+        what="The servers that share this state, the oldest first, and when each was heard of.",
+        run=_servers,
+        query=PAGES,
+        answer=listing("servers", ServerAnswer, PageAnswer),
+        example={
+            "list": "servers",
+            "total": 1,
+            "servers": [
+                {
+                    "id": "3fa9c1d25e6f7a8b",
+                    "name": "build-7",
+                    "address": "http://127.0.0.1:8600",
+                    "version": "0.1.0",
+                    "started": "2026-01-31T12:00:00.000Z",
+                    "heard": "2026-01-31T12:30:00.000Z",
+                    "state": "ready",
+                    "is_this": True,
+                }
+            ],
+            "next": None,
+        },
+        problems=(409,),
     ),
     Endpoint(
         name="metrics",

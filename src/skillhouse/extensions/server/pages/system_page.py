@@ -124,6 +124,8 @@ class SystemPage:
             token_days=TOKEN_DAYS,
             own_id=own_id,
             devices=house.services.enforcement.devices.all(),
+            servers=house.services.enforcement.servers.all()[:ROWS_MAX],
+            own_server=house.services.enforcement.servers.own_id,
             own_address=f"{request.url.scheme}://{request.url.netloc}",
             is_traced=tracing.is_heard(),
             captures=bool(capture),
