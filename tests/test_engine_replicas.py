@@ -1,7 +1,7 @@
-"""deploy/compose-replicas.yaml in a container engine: a database, two replicas, three executors, a balancer.
+"""deploy/compose-replicas.yaml in a container engine.
 
-As tests/test_engine.py: one test, whose parts are subtests. It runs once the configuration has a state
-by address; until then what the file says is held by tests/test_deploy.py.
+As tests/test_engine.py: one test, whose parts are subtests. It runs once the configuration has a
+state by address; until then tests/test_deploy.py holds what the file says.
 """
 
 from __future__ import annotations
@@ -53,7 +53,9 @@ class Replicated(Composed):
         secrets = base / "deploy/secrets"
         (secrets / "state-password").write_text("e" * 32)
         (secrets / "state-password").chmod(0o644)
-        (secrets / "state-url").write_text(f"postgresql://skillhouse:{'e' * 32}@postgres/skillhouse")
+        (secrets / "state-url").write_text(
+            f"postgresql://skillhouse:{'e' * 32}@postgres/skillhouse"
+        )
         os.chown(secrets / "state-url", 65534, 65534)
         (secrets / "state-url").chmod(0o400)
         (base / "more.yaml").write_text(MORE)
@@ -175,7 +177,9 @@ def without_the_database_only_reading_goes_on(place: Replicated) -> None:
     place.compose("start", "postgres")
 
     def is_back() -> bool:
-        found = place.inside("core-b", "skillhouse", "call", "echo:echo", "--args", "{}", check=False)
+        found = place.inside(
+            "core-b", "skillhouse", "call", "echo:echo", "--args", "{}", check=False
+        )
         return found.returncode == 0
 
     until(is_back, seconds=60, otherwise=lambda: place.compose("logs", "core-b").stdout)

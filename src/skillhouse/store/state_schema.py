@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from skillhouse.store.people_tables import APPS, CHATS, PUBLISHERS, TASKS
+from skillhouse.store.people_tables import APPS, CHATS, HEADS, PUBLISHERS, TASKS
 from skillhouse.store.store import Schema
 
 STATE_FILE = "state.sqlite3"
@@ -424,5 +424,6 @@ STATE = Schema(
         APPS,
         PUBLISHERS,
         TASKS,
+        HEADS,
     ),
 )

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from skillhouse import approval, net, permission
 from skillhouse.approval import ApprovalSettings
+from skillhouse.audit.state_heads import SERVER_NAME
 from skillhouse.floor import ConfigError, DecodeError, SkillhouseError, nearest
 from skillhouse.floor.regex import regex
 from skillhouse.floor.structs import field_names
@@ -44,6 +45,13 @@ def check_exec_environment(
             said = "holds a secret" if name in secret else "looks like a secret"
             message = f"`{name}` {said} and is not given to commands"
             raise ConfigError(message, path=path, key="exec_environment")
+
+
+def check_server_name(name: str | None) -> None:
+    """Refuse what is no name of a server: it is in each record, and in rows of the state."""
+    if name and not SERVER_NAME.fullmatch(name):
+        message = f"expected 1 to 63 letters, digits, `.`, `_` and `-` in `server_name`, got {name[:80]!r}"
+        raise ConfigError(message, key="server_name")
 
 
 def check_approvals(settings: ApprovalSettings, path: Path | None) -> None:
