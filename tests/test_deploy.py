@@ -189,13 +189,15 @@ def test_executors_of_replicas_have_the_published_hardening_too() -> None:
     one = COMPOSE["services"]["skill-executor"]
     several = REPLICAS["services"]["skill-executor"]
     assert several["scale"] == "3"
-    added = {"scale", "stop_grace_period"}
-    same = {key: value for key, value in several.items() if key not in added}
-    # Only whom they ask back has another name.
-    same["command"] = [word.replace("//cores:", "//core:") for word in same["command"]]
-    expected = {key: value for key, value in one.items() if key in same}
-    assert same == expected
-    assert set(one) == set(same)
+    own = {"scale", "stop_grace_period", "command"}
+    same = {key: value for key, value in several.items() if key not in own}
+    assert same == {key: value for key, value in one.items() if key in same}
+    # Code comes with calls, so that no volume is shared.
+    assert set(one) - set(same) == {"command", "volumes"}
+    assert "volumes" not in several
+    command = several["command"]
+    assert "--skills" not in command
+    assert command[command.index("--boundary") + 1] == "container"
     assert REPLICAS["networks"]["internal"] == {
         "internal": "true",
         "driver_opts": {"com.docker.network.bridge.inhibit_ipv4": "true"},
@@ -231,7 +233,11 @@ def test_replicas_differ_by_their_name_and_home_alone() -> None:
         assert one["environment"]["SKILLHOUSE_SERVER_NAME"] == name
         # The log and its key are of one server.
         assert one["volumes"][0] == f"home-{name[-1]}:/var/lib/skillhouse"
-    assert first["volumes"][1:] == second["volumes"][1:]
+    assert [one.replace("core-b", "core-a") for one in second["volumes"][1:]] == first["volumes"][
+        1:
+    ]
+    a, b = ((DEPLOY / f"{name}.toml").read_text(encoding="utf-8") for name in CORES)
+    assert a.replace("core-a", "core-b") == b
 
 
 def test_the_secrets_of_replicas_are_files_that_one_service_has() -> None:
@@ -248,16 +254,18 @@ def test_the_secrets_of_replicas_are_files_that_one_service_has() -> None:
 
 
 def test_replicas_and_executors_agree_where_they_are() -> None:
-    settings = tomllib.loads((DEPLOY / "core-replicas.toml").read_text(encoding="utf-8"))
     command = REPLICAS["services"]["skill-executor"]["command"]
-    told = {command[n]: command[n + 1] for n in range(1, len(command) - 1)}
-    code = settings["skill_code"]
-    assert code["executors"] == {"python": f"http://skill-executor:{told['--port']}/rpc"}
-    assert told["--core"] == f"http://cores:{code['callback'].rpartition(':')[2]}/rpc"
-    assert code["executor_token"] == f"file:{told['--token-file']}"
-    assert settings["state"]["url"] == "file:/run/secrets/state-url"
+    asked = {command[n + 1] for n, word in enumerate(command) if word == "--core"}
+    port, token = (command[command.index(word) + 1] for word in ("--port", "--token-file"))
     for name in CORES:
-        assert REPLICAS["services"][name]["networks"]["internal"] == {"aliases": ["cores"]}
+        settings = tomllib.loads((DEPLOY / f"{name}.toml").read_text(encoding="utf-8"))
+        code = settings["skill_code"]
+        assert code["executors"] == {"python": f"http://skill-executor:{port}/rpc"}
+        assert code["callback_url"] == f"http://{name}:{code['callback'].rpartition(':')[2]}/rpc"
+        assert code["callback_url"] in asked
+        assert code["executor_token"] == f"file:{token}"
+        assert settings["state"]["url"] == "file:/run/secrets/state-url"
+    assert len(asked) == len(CORES)
     balancer = (DEPLOY / "haproxy.cfg").read_text(encoding="utf-8")
     servers = re.findall(r"^    server (\S+) (\S+)$", balancer, re.MULTILINE)
     assert servers == [(name, f"{name}:8600") for name in CORES]

@@ -140,7 +140,7 @@ def test_no_value_of_a_secret_is_in_what_the_chart_makes(
             assert values <= {"HOME"}
     (config,) = kinds(made[size], "ConfigMap").values()
     settings = tomllib.loads(config["data"]["config.toml"])
-    assert settings["state"]["url"] == "env:STATE_URL"
+    assert settings["state"]["url"] == "env:SKILLHOUSE_STATE_URL"
     assert settings["skill_code"]["executor_token"].startswith("file:")
 
 
@@ -211,7 +211,9 @@ def test_pods_have_time_to_drain_and_are_asked_how_they_are(
         paths = {kind: container[f"{kind}Probe"]["httpGet"]["path"] for kind in PROBES}
         assert paths == PROBES, name
         waits = container["lifecycle"]["preStop"]["sleep"]["seconds"]
-        assert spec["terminationGracePeriodSeconds"] >= waits + 45
+        words = container["args"]
+        drains = int(words[words.index("--drain") + 1]) if "--drain" in words else 20
+        assert spec["terminationGracePeriodSeconds"] >= waits + drains + 10
 
 
 PROBES = {"liveness": "/healthz", "readiness": "/readyz", "startup": "/readyz"}
@@ -238,11 +240,12 @@ def test_replicas_and_executors_agree_where_they_are(
             assert port in {one["containerPort"] for one in container["ports"]}
             continue
         told = dict(zip(words[1::2], words[2::2], strict=False))
-        assert told["--core"] == f"http://house-replicas:{port}/rpc"
+        assert told["--core"] == f"http://*.house-replicas:{port}/rpc"
+        assert code["callback_url"] == told["--core"].replace("*", "@POD@")
         assert services["house-replicas"]["spec"]["ports"][0]["port"] == port
         assert code["executor_token"] == f"file:{told['--token-file']}"
         assert services[name]["spec"]["ports"][0]["port"] == int(told["--port"])
-        assert {told["--skills"], told["--packages"], "/tmp"} <= set(mounted)
+        assert {told["--state"], "/tmp"} == {path for path in mounted if "secrets" not in path}
 
 
 def test_only_a_directory_of_ones_own_is_written_to(
@@ -251,6 +254,7 @@ def test_only_a_directory_of_ones_own_is_written_to(
     # A volume belongs to root and to a group that writes: state and log there are refused.
     for spec in pods(made["large"]).values():
         prepared = set(spec["initContainers"][0]["command"][4:])
+        assert prepared
         (container,) = spec["containers"]
         for mount in container["volumeMounts"]:
             if not mount.get("readOnly"):
@@ -287,8 +291,7 @@ REFUSED: dict[str, tuple[str, str]] = {
         "state: {url: {secret: 'postgresql://u:p@h/d'}}", "/state/url/secret",
     ),
     "concurrency without an adapter": (
-        "executors: {python: {autoscaling: {min: 1, max: 9, cpuPercent: 60, concurrency: "
-         "{metric: calls, perPod: 4}}}}",
+        "executors: {python: {autoscaling: {concurrency: {metric: calls, perPod: 4}}}}",
         "/executors/python/autoscaling",
     ),
     "a key that is not there": ("replicas: {counts: 3}", "/replicas"),

@@ -1,4 +1,4 @@
-"""bench/simulation.py: one seed gives the same rows, and its costs are figures that were measured."""
+"""bench/simulation.py: one seed gives the same rows, and costs are figures that were measured."""
 
 from __future__ import annotations
 

@@ -50,7 +50,8 @@ def check_exec_environment(
 def check_server_name(name: str | None) -> None:
     """Refuse what is no name of a server: it is in each record, and in rows of the state."""
     if name and not SERVER_NAME.fullmatch(name):
-        message = f"expected 1 to 63 letters, digits, `.`, `_` and `-` in `server_name`, got {name[:80]!r}"
+        message = "expected 1 to 63 letters, digits, `.`, `_` and `-` in `server_name`"
+        message = f"{message}, got {name[:80]!r}"
         raise ConfigError(message, key="server_name")
 
 
