@@ -15,7 +15,6 @@ from skillhouse.audit.record import DAY_MILLISECONDS
 from skillhouse.audit.server_logs import entries_of_all, find_logs
 from skillhouse.audit.state_heads import (
     HEADS_EVERY,
-    SERVER_NAME,
     StateHead,
     StateHeads,
     heads_by_log,
@@ -23,6 +22,7 @@ from skillhouse.audit.state_heads import (
     sealed_head,
 )
 from skillhouse.floor import StateError
+from skillhouse.floor.machine import SERVER_NAME
 from tests.audit.logs import intent, outcome, refusal, small_log
 
 KEYS = keys_of(b"k" * 32, Path("audit.jsonl"))
@@ -161,6 +161,9 @@ def test_a_name_of_a_host_or_pod_is_one_of_a_server(name: str) -> None:
 @pytest.mark.parametrize("name", ["", "-a", "a-", "x" * 64, 'a"', "a b", "é", "a\n", "a/b"])
 def test_what_would_leave_its_place_in_a_record_is_no_name(name: str) -> None:
     assert not SERVER_NAME.fullmatch(name)
+    if name:
+        with pytest.raises(AuditError, match="no name of a server"):
+            AuditLog(Path("audit.jsonl"), server=name)
 
 
 def test_logs_of_a_folder_are_found_without_following_links(tmp_path: Path) -> None:

@@ -46,6 +46,7 @@ from skillhouse.audit.state_heads import StateHead, StateHeads, sealed_head
 from skillhouse.audit.verify import active_problem
 from skillhouse.floor import StateError, make_private, opened_problem, sync_directory
 from skillhouse.floor.lock import try_lock, unlock
+from skillhouse.floor.machine import SERVER_NAME
 from skillhouse.floor.structs import replace
 
 MAX_FILE_BYTES = 50_000_000
@@ -74,6 +75,8 @@ class ChainFile:
         server: str = "",
         heads: StateHeads | None = None,
     ) -> None:
+        if server and not SERVER_NAME.fullmatch(server):
+            raise AuditError("record-invalid", f"no name of a server: {server[:80]!r}", path)
         self.path = path
         self.server = server
         self.head_error = ""
@@ -405,22 +408,23 @@ class ChainFile:
             raise AuditError("log-truncated", message, self.path)
 
     def durable_head(self, milliseconds: int) -> StateHead | None:
-        """Return the log's head once it is on the disk, between `begin` and `end`.
-
-        None for an empty log.
-        """
-        tail = self._known_tail()
-        if not tail.seq:
+        """Return the log's head once it is on the disk; None while another process writes."""
+        try:
+            tail = self.begin()
+        except LockHeldError:
             return None
-        # INVARIANT: the state names no record that a power cut may still take.
-        os.fsync(self._handle)
-        return sealed_head(
-            self.keys,
-            seq=tail.seq,
-            server=self.server,
-            record_hash=tail.hash,
-            at_ms=milliseconds,
-        )
+        try:
+            # INVARIANT: the state names no record that a power cut may still take.
+            os.fsync(self._handle)
+            return sealed_head(
+                self.keys,
+                seq=tail.seq,
+                server=self.server,
+                record_hash=tail.hash,
+                at_ms=milliseconds,
+            )
+        finally:
+            self.end()
 
     def _first_day_end(self, size: int) -> int:
         for line in split(chunks(self._handle, min(size, 1 << 20))):

@@ -435,14 +435,7 @@ class AuditLog:
     def _durable_head(self) -> StateHead | None:
         """Return the log's head as the state is to have it; None while another process writes."""
         with self._mutex:
-            try:
-                self._chain.begin()
-            except LockHeldError:
-                return None
-            try:
-                return self._chain.durable_head(round(self._clock() * 1_000))
-            finally:
-                self._chain.end()
+            return self._chain.durable_head(round(self._clock() * 1_000))
 
     def _last_checkpoint(self) -> None:
         with suppress(AuditError, OSError, LockHeldError):

@@ -7,7 +7,6 @@ state cannot change them, and who writes the state has no key to seal others wit
 from __future__ import annotations
 
 import hmac
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -17,8 +16,6 @@ from skillhouse.audit.log_files import LogKeys, seal
 from skillhouse.audit.record import DAY_MILLISECONDS
 from skillhouse.store import STATE, STATE_FILE, pooled
 
-SERVER_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
-"""What a server may be called: a name of a host, or of a pod."""
 HEADS_EVERY = 1_000
 HEADS_SECONDS = 30.0
 """Records or seconds after which the state has another head, whichever is first."""

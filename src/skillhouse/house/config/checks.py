@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 
 from skillhouse import approval, net, permission
 from skillhouse.approval import ApprovalSettings
-from skillhouse.audit.state_heads import SERVER_NAME
 from skillhouse.floor import ConfigError, DecodeError, SkillhouseError, nearest
+from skillhouse.floor.machine import SERVER_NAME
 from skillhouse.floor.regex import regex
 from skillhouse.floor.structs import field_names
 from skillhouse.house.config.config_keys import values_of
