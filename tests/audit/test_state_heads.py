@@ -114,10 +114,13 @@ def test_a_state_that_cannot_be_written_stops_no_record_and_is_said(tmp_path: Pa
 
 
 def test_a_state_that_cannot_be_read_stops_a_verification(tmp_path: Path) -> None:
-    log = AuditLog(tmp_path / "audit.jsonl", server="core-a", heads=StateHeads(tmp_path))
+    class Away(StateHeads):
+        def all(self) -> tuple[StateHead, ...]:
+            raise StateError("the state is away", tmp_path)
+
+    log = AuditLog(tmp_path / "audit.jsonl", server="core-a", heads=Away(tmp_path))
     log.append(refusal(), durable=True)
     log.close()
-    (tmp_path / "state.sqlite3").write_bytes(b"no database at all, and longer than a header")
     with pytest.raises(StateError):
         log.verify()
 
