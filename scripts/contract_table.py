@@ -184,6 +184,7 @@ SETTINGS = {
     "cache_directory": 'cache_directory = "@STATE@"',
     "state_directory": 'state_directory = "@STATE@"',
     "audit_checkpoints": 'audit_checkpoints = "@STATE@"',
+    "server_name": 'server_name = "core-a"',
     "sandbox": 'sandbox = "bubblewrap"',
     "sandbox.output_bytes": "[sandbox]\noutput_bytes = 10485760",
     "sandbox.memory": "[sandbox]\nmemory = 1073741824",

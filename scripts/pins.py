@@ -54,6 +54,8 @@ PINS = (
     ("openapi-client", ["requirements/openapi-client.in"]),
     # A PostgreSQL with the extension `vector`, which Debian 12 does not have.
     ("pgvector", ["requirements/pgvector.in"]),
+    # The schemas of Kubernetes, 108 MB installed, by which the chart is tried.
+    ("kubernetes", ["requirements/kubernetes.in"]),
 )
 """Name of each file and what it is compiled from; a later one agrees with the earlier ones."""
 

@@ -181,12 +181,16 @@ def engine() -> Iterator[Engine | str]:
 class Composed:
     """deploy/compose.yaml, running in a copy of its directory with a workspace beside it."""
 
+    NAME = "compose.yaml"
+    READY: Mapping[str, str] = {"core": "/?token=", "skill-executor": '"listening"'}
+    """What each service says once it takes work."""
+
     def __init__(self, engine: Engine, base: Path, compose: list[str]) -> None:
         self.engine = engine
         self.base = base
         self._compose = compose
         shutil.copytree(ROOT / "deploy", base / "deploy", ignore=shutil.ignore_patterns("secrets"))
-        self.file = base / "deploy/compose.yaml"
+        self.file = base / "deploy" / self.NAME
         with socket.create_server(("127.0.0.1", 0)) as listener:
             self.port = listener.getsockname()[1]
         text = self.file.read_text()
@@ -207,7 +211,7 @@ class Composed:
     def running(self) -> Iterator[None]:
         try:
             self.compose("up", "-d", "--no-build")
-            for service, said in (("core", "/?token="), ("skill-executor", '"listening"')):
+            for service, said in self.READY.items():
                 self.wait_for(service, said, times=1)
             yield
         finally:

@@ -43,14 +43,19 @@ def own_python(name: str, *, makes: str) -> Path | None:
     return python
 
 
-def own_npm(name: str, *, makes: str) -> Path | None:
+def own_npm(name: str, *, makes: str, peers: bool = True) -> Path | None:
     """Return the node_modules of the packages that requirements/NAME.json pins, or None.
 
     No script of a package runs, and the archives are those of the pinned digests.
+
+    Args:
+        makes: As for `own_python`.
+        peers: Whether what a package expects beside itself comes too.
     """
     pins = (ROOT / f"requirements/{name}.json").read_bytes()
     packages = json.loads(pins)
-    place = _npm_place(name, pins, makes, ("install", *packages))
+    verb = ("install", *(() if peers else ("--legacy-peer-deps",)), *packages)
+    place = _npm_place(name, pins, makes, verb)
     if place is None:
         return None
     found = _locked(place / "package-lock.json")

@@ -16,6 +16,8 @@ from tests.harness import ran
 
 DEPLOY = Path(__file__).parents[1] / "deploy"
 COMPOSE = read_mapping((DEPLOY / "compose.yaml").read_text(encoding="utf-8"))
+REPLICAS = read_mapping((DEPLOY / "compose-replicas.yaml").read_text(encoding="utf-8"))
+CORES = ("core-a", "core-b")
 DOCKERFILE = (DEPLOY / "Dockerfile").read_text(encoding="utf-8")
 
 PUBLISHED: dict[str, Any] = {
@@ -168,8 +170,7 @@ def test_the_installed_compose_reads_the_file(tmp_path: Path) -> None:
         pytest.skip("neither Compose 2 nor docker-compose is installed")
     shutil.copytree(DEPLOY, tmp_path / "deploy", ignore=shutil.ignore_patterns("secrets"))
     (tmp_path / "deploy/secrets").mkdir()
-    (tmp_path / "deploy/secrets/rpc-token").write_text("f" * 64)
-    for name in ("bot-token", "model-key"):
+    for name in ("rpc-token", "bot-token", "model-key", "state-url", "state-password"):
         (tmp_path / "deploy/secrets" / name).write_text("f" * 64)
     for command in commands.values():
         for more in ([], [f"--file={tmp_path}/deploy/bot.yaml"]):
@@ -177,3 +178,94 @@ def test_the_installed_compose_reads_the_file(tmp_path: Path) -> None:
             done = ran(argv)
             assert (done.returncode, "read_only: true" in done.stdout) == (0, True), done.stderr
             assert ("bot-token" in done.stdout) == bool(more)
+        argv = [*command, f"--file={tmp_path}/deploy/compose-replicas.yaml", "config"]
+        done = ran(argv)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.count("cap_drop:") == len(REPLICAS["services"])
+        assert "ffff" not in done.stdout
+
+
+def test_executors_of_replicas_have_the_published_hardening_too() -> None:
+    one = COMPOSE["services"]["skill-executor"]
+    several = REPLICAS["services"]["skill-executor"]
+    assert several["scale"] == "3"
+    own = {"scale", "stop_grace_period", "command"}
+    same = {key: value for key, value in several.items() if key not in own}
+    assert same == {key: value for key, value in one.items() if key in same}
+    # Code comes with calls, so that no volume is shared.
+    assert set(one) - set(same) == {"command", "volumes"}
+    assert "volumes" not in several
+    command = several["command"]
+    assert "--skills" not in command
+    assert command[command.index("--boundary") + 1] == "container"
+    assert REPLICAS["networks"]["internal"] == {
+        "internal": "true",
+        "driver_opts": {"com.docker.network.bridge.inhibit_ipv4": "true"},
+    }
+
+
+def test_no_executor_reaches_the_database_and_no_one_but_the_balancer_is_published() -> None:
+    networks = {name: set(one["networks"]) for name, one in REPLICAS["services"].items()}
+    assert networks == {
+        "postgres": {"state"},
+        **{name: {"front", "state", "external", "internal"} for name in CORES},
+        "balancer": {"front", "published"},
+        "skill-executor": {"internal"},
+    }
+    inner = {name for name, one in REPLICAS["networks"].items() if (one or {}).get("internal")}
+    assert inner == {"internal", "state", "front"}
+    ports = {name: one["ports"] for name, one in REPLICAS["services"].items() if "ports" in one}
+    assert ports == {"balancer": ["127.0.0.1:8600:8600"]}
+
+
+def test_every_container_of_replicas_is_as_hardened_as_the_core() -> None:
+    for name, one in REPLICAS["services"].items():
+        found = [one[key] for key in ("cap_drop", "security_opt", "read_only")]
+        assert found == [["ALL"], ["no-new-privileges:true"], "true"], name
+        assert set(one) & (LOOSENING - {"ports", "environment"}) == set(), name
+
+
+def test_replicas_differ_by_their_name_and_home_alone() -> None:
+    first, second = (REPLICAS["services"][name] for name in CORES)
+    differing = {key for key in first if first[key] != second[key]}
+    assert differing == {"environment", "volumes"}
+    for name, one in zip(CORES, (first, second), strict=True):
+        assert one["environment"]["SKILLHOUSE_SERVER_NAME"] == name
+        # The log and its key are of one server.
+        assert one["volumes"][0] == f"home-{name[-1]}:/var/lib/skillhouse"
+    assert [one.replace("core-b", "core-a") for one in second["volumes"][1:]] == first["volumes"][
+        1:
+    ]
+    a, b = ((DEPLOY / f"{name}.toml").read_text(encoding="utf-8") for name in CORES)
+    assert a.replace("core-a", "core-b") == b
+
+
+def test_the_secrets_of_replicas_are_files_that_one_service_has() -> None:
+    has = {name: one.get("secrets", []) for name, one in REPLICAS["services"].items()}
+    assert has == {
+        "postgres": ["state-password"],
+        **{name: ["rpc-token", "state-url"] for name in CORES},
+        "balancer": [],
+        "skill-executor": ["rpc-token"],
+    }
+    assert REPLICAS["secrets"] == {
+        name: {"file": f"./secrets/{name}"} for name in ("rpc-token", "state-password", "state-url")
+    }
+
+
+def test_replicas_and_executors_agree_where_they_are() -> None:
+    command = REPLICAS["services"]["skill-executor"]["command"]
+    asked = {command[n + 1] for n, word in enumerate(command) if word == "--core"}
+    port, token = (command[command.index(word) + 1] for word in ("--port", "--token-file"))
+    for name in CORES:
+        settings = tomllib.loads((DEPLOY / f"{name}.toml").read_text(encoding="utf-8"))
+        code = settings["skill_code"]
+        assert code["executors"] == {"python": f"http://skill-executor:{port}/rpc"}
+        assert code["callback_url"] == f"http://{name}:{code['callback'].rpartition(':')[2]}/rpc"
+        assert code["callback_url"] in asked
+        assert code["executor_token"] == f"file:{token}"
+        assert settings["state"]["url"] == "file:/run/secrets/state-url"
+    assert len(asked) == len(CORES)
+    balancer = (DEPLOY / "haproxy.cfg").read_text(encoding="utf-8")
+    servers = re.findall(r"^    server (\S+) (\S+)$", balancer, re.MULTILINE)
+    assert servers == [(name, f"{name}:8600") for name in CORES]

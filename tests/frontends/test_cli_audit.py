@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from skillhouse.audit import AuditDraft, AuditError, AuditLog, Confirmation
+from skillhouse.audit.state_heads import StateHeads
 from skillhouse.floor.structs import replace
 from tests.audit.logs import START, intent, log_at, outcome, refusal
 from tests.frontends.conftest import Run
@@ -269,3 +270,81 @@ def test_a_long_path_keeps_the_end_that_names_the_file(run: Run, place: Path) ->
     assert max(map(len, lines)) <= 80
     assert any(line.endswith("/wanted.txt") for line in lines), lines
     assert any("install: letters, from …/letters, " in line for line in lines)
+
+
+@pytest.fixture
+def servers(place: Path) -> Path:
+    """The logs of two servers in one folder, and a state that knows both."""
+    folder, state = place / "logs", Path(os.environ["HOME"], ".local/state/skillhouse")
+    for name in ("core-a", "core-b"):
+        log = AuditLog(folder / name / "audit.jsonl", server=name, heads=StateHeads(state))
+        log.append(refusal(reason=f"of {name}"), durable=True)
+        log.close()
+    return folder
+
+
+def test_the_logs_of_several_servers_are_verified_together(
+    servers: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SKILLHOUSE_SERVER_NAME", "watcher")
+    code, out, _ = run("audit", "verify", "--all", str(servers))
+    assert code == 0
+    assert [line for line in out.splitlines() if line] == [
+        "core-a/audit.jsonl (core-a)",
+        "1 record, 1 checkpoint, 1 head in the state, the log is whole",
+        "core-b/audit.jsonl (core-b)",
+        "1 record, 1 checkpoint, 1 head in the state, the log is whole",
+    ]
+    (servers / "core-b").rename(servers.parent / "away")
+    code, out, _ = run("audit", "verify", "--all", str(servers))
+    assert (code, "[log-missing]" in out) == (1, True)
+    code, out, _ = run("audit", "verify", "--all", str(servers), "--json")
+    found = json.loads(out)
+    assert found["absent"] == [{"server": "core-b", "records": 1}]
+    assert [(one["file"], one["ok"], one["heads"]) for one in found["logs"]] == [
+        ("core-a/audit.jsonl", True, 1)
+    ]
+    assert (found["ok"], found["is_compared"]) == (False, True)
+
+
+def test_without_a_name_no_state_is_asked_and_that_is_said(servers: Path, run: Run) -> None:
+    code, out, said = run("audit", "verify", "--all", str(servers))
+    assert (code, "head in the state" in out) == (0, False)
+    assert "no state has heads of these logs" in said
+
+
+def test_records_of_one_server_are_listed(servers: Path, run: Run) -> None:
+    def reasons(*options: str) -> list[str]:
+        code, out, _ = run("audit", "list", *options, "--json")
+        assert code == 0
+        return [one["record"]["reason"] for one in json.loads(out)["records"]]
+
+    assert sorted(reasons("--all", str(servers))) == ["of core-a", "of core-b"]
+    assert reasons("--all", str(servers), "--server", "core-b") == ["of core-b"]
+    assert reasons("--server", "core-b") == []
+
+
+def test_a_folder_without_logs_is_a_mistake_of_the_command(place: Path, run: Run) -> None:
+    for folder in (place, place / "absent"):
+        code, _, said = run("audit", "verify", "--all", str(folder))
+        assert (code, str(folder) in said) == (2, True)
+
+
+@pytest.mark.parametrize("name", ['a"b', "a b", "-a"])
+def test_what_is_no_name_of_a_server_is_refused(
+    place: Path, run: Run, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv("SKILLHOUSE_SERVER_NAME", name)
+    code, _, said = run("audit", "list")
+    assert (code, "server_name" in said) == (2, True)
+
+
+def test_a_call_of_a_named_server_has_its_name_and_a_head(
+    place: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SKILLHOUSE_SERVER_NAME", "core-a")
+    assert run("call", "list", "--args", '{"path": "."}')[0] == 0
+    code, out, _ = run("audit", "verify")
+    assert (code, "in the state, the log is whole" in out) == (0, True)
+    _, out, _ = run("audit", "list", "--server", "core-a", "--json")
+    assert {one["record"]["server"] for one in json.loads(out)["records"]} == {"core-a"}

@@ -386,3 +386,21 @@ def test_what_a_skills_code_asks_for_lies_within_its_own_call(
     again = [line for line in call if "start" not in line]
     assert [line for line in heard.tree() if " . " not in line] == [*call, *again]
     assert heard.points()[words.SANDBOX_START][0][0][words.SANDBOX_KIND] == language
+
+
+@pytest.mark.parametrize("name", ["", "core-a"])
+async def test_spans_and_measurements_name_the_server_where_it_has_a_name(
+    tmp_path: Path, heard: Listener, name: str
+) -> None:
+    environment = {"SKILLHOUSE_SERVER_NAME": name} if name else {}
+    house = house_at(tmp_path, done(), environment=environment)
+    await house.call("exec", {"command": "true"})
+    await house.services.release_loop()
+    house.close()
+    expected = {name} if name else {None}
+    found = [dict(span.attributes or {}).get(words.INSTANCE) for span in heard.spans]
+    assert (len(found) >= 3, set(found)) == (True, expected)
+    points = heard.points()
+    assert {words.CALLS, words.DURATION, words.SANDBOX_START} <= points.keys()
+    measured = {about.get(words.INSTANCE) for one in points.values() for about, _ in one}
+    assert measured == expected

@@ -42,9 +42,11 @@ from skillhouse.audit.record import (
     ulid,
 )
 from skillhouse.audit.redaction import KnownSecrets
+from skillhouse.audit.state_heads import StateHead, StateHeads, sealed_head
 from skillhouse.audit.verify import active_problem
-from skillhouse.floor import make_private, opened_problem, sync_directory
+from skillhouse.floor import StateError, make_private, opened_problem, sync_directory
 from skillhouse.floor.lock import try_lock, unlock
+from skillhouse.floor.machine import SERVER_NAME
 from skillhouse.floor.structs import replace
 
 MAX_FILE_BYTES = 50_000_000
@@ -70,8 +72,16 @@ class ChainFile:
         checkpoints: Path,
         max_bytes: int,
         random_bytes: Callable[[int], bytes],
+        server: str = "",
+        heads: StateHeads | None = None,
     ) -> None:
+        if server and not SERVER_NAME.fullmatch(server):
+            raise AuditError("record-invalid", f"no name of a server: {server[:80]!r}", path)
         self.path = path
+        self.server = server
+        self.head_error = ""
+        """Why the state could not be asked for the log's head, or told one; empty when it could."""
+        self._state_heads = heads
         self.checkpoint_error = ""
         """Why no checkpoint could be written; empty when it could."""
         self.rotation_error = ""
@@ -148,6 +158,7 @@ class ChainFile:
             seq=seq,
             ts=timestamp(milliseconds),
             prev=tail.hash,
+            server=self.server,
         )
         # Torn bytes stay where they are, on a line of their own: the log is only appended to.
         data = b"\n" + line if tail.is_open else line
@@ -377,6 +388,43 @@ class ChainFile:
             message = f"a checkpoint knows {last.seq} records, the log has {tail.seq}"
             raise AuditError("log-truncated", message, self.path)
         self._checked = 0 if last is None else last.seq
+        self._compare_state(tail)
+
+    def _compare_state(self, tail: Tail) -> None:
+        """Compare the log with its newest head in the state (`log-truncated`), likewise."""
+        if self._state_heads is None:
+            return
+        try:
+            head = self._state_heads.last(self.keys)
+        except StateError as error:
+            self.head_error = f"the heads of logs in the state cannot be read: {error}"
+            return
+        if head is None:
+            return
+        if head.seq > tail.seq or (head.seq == tail.seq and head.hash != tail.hash):
+            message = f"the state knows {head.seq} records of this log, it has {tail.seq}"
+            if head.seq == tail.seq:
+                message = "the state knows another last record of this log"
+            raise AuditError("log-truncated", message, self.path)
+
+    def durable_head(self, milliseconds: int) -> StateHead | None:
+        """Return the log's head once it is on the disk; None while another process writes."""
+        try:
+            tail = self.begin()
+        except LockHeldError:
+            return None
+        try:
+            # INVARIANT: the state names no record that a power cut may still take.
+            os.fsync(self._handle)
+            return sealed_head(
+                self.keys,
+                seq=tail.seq,
+                server=self.server,
+                record_hash=tail.hash,
+                at_ms=milliseconds,
+            )
+        finally:
+            self.end()
 
     def _first_day_end(self, size: int) -> int:
         for line in split(chunks(self._handle, min(size, 1 << 20))):

@@ -20,7 +20,7 @@ from skillhouse.audit.record import PUBLISHED, AuditError, AuditRecord, client_n
 from skillhouse.floor import structs
 from skillhouse.floor.structs import replace
 
-_EQUAL = ("tool", "agent", "user", "kind", "skill")
+_EQUAL = ("tool", "agent", "user", "kind", "skill", "server")
 """Fields of a query that a record has likewise."""
 _PUBLISHED_AS = {ours: published for published, ours in PUBLISHED.items()}
 
@@ -61,6 +61,8 @@ class Query(Struct, frozen=True, kw_only=True):
     """Only calls that the write gate judged."""
     client: str | None = None
     """The client as the record has it, or its beginning in whole words: its name."""
+    server: str | None = None
+    """Name of the server whose log has the record."""
 
     def fits(self, entry: AuditEntry) -> bool:
         record = entry.record
@@ -327,7 +329,7 @@ COLUMNS = (
     "session_key signer_tier confirmation_required confirmation_channel confirmation_requested_at "
     "confirmation_responded_at confirmation_approved confirmation_latency_ms approval "
     "argument_digest outcome_id finalized_at gate_verdict hash client workspace rules_digest call "
-    "profile result_chars"
+    "profile result_chars server"
 ).split()
 
 _OF_RECORD = ("id", "seq", "ts", "kind", "hash", "argument_digest")

@@ -140,14 +140,22 @@ def _further(draft: AuditDraft, known: KnownSecrets) -> str:
 
 
 def sealed(
-    encoded: EncodedRecord, keys: LogKeys, *, record_id: str, seq: int, ts: str, prev: str
+    encoded: EncodedRecord,
+    keys: LogKeys,
+    *,
+    record_id: str,
+    seq: int,
+    ts: str,
+    prev: str,
+    server: str = "",
 ) -> tuple[bytes, str]:
     """Return the line of a record at its place in the chain, and its hash."""
-    body = b'{"id":"%b","seq":%d,"ts":"%b",%b,"prev":"%b"' % (
+    body = b'{"id":"%b","seq":%d,"ts":"%b",%b%b,"prev":"%b"' % (
         record_id.encode(),
         seq,
         ts.encode(),
         encoded.front,
+        f',"server":"{server}"'.encode() if server else b"",
         prev.encode(),
     )
     found = seal(keys.records, body)

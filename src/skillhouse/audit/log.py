@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import anyio
 
 from skillhouse.audit.chain import MAX_FILE_BYTES, ChainFile, LockHeldError
+from skillhouse.audit.head_writer import HeadWriter
 from skillhouse.audit.line import encode_record, id_of, record_of, unsealed
 from skillhouse.audit.log_end import default_directory, torn_facts
 from skillhouse.audit.record import (
@@ -31,6 +32,7 @@ from skillhouse.audit.record import (
 )
 from skillhouse.audit.redaction import LONG_TEXT, KnownSecrets, Secrets, clean_text, redacted
 from skillhouse.audit.retention import ArchiveCompactor, Retention
+from skillhouse.audit.state_heads import HeadsByLog, StateHead, StateHeads
 from skillhouse.audit.verify import (
     Degraded,
     Pending,
@@ -76,6 +78,8 @@ class AuditLog:
         checkpoints: Path | None = None,
         secrets: Secrets | None = None,
         retention: Retention | None = None,
+        server: str = "",
+        heads: StateHeads | None = None,
         max_bytes: int = MAX_FILE_BYTES,
         retry_seconds: float = RETRY_SECONDS,
         warn: Callable[[str], None] = to_stderr,
@@ -91,6 +95,8 @@ class AuditLog:
                 user; one beside the log when None.
             secrets: Returns the values that must not be recorded; called before each record.
             retention: 30 and 90 days when None.
+            server: The name of this server, in each record; "" for none.
+            heads: Where the log's heads are kept away from it.
             max_bytes: Bytes after which a file is closed and the next one begun.
             retry_seconds: Time after which records that wait are tried again.
             warn: Receives a line when the log goes down, and each record of an effect that could
@@ -112,6 +118,8 @@ class AuditLog:
         self._refused = 0
         self._down: tuple[str, str, str] | None = None
         self._boot = short_boot_id()
+        self._heads = HeadWriter(heads)
+        self._server = server
         self._start()
 
     @property
@@ -146,7 +154,10 @@ class AuditLog:
     @property
     def warnings(self) -> tuple[str, ...]:
         """Problems that stop no record but need a person: checkpoints or archives that fail."""
-        found = (self._chain.checkpoint_error, self._chain.rotation_error, self._compactor.error)
+        chain = self._chain
+        of_heads = chain.head_error or self._heads.error
+        own = (chain.checkpoint_error, chain.rotation_error)
+        found = (*own, of_heads, self._compactor.error)
         return tuple(each for each in found if each)
 
     def preview(self, arguments: Mapping[str, object]) -> dict[str, object]:
@@ -212,9 +223,19 @@ class AuditLog:
         """Write the records that wait; `AuditError` if the log is still down."""
         self._write_waiting(seconds=locks.LOCK_SECONDS)
 
+    def state_heads(self) -> HeadsByLog | None:
+        """Return what the state knows of every log; None where it keeps no heads (StateError)."""
+        return self._heads.known()
+
     def verify(self, *, progress: Progress | None = None) -> Verification:
         """Do as `verify_log` for this log."""
-        return verify_log(self.path, key=self.key, checkpoints=self.checkpoints, progress=progress)
+        return verify_log(
+            self.path,
+            key=self.key,
+            checkpoints=self.checkpoints,
+            heads=self.state_heads(),
+            progress=progress,
+        )
 
     def close(self) -> None:
         """Write waiting records and a checkpoint, and close the files; an append reopens them.
@@ -231,6 +252,8 @@ class AuditLog:
             self._write_waiting(seconds=locks.LOCK_SECONDS)
         with self._mutex:
             self._last_checkpoint()
+        self._heads.end(self._durable_head)
+        with self._mutex:
             self._chain.close()
 
     def __enter__(self) -> AuditLog:
@@ -253,7 +276,10 @@ class AuditLog:
             checkpoints=self.checkpoints,
             max_bytes=self._max_bytes,
             random_bytes=self._random_bytes,
+            server=self._server,
+            heads=self._heads.heads,
         )
+        self._heads.restart()
 
     def _claim(self) -> None:
         if self._process == os.getpid():
@@ -330,6 +356,7 @@ class AuditLog:
         if not self._is_tidied:
             self._is_tidied = True
             self._compactor.start(self._chain.keys)
+        self._heads.note(self._durable_head)
         return line
 
     def _written(self, pending: Pending, *, durable: bool) -> bytes:
@@ -404,6 +431,11 @@ class AuditLog:
                 self._dropped += len(self._buffer) == MAX_BUFFERED
                 self._buffer.append(last)
             raise
+
+    def _durable_head(self) -> StateHead | None:
+        """Return the log's head as the state is to have it; None while another process writes."""
+        with self._mutex:
+            return self._chain.durable_head(round(self._clock() * 1_000))
 
     def _last_checkpoint(self) -> None:
         with suppress(AuditError, OSError, LockHeldError):

@@ -176,6 +176,8 @@ class AuditRecord(Struct, frozen=True, kw_only=True):
     """Name of the profile under which the call was judged; empty for an outcome and an event."""
     result_chars: int = 0
     """Characters of what the tool returned, before a long text is cut; 0 where it returned none."""
+    server: str = ""
+    """Name of the server whose log this is; empty where it has none."""
 
 
 AuditDraft = AuditRecord
@@ -183,7 +185,7 @@ AuditDraft = AuditRecord
 the fields of `SEAL`."""
 SEAL = frozenset(
     "id seq ts version argument_digest prev hash preview_digest monotonic_ns boot "
-    "is_summary".split()
+    "is_summary server".split()
 )
 
 

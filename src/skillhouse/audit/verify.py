@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -28,6 +28,7 @@ from skillhouse.audit.log_end import (
 from skillhouse.audit.log_files import LogKeys, chunks, read_keys, split
 from skillhouse.audit.record import MAX_LINE, ZEROS, AuditDraft, AuditError, AuditRecord
 from skillhouse.audit.redaction import KnownSecrets
+from skillhouse.audit.state_heads import HeadsByLog, StateHead, is_sealed_head
 from skillhouse.floor.machine import STATE_ADVICE, is_unwritable
 
 MAX_PROBLEMS = 1_000
@@ -53,6 +54,10 @@ class LogWalk(Struct, kw_only=True):
     """Whether the first record is one from the middle of the chain."""
     expected: dict[int, str] = field(default_factory=dict)
     """Hashes that checkpoints know, by the place of their record; those met are taken out."""
+    expected_heads: dict[int, str] = field(default_factory=dict)
+    """Likewise those that the state knows."""
+    servers: set[str] = field(default_factory=set)
+    """Names of servers in the records."""
     head_seen: tuple[int, str] = (0, ZEROS)
     """Place and hash of the last record when `head_size` bytes had been read."""
     size: int = 0
@@ -114,6 +119,10 @@ class LogWalk(Struct, kw_only=True):
         if ahead:
             message = f"a checkpoint knows {max(ahead)} records, the log has {self.seq}"
             self.problem("truncated", message, at_line=False)
+        ahead = [seq for seq in self.expected_heads if seq > self.seq]
+        if ahead:
+            message = f"the state knows {max(ahead)} records of this log, it has {self.seq}"
+            self.problem("truncated", message, at_line=False)
         return self._met
 
     def problem(
@@ -136,7 +145,9 @@ class LogWalk(Struct, kw_only=True):
         self.records += 1
         self.summaries += record.is_summary
         self.seq, self.hash = record.seq, record.hash
-        if self.expected:
+        if record.server:
+            self.servers.add(record.server)
+        if self.expected or self.expected_heads:
             self._check(record)
         if record.kind == "intent":
             self.intents[record.id] = record
@@ -154,6 +165,10 @@ class LogWalk(Struct, kw_only=True):
             self.problem("chain", message, line=self._line)
 
     def _check(self, record: AuditRecord) -> None:
+        head = self.expected_heads.pop(record.seq, record.hash)
+        if head != record.hash:
+            message = "the state knows another record at this place"
+            self.problem("state-head-mismatch", message, line=self._line)
         known = self.expected.pop(record.seq, None)
         if known is None:
             return
@@ -213,6 +228,12 @@ class Verification(Struct, frozen=True, kw_only=True):
     archives: int = 0
     checkpoints: int = 0
     """Checkpoints of the second place that the log fits."""
+    heads: int = 0
+    """Heads in the state that are this log's."""
+    servers: tuple[str, ...] = ()
+    """Names of servers in the records, sorted."""
+    name: str = ""
+    """Name of the log's key, by which the state knows the log; empty for one without records."""
 
 
 def verify_log(
@@ -220,6 +241,7 @@ def verify_log(
     *,
     key: bytes | None = None,
     checkpoints: Path | None = None,
+    heads: HeadsByLog | None = None,
     progress: Progress | None = None,
 ) -> Verification:
     """Return the content of the log in numbers, and where it was changed, for any bytes.
@@ -232,6 +254,7 @@ def verify_log(
         path: The active file.
         key: The secret of the log where an operator gave one; else the file beside it is read.
         checkpoints: Directory of the second place; the one beside the log when None.
+        heads: What the state knows of logs, read before this; nothing is compared when None.
         progress: Called with the bytes read so far and in all.
 
     Raises:
@@ -239,7 +262,8 @@ def verify_log(
     """
     try:
         report = progress or (lambda done, of: None)
-        return _verified(path, key, checkpoints or default_directory(path), report)
+        place = checkpoints or default_directory(path)
+        return _verified(path, key, place, heads or {}, report)
     except OSError as error:
         raise AuditError(
             "log-unreadable", f"the audit log cannot be read ({error.strerror})", path
@@ -278,7 +302,9 @@ def _walk_archive(walk: LogWalk, archive: Archive, keys: LogKeys | None) -> None
     walk.finish()
 
 
-def _verified(path: Path, key: bytes | None, checkpoints: Path, progress: Progress) -> Verification:
+def _verified(
+    path: Path, key: bytes | None, checkpoints: Path, heads: HeadsByLog, progress: Progress
+) -> Verification:
     with ExitStack() as stack:
         # INVARIANT: before the log. A writer that goes on adds to the log first, then a checkpoint
         # of it, so what a checkpoint knows is in what is read after it.
@@ -292,9 +318,11 @@ def _verified(path: Path, key: bytes | None, checkpoints: Path, progress: Progre
         keys = keys or read_keys(path, key)
         head = head_of(head_data or b"", keys)
         walk = LogWalk(keys=keys)
+        of_state = 0
         if keys is not None:
             place, found = known or _checkpoints(checkpoints, keys)
             _expect_checkpoints(walk, place, found)
+            of_state = _expect_heads(walk, heads.get(keys.name, ()), keys)
         elif head is not None and head.mac:
             walk.problem("key-missing", "the log was written with a key, which is gone")
         total = size + sum(size_of(each) for each in archives)
@@ -326,6 +354,9 @@ def _verified(path: Path, key: bytes | None, checkpoints: Path, progress: Progre
         summaries=walk.summaries,
         archives=len(archives),
         checkpoints=met,
+        heads=of_state,
+        servers=tuple(sorted(walk.servers)),
+        name="" if keys is None else keys.name,
     )
 
 
@@ -341,6 +372,19 @@ def _expect_checkpoints(walk: LogWalk, path: Path, found: list[Checkpoint | None
             walk.problem("checkpoint-changed", message, file=path.name, line=line)
         else:
             walk.expected[one.seq] = one.hash
+
+
+def _expect_heads(walk: LogWalk, heads: Sequence[StateHead], keys: LogKeys) -> int:
+    """Have the walk meet what the state knows of this log; return how many heads that are."""
+    met = 0
+    for head in heads:
+        if not is_sealed_head(head, keys):
+            message = f"the state's head of record {head.seq} was not made by this log's server"
+            walk.problem("state-head-forged", message)
+            continue
+        walk.expected_heads[head.seq] = head.hash
+        met += 1
+    return met
 
 
 def _compare(walk: LogWalk, data: bytes | None, head: LogHead | None, size: int) -> None:

@@ -14,8 +14,11 @@ from msgspec import Struct
 
 from skillhouse.floor.errors import LocationError
 from skillhouse.floor.paths import is_utf8
+from skillhouse.floor.regex import regex
 from skillhouse.floor.structs import PartialStruct
 
+SERVER_NAME = regex("[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
+"""What a server may be called: a name of a host, or of a pod."""
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _PROCESS = secrets.token_hex(16)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Mapping, Sequence
+from contextvars import ContextVar, Token
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -44,6 +45,9 @@ HTTP_RESENDS = "http.request.resend_count"
 SERVER_ADDRESS = "server.address"
 SERVER_PORT = "server.port"
 URL_SCHEME = "url.scheme"
+INSTANCE = "service.instance.id"
+"""The resource of an SDK has it where its operator says so; an operator who names servers has it
+in spans and measurements in any case."""
 CAPTURE_VARIABLE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 """Says whether content goes into telemetry; it does not where this is not set."""
 
@@ -101,6 +105,7 @@ logger = logging.getLogger(__name__)
 
 _SCOPE = "skillhouse"
 _API = "opentelemetry.trace"
+_instance: ContextVar[str] = ContextVar("instance", default="")
 _TRACEPARENT = regex(r"00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
 """Version 00 of W3C Trace Context, "traceparent Header"."""
 
@@ -183,6 +188,8 @@ class _Heard(Span):
             logger.exception("a span could not begin")
             self._span = trace.INVALID_SPAN
         self._token = context.attach(trace.set_span_in_context(self._span, around))
+        if name := _instance.get():
+            self.set({INSTANCE: name})
         return self
 
     def __exit__(
@@ -211,6 +218,15 @@ def span(name: str, *, kind: Kind = "internal", parent: str = "") -> Span:
     `traceparent` says nothing, and within a span of the same trace it is that span's.
     """
     return _Heard(name, kind, parent) if is_heard() else _UNHEARD
+
+
+def begin_instance(name: str) -> Token[str]:
+    """Have what follows in this context say which server it is of, until `end_instance`."""
+    return _instance.set(name)
+
+
+def end_instance(token: Token[str]) -> None:
+    _instance.reset(token)
 
 
 def current() -> str:
@@ -299,7 +315,8 @@ def _sent(value: Value) -> Value:
 
 
 def _named(attributes: Mapping[str, str]) -> dict[str, str]:
-    return {name: cleaned(value, NAME_MAX) for name, value in attributes.items()}
+    found = {name: cleaned(value, NAME_MAX) for name, value in attributes.items()}
+    return found | {INSTANCE: name} if (name := _instance.get()) else found
 
 
 @cache

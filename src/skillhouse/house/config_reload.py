@@ -42,7 +42,14 @@ RETRY_SECONDS = 2.0
 """Between two tries of a configuration that cannot be used: what is wrong may be the owner or the
 mode of a directory above the file, whose change no date of the file shows."""
 
-RESTART = ("state_directory", "state", "cache_directory", "remote_directory", "audit_checkpoints")
+RESTART = (
+    "state_directory",
+    "state",
+    "cache_directory",
+    "remote_directory",
+    "audit_checkpoints",
+    "server_name",
+)
 """What a running process keeps."""
 RESTART_CODE = ("executor", "executor_token", "callback")
 """Likewise below `[skill_code]`."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from skillhouse import approval, permission, sandbox
 from skillhouse import tools as toolbox
-from skillhouse.audit import AuditDraft, AuditError, AuditLog, KnownSecrets, is_secret_name
+from skillhouse.audit import AuditDraft, AuditError, KnownSecrets, is_secret_name
 from skillhouse.extension import own_module
 from skillhouse.floor import ConfigError, MissingExtraError, SteadyClock, digest, read_regular
 from skillhouse.floor.lock import Lazy, once
@@ -23,7 +23,7 @@ from skillhouse.floor.structs import replace
 from skillhouse.house.access_tokens import Access, AccessTokens
 from skillhouse.house.config.config_files import approvals_of, profile_of
 from skillhouse.house.network import Network
-from skillhouse.house.own_files import AUDIT_FILE, KEYSTORE_FILE
+from skillhouse.house.own_files import KEYSTORE_FILE, audit_log_of
 from skillhouse.registry.passwords import PasswordSource
 from skillhouse.store import STATE_FILE
 from skillhouse.tiers import StopNotice, StopReport, TierEngine, TierPolicy, load_tier_policy
@@ -159,11 +159,7 @@ class EnforcementServices:
         self._state = config.state_directory
         self.clock = SteadyClock()
         self.redeemed = toolbox.RedeemedApprovals()
-        self.audit_log = AuditLog(
-            self._state / AUDIT_FILE,
-            secrets=self._secrets,
-            checkpoints=config.audit_checkpoints,
-        )
+        self.audit_log = audit_log_of(config, secrets=self._secrets)
         self.also_secret: tuple[str, ...] = ()
         """Values that only a frontend knows, such as the key of a chat's model."""
         self._former_secrets: tuple[str, ...] = ()

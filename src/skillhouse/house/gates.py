@@ -320,7 +320,8 @@ class GateFactory:
 
     def _telemetry(self) -> toolbox.CallTelemetry:
         environment = self._config.places.environment
-        return toolbox.CallTelemetry.by(environment, self._audit.preview)
+        server = self._config.server_name
+        return toolbox.CallTelemetry.by(environment, self._audit.preview, server=server)
 
     def _decide(
         self, request: toolbox.PermissionRequest, session: toolbox.Session

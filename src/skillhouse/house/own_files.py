@@ -7,8 +7,10 @@ import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from skillhouse.audit import Trouble, stuck
+from skillhouse.audit import AuditLog, Trouble, stuck
 from skillhouse.audit.log_end import default_directory
+from skillhouse.audit.redaction import Secrets
+from skillhouse.audit.state_heads import StateHeads
 from skillhouse.floor import (
     PathStateCache,
     directory_problem,
@@ -93,6 +95,18 @@ class ConfiguredFiles:
         except OSError:
             names = []
         return (*self._files, *(self._profiles / name for name in names if name.endswith(".toml")))
+
+
+def audit_log_of(config: Config, *, secrets: Secrets | None = None) -> AuditLog:
+    """Return the log of a configuration; nothing is opened before its first record."""
+    state, server = config.state_directory, config.server_name
+    return AuditLog(
+        state / AUDIT_FILE,
+        secrets=secrets,
+        checkpoints=config.audit_checkpoints,
+        server=server,
+        heads=StateHeads(state) if server else None,
+    )
 
 
 def audit_troubles(config: Config) -> tuple[Trouble, ...]:

@@ -148,16 +148,16 @@ class RepositoryRefresh:
             What could not be asked, empty for nothing, and what else a person should know.
         """
         # Only a look needs what these import: most processes make none.
-        from skillhouse.audit.log import AuditLog, recorded  # noqa: PLC0415
+        from skillhouse.audit.log import recorded  # noqa: PLC0415
         from skillhouse.house.network import Network  # noqa: PLC0415
-        from skillhouse.house.own_files import AUDIT_FILE  # noqa: PLC0415
+        from skillhouse.house.own_files import audit_log_of  # noqa: PLC0415
         from skillhouse.install.repositories import Repositories  # noqa: PLC0415
 
         end = time.monotonic() + LOOK_SECONDS
         entries = list(self._entries(config, settings))
         random.shuffle(entries)
         # Both of its own: those that calls use belong to other threads.
-        log = AuditLog(config.state_directory / AUDIT_FILE)
+        log = audit_log_of(config)
         repositories = Repositories(config, Network(config))
         arguments = {"repository": settings.name, "skills": len(entries)}
         with closing(log), recorded(log, "refresh", arguments):

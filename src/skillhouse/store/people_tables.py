@@ -63,6 +63,13 @@ PUBLISHERS = (
 """When this machine verified a tree, what repositories took down, and when they were asked (0507,
 0508)."""
 
+HEADS = """
+    CREATE TABLE audit_head (log_name TEXT NOT NULL, seq INTEGER NOT NULL, server TEXT NOT NULL,
+        record_hash TEXT NOT NULL, seal TEXT NOT NULL, at_ms INTEGER NOT NULL,
+        PRIMARY KEY (log_name, seq))
+"""
+"""Records of the logs of servers, which the logs have to fit (0541)."""
+
 TASKS = f"""
     CREATE TABLE call_task ({_SEQ}, digest TEXT NOT NULL UNIQUE, agent TEXT NOT NULL,
         user_name TEXT NOT NULL, channel TEXT NOT NULL, client TEXT NOT NULL,

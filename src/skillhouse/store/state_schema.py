@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from skillhouse.store.people_tables import APPS, CHATS, PUBLISHERS, SERVER_TABLES, TASKS
+from skillhouse.store.people_tables import (
+    APPS,
+    CHATS,
+    HEADS,
+    PUBLISHERS,
+    SERVER_TABLES,
+    TASKS,
+)
 from skillhouse.store.store import Schema
 
 STATE_FILE = "state.sqlite3"
@@ -424,6 +431,7 @@ STATE = Schema(
         APPS,
         PUBLISHERS,
         TASKS,
+        HEADS,
         SERVER_TABLES,
     ),
 )

@@ -42,29 +42,36 @@ _CAPTURING = frozenset({"true", "1", "span_only", "span_and_event"})
 class CallTelemetry:
     """Makes the spans of calls."""
 
-    def __init__(self, preview: Preview | None = None) -> None:
+    def __init__(self, preview: Preview | None = None, server: str = "") -> None:
+        """`server` is the name of this one, where servers have names."""
         self.preview = preview
+        self.server = server
 
     @classmethod
-    def by(cls, environment: Mapping[str, str], preview: Preview) -> Self:
+    def by(cls, environment: Mapping[str, str], preview: Preview, *, server: str = "") -> Self:
         """Take content only if the environment asks for it."""
         wanted = environment.get(words.CAPTURE_VARIABLE, "").strip().lower()
-        return cls(preview if wanted in _CAPTURING else None)
+        return cls(preview if wanted in _CAPTURING else None, server)
 
     def of(self, tool: Tool, call: ToolCall, listener: ProgressHandler | None = None) -> CallSpan:
-        return CallSpan(self.preview, tool, call, listener)
+        return CallSpan(self, tool, call, listener)
 
 
 class CallSpan:
     """The span of one call, and its figures."""
 
     def __init__(
-        self, preview: Preview | None, tool: Tool, call: ToolCall, listener: ProgressHandler | None
+        self,
+        telemetry: CallTelemetry,
+        tool: Tool,
+        call: ToolCall,
+        listener: ProgressHandler | None,
     ) -> None:
         self.call = call
         """The call; where it came without a trace, it has this span's once that is entered."""
         self.listener = listener
-        self._preview = preview
+        self._preview = telemetry.preview
+        self._server = telemetry.server
         self._tool = tool
         self._began = 0.0
         self._status = ""
@@ -74,6 +81,7 @@ class CallSpan:
 
     def __enter__(self) -> Self:
         self._began = time.monotonic()
+        self._instance = tracing.begin_instance(self._server)
         self._span.__enter__()
         if self._span.is_heard:
             call = self.call
@@ -104,6 +112,7 @@ class CallSpan:
         if failure:
             about[words.ERROR_TYPE] = failure
         tracing.observe(words.DURATION, time.monotonic() - self._began, about)
+        tracing.end_instance(self._instance)
 
     def plan(self, plan: Plan) -> None:
         if self._span.is_heard:

@@ -16,9 +16,11 @@ from skillhouse.frontends.answers.json_form import Count, JsonAnswer, copied
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from skillhouse.audit import AuditEntry, AuditLog, Stats, Verification
     from skillhouse.audit.series import Series
+    from skillhouse.audit.server_logs import ServerLogs
 
 
 class AuditEntryAnswer(JsonAnswer, frozen=True, kw_only=True):
@@ -55,6 +57,32 @@ class VerificationAnswer(JsonAnswer, frozen=True, kw_only=True):
     summaries: Count
     archives: Count
     checkpoints: Count
+    ok: bool
+
+
+class ServerLogAnswer(VerificationAnswer, frozen=True, kw_only=True):
+    """One log of several, and what the state knows of it."""
+
+    file: str
+    """Below the folder that was asked for."""
+    servers: tuple[str, ...]
+    heads: Count
+
+
+class AbsentLogAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """A log that the state knows and the folder has not."""
+
+    server: str
+    records: Count
+
+
+class AllLogsAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """The logs of several servers."""
+
+    logs: tuple[ServerLogAnswer, ...]
+    absent: tuple[AbsentLogAnswer, ...]
+    is_compared: bool
+    """Whether a state had heads to compare them with."""
     ok: bool
 
 
@@ -130,6 +158,20 @@ def _listed(found: AuditRecord) -> ListedRecord:
 
 def verification_answer(found: Verification) -> VerificationAnswer:
     return copied(VerificationAnswer, found, ok=not found.problems)
+
+
+def all_logs_answer(found: ServerLogs, folder: Path) -> AllLogsAnswer:
+    logs = [
+        copied(ServerLogAnswer, one, file=str(path.relative_to(folder)), ok=not one.problems)
+        for path, one in found.logs
+    ]
+    absent = [AbsentLogAnswer(server=head.server, records=head.seq) for head in found.absent]
+    return AllLogsAnswer(
+        logs=tuple(logs),
+        absent=tuple(absent),
+        is_compared=not found.is_alone,
+        ok=not absent and all(one.ok for one in logs),
+    )
 
 
 _LOOKED_AT = 500

@@ -19,8 +19,10 @@ from skillhouse.audit import (
     troubles,
     write_gate_lines,
 )
+from skillhouse.audit.server_logs import LOG_PATTERN, entries_of_all, find_logs, verify_all
 from skillhouse.floor import structs
 from skillhouse.frontends.answers.audit import (
+    all_logs_answer,
     code_lists,
     entry_answer,
     listed_entry,
@@ -50,6 +52,8 @@ _EXAMPLES = """examples:
   skillhouse audit stats --since 30d
   skillhouse audit export --format csv --output calls.csv
   skillhouse audit verify
+  skillhouse audit verify --all /mnt/logs
+  skillhouse audit list --all /mnt/logs --server core-a
 """
 
 _COLOURS = {"ok": "green", "denied": "red", "error": "red", "unknown": "yellow"}
@@ -81,6 +85,10 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     export.add_argument("--output", metavar="FILE", help="write a new FILE instead of stdout")
     export.add_argument("--limit", type=positive, metavar="N", help="most calls (all)")
     verify = verbs.add_parser("verify", help="whether a byte of the log was changed")
+    for parser_of_verb in (found, verify):
+        parser_of_verb.add_argument(
+            "--all", metavar="DIR", help="every log below DIR, a copy of each server's own"
+        )
     for parser_of_verb in (found, show, stats, verify):
         add_json(parser_of_verb)
     for parser_of_verb in (found, show, stats, export, verify):
@@ -93,6 +101,7 @@ def _add_filters(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--agent", metavar="NAME", help="only calls of this agent")
     parser.add_argument("--user", metavar="NAME", help="only calls of this user")
     parser.add_argument("--client", metavar="NAME", help="only calls of this client")
+    parser.add_argument("--server", metavar="NAME", help="only records of this server")
     parser.add_argument("--tier", choices=["none", "3", "2", "1"], help="only calls of this tier")
     parser.add_argument(
         "--since",
@@ -107,6 +116,8 @@ def _run(options: argparse.Namespace, terminal: Terminal) -> int:
     """Read the audit log; 1 when it was changed or an outcome is unknown."""
     log = house_of(options).audit_log
     if options.verb == "verify":
+        if options.all is not None:
+            return _verify_all(log, Path(options.all), terminal, json=options.json)
         return _verify(log, terminal, json=options.json)
     if options.verb == "show":
         entry = find_record(log.path, options.id, key=log.key)
@@ -140,12 +151,27 @@ def _entries(options: argparse.Namespace, log: AuditLog) -> Iterator[AuditEntry]
         agent=options.agent,
         user=options.user,
         client=options.client,
+        server=options.server,
         tier=options.tier,
         judged=getattr(options, "format", "") == "write-gate",
     )
-    return itertools.islice(
-        entries_of(log.path, query, key=log.key), getattr(options, "limit", None)
-    )
+    folder = getattr(options, "all", None)
+    if folder is None:
+        entries = entries_of(log.path, query, key=log.key)
+    else:
+        entries = entries_of_all(_logs(Path(folder)), query)
+    return itertools.islice(entries, getattr(options, "limit", None))
+
+
+def _logs(folder: Path) -> tuple[Path, ...]:
+    try:
+        found = find_logs(folder)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise UsageError(f"cannot look for logs in `{folder}`: {reason}") from None
+    if not found:
+        raise UsageError(f"no log is below `{folder}`: expected files `{LOG_PATTERN}`")
+    return found
 
 
 def _stats(stats: Stats, wrong: Sequence[Trouble], terminal: Terminal, *, json: bool) -> None:
@@ -232,22 +258,46 @@ def _verify(log: AuditLog, terminal: Terminal, *, json: bool) -> int:
     if json:
         terminal.json(verification_answer(found))
     else:
-        for problem in found.problems:
-            name = f"{shown(problem.file)} " if problem.file else ""
-            place = f"{name}line {problem.line}: " if problem.line else f"{name}: " if name else ""
-            terminal.line(f"{place}{shown(problem.message)} [{problem.code}]")
-        for record in found.unknown:
-            wanted = ", ".join(f"{p.action} {p.resource}" for p in record.permissions)
-            terminal.line(f"unknown outcome: {record.id} {one_line(wanted)} at {record.ts}")
-        word = "changed or cut" if found.problems else "whole"
-        terminal.line(f"{counted(found.records, 'record')}{_besides(found)}, the log is {word}")
+        _say_verified(found, terminal)
     return 1 if found.problems or found.unknown else 0
+
+
+def _say_verified(found: Verification, terminal: Terminal) -> None:
+    for problem in found.problems:
+        name = f"{shown(problem.file)} " if problem.file else ""
+        place = f"{name}line {problem.line}: " if problem.line else f"{name}: " if name else ""
+        terminal.line(f"{place}{shown(problem.message)} [{problem.code}]")
+    for record in found.unknown:
+        wanted = ", ".join(f"{p.action} {p.resource}" for p in record.permissions)
+        terminal.line(f"unknown outcome: {record.id} {one_line(wanted)} at {record.ts}")
+    word = "changed or cut" if found.problems else "whole"
+    terminal.line(f"{counted(found.records, 'record')}{_besides(found)}, the log is {word}")
+
+
+def _verify_all(log: AuditLog, folder: Path, terminal: Terminal, *, json: bool) -> int:
+    found = verify_all(_logs(folder), heads=log.state_heads())
+    if json:
+        terminal.json(all_logs_answer(found, folder))
+    else:
+        for path, one in found.logs:
+            names = ", ".join(map(one_line, one.servers)) or "no name of a server"
+            terminal.heading(f"{one_line(str(path.relative_to(folder)))} ({names})")
+            _say_verified(one, terminal)
+        for head in found.absent:
+            said = f"the state knows {counted(head.seq, 'record')} of a log of"
+            place = f"`{one_line(head.server)}`, which is not below `{folder}`"
+            terminal.line(f"{said} {place} [log-missing]")
+        if found.is_alone:
+            terminal.note("no state has heads of these logs: a rewritten one would not show")
+    is_wrong = found.absent or any(one.problems or one.unknown for _, one in found.logs)
+    return 1 if is_wrong else 0
 
 
 def _besides(found: Verification) -> str:
     parts = (
         (found.archives, f" in {counted(found.archives + 1, 'file')}"),
         (found.checkpoints, f", {counted(found.checkpoints, 'checkpoint')}"),
+        (found.heads, f", {counted(found.heads, 'head')} in the state"),
         (found.summaries, f", {found.summaries} without arguments after their time"),
         (found.removed, f", {found.removed} more removed after their time"),
     )

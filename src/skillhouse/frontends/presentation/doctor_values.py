@@ -10,7 +10,6 @@ from msgspec import UNSET, Struct, UnsetType
 
 from skillhouse import __version__
 from skillhouse.approval import OWNER
-from skillhouse.audit import AuditLog
 from skillhouse.clients import (
     ClientConfigs,
     LensState,
@@ -63,7 +62,7 @@ from skillhouse.house import (
     usable_config,
 )
 from skillhouse.house.config.config_keys import CONFIG_KEYS
-from skillhouse.house.own_files import AUDIT_FILE
+from skillhouse.house.own_files import audit_log_of
 from skillhouse.manage import (
     RepositoryFreshness,
     changed_skills,
@@ -278,12 +277,12 @@ def _search_notes(house: Skillhouse, view: AgentView) -> list[str]:
 
 def unsafe_entries(places: Locations) -> tuple[Change, ...]:
     """Return the entries of clients that are not safe to start our server with."""
-    state = usable_config(places).config.state_directory
+    config = usable_config(places).config
     configs = ClientConfigs(
         places=places,
         project=git_root(places.start) or places.start,
-        state_directory=state,
-        audit=AuditLog(state / AUDIT_FILE),
+        state_directory=config.state_directory,
+        audit=audit_log_of(config),
     )
     return tuple(change for change in configs.status() if change.fault)
 

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from skillhouse import approval, net, permission
 from skillhouse.approval import ApprovalSettings
 from skillhouse.floor import ConfigError, DecodeError, SkillhouseError, nearest
+from skillhouse.floor.machine import SERVER_NAME
 from skillhouse.floor.regex import regex
 from skillhouse.floor.structs import field_names
 from skillhouse.house.config.config_keys import values_of
@@ -45,6 +46,14 @@ def check_exec_environment(
             said = "holds a secret" if name in secret else "looks like a secret"
             message = f"`{name}` {said} and is not given to commands"
             raise ConfigError(message, path=path, key="exec_environment")
+
+
+def check_server_name(name: str | None) -> None:
+    """Refuse what is no name of a server: it is in each record, and in rows of the state."""
+    if name and not SERVER_NAME.fullmatch(name):
+        message = "expected 1 to 63 letters, digits, `.`, `_` and `-` in `server_name`"
+        message = f"{message}, got {name[:80]!r}"
+        raise ConfigError(message, key="server_name")
 
 
 def check_approvals(settings: ApprovalSettings, path: Path | None) -> None:

@@ -38,6 +38,7 @@ from skillhouse.house.config.checks import (
     check_oauth,
     check_remotes,
     check_rules,
+    check_server_name,
     check_signer,
     secret_variables,
     wrong_value,
@@ -183,6 +184,7 @@ def _check_merged(settings: Settings) -> None:
         most = getattr(settings, key)
         if isinstance(most, int) and most < 0:
             raise ConfigError(f'expected 0 or more, or "none", got {most}', key=key)
+    check_server_name(settings.server_name)
     repositories = (settings.skills or SkillsSettings()).repositories
     secret = secret_variables(
         settings.net or NetSettings(),

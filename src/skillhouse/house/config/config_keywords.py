@@ -81,5 +81,6 @@ class ConfigFields(TypedDict, total=False):
     repositories: tuple[RepositorySettings, ...]
     assignees: frozenset[str]
     audit_checkpoints: Path | None
+    server_name: str
     sections: Mapping[str, Any]
     problems: tuple[Diagnostic, ...]

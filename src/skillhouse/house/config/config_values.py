@@ -433,6 +433,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     """The users who count for `assignee-only` in a tier policy."""
     audit_checkpoints: str | None = None
     """A directory for the log's signed checkpoints, best on another machine."""
+    server_name: Annotated[str | None, BY_VARIABLE] = None
+    """Name of this server, in each record of its log; with one, the state keeps the log's heads."""
     sections: Mapping[str, Any] | None = None
     """What the tables of extensions were read as, by key; no key of this name may be written."""
 
@@ -535,6 +537,8 @@ class Config(PartialStruct, frozen=True, kw_only=True):
     """The users who count for `assignee-only`; the owner always does."""
     audit_checkpoints: Path | None = None
     """Where the log's signed checkpoints are kept; None is beside the log."""
+    server_name: str = ""
+    """Name of this server in records; empty for a machine with one log."""
     sections: Mapping[str, Any] = field(default_factory=dict)
     """What the tables of extensions were read as, by key."""
     problems: tuple[Diagnostic, ...] = ()
