@@ -44,7 +44,16 @@ mode of a directory above the file, whose change no date of the file shows."""
 
 RESTART = ("state_directory", "cache_directory", "remote_directory", "audit_checkpoints")
 """What a running process keeps."""
-RESTART_CODE = ("executor", "executor_token", "callback")
+RESTART_CODE = (
+    "executor",
+    "executors",
+    "executor_token",
+    "executor_ca",
+    "executor_certificate",
+    "executor_key",
+    "callback",
+    "callback_url",
+)
 """Likewise below `[skill_code]`."""
 
 NOTICE = (

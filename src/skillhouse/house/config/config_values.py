@@ -122,8 +122,20 @@ class SkillCodeSettings(Struct, frozen=True, kw_only=True):
     code; "" runs code on this machine."""
     executor_token: str = ""
     """Where the token is by which both know each other, file:PATH or env:NAME; never itself."""
+    executors: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict)
+    """Addresses of executors by what they run: a language, or a name that a skill's manifest asks
+    for (`requires.executor`). `executor` runs all else."""
+    executor_ca: str = ""
+    """PEM file of who signed the certificates of executors; "" takes the system's."""
+    executor_certificate: str = ""
+    """PEM file of the certificate that this process shows executors, with its chain."""
+    executor_key: str = ""
+    """Its key."""
     callback: str = "127.0.0.1:0"
     """Where this process listens for host calls from there, ADDRESS:PORT; port 0 is a free one."""
+    callback_url: str = ""
+    """What executors are to call it, http[s]://HOST:PORT/rpc, where several processes share them; ""
+    is the address that each executor was started with. With https the certificate is used."""
     levels: Mapping[str, Literal["read", "write", "sign"]] = field(default_factory=dict)
     """The least level of a skill's tools, by SKILL, or of one tool, by SKILL:TOOL: what a manifest
     says of itself counts only where it is stricter (S002-98)."""
@@ -150,9 +162,27 @@ class SkillCodeSettings(Struct, frozen=True, kw_only=True):
         if self.executor_token:
             check_place(self.executor_token, key="executor_token")
         is_extension = bool(re.fullmatch(EXTENSION_NAME, self.executor))
-        if (bool(self.executor) and not is_extension) != bool(self.executor_token):
+        if is_extension and self.executors:
+            raise ConfigError("expected no `executors` beside an extension", key="executors")
+        is_remote = bool(self.executor) and not is_extension
+        if (is_remote or bool(self.executors)) != bool(self.executor_token):
             raise ConfigError("expected `executor` and `executor_token` together", key="executor")
+        for name in self.executors:
+            if not re.fullmatch(EXTENSION_NAME, name):
+                message = f"expected a name of small letters, digits and dashes, got {name[:80]!r}"
+                raise ConfigError(message, key="executors")
+        if bool(self.executor_certificate) != bool(self.executor_key):
+            message = "expected `executor_certificate` and `executor_key` together"
+            raise ConfigError(message, key="executor_key")
+        if self.callback_url.startswith("https:") and not self.executor_certificate:
+            message = "expected `executor_certificate` with a `callback_url` of https"
+            raise ConfigError(message, key="callback_url")
         callback_of(self.callback)
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether the code runs in another process, or by an extension."""
+        return bool(self.executor or self.executors)
 
 
 class SecretSettings(Struct, frozen=True, kw_only=True):
