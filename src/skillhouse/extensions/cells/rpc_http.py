@@ -97,6 +97,7 @@ class RpcServer:
         self._probe = probe
         self._archives = archives
         self._count = 0
+        self._answering: set[anyio.CancelScope] = set()
         # Connections that have not shown the token yet, oldest first.
         self._strangers: dict[anyio.CancelScope, None] = {}
 
@@ -111,6 +112,11 @@ class RpcServer:
             tasks.start_soon(self._accept, listener, tasks)
             yield listener.extra(SocketAttribute.local_port)  # noqa: S610 - no database.
             tasks.cancel_scope.cancel()
+
+    async def wait_answered(self) -> None:
+        """Return when every request with a token has its answer, which a caller has read."""
+        while self._answering:
+            await anyio.sleep(PAUSE_SECONDS / 10)
 
     async def _accept(self, listener: Listener[SocketStream], tasks: TaskGroup) -> None:
         while True:
@@ -135,6 +141,7 @@ class RpcServer:
                 return  # The caller has gone, or shows no certificate: there is no one to answer.
             finally:
                 self._count -= 1
+                self._answering.discard(scope)
                 self._strangers.pop(scope, None)
 
     async def _secured(self, stream: SocketStream) -> ByteStream:
@@ -188,6 +195,7 @@ class RpcServer:
         if status != 200 or caller is None:
             return _Answer(status)
         self._strangers.pop(scope, None)
+        self._answering.add(scope)
         with contextlib.ExitStack() as kept:
             message, archives = await self._taken(head, link, stream, kept)
             if message is None:

@@ -165,6 +165,8 @@ async def run_executor(
             running.is_ending = True
             with anyio.move_on_after(settings.drain_seconds):
                 await running.wait()
+                # A call that has ended is not lost before its answer is read.
+                await server.wait_answered()
     finally:
         with anyio.CancelScope(shield=True):
             await executor.close()
