@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import time
+import urllib.error
+import urllib.request
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,6 +17,7 @@ from tests.executors import SLEEPS, TOKEN, Balancer, RunningWorker, worker
 from tests.frontends.mcp_peer import has_sandbox
 from tests.harness import until
 from tests.house.coded import coded_house, played, recorded, tool, write_code
+from tests.tls_files import CertificateAuthority
 
 pytestmark = [pytest.mark.slow, pytest.mark.heavy]
 
@@ -221,3 +223,62 @@ def test_a_token_is_changed_without_a_restart_of_either_side(tmp_path: Path) -> 
         assert [status for status, _ in found] == ["ok", "ok", "ok", "ok", "error"]
         assert "does not take our token" in found[-1][1]
         assert newer not in str(one.lines)
+
+
+def test_both_sides_show_certificates_that_are_renewed_on_disk(tmp_path: Path) -> None:
+    authority = CertificateAuthority(tmp_path / "tls", "ca")
+    certificate, key = authority.sign("executor")
+    core_certificate, core_key = authority.sign("core")
+    words = ("--tls-certificate", str(certificate), "--tls-key", str(key))
+    words += ("--tls-ca", str(authority.ca), "--core", "https://*/rpc", "--probe-port", "0")
+    trusted = tmp_path / "trusted.crt"
+    trusted.write_bytes(authority.ca.read_bytes())
+    with worker(tmp_path / "one", *words) as one:
+        assert one.address.startswith("https://")
+        ours = {
+            "executor": one.address,
+            "executor_ca": str(trusted),
+            "callback_url": "http://127.0.0.1:1/rpc",
+        }
+        shown = {"executor_certificate": str(core_certificate), "executor_key": str(core_key)}
+        house = remote_house(tmp_path / "stranger", **ours)
+        found = played(house, lambda house: house.call("sleeps__waits", {}))
+        assert "it may want a certificate of its own" in found.content
+        assert "nothing was run" in found.content
+
+        house = remote_house(
+            tmp_path / "core", **ours | shown | {"callback_url": "https://127.0.0.1:1/rpc"}
+        )
+        (tmp_path / "core/project/notes.txt").write_text("over TLS")
+
+        async def scene(house: Skillhouse) -> list[str]:
+            contents = [(await house.call("sleeps__asks", {})).content]
+            # The executor's files come from another authority; a key that does not fit is left.
+            other = CertificateAuthority(tmp_path / "tls-2", "ca")
+            renewed, renewed_key = other.sign("executor")
+            key.write_bytes(renewed_key.read_bytes())
+            contents.append((await house.call("sleeps__asks", {})).content)
+            certificate.write_bytes(renewed.read_bytes())
+            contents.append((await house.call("sleeps__asks", {})).content)
+            trusted.write_bytes(authority.ca.read_bytes() + other.ca.read_bytes())
+            authority.ca.write_bytes(trusted.read_bytes())
+            contents.append((await house.call("sleeps__waits", {})).content)
+            return contents
+
+        found_texts = played(house, scene)
+        assert found_texts[:2] == ["over TLS"] * 2
+        assert "nothing was run: no server answers" in found_texts[2]
+        assert "unable to get local issuer certificate" in found_texts[2]
+        assert found_texts[3] == "waited"
+        said = [line for line in one.lines if line["event"] == "warning"]
+        assert "the new files for TLS are not used" in str(said)
+        url = f"http://127.0.0.1:{one.first['probes']}"
+        assert (probe(f"{url}/healthz"), probe(f"{url}/readyz")) == ("200 ok", "200 ready")
+
+
+def probe(url: str) -> str:
+    try:
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            return f"{answer.status} {answer.read().decode().strip()}"
+    except urllib.error.HTTPError as error:
+        return f"{error.code} {error.read().decode().strip()}"

@@ -41,6 +41,8 @@ from skillhouse.extensions.cells.tls_files import TlsFiles
 from skillhouse.sandbox.code_call import UNAVAILABLE, RpcError
 
 CONNECT_SECONDS = 5.0
+INVITE_SECONDS = 1.0
+"""How long a server may take to say that it wants the body (RFC 9110, section 10.1.1)."""
 WAIT_MAX = 5.0
 """Longest wait that a server's Retry-After gets."""
 _NOT_RUN = frozenset({401, 404, 405, 408, 413, 415})
@@ -184,9 +186,6 @@ class RpcClient:
         try:
             reply = await self._post(stream, body, call, attachment)
         except (OSError, h11.ProtocolError, TimeoutError, *BROKEN) as error:
-            if _is_unwelcome(error):
-                message = f"the server at {place} does not take our certificate"
-                raise NoAnswerError(message, is_sent=False) from error
             message = f"the server at {place} did not answer: {type(error).__name__}"
             raise NoAnswerError(message, is_sent=True) from error
         if reply.status in (200, 204):
@@ -248,20 +247,58 @@ class RpcClient:
         ]
         if attachment is not None:
             headers.append((MESSAGE_HEADER, str(len(body)).encode()))
+        if self._is_tls:
+            headers.append((b"Expect", b"100-continue"))
+        parts = iter(()) if attachment is None else attachment.parts()
         async with stream:
             request = h11.Request(method="POST", target=self._path, headers=headers)
-            # A server that refuses early answers before it has read all.
-            with contextlib.suppress(anyio.BrokenResourceError):
-                if attachment is None:
+            if not self._is_tls and attachment is None:
+                # A server that refuses early answers before it has read all.
+                with contextlib.suppress(anyio.BrokenResourceError):
                     await stream.send(packet(link, request, body))
-                else:
-                    await _send_all(link, stream, request, body, attachment.parts())
-            return await self._answer(link, stream)
+                return await self._answer(link, stream)
+            early = None
+            head = link.send(request) or b""
+            if self._is_tls:
+                early = await self._invited(link, stream, head)
+                head = b""
+            if early is None or not isinstance(early, h11.Response):
+                with contextlib.suppress(anyio.BrokenResourceError):
+                    await _send_all(link, stream, head, body, parts)
+            return await self._answer(link, stream, early)
 
-    async def _answer(self, link: h11.Connection, stream: ByteStream) -> _Reply:
+    async def _invited(
+        self, link: h11.Connection, stream: ByteStream, head: bytes
+    ) -> h11.Event | None:
+        """Send a request's head, and wait until the server wants the body or answers without it.
+
+        Since TLS 1.3 a server looks at a caller's certificate after the caller's own handshake, so a
+        call that was sent with the head would be lost without saying whether it had begun.
+        """
+        try:
+            await stream.send(head)
+            with anyio.move_on_after(INVITE_SECONDS):
+                while True:
+                    event = link.next_event()
+                    if event is h11.NEED_DATA:
+                        link.receive_data(await stream.receive(CHUNK))
+                    elif isinstance(event, h11.Event):
+                        return event
+        except (OSError, h11.ProtocolError, *BROKEN) as error:
+            why = "ended the connection before it got the call; it may want a certificate of its own"
+            if _is_unwelcome(error):
+                why = "does not take our certificate"
+            message = f"the server at {self.place} {why}"
+            raise NoAnswerError(message, is_sent=False, may_retry=True) from error
+        # It may not know the header; most wait no longer.
+        return None
+
+    async def _answer(
+        self, link: h11.Connection, stream: ByteStream, early: h11.Event | None = None
+    ) -> _Reply:
         reply, body = _Reply(), bytearray()
         while True:
-            event = link.next_event()
+            event, early = early or link.next_event(), None
             if event is h11.NEED_DATA:
                 try:
                     link.receive_data(await stream.receive(CHUNK))
@@ -303,11 +340,11 @@ def at_port(url: str, port: int) -> str:
 async def _send_all(
     link: h11.Connection,
     stream: ByteStream,
-    request: h11.Request,
+    head: bytes,
     body: bytes,
     parts: Iterable[bytes],
 ) -> None:
-    await stream.send((link.send(request) or b"") + (link.send(h11.Data(data=body)) or b""))
+    await stream.send(head + (link.send(h11.Data(data=body)) or b""))
     left = iter(parts)
     while data := await anyio.to_thread.run_sync(next, left, b""):
         await stream.send(link.send(h11.Data(data=data)) or b"")
@@ -321,7 +358,7 @@ async def _send_all(
 def _is_unwelcome(error: BaseException) -> bool:
     """Whether the server ended the handshake for our certificate, or for want of one.
 
-    Since TLS 1.3 a caller learns it after its first bytes, of which the server reads none then.
+    Since TLS 1.3 a caller learns it after its own handshake.
     """
     why = error.__cause__ or error.__context__
     reason = str(getattr(why, "reason", "")) if isinstance(why, ssl.SSLError) else ""
