@@ -14,6 +14,7 @@ import anyio.to_thread
 from msgspec import Struct
 
 from skillhouse.extensions.cells.code_archive import Archive, archive_of
+from skillhouse.extensions.cells.executor_proof import check_isolation
 from skillhouse.extensions.cells.rpc_client import Attachment, NoAnswerError, RpcClient
 from skillhouse.extensions.cells.service import CODE_MISSING
 from skillhouse.floor import TreeError, read_tree
@@ -57,6 +58,8 @@ class ExecutorPool:
         self._running: dict[tuple[str, str], int] = {}
         self._rests: dict[tuple[str, str], float] = {}
         self._turn = 0
+        self._proved: set[tuple[str, str]] = set()
+        self._locks: dict[tuple[str, str], anyio.Lock] = {}
         self._packages: OrderedDict[Path, Archive] = OrderedDict()
 
     async def ask(
@@ -73,15 +76,20 @@ class ExecutorPool:
             RpcError: the executor's own.
             SandboxError: the code to send is not as it was.
         """
-        params = self._with_digest(params, parcel)
         attachment: Attachment | None = None
-        is_again = False
+        is_again = is_wanted = False
         place = await self._chosen(None)
         while True:
             try:
+                if is_wanted and parcel is not None and attachment is None:
+                    await self._prove(place)
+                    attachment = await anyio.to_thread.run_sync(self._attachment, parcel)
                 with self._used(place):
                     return await place.client.ask(
-                        method, params, address=place.address, attachment=attachment
+                        method,
+                        self._with_digest(params, parcel),
+                        address=place.address,
+                        attachment=attachment,
                     )
             except NoAnswerError as error:
                 # INVARIANT: what may have begun is never repeated.
@@ -94,10 +102,33 @@ class ExecutorPool:
                     await anyio.sleep(max(PAUSE_SECONDS, error.retry_after))
                 place = other
             except RpcError as error:
-                if error.reason != CODE_MISSING or parcel is None or attachment is not None:
+                if error.reason != CODE_MISSING or parcel is None or is_wanted:
                     raise
-                attachment = await anyio.to_thread.run_sync(self._attachment, parcel)
-                params = self._with_digest(params, parcel)
+                is_wanted = True
+
+    async def _prove(self, place: Place) -> None:
+        """Have code run at a place that is new to us before it gets code of a skill.
+
+        INVARIANT: what an executor says of its own isolation is never taken instead.
+        """
+        async def ask(method: str, params: Mapping[str, Any], archive: Archive) -> Any:
+            attached = Attachment(archive.size, archive.parts)
+            return await place.client.ask(
+                method, params, address=place.address, attachment=attached
+            )
+
+        async with self._locks.setdefault(place.key, anyio.Lock()):
+            if place.key in self._proved:
+                return
+            hosts = tuple(dict.fromkeys(("127.0.0.1", place.address)))
+            try:
+                await check_isolation(ask, hosts, place.client.port)
+            except (RpcError, SandboxError) as error:
+                # Only our own skill may have run: nothing of the call was begun.
+                message = f"the executor at {place.client.place} gets no code: {error}"
+                may_retry = isinstance(error, NoAnswerError) and error.may_retry
+                raise NoAnswerError(message, is_sent=False, may_retry=may_retry) from error
+            self._proved.add(place.key)
 
     async def ask_all(
         self, method: str, params: Mapping[str, Any]

@@ -103,7 +103,7 @@ class RpcClient:
             # The address may contain a password, so the message does not show it.
             raise ValueError("expected an address as http://HOST:PORT/rpc")
         self._host = parts.hostname
-        self._port = port or (443 if parts.scheme == "https" else 80)
+        self.port = port or (443 if parts.scheme == "https" else 80)
         self._path = parts.path or "/rpc"
         self._is_tls = parts.scheme == "https"
         self._token = token
@@ -113,7 +113,7 @@ class RpcClient:
     @property
     def place(self) -> str:
         host = f"[{self._host}]" if ":" in self._host else self._host
-        return f"{host}:{self._port}"
+        return f"{host}:{self.port}"
 
     async def addresses(self) -> Sequence[str]:
         """Return every IP address of the host's name; the host itself where it has none.
@@ -124,7 +124,7 @@ class RpcClient:
             return (str(ipaddress.ip_address(self._host)),)
         try:
             with anyio.fail_after(CONNECT_SECONDS):
-                found = await anyio.getaddrinfo(self._host, self._port, type=1)
+                found = await anyio.getaddrinfo(self._host, self.port, type=1)
         except (OSError, TimeoutError):
             return (self._host,)
         every = tuple(dict.fromkeys(str(where[0]) for *_, where in found))
@@ -203,7 +203,7 @@ class RpcClient:
     async def _connected(self, place: str, address: str) -> ByteStream:
         try:
             with anyio.fail_after(CONNECT_SECONDS):
-                stream = await anyio.connect_tcp(address or self._host, self._port)
+                stream = await anyio.connect_tcp(address or self._host, self.port)
                 if not self._is_tls:
                     return stream
                 # Nothing is sent before the server has shown a certificate for its name.

@@ -224,7 +224,8 @@ class RemoteHost:
 
     network = None
 
-    def __init__(self, client: RpcClient, capability: str) -> None:
+    def __init__(self, client: RpcClient | None, capability: str) -> None:
+        """Ask by `client`; None, with an empty capability, asks nothing."""
         self._client = client
         self._capability = capability
         self._lines: list[str] = []
@@ -254,9 +255,12 @@ class RemoteHost:
         # The call does not fail if its log is lost.
         lines = [{"text": line, "capability": self._capability} for line in self._lines]
         with contextlib.suppress(RpcError):
-            await self._client.tell("core.log", lines)
+            if self._client is not None:
+                await self._client.tell("core.log", lines)
 
     async def _mapping(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        if self._client is None:
+            raise RpcError(UNAVAILABLE, "the core gave this call nothing to ask with")
         reply = await self._client.ask(method, {**params, "capability": self._capability})
         if not isinstance(reply, dict):
             raise RpcError(UNAVAILABLE, "the core answered something else")

@@ -115,6 +115,8 @@ async def run_executor(
     client_tls = None if paths is None else TlsFiles(paths, is_server=False, report=warn)
 
     def host(context: ServedCall) -> RemoteHost:
+        if not context.capability:
+            return RemoteHost(None, "")
         current = CURRENT.get()
         token = "" if current is None else current.caller.token
         url = cores.of(context.core, context.port)
