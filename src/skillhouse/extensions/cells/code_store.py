@@ -157,5 +157,5 @@ def _tree_digest(directory: Path) -> str:
 
 def _check_digest(what: str, wanted: str, found: str) -> None:
     if found != wanted:
-        message = f"the {what} that was sent is not what the call names: expected {wanted}"
+        message = f"what was sent as {what} is not what the call names: expected {wanted}"
         raise SandboxError("code-refused", f"{message}, got {found}")
