@@ -457,6 +457,17 @@ class OwnProcess:
         return module
 
 
+@pytest.fixture
+def left_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Remove what our small skill leaves where nothing holds it."""
+    monkeypatch.chdir(tmp_path)
+    yield
+    for place in ("/tmp", "/dev/shm", "/var/tmp"):
+        for path in Path(place).glob("proof-*"):
+            path.unlink()
+
+
+@pytest.mark.usefixtures("left_files")
 def test_an_executor_that_isolates_nothing_gets_no_code_whatever_it_says(tmp_path: Path) -> None:
     skill = write_code(
         tmp_path / "one", "def tool(params, context):\n    return 1\ntools = {'tool': tool}", tool()
