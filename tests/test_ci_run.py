@@ -21,6 +21,7 @@ USED = {
     "dockerd": "tests/engine.py",
     "fish": "tests/frontends/shells.py",
     "git": "tests/house/places.py",
+    "haproxy": "tests/house/test_executors_behind_haproxy.py",
     "initdb": "tests/postgres.py",
     "make": "tests/attacks/test_ordinary_work.py",
     "nc": "tests/sandbox/test_published_cases.py",
