@@ -1,10 +1,11 @@
 """Executors in processes of their own beside one in this process, in one run.
 
-`./x bench executors [--rounds N] [--calls N]` starts two executors that get their code by its digest,
-and calls one skill in turn: here, at one executor, at two of a list, and at two behind HAProxy
-(least connections) where it is installed. First the time of one call, warm; then calls that wait half a
-second, many at once: a cell runs eight at a time, so an executor is full with eight. Last, how many calls
-a second there are that do nothing: the processors are the bound of it, and all is on one machine.
+`./x bench executors [--rounds N] [--calls N]` starts two executors that get their code by its
+digest, and calls one skill in turn: here, at one executor, at two of a list, and at two behind
+HAProxy (least connections) where it is installed. First the time of one call, warm; then calls that
+wait half a second, many at once: a cell runs eight at a time, so an executor is full with eight.
+Last, how many calls a second there are that do nothing: the processors are the bound of it, and all
+is on one machine.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from statistics import median
@@ -71,7 +72,7 @@ listen executors
   option httpchk GET /readyz
 {servers}
 """
-Call = Callable[[float], Awaitable[None]]
+Call = Callable[[float], Coroutine[Any, Any, None]]
 
 
 class Nothing:

@@ -113,7 +113,7 @@ def statuses(token: Any, *requests: tuple[str, ...], change: Callable[[], None])
             found = []
             for lines in requests:
                 change()
-                answer = await anyio.to_thread.run_sync(lambda lines=lines: posted(port, *lines))
+                answer = await anyio.to_thread.run_sync(posted, port, *lines)
                 found.append(int(answer.split()[1]))
             return found
 
@@ -199,9 +199,7 @@ def test_an_executor_is_not_sent_to_a_server_of_the_thief(tmp_path: Path) -> Non
 
 
 def test_two_tokens_share_no_process(tmp_path: Path) -> None:
-    spec = CellSpec(
-        skill="one", digest="d", directory=tmp_path, language="python", entry="main.py"
-    )
+    spec = CellSpec(skill="one", digest="d", directory=tmp_path, language="python", entry="main.py")
     served = ServedTool(
         name="one:tool", tool="tool", spec=spec, description="", parameters={}, level="read"
     )
@@ -252,7 +250,11 @@ def test_the_answer_to_another_call_is_none(tmp_path: Path) -> None:
     first: list[Any] = []
 
     def mix_up(asked: dict[str, Any], _: dict[str, str]) -> tuple[int, Any]:
-        answer = {"jsonrpc": "2.0", "result": {"success": True, "data": "of one"}, "id": asked["id"]}
+        answer = {
+            "jsonrpc": "2.0",
+            "result": {"success": True, "data": "of one"},
+            "id": asked["id"],
+        }
         first.append(answer)
         return 200, first[0]
 
@@ -481,12 +483,10 @@ def test_an_executor_that_isolates_nothing_gets_no_code_whatever_it_says(tmp_pat
         pool = ExecutorPool([client])
         parcel = Parcel(digest=tree_digest(skill), directory=skill)
         params = {"tool": "one:tool", "args": {}, "context": {"digest": parcel.digest}}
-        try:
+        with pytest.raises(NoAnswerError) as caught:
             await pool.ask("tool.execute", params, parcel)
-        except NoAnswerError as error:
-            assert not error.is_sent
-            return str(error)
-        return ""
+        assert not caught.value.is_sent
+        return str(caught.value)
 
     with answering(executor) as address:
         said = anyio.run(scene, address)
@@ -568,17 +568,13 @@ def test_the_word_of_a_request_comes_back_as_one_header(tmp_path: Path) -> None:
     async def scene() -> list[bytes]:
         async with RpcServer({"health": full}, token=TOKEN).listening("127.0.0.1", 0) as port:
             good = f"Authorization: Bearer {TOKEN}"
-            found = []
-            for lines in (
+            words = (
                 ("Skillhouse-Call: a", "Skillhouse-Call: b"),
                 ("Skillhouse-Call: a\tX-Admin: 1",),
                 ("Skillhouse-Call: \x7f\x01",),
                 (),
-            ):
-                found.append(
-                    await anyio.to_thread.run_sync(lambda lines=lines: posted(port, good, *lines))
-                )
-            return found
+            )
+            return [await anyio.to_thread.run_sync(posted, port, good, *lines) for lines in words]
 
     for answer in anyio.run(scene):
         head = answer.partition(b"\r\n\r\n")[0]

@@ -13,7 +13,8 @@ import anyio
 import pytest
 
 from skillhouse.house import SkillCodeSettings, Skillhouse
-from tests.executors import SLEEPS, TOKEN, Balancer, RunningWorker, worker
+from skillhouse.sandbox.code_call import RpcError
+from tests.executors import SLEEPS, TOKEN, Balancer, worker
 from tests.frontends.mcp_peer import has_sandbox
 from tests.harness import until
 from tests.house.coded import coded_house, played, recorded, tool, write_code
@@ -114,19 +115,15 @@ def test_reload_reaches_all_and_names_the_one_that_is_gone(tmp_path: Path) -> No
         house = remote_house(tmp_path / "core", executors={"python": addresses})
 
         def reloads() -> list[int]:
-            return [
-                sum(line["event"] == "skill.reload" for line in one.lines) for one in workers
-            ]
+            return [sum(line["event"] == "skill.reload" for line in one.lines) for one in workers]
 
         async def scene(house: Skillhouse) -> str:
             await house.services.skill_code.reload()
             assert until(lambda: reloads() == [1, 1])
             workers[1].kill()
-            try:
+            with pytest.raises(RpcError) as caught:
                 await house.services.skill_code.reload()
-            except Exception as error:
-                return str(error)
-            return ""
+            return str(caught.value)
 
         said = played(house, scene)
         assert f"no server answers at 127.0.0.1:{workers[1].port}" in said
@@ -136,12 +133,12 @@ def test_reload_reaches_all_and_names_the_one_that_is_gone(tmp_path: Path) -> No
 def test_a_skill_goes_to_the_executor_that_its_manifest_asks_for(tmp_path: Path) -> None:
     with ExitStack() as kept:
         python, gpu = (kept.enter_context(worker(tmp_path / name)) for name in ("python", "gpu"))
-        settings = {"executors": {"python": python.address, "gpu": (gpu.address,)}}
+        settings: dict[str, Any] = {"executors": {"python": python.address, "gpu": (gpu.address,)}}
         house = remote_house(tmp_path / "core", **settings)
         for name, asks in (("trains", "gpu"), ("measures", "quantum")):
             made = write_code(tmp_path / f"core/skills/{name}", SLEEPS, tool("waits"))
             text = (made / "pyproject.toml").read_text()
-            text = text.replace('requires = {env = []}', f'requires = {{executor = "{asks}"}}')
+            text = text.replace("requires = {env = []}", f'requires = {{executor = "{asks}"}}')
             (made / "pyproject.toml").write_text(text)
 
         async def scene(house: Skillhouse) -> list[str]:
@@ -203,7 +200,7 @@ def test_a_token_is_changed_without_a_restart_of_either_side(tmp_path: Path) -> 
         newer = "n" * 40
 
         async def scene(house: Skillhouse) -> list[tuple[str, str]]:
-            found = []
+            found: list[tuple[str, str]] = []
             for at_executor, at_core in (
                 ("", ""),
                 (f"old {TOKEN}\nnew {newer}\n", ""),
@@ -229,7 +226,7 @@ def test_both_sides_show_certificates_that_are_renewed_on_disk(tmp_path: Path) -
     authority = CertificateAuthority(tmp_path / "tls", "ca")
     certificate, key = authority.sign("executor")
     core_certificate, core_key = authority.sign("core")
-    words = ("--tls-certificate", str(certificate), "--tls-key", str(key))
+    words: tuple[str, ...] = ("--tls-certificate", str(certificate), "--tls-key", str(key))
     words += ("--tls-ca", str(authority.ca), "--core", "https://*/rpc", "--probe-port", "0")
     trusted = tmp_path / "trusted.crt"
     trusted.write_bytes(authority.ca.read_bytes())

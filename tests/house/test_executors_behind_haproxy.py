@@ -1,4 +1,4 @@
-"""Two executors behind HAProxy, as a team has it: TLS before it, mTLS behind it, least connections."""
+"""Two executors behind HAProxy: TLS before it, mTLS behind it, least connections."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ listen executors
   retries 3
   option redispatch
   option httpchk GET /readyz
-  default-server check inter 200ms fall 1 rise 1 ssl ca-file {ca} verify required crt {place}/back.pem
+  default-server check inter 200ms fall 1 rise 1 ssl verify required ca-file {ca} {shown}
 {servers}
 """
 
@@ -52,7 +52,9 @@ def haproxy(place: Path, ca: Path, workers: list[RunningWorker], need: Any) -> I
     with socket.create_server(("127.0.0.1", 0)) as free:
         port: int = free.getsockname()[1]
     lines = "\n".join(f"  server e{n} 127.0.0.1:{one.port}" for n, one in enumerate(workers))
-    text = CONFIGURATION.format(place=place, port=port, ca=ca, servers=lines)
+    text = CONFIGURATION.format(
+        place=place, port=port, ca=ca, shown=f"crt {place}/back.pem", servers=lines
+    )
     (place / "haproxy.cfg").write_text(text)
     log = (place / "haproxy.log").open("wb")
     process = subprocess.Popen(
@@ -79,7 +81,7 @@ def test_two_executors_behind_haproxy(tmp_path: Path, need: Any) -> None:
     need(has_sandbox(), "no sandbox here")
     authority = CertificateAuthority(tmp_path / "tls", "ca")
     pair = authority.sign("executor")
-    words = ("--tls-certificate", str(pair[0]), "--tls-key", str(pair[1]))
+    words: tuple[str, ...] = ("--tls-certificate", str(pair[0]), "--tls-key", str(pair[1]))
     words += ("--tls-ca", str(authority.ca), "--calls", "6")
     for name in ("front", "back"):
         made = authority.sign(name)

@@ -60,13 +60,17 @@ class ContainerExecutor:
             tls = _client_tls(settings)
             own_tls = None
             if self._url.startswith("https:"):
-                own_tls = cells.TlsFiles(_tls_paths(settings), is_server=True, report=logger.warning)
+                own_tls = cells.TlsFiles(
+                    _tls_paths(settings), is_server=True, report=logger.warning
+                )
             key = "skill_code.callback_url"
             if self._url:
                 cells.RpcClient(self._url, "")
             key = "skill_code.executor"
             self._pools = {
-                name: cells.ExecutorPool([cells.RpcClient(url, self._token, tls=tls) for url in urls])
+                name: cells.ExecutorPool(
+                    [cells.RpcClient(url, self._token, tls=tls) for url in urls]
+                )
                 for name, urls in _addresses(settings).items()
             }
         except ValueError as error:

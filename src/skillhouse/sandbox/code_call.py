@@ -78,9 +78,9 @@ class CodeFrame(Struct, frozen=True, kw_only=True):
 
 Language = Literal["python", "javascript"]
 Kind = Literal["ok", "error", "timeout", "crashed", "resource-limit", "protocol", "unknown"]
-"""The last one is of an executor elsewhere that gave no answer: the call may have had its effect."""
+"""The last: an executor elsewhere gave no answer, and the call may have had its effect."""
 INTERNAL_ERROR = -32603
-"""JSON-RPC 2.0, section 5.1: of an executor, its own fault during a call, or a result that is lost."""
+"""JSON-RPC 2.0, section 5.1. Of an executor: its own fault during a call, or a lost result."""
 TOOL_FAILED = -32000
 """The skill's own code raised."""
 RESOURCE_LIMIT = -32002

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from skillhouse.extensions.cells.installers import installer_variables as installer_variables
     from skillhouse.extensions.cells.rpc import FRAME_BYTES as FRAME_BYTES
     from skillhouse.extensions.cells.rpc import Method as Method
-    from skillhouse.extensions.cells.rpc import respond as respond
     from skillhouse.extensions.cells.rpc import NotBegunError as NotBegunError
+    from skillhouse.extensions.cells.rpc import respond as respond
     from skillhouse.extensions.cells.rpc_client import NoAnswerError as NoAnswerError
     from skillhouse.extensions.cells.rpc_client import RpcClient as RpcClient
     from skillhouse.extensions.cells.rpc_client import at_port as at_port
@@ -39,13 +39,13 @@ if TYPE_CHECKING:
     from skillhouse.extensions.cells.rpc_tokens import TokenFiles as TokenFiles
     from skillhouse.extensions.cells.rpc_tokens import check_token as check_token
     from skillhouse.extensions.cells.served_call import ServedCall as ServedCall
+    from skillhouse.extensions.cells.served_tools import DirectorySource as DirectorySource
+    from skillhouse.extensions.cells.served_tools import ServedTool as ServedTool
+    from skillhouse.extensions.cells.served_tools import SkillSource as SkillSource
     from skillhouse.extensions.cells.service import RemoteExecutor as RemoteExecutor
     from skillhouse.extensions.cells.service import RemoteHost as RemoteHost
     from skillhouse.extensions.cells.service import core_methods as core_methods
     from skillhouse.extensions.cells.service import executor_methods as executor_methods
-    from skillhouse.extensions.cells.served_tools import DirectorySource as DirectorySource
-    from skillhouse.extensions.cells.served_tools import ServedTool as ServedTool
-    from skillhouse.extensions.cells.served_tools import SkillSource as SkillSource
     from skillhouse.extensions.cells.tls_files import TlsFiles as TlsFiles
     from skillhouse.extensions.cells.tls_files import TlsPaths as TlsPaths
     from skillhouse.extensions.cells.uv_lock import LockRules as LockRules

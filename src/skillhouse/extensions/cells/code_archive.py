@@ -79,7 +79,9 @@ def archive_of(directory: Path, only: Container[str] | None = None) -> Archive:
                 path = Path(place, name)
                 info = path.lstat()
                 relative = path.relative_to(directory).as_posix()
-                is_left_out = only is not None and unicodedata.normalize("NFC", relative) not in only
+                is_left_out = (
+                    only is not None and unicodedata.normalize("NFC", relative) not in only
+                )
                 if is_left_out or not stat.S_ISREG(info.st_mode):
                     continue
                 with open(path, "rb", opener=_plainly) as file:

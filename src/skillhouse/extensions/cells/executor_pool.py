@@ -111,6 +111,7 @@ class ExecutorPool:
 
         INVARIANT: what an executor says of its own isolation is never taken instead.
         """
+
         async def ask(method: str, params: Mapping[str, Any], archive: Archive) -> Any:
             attached = Attachment(archive.size, archive.parts)
             return await place.client.ask(

@@ -28,7 +28,7 @@ description = "Tries it."
 security = { level = "read" }
 parameters = { type = "object" }
 """
-SOURCE = '''
+SOURCE = """
 import os, socket, sys
 
 LEFT = []
@@ -81,7 +81,7 @@ def tries(params, context):
 
 
 tools = {"tries": tries}
-'''
+"""
 Ask = Callable[[str, Mapping[str, Any], Archive], Awaitable[Any]]
 """Makes a request at the executor in question, with the archive of its code."""
 

@@ -272,8 +272,8 @@ class RpcClient:
     ) -> h11.Event | None:
         """Send a request's head, and wait until the server wants the body or answers without it.
 
-        Since TLS 1.3 a server looks at a caller's certificate after the caller's own handshake, so a
-        call that was sent with the head would be lost without saying whether it had begun.
+        Since TLS 1.3 a server looks at a caller's certificate after the caller's own handshake, so
+        a call that was sent with the head would be lost without saying whether it had begun.
         """
         try:
             await stream.send(head)
@@ -285,7 +285,9 @@ class RpcClient:
                     elif isinstance(event, h11.Event):
                         return event
         except (OSError, h11.ProtocolError, *BROKEN) as error:
-            why = "ended the connection before it got the call; it may want a certificate of its own"
+            why = (
+                "ended the connection before it got the call; it may want a certificate of its own"
+            )
             if _is_unwelcome(error):
                 why = "does not take our certificate"
             message = f"the server at {self.place} {why}"

@@ -98,6 +98,7 @@ class RpcServer:
         self._archives = archives
         self._count = 0
         self._answering: set[anyio.CancelScope] = set()
+        self._answered_one = anyio.Event()
         # Connections that have not shown the token yet, oldest first.
         self._strangers: dict[anyio.CancelScope, None] = {}
 
@@ -116,7 +117,7 @@ class RpcServer:
     async def wait_answered(self) -> None:
         """Return when every request with a token has its answer, which a caller has read."""
         while self._answering:
-            await anyio.sleep(PAUSE_SECONDS / 10)
+            await self._answered_one.wait()
 
     async def _accept(self, listener: Listener[SocketStream], tasks: TaskGroup) -> None:
         while True:
@@ -142,6 +143,8 @@ class RpcServer:
             finally:
                 self._count -= 1
                 self._answering.discard(scope)
+                self._answered_one.set()
+                self._answered_one = anyio.Event()
                 self._strangers.pop(scope, None)
 
     async def _secured(self, stream: SocketStream) -> ByteStream:
@@ -243,7 +246,8 @@ class RpcServer:
             return None, None
         if self._archives is None:
             return None, None
-        file = kept.enter_context(tempfile.NamedTemporaryFile(dir=self._archives, prefix="sent-"))
+        made = tempfile.NamedTemporaryFile(dir=self._archives, prefix="sent-")  # noqa: SIM115 - `kept`.
+        file = kept.enter_context(made)
         with anyio.fail_after(ARCHIVE_SECONDS):
             message, rest = bytearray(), int(length)
             async for data in _parts(link, stream):
@@ -358,9 +362,7 @@ async def _send(link: h11.Connection, stream: ByteStream, answer: _Answer) -> No
         headers.append((NOT_BEGUN_HEADER.decode(), answer.call.decode("latin-1")))
     if link.our_state is h11.ERROR:
         return
-    await stream.send(
-        packet(link, h11.Response(status_code=status, headers=headers), answer.body)
-    )
+    await stream.send(packet(link, h11.Response(status_code=status, headers=headers), answer.body))
 
 
 def packet(link: h11.Connection, head: h11.Event, body: bytes) -> bytes:

@@ -53,28 +53,11 @@ def executor_methods(
         store: Holds the code that cores send, by its digest; `source` is not asked then.
     """
 
-    async def sent(name: str, context: ServedCall, *, is_skill: bool) -> ServedTool:
-        """Return a tool of the code with the digest of the call, which may have come with it."""
-        if store is None or not context.digest:
-            raise RpcError(INVALID_PARAMS, "expected the digest of the code")
-        current = CURRENT.get()
-        if current is not None and current.archives is not None:
-            await anyio.to_thread.run_sync(store.take, current.archives, context)
-        found = await anyio.to_thread.run_sync(store.tools, context.digest)
-        if not found:
-            raise RpcError(UNAVAILABLE, "the code is not here", reason=CODE_MISSING)
-        if context.packages and store.packages(context) is None:
-            raise RpcError(UNAVAILABLE, "the packages are not here", reason=CODE_MISSING)
-        for one in found:
-            if name in (one.spec.skill if is_skill else one.name, one.tool):
-                return one
-        raise RpcError(INVALID_PARAMS, f"unknown tool `{name[:80]}` of this code")
-
     async def find(name: str, context: ServedCall, *, is_skill: bool = False) -> ServedTool:
         """Return a tool, or the first one of a skill; reload when it is unknown or has changed."""
         if store is not None:
             with _unavailable():
-                return await sent(name, context, is_skill=is_skill)
+                return await _sent(store, name, context, is_skill=is_skill)
         for is_last in (False, True):
             wanted = name if is_skill else full_name(name, [one.name for one in source.tools()])
             for one in source.tools():
@@ -145,6 +128,24 @@ def executor_methods(
 
 CODE_MISSING = "code-missing"
 """The reason of an executor that takes code by its digest and does not have it; nothing was run."""
+
+
+async def _sent(store: CodeStore, name: str, context: ServedCall, *, is_skill: bool) -> ServedTool:
+    """Return a tool of the code with the digest of the call, which may have come with it."""
+    if not context.digest:
+        raise RpcError(INVALID_PARAMS, "expected the digest of the code")
+    current = CURRENT.get()
+    if current is not None and current.archives is not None:
+        await anyio.to_thread.run_sync(store.take, current.archives, context)
+    found = await anyio.to_thread.run_sync(store.tools, context.digest)
+    if not found:
+        raise RpcError(UNAVAILABLE, "the code is not here", reason=CODE_MISSING)
+    if context.packages and store.packages(context) is None:
+        raise RpcError(UNAVAILABLE, "the packages are not here", reason=CODE_MISSING)
+    for one in found:
+        if name in (one.spec.skill if is_skill else one.name, one.tool):
+            return one
+    raise RpcError(INVALID_PARAMS, f"unknown tool `{name[:80]}` of this code")
 
 
 @contextlib.contextmanager

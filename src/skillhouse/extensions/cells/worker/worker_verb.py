@@ -51,9 +51,11 @@ docs/guides/containers.md says what that is worth.
 def _configure_worker(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--skills", action="append", default=[], metavar="DIR",
-        help="serve the skills directly below DIR; may be repeated (without it cores send the code)")  # fmt: skip
+        help="serve the skills directly below DIR; may be repeated (without it, cores send code)",
+        )  # fmt: skip
     add("--core", action="append", required=True, metavar="URL",
-        help="where the core is asked: http://HOST:PORT/rpc; may be repeated, with `*.NAME` as HOST")  # fmt: skip
+        help="where the core is asked: http://HOST:PORT/rpc; may be repeated, HOST may be `*.NAME`",
+        )  # fmt: skip
     token = parser.add_mutually_exclusive_group(required=True)
     token.add_argument("--token-file", metavar="FILE", help="the file that holds the token")
     token.add_argument("--token-env", metavar="NAME", help="the variable that holds the token")
