@@ -6,6 +6,7 @@ Each is shown on the naive version first: what a plain JSON-RPC client, server o
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import hashlib
 import http.server
 import io
@@ -210,8 +211,11 @@ def test_two_tokens_share_no_process(tmp_path: Path) -> None:
         CURRENT.set(Exchange(caller=Caller(name=name, token=TOKEN)))
         return cell_for(served, context, None)
 
-    assert cell("") == cell("")
-    assert cell("one") != cell("thief")
+    def cell_of(name: str) -> CellSpec:
+        return contextvars.copy_context().run(cell, name)
+
+    assert cell_of("") == cell_of("")
+    assert cell_of("one") != cell_of("thief")
 
 
 # --- an executor, or something before it, that answers otherwise ---

@@ -50,7 +50,7 @@ def test_without_a_token_it_does_not_start(
         ("--core", "http://co re/rpc", "expected an address as http://HOST:PORT/rpc"),
         ("--tls-key", "/not/there", "expected --tls-certificate and --tls-key together"),
         ("--tls-ca", "/not/there", "expected --tls-certificate and --tls-key with --tls-ca"),
-        ("--calls", "0", "expected a number of at least 1"),
+        ("--calls", "0", "expected a number from 1, got `0`"),
         ("--name", "a b", "expected letters, digits, dots and dashes after --name"),
         ("--core", "http://user:word@core/rpc", "expected an address as http://HOST:PORT/rpc"),
         ("--core", "core:8701", "expected an address as http://HOST:PORT/rpc"),

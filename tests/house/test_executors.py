@@ -12,9 +12,12 @@ from typing import Any
 import anyio
 import pytest
 
+from skillhouse.floor import tree_digest
 from skillhouse.house import SkillCodeSettings, Skillhouse
-from skillhouse.sandbox.code_call import RpcError
+from skillhouse.house.container import ContainerExecutor
+from skillhouse.sandbox.code_call import CellSpec, RpcError
 from tests.executors import SLEEPS, TOKEN, Balancer, worker
+from tests.extensions.cells.lab import Core
 from tests.frontends.mcp_peer import has_sandbox
 from tests.harness import until
 from tests.house.coded import coded_house, played, recorded, tool, write_code
@@ -271,6 +274,50 @@ def test_both_sides_show_certificates_that_are_renewed_on_disk(tmp_path: Path) -
         assert "the new files for TLS are not used" in str(said)
         url = f"http://127.0.0.1:{one.first['probes']}"
         assert (probe(f"{url}/healthz"), probe(f"{url}/readyz")) == ("200 ok", "200 ready")
+
+
+def test_packages_are_sent_with_the_code_and_kept(tmp_path: Path) -> None:
+    source = (
+        "import lib\n\ndef tool(params, context):\n    return lib.A\n\ntools = {'tool': tool}\n"
+    )
+    skill = write_code(tmp_path / "one", source, tool())
+    packages = tmp_path / "store" / ("0" * 64) / "packages"
+    (packages / "lib").mkdir(parents=True)
+    (packages / "lib/__init__.py").write_text("A = 'of the packages'\n")
+    spec = CellSpec(
+        skill="one",
+        digest=tree_digest(skill),
+        directory=skill,
+        language="python",
+        entry="main.py",
+        dependencies=packages,
+    )
+
+    async def scene(address: str) -> list[Any]:
+        settings = SkillCodeSettings(
+            enabled=True, executor=address, executor_token=f"file:{tmp_path}/e/token"
+        )
+        executor = ContainerExecutor(settings, {})
+        try:
+            await executor.check(spec, "tool")
+            names = await executor.tool_names(spec)
+            found = [
+                (await executor.execute(spec, "tool", {}, meta={}, host=Core())).value
+                for _ in range(2)
+            ]
+            health = await executor.health()
+            return [names, *found, [one["level"] for one in health.values()]]
+        finally:
+            await executor.close()
+
+    with worker(tmp_path / "e") as one:
+        names, *found, levels = anyio.run(scene, one.address)
+        refused = [line for line in one.lines if line["outcome"] == "refused"]
+    assert names == ("tool",)
+    assert found == [{"success": True, "data": "of the packages"}] * 2
+    assert len(levels) == 1
+    # They were wanted once, and came together.
+    assert len(refused) == 1
 
 
 def probe(url: str) -> str:
