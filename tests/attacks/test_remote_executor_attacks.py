@@ -23,23 +23,21 @@ import anyio
 import pytest
 
 from skillhouse.extensions.cells import (
-    CURRENT,
-    CodeStore,
     ExecutorPool,
     FixedTokens,
     NoAnswerError,
-    NotBegunError,
     Parcel,
     RpcClient,
     RpcError,
     RpcServer,
     ServedTool,
-    TokenFiles,
     check_token,
 )
 from skillhouse.extensions.cells.code_archive import archive_of, unpack
-from skillhouse.extensions.cells.rpc_http import Exchange
-from skillhouse.extensions.cells.rpc_tokens import Caller, digest_of
+from skillhouse.extensions.cells.code_store import CodeStore
+from skillhouse.extensions.cells.rpc import NotBegunError
+from skillhouse.extensions.cells.rpc_http import CURRENT, RpcExchange
+from skillhouse.extensions.cells.rpc_tokens import TokenCaller, TokenFiles, digest_of
 from skillhouse.extensions.cells.served_call import ServedCall
 from skillhouse.extensions.cells.service import cell_for
 from skillhouse.extensions.cells.worker.executor import CoreAddresses
@@ -208,7 +206,7 @@ def test_two_tokens_share_no_process(tmp_path: Path) -> None:
     context = ServedCall(digest="d", permissions="default", meta={"userId": "mika"})
 
     def cell(name: str) -> CellSpec:
-        CURRENT.set(Exchange(caller=Caller(name=name, token=TOKEN)))
+        CURRENT.set(RpcExchange(caller=TokenCaller(name=name, token=TOKEN)))
         return cell_for(served, context, None)
 
     def cell_of(name: str) -> CellSpec:

@@ -32,7 +32,7 @@ PUBLISHED = {
 }
 """Results as the published design calls them, and our status for each (S000-120)."""
 STATUSES = ("", *PUBLISHED.values(), "stopped", "unknown")
-"""The last two are ours: a stop ended the call while it ran, or whoever ran it gave no answer. A call
+"""The last two are ours: a stop ended the call while it ran, or what ran it gave no answer. A call
 that a stop kept from running is `emergency-stopped`."""
 GATE_VERDICTS = (
     "",

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from skillhouse.extensions.cells.cell_probes import self_test as self_test
     from skillhouse.extensions.cells.code_cache import MakeCaches as MakeCaches
     from skillhouse.extensions.cells.code_cache import make_caches as make_caches
-    from skillhouse.extensions.cells.code_store import CodeStore as CodeStore
     from skillhouse.extensions.cells.environment_locks import has_lock as has_lock
     from skillhouse.extensions.cells.environment_locks import locked_python as locked_python
     from skillhouse.extensions.cells.environments import Environment as Environment
@@ -26,17 +25,13 @@ if TYPE_CHECKING:
     from skillhouse.extensions.cells.installers import installer_variables as installer_variables
     from skillhouse.extensions.cells.rpc import FRAME_BYTES as FRAME_BYTES
     from skillhouse.extensions.cells.rpc import Method as Method
-    from skillhouse.extensions.cells.rpc import NotBegunError as NotBegunError
     from skillhouse.extensions.cells.rpc import respond as respond
     from skillhouse.extensions.cells.rpc_client import NoAnswerError as NoAnswerError
     from skillhouse.extensions.cells.rpc_client import RpcClient as RpcClient
     from skillhouse.extensions.cells.rpc_client import at_port as at_port
-    from skillhouse.extensions.cells.rpc_http import CURRENT as CURRENT
     from skillhouse.extensions.cells.rpc_http import RpcServer as RpcServer
     from skillhouse.extensions.cells.rpc_http import is_loopback as is_loopback
     from skillhouse.extensions.cells.rpc_tokens import FixedTokens as FixedTokens
-    from skillhouse.extensions.cells.rpc_tokens import TokenCheck as TokenCheck
-    from skillhouse.extensions.cells.rpc_tokens import TokenFiles as TokenFiles
     from skillhouse.extensions.cells.rpc_tokens import check_token as check_token
     from skillhouse.extensions.cells.served_call import ServedCall as ServedCall
     from skillhouse.extensions.cells.served_tools import DirectorySource as DirectorySource

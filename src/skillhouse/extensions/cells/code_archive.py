@@ -36,7 +36,7 @@ class ArchivedFile(Struct, frozen=True, array_like=True, forbid_unknown_fields=T
     sha256: str
 
 
-class Archive(Struct, frozen=True):
+class CodeArchive(Struct, frozen=True):
     """A directory and what is sent of it."""
 
     directory: Path
@@ -62,7 +62,7 @@ class Archive(Struct, frozen=True):
                     yield data
 
 
-def archive_of(directory: Path, only: Container[str] | None = None) -> Archive:
+def archive_of(directory: Path, only: Container[str] | None = None) -> CodeArchive:
     """Return a directory's regular files as an archive; links and devices are left out.
 
     Args:
@@ -94,7 +94,7 @@ def archive_of(directory: Path, only: Container[str] | None = None) -> Archive:
         data = json.dumps(rows, ensure_ascii=True, separators=(",", ":")).encode()
     except (OSError, UnicodeError) as error:
         raise SandboxError("code-unreadable", f"cannot send the code: {error}") from error
-    return Archive(directory, tuple(files), LENGTH.pack(len(data)) + data)
+    return CodeArchive(directory, tuple(files), LENGTH.pack(len(data)) + data)
 
 
 def unpack(source: BinaryIO, directory: Path, *, max_bytes: int) -> str:

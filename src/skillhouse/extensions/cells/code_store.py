@@ -37,22 +37,24 @@ class CodeStore:
         base: Path,
         *,
         shared: Mapping[str, tuple[Path, ...]],
-        max_bytes: int = STORE_BYTES,
+        max_bytes: int | None = None,
     ) -> None:
         """Begin empty: what an earlier process left there is removed.
 
         Args:
             shared: Directories of packages for all skills, by language.
+            max_bytes: None takes STORE_BYTES, or half of what is free there where that is less.
         """
         self._base = base
         self._shared = shared
-        self._max_bytes = max_bytes
         self._lock = threading.Lock()
         self._tools: dict[str, tuple[ServedTool, ...]] = {}
         self._sizes: dict[Path, int] = {}
         shutil.rmtree(base, ignore_errors=True)
         for name in ("code", "packages", "sent"):
             make_private(base / name)
+        half = shutil.disk_usage(base).free // 2
+        self._max_bytes = min(STORE_BYTES, half) if max_bytes is None else max_bytes
 
     @property
     def sent(self) -> Path:
@@ -98,6 +100,9 @@ class CodeStore:
                     self._publish(packages.parent, "packages", call.packages_digest)
             self._read(call.digest)
             self._collect()
+        except OSError as error:
+            message = f"the code that was sent could not be kept: {error.strerror}"
+            raise SandboxError("code-refused", message) from error
         finally:
             shutil.rmtree(staging, ignore_errors=True)
 

@@ -13,9 +13,9 @@ import anyio
 import anyio.to_thread
 from msgspec import Struct
 
-from skillhouse.extensions.cells.code_archive import Archive, archive_of
+from skillhouse.extensions.cells.code_archive import CodeArchive, archive_of
 from skillhouse.extensions.cells.executor_proof import check_isolation
-from skillhouse.extensions.cells.rpc_client import Attachment, NoAnswerError, RpcClient
+from skillhouse.extensions.cells.rpc_client import NoAnswerError, RpcClient, SentArchives
 from skillhouse.extensions.cells.service import CODE_MISSING
 from skillhouse.floor import TreeError, read_tree
 from skillhouse.sandbox import SandboxError
@@ -31,7 +31,7 @@ LISTS = 64
 """Lists of packages that are kept: each was read from thousands of files."""
 
 
-class Place(Struct, frozen=True):
+class ExecutorPlace(Struct, frozen=True):
     """One address of one executor, or of a balancer."""
 
     client: RpcClient
@@ -60,7 +60,7 @@ class ExecutorPool:
         self._turn = 0
         self._proved: set[tuple[str, str]] = set()
         self._locks: dict[tuple[str, str], anyio.Lock] = {}
-        self._packages: OrderedDict[Path, Archive] = OrderedDict()
+        self._packages: OrderedDict[Path, CodeArchive] = OrderedDict()
 
     async def ask(
         self, method: str, params: Mapping[str, Any], parcel: Parcel | None = None
@@ -76,7 +76,7 @@ class ExecutorPool:
             RpcError: the executor's own.
             SandboxError: the code to send is not as it was.
         """
-        attachment: Attachment | None = None
+        attachment: SentArchives | None = None
         is_again = is_wanted = False
         place = await self._chosen(None)
         while True:
@@ -106,14 +106,14 @@ class ExecutorPool:
                     raise
                 is_wanted = True
 
-    async def _prove(self, place: Place) -> None:
+    async def _prove(self, place: ExecutorPlace) -> None:
         """Have code run at a place that is new to us before it gets code of a skill.
 
         INVARIANT: what an executor says of its own isolation is never taken instead.
         """
 
-        async def ask(method: str, params: Mapping[str, Any], archive: Archive) -> Any:
-            attached = Attachment(archive.size, archive.parts)
+        async def ask(method: str, params: Mapping[str, Any], archive: CodeArchive) -> Any:
+            attached = SentArchives(archive.size, archive.parts)
             return await place.client.ask(
                 method, params, address=place.address, attachment=attached
             )
@@ -139,7 +139,7 @@ class ExecutorPool:
         places = await self._places()
         found: list[tuple[str, Any | RpcError]] = []
 
-        async def one(place: Place) -> None:
+        async def one(place: ExecutorPlace) -> None:
             said: Any
             try:
                 said = await place.client.ask(method, params, address=place.address)
@@ -152,24 +152,24 @@ class ExecutorPool:
                 tasks.start_soon(one, place)
         return tuple(found)
 
-    async def _places(self) -> Sequence[Place]:
-        found: list[Place] = []
+    async def _places(self) -> Sequence[ExecutorPlace]:
+        found: list[ExecutorPlace] = []
         for client in self._clients:
             at, addresses = self._looked_up.get(client.place, (0.0, ()))
             if not addresses or at < time.monotonic() - NAMES_SECONDS:
                 addresses = await client.addresses()
                 self._looked_up[client.place] = (time.monotonic(), addresses)
-            found += [Place(client, address) for address in addresses]
+            found += [ExecutorPlace(client, address) for address in addresses]
         return found
 
-    async def _chosen(self, refused: Place | None) -> Place:
+    async def _chosen(self, refused: ExecutorPlace | None) -> ExecutorPlace:
         places = await self._places()
         now = time.monotonic()
         self._rests = {key: end for key, end in self._rests.items() if end > now}
         self._turn += 1
         turn = self._turn
 
-        def rank(numbered: tuple[int, Place]) -> tuple[bool, bool, int, int]:
+        def rank(numbered: tuple[int, ExecutorPlace]) -> tuple[bool, bool, int, int]:
             number, place = numbered
             return (
                 refused is not None and place.key == refused.key,
@@ -181,7 +181,7 @@ class ExecutorPool:
         return min(enumerate(places), key=rank)[1]
 
     @contextlib.contextmanager
-    def _used(self, place: Place) -> Iterator[None]:
+    def _used(self, place: ExecutorPlace) -> Iterator[None]:
         self._running[place.key] = self._running.get(place.key, 0) + 1
         try:
             yield
@@ -197,7 +197,7 @@ class ExecutorPool:
             return params
         return {**params, "context": {**params["context"], "packages_digest": archive.digest}}
 
-    def _attachment(self, parcel: Parcel) -> Attachment:
+    def _attachment(self, parcel: Parcel) -> SentArchives:
         archives = [_code(parcel)]
         if parcel.packages is not None:
             found = self._packages.get(parcel.packages) or archive_of(parcel.packages)
@@ -210,10 +210,10 @@ class ExecutorPool:
             for archive in archives:
                 yield from archive.parts()
 
-        return Attachment(sum(one.size for one in archives), parts)
+        return SentArchives(sum(one.size for one in archives), parts)
 
 
-def _code(parcel: Parcel) -> Archive:
+def _code(parcel: Parcel) -> CodeArchive:
     """Return the skill's files, if they are what was judged; the executor compares them too."""
     try:
         tree = read_tree(parcel.directory)

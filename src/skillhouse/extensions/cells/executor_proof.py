@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from skillhouse.extensions.cells.code_archive import Archive, archive_of
+from skillhouse.extensions.cells.code_archive import CodeArchive, archive_of
 from skillhouse.floor import tree_digest
 from skillhouse.sandbox import SandboxError
 
@@ -82,7 +82,7 @@ def tries(params, context):
 
 tools = {"tries": tries}
 """
-Ask = Callable[[str, Mapping[str, Any], Archive], Awaitable[Any]]
+Ask = Callable[[str, Mapping[str, Any], CodeArchive], Awaitable[Any]]
 """Makes a request at the executor in question, with the archive of its code."""
 
 

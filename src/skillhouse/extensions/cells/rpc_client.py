@@ -64,7 +64,7 @@ class NoAnswerError(RpcError):
         """Seconds that the server asks to wait; 0 where it does not."""
 
 
-class Attachment(Struct, frozen=True):
+class SentArchives(Struct, frozen=True):
     """Archives that are sent after a message."""
 
     size: int
@@ -139,7 +139,7 @@ class RpcClient:
         params: Mapping[str, Any],
         *,
         address: str = "",
-        attachment: Attachment | None = None,
+        attachment: SentArchives | None = None,
     ) -> Any:
         """Return the result of a request; the server's own error is raised.
 
@@ -179,7 +179,7 @@ class RpcClient:
             body = packed([request_value(method, dict(params)) for params in part])
             await self._posted(body, "", None)
 
-    async def _posted(self, body: bytes, address: str, attachment: Attachment | None) -> bytes:
+    async def _posted(self, body: bytes, address: str, attachment: SentArchives | None) -> bytes:
         place = self.place if address in ("", self._host) else f"{self.place} ({address})"
         call = secrets.token_hex(16).encode()
         stream = await self._connected(place, address)
@@ -232,7 +232,7 @@ class RpcClient:
         return self._own
 
     async def _post(
-        self, stream: ByteStream, body: bytes, call: bytes, attachment: Attachment | None
+        self, stream: ByteStream, body: bytes, call: bytes, attachment: SentArchives | None
     ) -> _Reply:
         link = h11.Connection(h11.CLIENT, max_incomplete_event_size=HEAD_BYTES)
         token = self._token if isinstance(self._token, str) else self._token()

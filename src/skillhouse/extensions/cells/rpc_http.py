@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import ipaddress
 import tempfile
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextvars import ContextVar
 from pathlib import Path
 
@@ -28,8 +28,9 @@ from skillhouse.extensions.cells.rpc import (
     packed,
     respond,
 )
-from skillhouse.extensions.cells.rpc_tokens import Caller, FixedTokens, TokenCheck
+from skillhouse.extensions.cells.rpc_tokens import FixedTokens, TokenCaller, TokenCheck
 from skillhouse.extensions.cells.tls_files import TlsFiles
+from skillhouse.sandbox.code_call import UNAVAILABLE
 
 RPC_PATH = "/rpc"
 CALL_HEADER = b"skillhouse-call"
@@ -40,6 +41,8 @@ MESSAGE_HEADER = b"skillhouse-message"
 """Bytes of the message, where archives follow it in the body."""
 ARCHIVE_BYTES = 600 << 20
 """Most bytes of the archives of one request."""
+UPLOADS = 4
+"""Most requests with archives at one time; more are refused with 503."""
 RETRY_AFTER = 1
 """Seconds after which a refused caller may try again."""
 CONNECTIONS = 1_200
@@ -58,15 +61,15 @@ CHUNK = 65_536
 PROBES = ("/healthz", "/readyz")
 
 
-class Exchange(Struct, frozen=True, kw_only=True):
+class RpcExchange(Struct, frozen=True, kw_only=True):
     """What a method may know of the request that it answers."""
 
-    caller: Caller
+    caller: TokenCaller
     archives: Path | None = None
     """The archives that came with it, one after the other; gone when it is answered."""
 
 
-CURRENT: ContextVar[Exchange | None] = ContextVar("CURRENT", default=None)
+CURRENT: ContextVar[RpcExchange | None] = ContextVar("CURRENT", default=None)
 """The exchange that is answered; None outside of one."""
 
 Probe = Callable[[str], tuple[int, str]]
@@ -97,6 +100,7 @@ class RpcServer:
         self._probe = probe
         self._archives = archives
         self._count = 0
+        self._uploads = 0
         self._answering: set[anyio.CancelScope] = set()
         self._answered_one = anyio.Event()
         # Connections that have not shown the token yet, oldest first.
@@ -200,18 +204,18 @@ class RpcServer:
         self._strangers.pop(scope, None)
         self._answering.add(scope)
         with contextlib.ExitStack() as kept:
-            message, archives = await self._taken(head, link, stream, kept)
-            if message is None:
-                return _Answer(413)
-            CURRENT.set(Exchange(caller=caller, archives=archives))
             try:
+                message, archives = await self._taken(head, link, stream, kept)
+                if message is None:
+                    return _Answer(413)
+                CURRENT.set(RpcExchange(caller=caller, archives=archives))
                 data = await self._answered(message, stream)
             except NotBegunError as error:
                 said = packed(error_value(None, error))
                 return _Answer(503, said, call=_header(head, CALL_HEADER))
         return _Answer(204) if data is None else _Answer(200, data)
 
-    def _status(self, head: h11.Request) -> tuple[int, Caller | None]:
+    def _status(self, head: h11.Request) -> tuple[int, TokenCaller | None]:
         """Return the status for a request's head; without a token only 401 is ever returned."""
         headers = list(head.headers)
         given = [value for name, value in headers if name == b"authorization"]
@@ -246,6 +250,10 @@ class RpcServer:
             return None, None
         if self._archives is None:
             return None, None
+        if self._uploads >= UPLOADS:
+            raise NotBegunError(UNAVAILABLE, "other code is on its way here", reason="busy")
+        self._uploads += 1
+        kept.callback(self._uploaded)
         made = tempfile.NamedTemporaryFile(dir=self._archives, prefix="sent-")  # noqa: SIM115 - `kept`.
         file = kept.enter_context(made)
         with anyio.fail_after(ARCHIVE_SECONDS):
@@ -254,11 +262,16 @@ class RpcServer:
                 begin = data[:rest]
                 message += begin
                 rest -= len(begin)
-                file.write(data[len(begin) :])
+                with _room():
+                    file.write(data[len(begin) :])
                 if file.tell() > ARCHIVE_BYTES:
                     return None, None
-        file.flush()
+        with _room():
+            file.flush()
         return bytes(message), Path(file.name)
+
+    def _uploaded(self) -> None:
+        self._uploads -= 1
 
     async def _answered(self, data: bytes, stream: ByteStream) -> bytes | None:
         """Return the answer; when the caller disconnects meanwhile, cancel its call."""
@@ -286,6 +299,16 @@ class RpcServer:
         if refused is not None:
             raise refused
         return answer
+
+
+@contextlib.contextmanager
+def _room() -> Iterator[None]:
+    """Refuse what the disk has no room for before anything of it is begun."""
+    try:
+        yield
+    except OSError as error:
+        message = f"no room for the code: {error.strerror}"
+        raise NotBegunError(UNAVAILABLE, message, reason="no-room") from error
 
 
 class _Answer(Struct, frozen=True):

@@ -21,7 +21,7 @@ TOKENS_MAX = 1_000
 _DIGEST = re.compile("sha256:[0-9a-f]{64}")
 
 
-class Caller(Struct, frozen=True, kw_only=True):
+class TokenCaller(Struct, frozen=True, kw_only=True):
     """Who called, by the token that it showed."""
 
     name: str
@@ -34,7 +34,7 @@ class Caller(Struct, frozen=True, kw_only=True):
 
 
 class TokenCheck(Protocol):
-    def caller(self, token: str) -> Caller | None:
+    def caller(self, token: str) -> TokenCaller | None:
         """Return whose token it is, at this moment; None for one that is not valid."""
         ...
 
@@ -47,11 +47,11 @@ class FixedTokens:
             check_token(token)
         self._tokens = tokens
 
-    def caller(self, token: str) -> Caller | None:
+    def caller(self, token: str) -> TokenCaller | None:
         is_right = False
         for one in self._tokens:
             is_right |= hmac.compare_digest(one.encode(), token.encode())
-        return Caller(name="", token=token) if is_right else None
+        return TokenCaller(name="", token=token) if is_right else None
 
 
 class TokenFiles:
@@ -75,14 +75,14 @@ class TokenFiles:
         self._look()
         return tuple(self._digests)
 
-    def caller(self, token: str) -> Caller | None:
+    def caller(self, token: str) -> TokenCaller | None:
         self._look()
         shown = digest_of(token)
         found = ""
         for name, digest in self._digests.items():
             if hmac.compare_digest(digest, shown):
                 found = name
-        return Caller(name=found, token=token) if found else None
+        return TokenCaller(name=found, token=token) if found else None
 
     def _look(self) -> None:
         lines: tuple[str, ...] = ()

@@ -268,14 +268,14 @@ class RemoteHost:
         return reply
 
 
-class Asked(Protocol):
+class ExecutorClient(Protocol):
     async def ask(self, method: str, params: Mapping[str, Any]) -> Any: ...
 
 
 class RemoteExecutor:
     """Runs tools in a container, whose executor sends requests back (S002-8 to 12)."""
 
-    def __init__(self, client: Asked, capabilities: Capabilities) -> None:
+    def __init__(self, client: ExecutorClient, capabilities: Capabilities) -> None:
         """Use the executors of `client`; `core_methods` serve the same `capabilities`."""
         self._client = client
         self._capabilities = capabilities
@@ -288,7 +288,7 @@ class RemoteExecutor:
         meta: Mapping[str, Any],
         timeout: float,  # noqa: ASYNC109 - the result reports it.
         host: HostCalls,
-        client: Asked | None = None,
+        client: ExecutorClient | None = None,
         **fields: Any,
     ) -> Mapping[str, Any]:
         """Return the ToolResult of one call; see `Executor.execute`.

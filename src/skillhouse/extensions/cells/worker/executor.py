@@ -21,13 +21,10 @@ import anyio
 from msgspec import Struct
 
 from skillhouse.extensions.cells import (
-    CURRENT,
-    CodeStore,
     DirectorySource,
     Executor,
     FixedTokens,
     Method,
-    NotBegunError,
     RemoteHost,
     RpcClient,
     RpcError,
@@ -35,11 +32,13 @@ from skillhouse.extensions.cells import (
     ServedCall,
     TlsFiles,
     TlsPaths,
-    TokenCheck,
     at_port,
     executor_methods,
 )
-from skillhouse.extensions.cells.rpc import INVALID_PARAMS
+from skillhouse.extensions.cells.code_store import CodeStore
+from skillhouse.extensions.cells.rpc import INVALID_PARAMS, NotBegunError
+from skillhouse.extensions.cells.rpc_http import CURRENT
+from skillhouse.extensions.cells.rpc_tokens import TokenCheck
 from skillhouse.floor import SkillhouseError
 from skillhouse.sandbox import SandboxError, SandboxStatus, SandboxUnavailableError
 from skillhouse.sandbox.code_call import UNAVAILABLE

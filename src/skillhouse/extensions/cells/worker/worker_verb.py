@@ -150,7 +150,7 @@ def _worker(options: argparse.Namespace, terminal: Terminal) -> int:
 
 def _tokens(options: argparse.Namespace, report: Any) -> Any:
     """Return what says whose a token is; ConfigError where none is valid at the start."""
-    from skillhouse.extensions.cells import FixedTokens, TokenFiles
+    from skillhouse.extensions.cells.rpc_tokens import FixedTokens, TokenFiles
     from skillhouse.house import token_at
 
     if options.token_env is not None:
