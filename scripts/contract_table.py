@@ -152,6 +152,13 @@ executor = "http://127.0.0.1:8700/rpc"
 executor_token = "env:TOKEN"
 callback = "127.0.0.1:8701"
 """
+EXECUTORS = """[skill_code]
+executors = { gpu = ["https://127.0.0.1:8700/rpc"] }
+executor_token = "env:TOKEN"
+executor_certificate = "/run/tls/tls.crt"
+executor_key = "/run/tls/tls.key"
+callback_url = "https://127.0.0.1:8701/rpc"
+"""
 WEBHOOK = """[approvals]
 webhook_url = "https://hooks.example.com/ask"
 webhook_secret_env = "HOOK_SECRET"
@@ -202,6 +209,10 @@ SETTINGS = {
     "skill_code.executor": EXECUTOR,
     "skill_code.executor_token": EXECUTOR,
     "skill_code.callback": EXECUTOR,
+    "skill_code.executors": EXECUTORS,
+    "skill_code.executor_certificate": EXECUTORS,
+    "skill_code.executor_key": EXECUTORS,
+    "skill_code.callback_url": EXECUTORS,
     "search.weights": '[search]\nweights = "@STATE@"',
     "search.database": '[search]\ndatabase = "env:INDEX"',
     "state.url": STATE,

@@ -24,7 +24,7 @@ def words(place: Path) -> list[str]:
 @pytest.mark.parametrize(
     ("token", "said"),
     [
-        ([], "one of the arguments --token-file --token-env is required"),
+        ([], "one of the arguments --token-file --token-env --tokens is required"),
         (["--token-file", "{}/missing"], "cannot read the token: no such file or directory"),
         (["--token-file", "{}/skills"], "expected a file with the token"),
         (["--token-file", "{}/short"], "expected a token of at least 16"),
@@ -46,7 +46,12 @@ def test_without_a_token_it_does_not_start(
 @pytest.mark.parametrize(
     ("option", "value", "said"),
     [
-        ("--core", "https://core/rpc", "expected an address as http://HOST:PORT/rpc"),
+        ("--core", "ftp://core/rpc", "expected an address as http://HOST:PORT/rpc"),
+        ("--core", "http://co re/rpc", "expected an address as http://HOST:PORT/rpc"),
+        ("--tls-key", "/not/there", "expected --tls-certificate and --tls-key together"),
+        ("--tls-ca", "/not/there", "expected --tls-certificate and --tls-key with --tls-ca"),
+        ("--calls", "0", "expected a number from 1, got `0`"),
+        ("--name", "a b", "expected letters, digits, dots and dashes after --name"),
         ("--core", "http://user:word@core/rpc", "expected an address as http://HOST:PORT/rpc"),
         ("--core", "core:8701", "expected an address as http://HOST:PORT/rpc"),
         ("--skills", "/not/there", "expected a directory after --skills"),

@@ -103,6 +103,7 @@ def coded_house(
     levels: Mapping[str, Any] | None = None,
     in_process: tuple[str, ...] = (),
     frames_for_models: bool = False,
+    settings: SkillCodeSettings | None = None,
     **overrides: Any,
 ) -> Skillhouse:
     """Return a house with the skills below `root`.
@@ -123,6 +124,7 @@ def coded_house(
         levels: The operator's least levels.
         in_process: Digests of what runs in this process.
         frames_for_models: Whether a model gets an exception's files and lines.
+        settings: All of `[skill_code]`, in place of the six before.
         overrides: Further values of the configuration.
     """
     layer = Layer(
@@ -136,7 +138,8 @@ def coded_house(
         channel=channel,
         layers=(layer,),
         roots=[] if root is None or is_printed else [root],
-        skill_code=SkillCodeSettings(
+        skill_code=settings
+        or SkillCodeSettings(
             enabled=enabled,
             env=env or {},
             python_packages=python_packages,

@@ -41,6 +41,14 @@ def settings(**more: Any) -> SkillCodeSettings:
         ('executor_token = "env:A"', "`executor` and `executor_token` together"),
         (f'executor = "http://a/rpc"\nexecutor_token = "{TOKEN}"', "`file:PATH` or `env:NAME`"),
         (f'executor = "http://a/rpc"\nexecutor_token = "word:{TOKEN}"', "`file:PATH`"),
+        ('executors.python = "http://a/rpc"', "`executor` and `executor_token` together"),
+        ('executor = "ours"\nexecutors.python = "http://a/rpc"', "no `executors` beside an"),
+        (
+            'executor_token = "env:A"\nexecutors."GPU 1" = "http://a/rpc"',
+            "expected a name of small letters",
+        ),
+        ('executor_certificate = "/a"', "`executor_certificate` and `executor_key` together"),
+        ('callback_url = "https://a/rpc"', "`executor_certificate` with a `callback_url`"),
         ('callback = "8701"', "expected ADDRESS:PORT in `callback`"),
         ('callback = "0.0.0.0:99999"', "expected ADDRESS:PORT in `callback`"),
         ('callback = "127.0.0.1:\u0663"', "expected ADDRESS:PORT in `callback`"),
@@ -132,7 +140,9 @@ def test_what_comes_back_reads_as_what_ran_here(answer: Any, kind: str) -> None:
 
 @pytest.mark.parametrize("answer", [None, [], "text", {"data": 1}])
 def test_an_answer_that_is_none_is_refused(answer: Any) -> None:
-    assert str(executed(answer)[0]) == "the executor answered something else"
+    result = executed(answer)[0]
+    assert result.kind == "unknown"
+    assert result.error.startswith("the executor answered something else; the call may have had")
 
 
 def checked(**methods: Any) -> tuple[str, list[Any]]:

@@ -31,9 +31,9 @@ PUBLISHED = {
     "pending": "pending",
 }
 """Results as the published design calls them, and our status for each (S000-120)."""
-STATUSES = ("", *PUBLISHED.values(), "stopped")
-"""The last one is ours: a stop ended the call while it ran. A call that a stop kept from running is
-`emergency-stopped`."""
+STATUSES = ("", *PUBLISHED.values(), "stopped", "unknown")
+"""The last two are ours: a stop ended the call while it ran, or what ran it gave no answer. A call
+that a stop kept from running is `emergency-stopped`."""
 GATE_VERDICTS = (
     "",
     "approved",

@@ -109,7 +109,7 @@ class SkillCode:
     @property
     def is_elsewhere(self) -> bool:
         """Whether a remote executor runs the code, from its own copy."""
-        return bool(self._config.skill_code.executor)
+        return self._config.skill_code.is_elsewhere
 
     @property
     def _package_store(self) -> Path:
@@ -229,9 +229,10 @@ class SkillCode:
             ConfigError: the executor elsewhere cannot be used as it is configured.
         """
         settings = self._config.skill_code
-        if settings.executor:
+        if settings.is_elsewhere:
             # INVARIANT: what fails there fails; nothing that was to run elsewhere runs here.
-            if self._executor is None and self._executors and "://" not in settings.executor:
+            is_extension = bool(settings.executor) and "://" not in settings.executor
+            if self._executor is None and self._executors and is_extension:
                 self._executor = self._executors(settings.executor)
             elif self._executor is None:
                 # Most configurations name none.
@@ -256,7 +257,7 @@ class SkillCode:
         that is refused then costs that process.
         """
         settings = self._config.skill_code
-        if settings.executor or settings.in_process or not may_start_early(tool, found):
+        if settings.is_elsewhere or settings.in_process or not may_start_early(tool, found):
             return
         try:
             if await self._sandboxes.status_if_kept("python") is not None:
@@ -318,7 +319,7 @@ class SkillCode:
         self._packages.forget()
         if is_installed("cells"):
             await self._in_process().reload(skill)
-        if self._config.skill_code.executor:
+        if self.is_elsewhere:
             # A remote executor outlives this process.
             await self.executor()
         if self._executor is not None:

@@ -51,7 +51,16 @@ RESTART = (
     "server_name",
 )
 """What a running process keeps."""
-RESTART_CODE = ("executor", "executor_token", "callback")
+RESTART_CODE = (
+    "executor",
+    "executors",
+    "executor_token",
+    "executor_ca",
+    "executor_certificate",
+    "executor_key",
+    "callback",
+    "callback_url",
+)
 """Likewise below `[skill_code]`."""
 
 NOTICE = (

@@ -1,4 +1,4 @@
-"""The executor that is elsewhere, as in a container: what the core asks of it, and it of the core.
+"""The executors that are elsewhere, as in containers: what the core asks of them, and they of it.
 
 Permissions, questions, secrets and the network stay here. What goes there is the call, the digest
 of the code that was judged, the variables that the operator hands to this skill, and a capability
@@ -8,9 +8,11 @@ that ends with the call.
 from __future__ import annotations
 
 import asyncio
+import logging
+import os
 import stat
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,10 +23,14 @@ from skillhouse.floor import ConfigError
 from skillhouse.house.config import callback_of
 from skillhouse.sandbox import SandboxError
 from skillhouse.sandbox.code_call import (
+    INTERNAL_ERROR,
     METHOD_NOT_FOUND,
+    RESOURCE_LIMIT,
+    TOOL_FAILED,
     TOOL_SECONDS,
     UNAVAILABLE,
     CellResult,
+    Kind,
     RpcError,
 )
 
@@ -33,6 +39,7 @@ if TYPE_CHECKING:
     from skillhouse.sandbox.code_call import CellSpec, HostCalls
 
 cells = OwnPackage("cells")
+logger = logging.getLogger(__name__)
 TOKEN_BYTES = 4_096
 LOAD_SECONDS = 60.0
 """Time for the executor to load one skill's code, or to read all manifests."""
@@ -43,17 +50,34 @@ class ContainerExecutor:
     """Offers what `cells.Executor` offers, and runs nothing here."""
 
     def __init__(self, settings: SkillCodeSettings, environment: Mapping[str, str]) -> None:
-        """Take the executor's address and ours; ConfigError if one or the token is unusable."""
-        token = token_at(settings.executor_token, environment, key="skill_code.executor_token")
+        """Take the addresses and ours; ConfigError if one, the token or a file is unusable."""
+        self._token = CoreToken(settings.executor_token, environment)
         self._capabilities = cells.Capabilities()
-        self._address = settings.executor
         self._host, self._port = callback_of(settings.callback)
+        self._url = settings.callback_url
+        key = "skill_code.executor_certificate"
         try:
-            self._client = cells.RpcClient(settings.executor, token)
-            self._server = cells.RpcServer(cells.core_methods(self._capabilities), token=token)
+            tls = _client_tls(settings)
+            own_tls = None
+            if self._url.startswith("https:"):
+                own_tls = cells.TlsFiles(
+                    _tls_paths(settings), is_server=True, report=logger.warning
+                )
+            key = "skill_code.callback_url"
+            if self._url:
+                cells.RpcClient(self._url, "")
+            key = "skill_code.executor"
+            self._pools = {
+                name: cells.ExecutorPool(
+                    [cells.RpcClient(url, self._token, tls=tls) for url in urls]
+                )
+                for name, urls in _addresses(settings).items()
+            }
         except ValueError as error:
-            raise ConfigError(str(error), key="skill_code.executor") from error
-        self._remote = cells.RemoteExecutor(self._client, self._capabilities)
+            raise ConfigError(str(error), key=key) from error
+        methods = cells.core_methods(self._capabilities)
+        self._server = cells.RpcServer(methods, token=self._token, tls=own_tls)
+        self._remote = cells.RemoteExecutor(self._pools.get("", None), self._capabilities)
         self._serving: asyncio.Task[None] | None = None
         self._listening: asyncio.Future[int] | None = None
 
@@ -70,30 +94,54 @@ class ContainerExecutor:
         """Run a tool once, see `Executor.execute`; RpcError only if nothing was run.
 
         When the executor is gone in the middle, the call may have had its effect and is not
-        repeated.
+        repeated: its result is of the kind "unknown".
         """
-        payload = {**_executor_payload(spec), "port": await self._asked_back()}
+        client = self._pool(spec)
+        payload = {**_executor_payload(spec), **await self._callback()}
         began = time.monotonic()
         try:
             found = await self._remote.execute(
-                f"{spec.skill}:{tool}", arguments, meta=meta, timeout=timeout, host=host, **payload
+                f"{spec.skill}:{tool}",
+                arguments,
+                meta=meta,
+                timeout=timeout,
+                host=host,
+                client=client,
+                **payload,
             )
         except cells.NoAnswerError as error:
             if not error.is_sent:
                 raise RpcError(error.code, f"nothing was run: {error}") from error
-            said = f"{error}; the call may have had its effect, and is not repeated"
-            return CellResult(kind="crashed", error=said, seconds=time.monotonic() - began)
+            return _unknown(error, time.monotonic() - began)
+        except RpcError as error:
+            if error.code == INTERNAL_ERROR:
+                return _unknown(error, time.monotonic() - began)
+            if error.code in _FAILURES:
+                seconds = time.monotonic() - began
+                return CellResult(kind=_FAILURES[error.code], error=str(error), seconds=seconds)
+            raise
         return _result(found, time.monotonic() - began)
+
+    def _pool(self, spec: CellSpec) -> _SpecPool:
+        """Return the executors of a skill: by what its manifest asks for, its language, or all."""
+        for name in (spec.executor,) if spec.executor else (spec.language, ""):
+            if name in self._pools:
+                return _SpecPool(self._pools[name], spec)
+        named = f"`{spec.executor}`" if spec.executor else spec.language
+        message = f"nothing was run: no executor for {named} is configured"
+        raise RpcError(UNAVAILABLE, message, reason="no-executor")
 
     async def check(self, spec: CellSpec, tool: str) -> None:
         """Raise RpcError where the executor could not run this tool of this code."""
         params = {"tool": f"{spec.skill}:{tool}", "context": {"digest": spec.digest}}
         try:
-            await self._asked("tool.check", params)
+            await self._asked(self._pool(spec), "tool.check", params)
         except RpcError as error:
             # An executor that others wrote need not have it: the design does not name it.
             if error.code != METHOD_NOT_FOUND:
-                raise RpcError(error.code, f"nothing was run: {error}") from error
+                said = str(error)
+                prefix = "" if said.startswith("nothing was run") else "nothing was run: "
+                raise RpcError(error.code, f"{prefix}{said}") from error
 
     async def tool_names(self, spec: CellSpec) -> tuple[str, ...]:
         """Return what the skill's code exports; see `Executor.tool_names`.
@@ -104,7 +152,7 @@ class ContainerExecutor:
         """
         params = {"skill": spec.skill, "context": _executor_payload(spec)}
         try:
-            found = await self._asked("skill.load", params)
+            found = await self._asked(self._pool(spec), "skill.load", params)
         except RpcError as error:
             if error.reason:
                 raise SandboxError(error.reason, str(error)) from error
@@ -114,13 +162,34 @@ class ContainerExecutor:
         return tuple(sorted(set(found)))
 
     async def reload(self, skill: str | None) -> None:
-        """Reload all skills there; running calls finish with the old code. RpcError: it is gone."""
-        await self._asked("skill.reload", {})
+        """Reload all skills in every executor; running calls finish with the old code.
 
-    async def _asked(self, method: str, params: Mapping[str, Any]) -> Any:
+        Raises:
+            RpcError: one did not; the message names each, and the others have.
+        """
+        failed: list[str] = []
+        for pool in self._pools.values():
+            with anyio.move_on_after(LOAD_SECONDS) as waiting:
+                for place, said in await pool.ask_all("skill.reload", {}):
+                    if isinstance(said, RpcError):
+                        failed.append(str(said) if len(self._pools) == 1 else f"{place}: {said}")
+            if waiting.cancelled_caught:
+                failed.append("an executor takes too long")
+        if failed:
+            raise RpcError(UNAVAILABLE, "; ".join(failed))
+
+    async def health(self) -> Mapping[str, Any]:
+        """Return what each executor says of itself, by its address; its error where it fails."""
+        found: dict[str, Any] = {}
+        for pool in self._pools.values():
+            with anyio.move_on_after(LOAD_SECONDS):
+                found |= dict(await pool.ask_all("health", {}))
+        return found
+
+    async def _asked(self, pool: _SpecPool, method: str, params: Mapping[str, Any]) -> Any:
         with anyio.move_on_after(LOAD_SECONDS):
-            return await self._client.ask(method, params)
-        raise RpcError(UNAVAILABLE, f"the executor at {self._address} takes too long")
+            return await pool.ask(method, params)
+        raise RpcError(UNAVAILABLE, "the executor takes too long")
 
     async def close(self) -> None:
         """Stop listening; further host calls of running calls are refused."""
@@ -128,6 +197,13 @@ class ContainerExecutor:
             self._serving.cancel()
             await asyncio.wait({self._serving})
             self._serving = self._listening = None
+
+    async def _callback(self) -> Mapping[str, Any]:
+        port = await self._asked_back()
+        if not self._url:
+            return {"port": port}
+        # The address may be one of a network that translates ports, if ours is as configured.
+        return {"core": self._url if port == self._port else cells.at_port(self._url, port)}
 
     async def _asked_back(self) -> int:
         """Return the port for host calls, open from the first call on; RpcError if it cannot be."""
@@ -154,6 +230,88 @@ class ContainerExecutor:
                 if port == RETRY_PORT:
                     found.set_exception(error)
                     return
+
+
+class _SpecPool:
+    """Executors, and the code of one call that they may have to be sent."""
+
+    def __init__(self, pool: Any, spec: CellSpec) -> None:
+        self._pool = pool
+        self._parcel = cells.Parcel(
+            digest=spec.digest, directory=spec.directory, packages=spec.dependencies
+        )
+
+    async def ask(self, method: str, params: Mapping[str, Any]) -> Any:
+        try:
+            return await self._pool.ask(method, params, self._parcel)
+        except SandboxError as error:
+            raise RpcError(UNAVAILABLE, str(error), reason=error.code) from error
+
+
+class CoreToken:
+    """The token of this core, read again when its file changes: each request shows the new one.
+
+    Calls that are under way ask with the one that they began with, so the one before is taken, too.
+    """
+
+    def __init__(self, place: str, environment: Mapping[str, str]) -> None:
+        self._place = place
+        self._environment = environment
+        self._stamp = self._look()
+        self._now = self._before = token_at(place, environment, key="skill_code.executor_token")
+
+    def __call__(self) -> str:
+        stamp = self._look()
+        if stamp != self._stamp:
+            self._stamp = stamp
+            try:
+                found = token_at(self._place, self._environment, key="skill_code.executor_token")
+            except ConfigError as error:
+                logger.warning("the new token of the executors is not used: %s", error)
+            else:
+                if found != self._now:
+                    self._before, self._now = self._now, found
+        return self._now
+
+    def caller(self, token: str) -> Any:
+        return cells.FixedTokens(self(), self._before).caller(token)
+
+    def _look(self) -> object:
+        kind, _, name = self._place.partition(":")
+        if kind != "file":
+            return None
+        try:
+            info = os.stat(name)
+        except OSError as error:
+            return error.errno
+        return (info.st_ino, info.st_mtime_ns, info.st_size)
+
+
+def _addresses(settings: SkillCodeSettings) -> Mapping[str, Sequence[str]]:
+    """Return the addresses by what is run there; "" is for all else."""
+    found: dict[str, Sequence[str]] = {"": (settings.executor,)} if settings.executor else {}
+    for name, urls in settings.executors.items():
+        found[name] = (urls,) if isinstance(urls, str) else urls
+        if not found[name]:
+            raise ValueError(f"expected an address in `executors.{name}`")
+    return found
+
+
+def _tls_paths(settings: SkillCodeSettings) -> Any:
+    def path(text: str) -> Path | None:
+        return Path(text) if text else None
+
+    return cells.TlsPaths(
+        certificate=path(settings.executor_certificate),
+        key=path(settings.executor_key),
+        ca=path(settings.executor_ca),
+    )
+
+
+def _client_tls(settings: SkillCodeSettings) -> Any:
+    if not (settings.executor_ca or settings.executor_certificate):
+        return None
+    return cells.TlsFiles(_tls_paths(settings), is_server=False, report=logger.warning)
 
 
 def token_at(place: str, environment: Mapping[str, str], *, key: str = "") -> str:
@@ -203,6 +361,15 @@ def _executor_payload(spec: CellSpec) -> dict[str, Any]:
         # PATH/KEY/packages (environment_store).
         "packages": "" if packages is None else packages.parent.name,
     }
+
+
+_FAILURES: Mapping[int, Kind] = {TOOL_FAILED: "error", RESOURCE_LIMIT: "resource-limit"}
+"""Errors of executors that others wrote, as the design has them; ours answers with a ToolResult."""
+
+
+def _unknown(error: RpcError, seconds: float) -> CellResult:
+    said = f"{error}; the call may have had its effect, and is not repeated"
+    return CellResult(kind="unknown", error=said, seconds=seconds)
 
 
 def _result(found: Mapping[str, Any], seconds: float) -> CellResult:

@@ -77,7 +77,14 @@ class CodeFrame(Struct, frozen=True, kw_only=True):
 
 
 Language = Literal["python", "javascript"]
-Kind = Literal["ok", "error", "timeout", "crashed", "resource-limit", "protocol"]
+Kind = Literal["ok", "error", "timeout", "crashed", "resource-limit", "protocol", "unknown"]
+"""The last: an executor elsewhere gave no answer, and the call may have had its effect."""
+INTERNAL_ERROR = -32603
+"""JSON-RPC 2.0, section 5.1. Of an executor: its own fault during a call, or a lost result."""
+TOOL_FAILED = -32000
+"""The skill's own code raised."""
+RESOURCE_LIMIT = -32002
+"""A limit of memory, processes, output or messages was exceeded."""
 
 
 class CellSpec(Struct, frozen=True, kw_only=True):
@@ -105,6 +112,8 @@ class CellSpec(Struct, frozen=True, kw_only=True):
     user: str = ""
     hosts: tuple[str, ...] = ()
     """What its calls may reach by the proxy that each call gets; with none there is no network."""
+    executor: str = ""
+    """The name that its manifest gives to the kind of executor that it needs; "" for any."""
     is_single: bool = False
     """True: no other call is expected, so nothing is prepared for one."""
 

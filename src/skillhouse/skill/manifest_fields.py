@@ -105,6 +105,7 @@ _TOOL = regex(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _VERSION = regex(r"[0-9A-Za-z][0-9A-Za-z.+!-]{0,63}")
 _VARIABLE = regex(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 
+_EXECUTOR = regex(r"([a-z][a-z0-9]*(-[a-z0-9]+)*)?")
 _HOST = regex(
     r"(?:https?://)?(?:(?:\*\.)?[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?|\[[0-9A-Fa-f:.]{2,45}\])"
     r"(?::[0-9]{1,5})?"
@@ -209,6 +210,7 @@ def read_fields(written: RawManifest) -> tuple[SkillManifest | None, list[Findin
         entry=_entry(notes),
         env=_env(notes),
         hosts=_hosts(notes),
+        executor=_executor(notes),
         tools=_tools(notes),
         author=notes.text(package, "author", at),
         license=notes.text(package, "license", at),
@@ -310,7 +312,7 @@ def _env(notes: _Notes) -> tuple[str, ...]:
     written = notes.written
     keys = (*written.own_keys, "requires")
     requires = mapping_at(written.own, "requires", written.own_keys, written.line_of)
-    notes.unknown(requires, ("env", "hosts"), keys)
+    notes.unknown(requires, ("env", "executor", "hosts"), keys)
     names = requires.get("env", [])
     if not isinstance(names, list) or len(names) > ENV_MAX:
         message = f"expected `env` to be a list of at most {ENV_MAX} names"
@@ -348,6 +350,18 @@ def _hosts(notes: _Notes) -> tuple[str, ...]:
             notes.refuse("manifest-host", message, (*keys, "hosts", str(place)))
             return ()
     return tuple(dict.fromkeys(hosts))
+
+
+def _executor(notes: _Notes) -> str:
+    written = notes.written
+    keys = (*written.own_keys, "requires")
+    requires = mapping_at(written.own, "requires", written.own_keys, written.line_of)
+    name = requires.get("executor", "")
+    if not isinstance(name, str) or not _EXECUTOR.fullmatch(name):
+        message = "expected a name of small letters, digits and dashes as `executor`"
+        notes.refuse("manifest-type", message, (*keys, "executor"))
+        return ""
+    return name
 
 
 def _tools(notes: _Notes) -> tuple[ToolSpec, ...]:

@@ -311,6 +311,8 @@ class SkillManifest(Struct, frozen=True, kw_only=True):
     hosts: tuple[str, ...] = ()
     """What its libraries may reach through the proxy, as `[scheme://]host[:port]`, where the
     operator allows it too; https where it names no scheme."""
+    executor: str = ""
+    """The kind of executor that it needs, by the operator's name for it; empty for any."""
     author: str = ""
     license: str = ""
     requires_python: str = ""

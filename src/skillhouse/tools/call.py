@@ -257,6 +257,8 @@ class Output(Struct, frozen=True, kw_only=True):
     """What a program's own function returned, for the program."""
     returns: Mapping[str, Any] | None = None
     """JSON Schema that `returned_value` of the data fits, where the tool has one."""
+    is_unknown: bool = False
+    """Whether it failed without an answer, and may have had its effect."""
     is_handed_over: bool = False
     """Whether another program does the work, and what came of it is recorded later."""
 

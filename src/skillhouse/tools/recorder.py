@@ -83,11 +83,12 @@ class Recorder:
         reports the missing outcome as unknown.
         """
         said = output.text[:200] if output.failed else ""
+        status = "unknown" if output.is_unknown else "error" if output.failed else "ok"
         self._audit.write_read(
             self._draft(
                 context,
                 kind="outcome",
-                status="stopped" if is_stopped else "error" if output.failed else "ok",
+                status="stopped" if is_stopped else status,
                 reason=said,
                 error=said,
                 intent=intent,

@@ -199,6 +199,7 @@ def cell_of(
         python=python,
         permissions=f"{agent} {' '.join(sorted(skill.env))}",
         hosts=tuple(map(str, skill.reach.hosts)),
+        executor=manifest.executor,
         user=user,
     )
 
@@ -340,6 +341,7 @@ class SkillCodeTool(Tool):
                 detail=detail,
                 excerpt="ends",
                 waits_for=waits_for,
+                is_unknown=result.kind == "unknown",
             )
 
         async def check_feasible() -> None:

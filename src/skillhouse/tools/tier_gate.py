@@ -128,6 +128,8 @@ class Account:
     def ended(self, output: Output, *, signs: bool) -> None:
         if not output.failed:
             self.outcome = TierOutcome.SUCCESS
+        elif output.is_unknown:
+            self.outcome = TierOutcome.UNKNOWN
         elif signs and not output.waits_for:
             self.outcome = TierOutcome.SIGN_FAILED
         else:

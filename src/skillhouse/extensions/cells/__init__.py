@@ -18,25 +18,31 @@ if TYPE_CHECKING:
     from skillhouse.extensions.cells.environments import check_installable as check_installable
     from skillhouse.extensions.cells.environments import prepare as prepare
     from skillhouse.extensions.cells.executor import Executor as Executor
+    from skillhouse.extensions.cells.executor_pool import ExecutorPool as ExecutorPool
+    from skillhouse.extensions.cells.executor_pool import Parcel as Parcel
     from skillhouse.extensions.cells.frames import own_frames as own_frames
     from skillhouse.extensions.cells.in_process import InProcessRunner as InProcessRunner
     from skillhouse.extensions.cells.installers import installer_variables as installer_variables
     from skillhouse.extensions.cells.rpc import FRAME_BYTES as FRAME_BYTES
     from skillhouse.extensions.cells.rpc import Method as Method
     from skillhouse.extensions.cells.rpc import respond as respond
-    from skillhouse.extensions.cells.rpc_http import NoAnswerError as NoAnswerError
-    from skillhouse.extensions.cells.rpc_http import RpcClient as RpcClient
+    from skillhouse.extensions.cells.rpc_client import NoAnswerError as NoAnswerError
+    from skillhouse.extensions.cells.rpc_client import RpcClient as RpcClient
+    from skillhouse.extensions.cells.rpc_client import at_port as at_port
     from skillhouse.extensions.cells.rpc_http import RpcServer as RpcServer
-    from skillhouse.extensions.cells.rpc_http import check_token as check_token
     from skillhouse.extensions.cells.rpc_http import is_loopback as is_loopback
+    from skillhouse.extensions.cells.rpc_tokens import FixedTokens as FixedTokens
+    from skillhouse.extensions.cells.rpc_tokens import check_token as check_token
     from skillhouse.extensions.cells.served_call import ServedCall as ServedCall
-    from skillhouse.extensions.cells.service import DirectorySource as DirectorySource
+    from skillhouse.extensions.cells.served_tools import DirectorySource as DirectorySource
+    from skillhouse.extensions.cells.served_tools import ServedTool as ServedTool
+    from skillhouse.extensions.cells.served_tools import SkillSource as SkillSource
     from skillhouse.extensions.cells.service import RemoteExecutor as RemoteExecutor
     from skillhouse.extensions.cells.service import RemoteHost as RemoteHost
-    from skillhouse.extensions.cells.service import ServedTool as ServedTool
-    from skillhouse.extensions.cells.service import SkillSource as SkillSource
     from skillhouse.extensions.cells.service import core_methods as core_methods
     from skillhouse.extensions.cells.service import executor_methods as executor_methods
+    from skillhouse.extensions.cells.tls_files import TlsFiles as TlsFiles
+    from skillhouse.extensions.cells.tls_files import TlsPaths as TlsPaths
     from skillhouse.extensions.cells.uv_lock import LockRules as LockRules
     from skillhouse.extensions.cells.uv_lock import uv_requirements as uv_requirements
     from skillhouse.sandbox.code_call import TOOL_SECONDS as TOOL_SECONDS

@@ -16,10 +16,8 @@ from msgspec import Struct
 
 from skillhouse.extensions.cells.cell import CELL_OUTPUT_BYTES, Capabilities, timeout_text
 from skillhouse.extensions.cells.rpc import (
-    INTERNAL_ERROR,
     INVALID_PARAMS,
     INVALID_REQUEST,
-    RESOURCE_LIMIT,
     Frames,
     RpcRequest,
     RpcResponse,
@@ -33,7 +31,14 @@ from skillhouse.extensions.cells.rpc import (
 from skillhouse.floor import SkillhouseError
 from skillhouse.floor.call_clock import CallClock
 from skillhouse.floor.regex import regex
-from skillhouse.sandbox.code_call import METHOD_NOT_FOUND, HostCalls, Kind, RpcError
+from skillhouse.sandbox.code_call import (
+    INTERNAL_ERROR,
+    METHOD_NOT_FOUND,
+    RESOURCE_LIMIT,
+    HostCalls,
+    Kind,
+    RpcError,
+)
 
 CHUNK = 65_536
 MESSAGES = 10_000

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from skillhouse.floor import InternalFaultError, SkillhouseError, as_error
 from skillhouse.floor.regex import regex
-from skillhouse.sandbox.code_call import METHOD_NOT_FOUND, RpcError
+from skillhouse.sandbox.code_call import INTERNAL_ERROR, METHOD_NOT_FOUND, RpcError
 
 FRAME_BYTES = 8 << 20
 """Longest message (docs/reference/limits.md)."""
@@ -30,14 +30,9 @@ LENGTH = struct.Struct("!I")
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
 INVALID_PARAMS = -32602
-INTERNAL_ERROR = -32603
-"""All five: JSON-RPC 2.0, section 5.1."""
-TOOL_FAILED = -32000
-"""The skill's own code raised."""
+"""All of these, and INTERNAL_ERROR: JSON-RPC 2.0, section 5.1."""
 STALE_CAPABILITY = -32001
 """The capability belongs to another call, or to one that has ended."""
-RESOURCE_LIMIT = -32002
-"""A limit of memory, processes, output or messages was exceeded."""
 REFUSED = -32003
 """A rule or a person refused the request."""
 
@@ -263,14 +258,22 @@ def full_name(name: str, known: Iterable[str]) -> str:
     return found[0] if found else name
 
 
+class NotBegunError(RpcError):
+    """An executor that is full or ends: of this request nothing was begun."""
+
+
 async def respond(data: bytes, methods: Mapping[str, Method]) -> bytes | None:
-    """Return the answer to a request or a batch; None when there were only notifications."""
+    """Return the answer to a request or a batch; None when there were only notifications.
+
+    Raises:
+        NotBegunError: the method of a single request did.
+    """
     try:
         value = parse(data)
     except RpcError as error:
         return packed(error_value(None, error))
     if not isinstance(value, list):
-        answer = await _answered(value, methods)
+        answer = await _answered(value, methods, is_single=True)
         return None if answer is None else _fitting(answer)
     if not 0 < len(value) <= BATCH:
         refused = RpcError(INVALID_REQUEST, f"expected a batch of 1 to {BATCH} requests")
@@ -287,7 +290,9 @@ def _fitting(answer: Any) -> bytes:
         return packed(error_value(number, error))
 
 
-async def _answered(value: Any, methods: Mapping[str, Method]) -> dict[str, Any] | None:
+async def _answered(
+    value: Any, methods: Mapping[str, Method], *, is_single: bool = False
+) -> dict[str, Any] | None:
     try:
         request = message(value)
     except RpcError as error:
@@ -298,6 +303,10 @@ async def _answered(value: Any, methods: Mapping[str, Method]) -> dict[str, Any]
         return error_value(None, RpcError(INVALID_REQUEST, "expected a request"))
     try:
         answer = result_value(request.id, await _run(request, methods))
+    except NotBegunError as error:
+        if is_single:
+            raise
+        answer = error_value(request.id, error)
     except RpcError as error:
         answer = error_value(request.id, error)
     except SkillhouseError as error:

@@ -1,4 +1,4 @@
-"""JSON-RPC 2.0 over HTTP, server and client: `POST /rpc` with a bearer token, and nothing else.
+"""JSON-RPC 2.0 over HTTP, the server: `POST /rpc` with a bearer token, and two probes.
 
 The executor serves `executor_methods`, and the core, for the requests of skills, `core_methods`.
 Each request has a connection of its own; closing it before the answer cancels the call. Built on
@@ -8,53 +8,101 @@ h11, since the core needs both ends without the `server` extra.
 from __future__ import annotations
 
 import contextlib
-import hmac
 import ipaddress
-import itertools
-from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any
-from urllib.parse import urlsplit
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextvars import ContextVar
+from pathlib import Path
 
 import anyio
 import h11
-from anyio.abc import Listener, SocketAttribute, SocketStream, TaskGroup
+from anyio.abc import ByteStream, Listener, SocketAttribute, SocketStream, TaskGroup
+from anyio.streams.tls import TLSStream
+from msgspec import Struct
 
 from skillhouse.extensions.cells.rpc import (
-    BATCH,
     FRAME_BYTES,
     Method,
-    RpcResponse,
-    message,
+    NotBegunError,
+    error_value,
     packed,
-    parse,
-    request_value,
     respond,
 )
-from skillhouse.sandbox.code_call import UNAVAILABLE, RpcError
+from skillhouse.extensions.cells.rpc_tokens import FixedTokens, TokenCaller, TokenCheck
+from skillhouse.extensions.cells.tls_files import TlsFiles
+from skillhouse.sandbox.code_call import UNAVAILABLE
 
-TOKEN_MIN = 16
-"""Fewest characters of a token."""
 RPC_PATH = "/rpc"
+CALL_HEADER = b"skillhouse-call"
+"""A random word of the caller for one request."""
+NOT_BEGUN_HEADER = b"skillhouse-not-begun"
+"""That word again, in a 503 of ours: nothing was begun. A 503 of a balancer has none."""
+MESSAGE_HEADER = b"skillhouse-message"
+"""Bytes of the message, where archives follow it in the body."""
+ARCHIVE_BYTES = 600 << 20
+"""Most bytes of the archives of one request."""
+UPLOADS = 4
+"""Most requests with archives at one time; more are refused with 503."""
+RETRY_AFTER = 1
+"""Seconds after which a refused caller may try again."""
 CONNECTIONS = 1_200
 """Most concurrent connections: as many calls as may wait (executor.WAITING), and some more."""
 HEAD_BYTES = 16_384
 HEAD_SECONDS = 10.0
 BODY_SECONDS = 30.0
-"""Time to send a request; the call itself is not bounded here."""
+"""Time to send a message; the call itself is not bounded here."""
+ARCHIVE_SECONDS = 300.0
+"""Time to send archives."""
 SEND_SECONDS = 30.0
 REST_SECONDS = 1.0
 """How long a refused caller may go on sending: closed at once, it would not read the answer."""
 PAUSE_SECONDS = 0.1
 CHUNK = 65_536
+PROBES = ("/healthz", "/readyz")
+
+
+class RpcExchange(Struct, frozen=True, kw_only=True):
+    """What a method may know of the request that it answers."""
+
+    caller: TokenCaller
+    archives: Path | None = None
+    """The archives that came with it, one after the other; gone when it is answered."""
+
+
+CURRENT: ContextVar[RpcExchange | None] = ContextVar("CURRENT", default=None)
+"""The exchange that is answered; None outside of one."""
+
+Probe = Callable[[str], tuple[int, str]]
+"""Takes `/healthz` or `/readyz`; gives a status, 200 or 503, and one word."""
 
 
 class RpcServer:
-    def __init__(self, methods: Mapping[str, Method], *, token: str) -> None:
-        """Serve `methods` to callers with `token`."""
-        check_token(token)
+    def __init__(
+        self,
+        methods: Mapping[str, Method],
+        *,
+        token: str | TokenCheck,
+        tls: TlsFiles | None = None,
+        probe: Probe | None = None,
+        archives: Path | None = None,
+    ) -> None:
+        """Serve `methods` to callers with `token`.
+
+        Args:
+            token: The only one, or what says whose token one is.
+            tls: None serves without it.
+            probe: Answers `GET /healthz` and `GET /readyz`, for which no token is needed.
+            archives: An own directory for archives that come with requests; None takes none.
+        """
         self._methods = methods
-        self._expected = f"Bearer {token}".encode()
+        self._tokens = FixedTokens(token) if isinstance(token, str) else token
+        self._tls = tls
+        self._probe = probe
+        self._archives = archives
         self._count = 0
+        self._uploads = 0
+        self._answering: set[anyio.CancelScope] = set()
+        self._answered_one = anyio.Event()
         # Connections that have not shown the token yet, oldest first.
         self._strangers: dict[anyio.CancelScope, None] = {}
 
@@ -69,6 +117,11 @@ class RpcServer:
             tasks.start_soon(self._accept, listener, tasks)
             yield listener.extra(SocketAttribute.local_port)  # noqa: S610 - no database.
             tasks.cancel_scope.cancel()
+
+    async def wait_answered(self) -> None:
+        """Return when every request with a token has its answer, which a caller has read."""
+        while self._answering:
+            await self._answered_one.wait()
 
     async def _accept(self, listener: Listener[SocketStream], tasks: TaskGroup) -> None:
         while True:
@@ -88,12 +141,26 @@ class RpcServer:
             self._count += 1
             try:
                 with scope:
-                    await self._exchange(stream, scope)
-            except (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
-                return  # The caller has gone, so there is no one to answer.
+                    await self._exchange(await self._secured(stream), scope)
+            except (OSError, TimeoutError, *BROKEN):
+                return  # The caller has gone, or shows no certificate: there is no one to answer.
             finally:
                 self._count -= 1
+                self._answering.discard(scope)
+                self._answered_one.set()
+                self._answered_one = anyio.Event()
                 self._strangers.pop(scope, None)
+
+    async def _secured(self, stream: SocketStream) -> ByteStream:
+        if self._tls is None:
+            return stream
+        with anyio.fail_after(HEAD_SECONDS):
+            return await TLSStream.wrap(
+                stream,
+                server_side=True,
+                ssl_context=self._tls.context(),
+                standard_compatible=False,
+            )
 
     def _has_made_room(self) -> bool:
         """End the oldest connection without a token, so that such cannot block callers with one."""
@@ -104,79 +171,152 @@ class RpcServer:
         oldest.cancel()
         return True
 
-    async def _exchange(self, stream: SocketStream, scope: anyio.CancelScope) -> None:
+    async def _exchange(self, stream: ByteStream, scope: anyio.CancelScope) -> None:
         link = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES)
+        answer = _Answer(400)
         try:
             with anyio.fail_after(HEAD_SECONDS):
-                head = await _event(link, stream)
-            status = self._status(head)
-            data = b""
-            if status == 200:
-                self._strangers.pop(scope, None)
-                with anyio.fail_after(BODY_SECONDS):
-                    body = await _body(link, stream)
-                status, data = (413, b"") if body is None else (200, body)
+                head = await event_of(link, stream)
+            if isinstance(head, h11.Request):
+                answer = await self._replied(head, link, stream, scope)
         except TimeoutError:
-            status = 408
+            answer = _Answer(408)
         except (h11.RemoteProtocolError, anyio.EndOfStream):
-            status = 400
-        answer: bytes | None = b""
-        if status == 200:
-            answer = await self._answered(data, stream)
-            status = 204 if answer is None else 200
+            answer = _Answer(400)
         with anyio.move_on_after(SEND_SECONDS):
-            await _send(link, stream, status, answer or b"")
-            await stream.send_eof()
-        with contextlib.suppress(anyio.EndOfStream), anyio.move_on_after(REST_SECONDS):
+            await _send(link, stream, answer)
+            if isinstance(stream, SocketStream):
+                await stream.send_eof()
+        with contextlib.suppress(*BROKEN), anyio.move_on_after(REST_SECONDS):
             while True:
                 await stream.receive(CHUNK)
 
-    def _status(self, head: h11.Event) -> int:
-        """Return the status for a request's head; without the token only 401 is ever returned."""
-        if not isinstance(head, h11.Request):
-            return 400
+    async def _replied(
+        self, head: h11.Request, link: h11.Connection, stream: ByteStream, scope: anyio.CancelScope
+    ) -> _Answer:
+        target = head.target.decode("ascii", "replace")
+        if self._probe is not None and target in PROBES and head.method == b"GET":
+            status, word = self._probe(target)
+            return _Answer(status, f"{word}\n".encode(), kind="text/plain")
+        status, caller = self._status(head)
+        if status != 200 or caller is None:
+            return _Answer(status)
+        self._strangers.pop(scope, None)
+        self._answering.add(scope)
+        with contextlib.ExitStack() as kept:
+            try:
+                message, archives = await self._taken(head, link, stream, kept)
+                if message is None:
+                    return _Answer(413)
+                CURRENT.set(RpcExchange(caller=caller, archives=archives))
+                data = await self._answered(message, stream)
+            except NotBegunError as error:
+                said = packed(error_value(None, error))
+                return _Answer(503, said, call=_header(head, CALL_HEADER))
+        return _Answer(204) if data is None else _Answer(200, data)
+
+    def _status(self, head: h11.Request) -> tuple[int, TokenCaller | None]:
+        """Return the status for a request's head; without a token only 401 is ever returned."""
         headers = list(head.headers)
         given = [value for name, value in headers if name == b"authorization"]
         names = {name for name, _ in headers}
-        # A browser sends an Origin; no caller of ours is one.
-        is_ours = len(given) == 1 and hmac.compare_digest(given[0], self._expected)
-        if not is_ours or b"origin" in names:
-            return 401
+        caller = None
+        # A browser sends an Origin; no caller of ours is one. What a balancer adds, as
+        # X-Forwarded-For or a client's certificate, is never read: any caller can write it too.
+        if len(given) == 1 and given[0].startswith(b"Bearer ") and b"origin" not in names:
+            caller = self._tokens.caller(given[0][7:].decode("latin-1"))
+        if caller is None:
+            return 401, None
         if head.target != RPC_PATH.encode():
-            return 404
+            return 404, caller
         if head.method != b"POST":
-            return 405
-        kinds = [value for name, value in headers if name == b"content-type"]
-        kind = kinds[0].partition(b";")[0].strip().lower() if len(kinds) == 1 else b""
-        return 200 if kind == b"application/json" else 415
+            return 405, caller
+        kind = _header(head, b"content-type").partition(b";")[0].strip().lower()
+        return (200 if kind == b"application/json" else 415), caller
 
-    async def _answered(self, data: bytes, stream: SocketStream) -> bytes | None:
+    async def _taken(
+        self,
+        head: h11.Request,
+        link: h11.Connection,
+        stream: ByteStream,
+        kept: contextlib.ExitStack,
+    ) -> tuple[bytes | None, Path | None]:
+        """Return the message, None for one that is too long, and the file of its archives."""
+        length = _header(head, MESSAGE_HEADER)
+        if not length:
+            with anyio.fail_after(BODY_SECONDS):
+                return await _body(link, stream), None
+        if not length.isdigit() or len(length) > 9 or int(length) > FRAME_BYTES:
+            return None, None
+        if self._archives is None:
+            return None, None
+        if self._uploads >= UPLOADS:
+            raise NotBegunError(UNAVAILABLE, "other code is on its way here", reason="busy")
+        self._uploads += 1
+        kept.callback(self._uploaded)
+        made = tempfile.NamedTemporaryFile(dir=self._archives, prefix="sent-")  # noqa: SIM115 - `kept`.
+        file = kept.enter_context(made)
+        with anyio.fail_after(ARCHIVE_SECONDS):
+            message, rest = bytearray(), int(length)
+            async for data in _parts(link, stream):
+                begin = data[:rest]
+                message += begin
+                rest -= len(begin)
+                with _room():
+                    file.write(data[len(begin) :])
+                if file.tell() > ARCHIVE_BYTES:
+                    return None, None
+        with _room():
+            file.flush()
+        return bytes(message), Path(file.name)
+
+    def _uploaded(self) -> None:
+        self._uploads -= 1
+
+    async def _answered(self, data: bytes, stream: ByteStream) -> bytes | None:
         """Return the answer; when the caller disconnects meanwhile, cancel its call."""
         answer: bytes | None = None
+        refused: NotBegunError | None = None
         is_left = False
         async with anyio.create_task_group() as tasks:
 
             async def watch() -> None:
                 nonlocal is_left
-                with contextlib.suppress(anyio.EndOfStream, anyio.BrokenResourceError):
+                with contextlib.suppress(*BROKEN):
                     await stream.receive(1)
                 # The end, or a second request: in both cases the caller does not wait.
                 is_left = True
                 tasks.cancel_scope.cancel()
 
             tasks.start_soon(watch)
-            answer = await respond(data, self._methods)
+            try:
+                answer = await respond(data, self._methods)
+            except NotBegunError as error:
+                refused = error
             tasks.cancel_scope.cancel()
         if is_left:
             raise ConnectionResetError("the caller went away")
+        if refused is not None:
+            raise refused
         return answer
 
 
-def check_token(token: str) -> None:
-    """Raise `ValueError` for a token that is too short, or not valid in a header."""
-    if len(token) < TOKEN_MIN or not token.isascii() or not token.isprintable() or " " in token:
-        message = f"expected a token of at least {TOKEN_MIN} printable ASCII characters"
-        raise ValueError(f"{message} without blanks")
+@contextlib.contextmanager
+def _room() -> Iterator[None]:
+    """Refuse what the disk has no room for before anything of it is begun."""
+    try:
+        yield
+    except OSError as error:
+        message = f"no room for the code: {error.strerror}"
+        raise NotBegunError(UNAVAILABLE, message, reason="no-room") from error
+
+
+class _Answer(Struct, frozen=True):
+    status: int
+    body: bytes = b""
+    kind: str = "application/json"
+    call: bytes = b""
+    """What a 503 answers to."""
 
 
 def is_loopback(host: str) -> bool:
@@ -191,7 +331,17 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-async def _event(link: h11.Connection, stream: SocketStream) -> h11.Event:
+def _header(head: h11.Request, name: bytes) -> bytes:
+    """Return the value of a header that is there once; else nothing."""
+    found = [value for one, value in head.headers if one == name]
+    return found[0] if len(found) == 1 else b""
+
+
+BROKEN = (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError)
+"""How the other side ends a connection."""
+
+
+async def event_of(link: h11.Connection, stream: ByteStream) -> h11.Event:
     while True:
         event = link.next_event()
         if isinstance(event, h11.Event):
@@ -201,135 +351,44 @@ async def _event(link: h11.Connection, stream: SocketStream) -> h11.Event:
         link.receive_data(await stream.receive(CHUNK))
 
 
-async def _body(link: h11.Connection, stream: SocketStream) -> bytes | None:
+async def _parts(link: h11.Connection, stream: ByteStream) -> AsyncIterator[bytes]:
     if link.they_are_waiting_for_100_continue:
         go_on = h11.InformationalResponse(status_code=100, headers=[])
         await stream.send(link.send(go_on) or b"")
+    while isinstance(event := await event_of(link, stream), h11.Data):
+        yield bytes(event.data)
+
+
+async def _body(link: h11.Connection, stream: ByteStream) -> bytes | None:
     body = bytearray()
-    while isinstance(event := await _event(link, stream), h11.Data):
-        body += event.data
+    async for data in _parts(link, stream):
+        body += data
         if len(body) > FRAME_BYTES:
             return None
     return bytes(body)
 
 
-async def _send(link: h11.Connection, stream: SocketStream, status: int, body: bytes) -> None:
-    headers = [("Content-Length", str(len(body))), ("Connection", "close")]
-    if status == 200:
-        headers.append(("Content-Type", "application/json"))
+async def _send(link: h11.Connection, stream: ByteStream, answer: _Answer) -> None:
+    status = answer.status
+    headers = [("Connection", "close")]
+    if status != 204:
+        headers.append(("Content-Length", str(len(answer.body))))
+    if answer.body:
+        headers.append(("Content-Type", answer.kind))
     if status == 401:
         headers.append(("WWW-Authenticate", "Bearer"))
     if status == 405:
         headers.append(("Allow", "POST"))
-    if status == 204:
-        headers = headers[1:]
+    if status == 503:
+        headers.append(("Retry-After", str(RETRY_AFTER)))
+    if answer.call:
+        headers.append((NOT_BEGUN_HEADER.decode(), answer.call.decode("latin-1")))
     if link.our_state is h11.ERROR:
         return
-    await stream.send(_packet(link, h11.Response(status_code=status, headers=headers), body))
+    await stream.send(packet(link, h11.Response(status_code=status, headers=headers), answer.body))
 
 
-def _packet(link: h11.Connection, head: h11.Event, body: bytes) -> bytes:
+def packet(link: h11.Connection, head: h11.Event, body: bytes) -> bytes:
+    """Return a whole message as it is sent."""
     events = (head, h11.Data(data=body), h11.EndOfMessage())
     return b"".join(link.send(event) or b"" for event in events)
-
-
-CONNECT_SECONDS = 5.0
-_BROKEN = (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError)
-
-
-class NoAnswerError(RpcError):
-    """The server did not answer; `is_sent` is True if it may have begun the call."""
-
-    def __init__(self, message: str, *, is_sent: bool) -> None:
-        super().__init__(UNAVAILABLE, message)
-        self.is_sent = is_sent
-
-
-class RpcClient:
-    def __init__(self, url: str, token: str) -> None:
-        """Use the server at `url` (http://HOST[:PORT]/rpc) with its bearer token.
-
-        The operator configures both, so addresses that `net` would refuse are allowed, for
-        example in a container's network.
-        """
-        parts = urlsplit(url)
-        if parts.scheme != "http" or not parts.hostname or parts.query or parts.username:
-            # The address may contain a password, so the message does not show it.
-            raise ValueError("expected an address as http://HOST:PORT/rpc")
-        self._host = parts.hostname
-        self._port = parts.port or 80
-        self._path = parts.path or "/rpc"
-        self._token = token
-        self._numbers = itertools.count(1)
-
-    async def ask(self, method: str, params: Mapping[str, Any]) -> Any:
-        """Return the result of a request; the server's own error, or UNAVAILABLE, is raised."""
-        number = next(self._numbers)
-        data = await self._posted(packed(request_value(method, dict(params), id=number)))
-        answer = message(parse(data))
-        if not isinstance(answer, RpcResponse) or answer.id != number:
-            raise RpcError(UNAVAILABLE, f"the server at {self._host} answered something else")
-        if answer.error is not None:
-            raise answer.error
-        return answer.result
-
-    async def tell(self, method: str, notifications: Sequence[Mapping[str, Any]]) -> None:
-        """Send notifications, by the params of each."""
-        for start in range(0, len(notifications), BATCH):
-            part = notifications[start : start + BATCH]
-            await self._posted(packed([request_value(method, dict(params)) for params in part]))
-
-    async def _posted(self, body: bytes) -> bytes:
-        place = f"{self._host}:{self._port}"
-        try:
-            with anyio.fail_after(CONNECT_SECONDS):
-                stream = await anyio.connect_tcp(self._host, self._port)
-        except (OSError, TimeoutError) as error:
-            message = f"no server answers at {place}: {type(error.__cause__ or error).__name__}"
-            raise NoAnswerError(message, is_sent=False) from error
-        try:
-            status, data = await self._post(stream, body)
-        except (OSError, h11.ProtocolError, TimeoutError, *_BROKEN) as error:
-            message = f"the server at {place} did not answer: {type(error).__name__}"
-            raise NoAnswerError(message, is_sent=True) from error
-        if status == 401:
-            raise NoAnswerError(f"the server at {place} does not take our token", is_sent=False)
-        if status not in (200, 204):
-            message = f"the server at {place} answered with status {status}"
-            raise NoAnswerError(message, is_sent=status == 0)
-        return data
-
-    async def _post(self, stream: SocketStream, body: bytes) -> tuple[int, bytes]:
-        link = h11.Connection(h11.CLIENT, max_incomplete_event_size=HEAD_BYTES)
-        headers = [
-            ("Host", f"{self._host}:{self._port}"),
-            ("Authorization", f"Bearer {self._token}"),
-            ("Content-Type", "application/json"),
-            ("Content-Length", str(len(body))),
-            ("Connection", "close"),
-        ]
-        async with stream:
-            request = h11.Request(method="POST", target=self._path, headers=headers)
-            data = _packet(link, request, body)
-            # A server that refuses early answers before it has read all.
-            with contextlib.suppress(anyio.BrokenResourceError):
-                await stream.send(data)
-            return await self._answer(link, stream)
-
-    async def _answer(self, link: h11.Connection, stream: Any) -> tuple[int, bytes]:
-        status, body = 0, bytearray()
-        while True:
-            event = link.next_event()
-            if event is h11.NEED_DATA:
-                try:
-                    link.receive_data(await stream.receive(CHUNK))
-                except anyio.EndOfStream:
-                    link.receive_data(b"")
-            elif isinstance(event, h11.Response):
-                status = event.status_code
-            elif isinstance(event, h11.Data):
-                body += event.data
-                if len(body) > FRAME_BYTES:
-                    raise OSError("the answer is too long")
-            elif isinstance(event, h11.EndOfMessage | h11.ConnectionClosed):
-                return status, bytes(body)

@@ -27,6 +27,10 @@ class ServedCall(Struct, frozen=True, kw_only=True):
     """Calls share a cell only if this and the user are equal."""
     packages: str = ""
     """Key of its installed dependencies in the store that the core fills; "" for none."""
+    packages_digest: str = ""
+    """Of these dependencies, where the core sends them (code_archive.py)."""
+    core: str = ""
+    """Where the core that calls is asked, http[s]://HOST:PORT/rpc; "" is the executor's setting."""
 
 
 def read_execution(params: Any) -> tuple[str, Mapping[str, Any], ServedCall]:
@@ -40,7 +44,7 @@ def read_execution(params: Any) -> tuple[str, Mapping[str, Any], ServedCall]:
 
 def read_context(given: Any) -> ServedCall:
     known = {"meta": dict, "env": dict, "port": int}
-    texts = {"capability", "digest", "permissions", "packages"}
+    texts = {"capability", "digest", "permissions", "packages", "packages_digest", "core"}
     is_right = (
         isinstance(given, dict)
         and not given.keys() - known.keys() - texts
@@ -49,8 +53,10 @@ def read_context(given: Any) -> ServedCall:
         and all(isinstance(value, str) for value in given.get("env", {}).values())
         and 0 <= given.get("port", 0) < 65_536
         and re.fullmatch("([0-9a-f]{64})?", given.get("packages", "")) is not None
+        and re.fullmatch("(packages1:[0-9a-f]{64})?", given.get("packages_digest", "")) is not None
     )
     if not is_right:
-        message = "expected as context {meta, capability, port, digest, env, permissions, packages}"
+        names = "meta, capability, port, digest, env, permissions, packages, packages_digest, core"
+        message = f"expected as context {{{names}}}"
         raise RpcError(INVALID_PARAMS, message)
     return ServedCall(**given)

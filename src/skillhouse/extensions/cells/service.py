@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-import anyio
 import anyio.to_thread
-from msgspec import Struct
 
 from skillhouse.extensions.cells.call_channel import answered, tell
 from skillhouse.extensions.cells.cell import Capabilities, timeout_text
+from skillhouse.extensions.cells.code_store import CodeStore
 from skillhouse.extensions.cells.executor import Executor
 from skillhouse.extensions.cells.rpc import INVALID_PARAMS, Method, RpcRequest, full_name
-from skillhouse.extensions.cells.rpc_http import RpcClient
+from skillhouse.extensions.cells.rpc_client import NoAnswerError, RpcClient
+from skillhouse.extensions.cells.rpc_http import CURRENT
 from skillhouse.extensions.cells.served_call import ServedCall, read_context, read_execution
-from skillhouse.floor import Severity, WireNames, as_error, tree_digest
+from skillhouse.extensions.cells.served_tools import ServedTool, SkillSource
 from skillhouse.floor.call_clock import CallClock, clock_stopped
 from skillhouse.floor.structs import replace
 from skillhouse.sandbox import SandboxError
 from skillhouse.sandbox.code_call import (
-    TOOL_SECONDS,
     UNAVAILABLE,
     CellSpec,
     HostCalls,
@@ -30,40 +29,6 @@ from skillhouse.sandbox.code_call import (
     wrap_failure,
     wrap_result,
 )
-from skillhouse.skill import ManifestResult, SkillManifest, find_manifests
-
-
-class ServedTool(Struct, frozen=True, kw_only=True):
-    name: str
-    """Its name on the wire, `skill:tool`."""
-    tool: str
-    """Its name in the skill's code."""
-    spec: CellSpec
-    description: str
-    parameters: Mapping[str, Any]
-    level: str
-    """"read", "write" or "sign"."""
-    seconds: float = TOOL_SECONDS
-    env: tuple[str, ...] = ()
-    """Names of the variables that its skill declares: a call may bring no others (S002-48)."""
-
-    def info(self) -> dict[str, Any]:
-        """Return its ToolInfo for `tool.list` (S002-17)."""
-        return {
-            "name": self.name,
-            "skill": self.spec.skill,
-            "description": self.description,
-            "parameters": dict(self.parameters),
-            "security": {"level": self.level},
-        }
-
-
-class SkillSource(Protocol):
-    def tools(self) -> Sequence[ServedTool]: ...
-
-    async def reload(self) -> tuple[Sequence[str], Sequence[tuple[str, str]]]:
-        """Read the skills again; return the loaded names, and (name, error) of the others."""
-        ...
 
 
 class Host(HostCalls, Protocol):
@@ -78,16 +43,21 @@ def executor_methods(
     host: Callable[[ServedCall], Host],
     *,
     packages: Path | None = None,
+    store: CodeStore | None = None,
 ) -> Mapping[str, Method]:
     """Return the methods of the executor (S002-16 to 19); docs/reference/rpc.md lists them.
 
     Args:
         host: Makes the `Host` of a call.
         packages: The store of installed dependencies, which the core fills.
+        store: Holds the code that cores send, by its digest; `source` is not asked then.
     """
 
     async def find(name: str, context: ServedCall, *, is_skill: bool = False) -> ServedTool:
         """Return a tool, or the first one of a skill; reload when it is unknown or has changed."""
+        if store is not None:
+            with _unavailable():
+                return await _sent(store, name, context, is_skill=is_skill)
         for is_last in (False, True):
             wanted = name if is_skill else full_name(name, [one.name for one in source.tools()])
             for one in source.tools():
@@ -104,7 +74,7 @@ def executor_methods(
         host_calls = host(context)
         with _unavailable():
             done = await executor.execute(
-                cell_for(found, context, packages),
+                cell_for(found, context, packages, store),
                 found.tool,
                 arguments,
                 meta=context.meta,
@@ -141,7 +111,7 @@ def executor_methods(
         context = read_context(params.get("context", {}))
         tool = await find(params["skill"], context, is_skill=True)
         with _unavailable():
-            return list(await executor.tool_names(cell_for(tool, context, packages)))
+            return list(await executor.tool_names(cell_for(tool, context, packages, store)))
 
     async def health(params: Any) -> Any:
         return {"status": executor.health()["status"]}
@@ -156,6 +126,28 @@ def executor_methods(
     }
 
 
+CODE_MISSING = "code-missing"
+"""The reason of an executor that takes code by its digest and does not have it; nothing was run."""
+
+
+async def _sent(store: CodeStore, name: str, context: ServedCall, *, is_skill: bool) -> ServedTool:
+    """Return a tool of the code with the digest of the call, which may have come with it."""
+    if not context.digest:
+        raise RpcError(INVALID_PARAMS, "expected the digest of the code")
+    current = CURRENT.get()
+    if current is not None and current.archives is not None:
+        await anyio.to_thread.run_sync(store.take, current.archives, context)
+    found = await anyio.to_thread.run_sync(store.tools, context.digest)
+    if not found:
+        raise RpcError(UNAVAILABLE, "the code is not here", reason=CODE_MISSING)
+    if context.packages and store.packages(context) is None:
+        raise RpcError(UNAVAILABLE, "the packages are not here", reason=CODE_MISSING)
+    for one in found:
+        if name in (one.spec.skill if is_skill else one.name, one.tool):
+            return one
+    raise RpcError(INVALID_PARAMS, f"unknown tool `{name[:80]}` of this code")
+
+
 @contextlib.contextmanager
 def _unavailable() -> Iterator[None]:
     try:
@@ -164,25 +156,35 @@ def _unavailable() -> Iterator[None]:
         raise RpcError(UNAVAILABLE, str(error), reason=error.code) from error
 
 
-def cell_for(tool: ServedTool, context: ServedCall, packages: Path | None) -> CellSpec:
+def cell_for(
+    tool: ServedTool,
+    context: ServedCall,
+    packages: Path | None,
+    store: CodeStore | None = None,
+) -> CellSpec:
     """Return the cell for a call, if its variables are declared and its packages are here."""
     if undeclared := context.env.keys() - set(tool.env):
         name = min(undeclared)[:80]
         raise RpcError(INVALID_PARAMS, f"`{tool.spec.skill}` does not declare `{name}`")
     place = None
-    if context.packages:
+    if context.packages and store is not None:
+        place = store.packages(context)
+    elif context.packages:
         if packages is None:
             message = f"`{tool.spec.skill}` has dependencies, and this executor has no packages"
             raise RpcError(UNAVAILABLE, message)
         place = packages / context.packages / "packages"
         if not place.is_dir():
             raise RpcError(UNAVAILABLE, f"the packages of `{tool.spec.skill}` are not there")
+    current = CURRENT.get()
+    # INVARIANT: calls of two cores never share a cell, whatever they say of themselves.
+    whose = f"{current.caller.name}\0" if current is not None and current.caller.name else ""
     return replace(
         tool.spec,
         digest=context.digest or tool.spec.digest,
         env=context.env,
         dependencies=place,
-        permissions=f"{context.permissions} {' '.join(sorted(context.env))}",
+        permissions=f"{whose}{context.permissions} {' '.join(sorted(context.env))}",
         user=str(context.meta.get("userId", "")),
     )
 
@@ -223,7 +225,8 @@ class RemoteHost:
 
     network = None
 
-    def __init__(self, client: RpcClient, capability: str) -> None:
+    def __init__(self, client: RpcClient | None, capability: str) -> None:
+        """Ask by `client`; None, with an empty capability, asks nothing."""
         self._client = client
         self._capability = capability
         self._lines: list[str] = []
@@ -253,20 +256,27 @@ class RemoteHost:
         # The call does not fail if its log is lost.
         lines = [{"text": line, "capability": self._capability} for line in self._lines]
         with contextlib.suppress(RpcError):
-            await self._client.tell("core.log", lines)
+            if self._client is not None:
+                await self._client.tell("core.log", lines)
 
     async def _mapping(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        if self._client is None:
+            raise RpcError(UNAVAILABLE, "the core gave this call nothing to ask with")
         reply = await self._client.ask(method, {**params, "capability": self._capability})
         if not isinstance(reply, dict):
             raise RpcError(UNAVAILABLE, "the core answered something else")
         return reply
 
 
+class ExecutorClient(Protocol):
+    async def ask(self, method: str, params: Mapping[str, Any]) -> Any: ...
+
+
 class RemoteExecutor:
     """Runs tools in a container, whose executor sends requests back (S002-8 to 12)."""
 
-    def __init__(self, client: RpcClient, capabilities: Capabilities) -> None:
-        """Use the executor of `client`; `core_methods` serve the same `capabilities`."""
+    def __init__(self, client: ExecutorClient, capabilities: Capabilities) -> None:
+        """Use the executors of `client`; `core_methods` serve the same `capabilities`."""
         self._client = client
         self._capabilities = capabilities
 
@@ -278,12 +288,14 @@ class RemoteExecutor:
         meta: Mapping[str, Any],
         timeout: float,  # noqa: ASYNC109 - the result reports it.
         host: HostCalls,
+        client: ExecutorClient | None = None,
         **fields: Any,
     ) -> Mapping[str, Any]:
         """Return the ToolResult of one call; see `Executor.execute`.
 
         Args:
             tool: Its name on the wire, `skill:tool`.
+            client: What is asked in place of the executors of all calls.
             fields: More of `ServedCall`.
 
         Raises:
@@ -293,74 +305,8 @@ class RemoteExecutor:
         with CallClock(timeout + SLACK_SECONDS), self._capabilities.of(host) as token:
             context = {**fields, "meta": dict(meta), "capability": token}
             params = {"tool": tool, "args": dict(arguments), "context": context}
-            found = await self._client.ask("tool.execute", params)
+            found = await (client or self._client).ask("tool.execute", params)
             if not isinstance(found, dict) or "success" not in found:
-                raise RpcError(UNAVAILABLE, "the executor answered something else")
+                raise NoAnswerError("the executor answered something else", is_sent=True)
             return found
         return {"success": False, "error": timeout_text(timeout)}
-
-
-class DirectorySource:
-    """Reads manifests and runs nothing; of skills with one name the first directory's is used."""
-
-    def __init__(self, roots: Sequence[Path], *, shared: Mapping[str, tuple[Path, ...]]) -> None:
-        """Serve the skills below `roots`; `shared` packages are by language, nearest first."""
-        self._roots = tuple(roots)
-        self._shared = shared
-        self._tools: tuple[ServedTool, ...] = ()
-
-    def tools(self) -> Sequence[ServedTool]:
-        return self._tools
-
-    async def reload(self) -> tuple[Sequence[str], Sequence[tuple[str, str]]]:
-        """Read the skills again; the old ones are served until all have been read."""
-        tools, loaded, failed = await anyio.to_thread.run_sync(self._read)
-        self._tools = tools
-        return loaded, failed
-
-    def _read(self) -> tuple[tuple[ServedTool, ...], list[str], list[tuple[str, str]]]:
-        tools: list[ServedTool] = []
-        loaded: list[str] = []
-        failed: list[tuple[str, str]] = []
-        names = WireNames()
-        for root in self._roots:
-            for result in find_manifests(root):
-                errors = [one for one in result.diagnostics if one.severity is Severity.ERROR]
-                name = result.directory.name if result.manifest is None else result.manifest.name
-                failed += [(name, one.message) for one in errors]
-                if result.manifest is None or errors or name in loaded:
-                    continue
-                try:
-                    tools += self._served(result, result.manifest, names)
-                except Exception as error:  # noqa: BLE001 - the edge of one skill of many.
-                    failed.append((name, str(as_error(error))))
-                else:
-                    loaded.append(name)
-        return tuple(tools), loaded, failed
-
-    def _served(
-        self, result: ManifestResult, manifest: SkillManifest, names: WireNames
-    ) -> list[ServedTool]:
-        cell = CellSpec(
-            skill=manifest.name,
-            digest=tree_digest(result.directory),
-            directory=result.directory,
-            language=manifest.language,
-            entry=manifest.entry,
-            shared=self._shared.get(manifest.language, ()),
-        )
-        for spec in manifest.tools:
-            names.add(manifest.name, spec.name)
-        return [
-            ServedTool(
-                name=f"{manifest.name}:{spec.name}",
-                tool=spec.name,
-                spec=cell,
-                description=spec.description,
-                parameters=spec.parameters,
-                level=spec.level,
-                seconds=TOOL_SECONDS if spec.timeout_ms is None else spec.timeout_ms / 1_000,
-                env=manifest.env,
-            )
-            for spec in manifest.tools
-        ]

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from skillhouse.house.config.bot_settings import TelegramSettings as TelegramSettings
     from skillhouse.house.config.bot_settings import callback_of as callback_of
     from skillhouse.house.config.checks import secret_variables as secret_variables
+    from skillhouse.house.config.code_settings import SkillCodeSettings as SkillCodeSettings
     from skillhouse.house.config.config_files import PROJECT_FILE as PROJECT_FILE
     from skillhouse.house.config.config_files import load_config as load_config
     from skillhouse.house.config.config_values import Config as Config
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from skillhouse.house.config.config_values import SecretSettings as SecretSettings
     from skillhouse.house.config.config_values import Settings as Settings
     from skillhouse.house.config.config_values import SignerSettings as SignerSettings
-    from skillhouse.house.config.config_values import SkillCodeSettings as SkillCodeSettings
     from skillhouse.house.config.repositories import RepositorySettings as RepositorySettings
 else:
     from skillhouse.lazy_exports import lazy_exports

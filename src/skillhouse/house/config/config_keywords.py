@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from skillhouse.approval import ApprovalSettings
     from skillhouse.floor import Diagnostic, Locations
     from skillhouse.house.config.bot_settings import BotSettings
+    from skillhouse.house.config.code_settings import SkillCodeSettings
     from skillhouse.house.config.config_values import (
         ExtensionSettings,
         FindAndInstallSettings,
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
         SandboxSettings,
         SearchSettings,
         SignerSettings,
-        SkillCodeSettings,
     )
     from skillhouse.house.config.repositories import RegistrySettings, RepositorySettings
     from skillhouse.house.config.state_settings import StateSettings

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypedDict
@@ -13,7 +12,8 @@ from msgspec import Struct, field
 from skillhouse.approval import OWNER, ApprovalSettings
 from skillhouse.floor import ConfigError, Diagnostic, Locations
 from skillhouse.floor.structs import PartialStruct, field_names, replace
-from skillhouse.house.config.bot_settings import BotSettings, callback_of
+from skillhouse.house.config.bot_settings import BotSettings
+from skillhouse.house.config.code_settings import SkillCodeSettings
 from skillhouse.house.config.repositories import (
     RegistrySettings,
     RepositorySettings,
@@ -52,9 +52,6 @@ class SearchSettings(Struct, frozen=True, kw_only=True):
 
 ALL_TOOLS = ("all",)
 """The list that leaves no tool out."""
-DIGEST = r"skilltree1:[0-9a-f]{64}"
-EXTENSION_NAME = r"[a-z][a-z0-9]*(-[a-z0-9]+)*"
-PACKAGES_MAX = 2
 """Directories of packages beside those of a skill: for all skills, and of the host."""
 TOOL_PLACES_MAX = 24
 """Entries of `[sandbox] path` and of `mounts`."""
@@ -99,61 +96,6 @@ class ExtensionSettings(Struct, frozen=True, kw_only=True):
 def _values_set(table: Struct) -> dict[str, Any]:
     values = {name: getattr(table, name) for name in field_names(table)}
     return {name: value for name, value in values.items() if value is not None}
-
-
-class SkillCodeSettings(Struct, frozen=True, kw_only=True):
-    """Whether skills' own code runs, and what the operator hands to it."""
-
-    enabled: bool | None = None
-    """Whether the tools that skills bring are offered; None is as the profile has it."""
-    env: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Names of this process's variables that a skill gets, by the skill's name: of those that it
-    declares. A variable that is not named here is not handed over, whatever a skill declares."""
-    unhashed: bool = False
-    """Take dependencies without digests."""
-    builds: bool = False
-    """Build dependencies from source, which runs their code outside of any sandbox."""
-    python_packages: tuple[str, ...] = ()
-    """Absolute directories in which skills in Python look for modules after their own, nearest
-    first: what `site-packages` would hold, for all skills, then of the host (S002-63)."""
-    node_packages: tuple[str, ...] = ()
-    """Likewise for skills in JavaScript: what `node_modules` would hold."""
-    executor: str = ""
-    """Address of an executor elsewhere, http://HOST:PORT/rpc, or the name of an extension that runs
-    code; "" runs code on this machine."""
-    executor_token: str = ""
-    """Where the token is by which both know each other, file:PATH or env:NAME; never itself."""
-    callback: str = "127.0.0.1:0"
-    """Where this process listens for host calls from there, ADDRESS:PORT; port 0 is a free one."""
-    levels: Mapping[str, Literal["read", "write", "sign"]] = field(default_factory=dict)
-    """The least level of a skill's tools, by SKILL, or of one tool, by SKILL:TOOL: what a manifest
-    says of itself counts only where it is stricter (S002-98)."""
-    frames_for_models: bool = False
-    """Whether a model gets the files and lines of a skill's code that an exception passed through;
-    the audit log and `skillhouse call` have them in any case."""
-    in_process: tuple[str, ...] = ()
-    """Digests of the trees of skills in Python that run in this process, without a sandbox."""
-
-    def __post_init__(self) -> None:
-        """Raise ConfigError for what is no place for packages, no digest, or no executor."""
-        for key in ("python_packages", "node_packages"):
-            found = getattr(self, key)
-            if len(found) > PACKAGES_MAX or not all(os.path.isabs(path) for path in found):
-                message = f"expected at most {PACKAGES_MAX} absolute directories in `{key}`"
-                raise ConfigError(f"{message}, got {list(found)}", key=key)
-        for found in self.in_process:
-            if not re.fullmatch(DIGEST, found):
-                message = f"expected digests as skilltree1:… in `in_process`, got {found!r}"
-                raise ConfigError(message, key="in_process")
-        self._check_executor()
-
-    def _check_executor(self) -> None:
-        if self.executor_token:
-            check_place(self.executor_token, key="executor_token")
-        is_extension = bool(re.fullmatch(EXTENSION_NAME, self.executor))
-        if (bool(self.executor) and not is_extension) != bool(self.executor_token):
-            raise ConfigError("expected `executor` and `executor_token` together", key="executor")
-        callback_of(self.callback)
 
 
 class SecretSettings(Struct, frozen=True, kw_only=True):

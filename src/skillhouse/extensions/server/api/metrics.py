@@ -55,7 +55,8 @@ class CallCounts:
                         break
                     if one.kind in _UPKEEP or one.id in self._counted:
                         continue
-                    if entry.status == "unknown" and one.ts > early:
+                    has_none = one.kind == "intent" and entry.outcome is None
+                    if has_none and entry.status == "unknown" and one.ts > early:
                         unfinished = one.id
                         continue
                     self._counted.add(one.id)
