@@ -295,6 +295,13 @@ class Services:
         """Skills' own code; once anything has used it, what runs code is loaded."""
         return self._skill_code.get()
 
+    @property
+    def artifacts(self) -> toolbox.Artifacts:
+        """The kept files that calls of skills' code wrote; nothing that runs code is loaded."""
+        from skillhouse.house.code_service import kept_artifacts
+
+        return kept_artifacts(self)
+
     def _make_skill_code(self) -> SkillCode:
         from skillhouse.house.code_service import SkillCode
 

@@ -366,6 +366,7 @@ class Gate:
             is_asked=bool(question),
             returned=output.returned,
             returns=None if output.failed else output.returns,
+            artifacts=output.artifacts,
         )
 
     def _close(self, state: CallState) -> None:

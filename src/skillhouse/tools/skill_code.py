@@ -19,6 +19,7 @@ from skillhouse.approval import Level
 from skillhouse.audit import KnownSecrets, without_secrets
 from skillhouse.floor import ConfigError, MissingExtraError, TreeError, tree_digest, wire_name
 from skillhouse.floor.structs import replace
+from skillhouse.floor.threads import in_thread
 from skillhouse.floor.tracing import SKILL_NAME, SKILL_SOURCE
 from skillhouse.permission import Effect, Permission
 from skillhouse.sandbox import Python, SandboxError, SandboxUnavailableError
@@ -28,11 +29,13 @@ from skillhouse.sandbox.code_call import (
     CellSpec,
     CodeFrame,
     HostCalls,
+    OutputPart,
     RpcError,
     wrap_failure,
     wrap_result,
 )
 from skillhouse.skill import SkillManifest, ToolSpec
+from skillhouse.tools.artifacts import ArtifactDraft, KeptArtifacts
 from skillhouse.tools.call import (
     LEVELS,
     TRANSACTION_PAGE,
@@ -124,6 +127,19 @@ def call_detail(
     lines = kept_lines(output, secrets, most=OUTPUT_LINES, edge=EDGE if is_cut else 0)
     if lines:
         detail["output"] = lines
+    return detail
+
+
+def artifact_detail(kept: KeptArtifacts) -> Mapping[str, object]:
+    """Return what a call's record has of its output folder; empty where it had nothing in it."""
+    detail: dict[str, object] = {}
+    if kept.files:
+        detail["artifact_set"] = kept.id
+        detail["artifacts"] = [
+            {"name": one.name, "bytes": one.bytes, "digest": one.digest} for one in kept.files
+        ]
+    if kept.left_out:
+        detail["artifacts_left_out"] = list(kept.left_out)
     return detail
 
 
@@ -254,6 +270,10 @@ class CodeInspector(Protocol):
         """Return the interpreter of a skill in Python; SandboxError where none fits."""
         ...
 
+    def draft(self, skill: CodeSkill, session: Session, tool: str) -> ArtifactDraft:
+        """Return what takes the files that one call writes to its output folder."""
+        ...
+
     def network(self, skill: CodeSkill, session: Session, call: str, tool: str) -> CodeNetwork:
         """Return the way out of one call, by its id and its tool's name."""
         ...
@@ -310,12 +330,18 @@ class SkillCodeTool(Tool):
             network: CodeNetwork | None = None
             if self.skill.reach.hosts:
                 network = self._workshop.network(self.skill, mine, call, self.full_name)
-            host = _Host(self._ask(mine), say, None if network is None else network.proxy)
-            result = await self._result(digest, arguments, session, host, call)
+            draft = self._workshop.draft(self.skill, session, self.full_name)
+            host = _Host(self._ask(mine), say, draft, None if network is None else network.proxy)
+            try:
+                result = await self._result(digest, arguments, session, host, call)
+                kept = await in_thread(draft.finish)
+            finally:
+                draft.discard()
             known = KnownSecrets(self.skill.env.values())
             detail = call_detail(self.full_name, result, host.lines, known)
             if network is not None:
                 detail = {**detail, "call": call, "connections": list(network.connections)}
+            detail = {**detail, **artifact_detail(kept)}
             if result.kind == "ok":
                 wrapped = wrap_result(result.value)
             else:
@@ -340,6 +366,7 @@ class SkillCodeTool(Tool):
                 detail=detail,
                 excerpt="ends",
                 waits_for=waits_for,
+                artifacts=kept.files,
             )
 
         async def check_feasible() -> None:
@@ -458,6 +485,7 @@ class _Host(Struct):
 
     ask: Ask
     say: ReportProgress
+    files: ArtifactDraft
     network: EgressProxy | None = None
     lines: list[str] = field(default_factory=list)
     waits_for: str = ""
@@ -493,6 +521,9 @@ class _Host(Struct):
     def log(self, text: str) -> None:
         if len(self.lines) < LOG_LINES:
             self.lines.append(text[:1_000])
+
+    def output(self, part: OutputPart) -> None:
+        self.files.take(part)
 
     def progress(self, fraction: float, text: str) -> None:
         self.say(fraction, text)
