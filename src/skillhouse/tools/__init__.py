@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from skillhouse.tools.call import UnknownToolError as UnknownToolError
     from skillhouse.tools.call_context import Forecast as Forecast
     from skillhouse.tools.code_network import BY_CONTEXT as BY_CONTEXT
+    from skillhouse.tools.artifacts import ARTIFACTS_URI as ARTIFACTS_URI
     from skillhouse.tools.artifacts import Artifact as Artifact
     from skillhouse.tools.artifacts import ArtifactBounds as ArtifactBounds
     from skillhouse.tools.artifacts import ArtifactDraft as ArtifactDraft
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
     from skillhouse.tools.artifacts import Artifacts as Artifacts
     from skillhouse.tools.artifacts import ArtifactSet as ArtifactSet
     from skillhouse.tools.artifacts import CallOwner as CallOwner
+    from skillhouse.tools.artifacts import name_fault as name_fault
     from skillhouse.tools.artifacts import read_uri as read_uri
     from skillhouse.tools.artifacts import shown_name as shown_name
     from skillhouse.tools.code_network import CodeNetwork as CodeNetwork

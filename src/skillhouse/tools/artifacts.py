@@ -31,7 +31,7 @@ from skillhouse.sandbox.code_call import OutputPart
 
 DIRECTORY = "artifacts"
 """Below the directory of the state, which no command and no other tool reads."""
-URI = "skillhouse://artifacts/"
+ARTIFACTS_URI = "skillhouse://artifacts/"
 ABOUT = "set.json"
 ABOUT_MAX = 1 << 20
 NAME_MAX = 200
@@ -57,6 +57,10 @@ _TYPES = {".md": "text/markdown", ".csv": "text/csv", ".svg": "image/svg+xml"}
 
 class ArtifactError(SkillhouseError):
     """A file of a call cannot be given; the text is for whoever asked."""
+
+    def __init__(self, message: str, *, code: str = "unknown-artifact") -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class ArtifactBounds(Struct, frozen=True, kw_only=True):
@@ -138,7 +142,7 @@ def name_fault(name: str) -> str:
     it is saved to: none that a shell or a program looks for by itself.
 
     >>> name_fault("plots/a b.png"), name_fault("../a"), name_fault("a/.bashrc")
-    ('', 'its name has a part `..`', 'its name has a part that begins with a dot')
+    ('', 'its name has a part `..`', 'its name has a part that begins with a dot or a dash')
     """
     parts = name.split("/")
     if not name or len(name) > NAME_MAX or len(parts) > PARTS_MAX:
@@ -147,8 +151,8 @@ def name_fault(name: str) -> str:
         return "its name has characters that are not shown, or a backslash"
     if ".." in parts:
         return "its name has a part `..`"
-    if any(part.startswith(".") for part in parts):
-        return "its name has a part that begins with a dot"
+    if any(part.startswith((".", "-")) for part in parts):
+        return "its name has a part that begins with a dot or a dash"
     if any(not part or part != part.strip() or part.endswith(".") for part in parts):
         return "its name has a part that is empty, or ends with a blank or a dot"
     return ""
@@ -171,13 +175,13 @@ def artifact_uri(set_id: str, name: str) -> str:
     >>> artifact_uri("0" * 32, "a b.png")[-10:]
     '0/a%20b.png'
     """
-    return f"{URI}{set_id}/{quote(name, safe='/')}"
+    return f"{ARTIFACTS_URI}{set_id}/{quote(name, safe='/')}"
 
 
 def read_uri(uri: str) -> tuple[str, str]:
     """Return set and name of an address; ArtifactError for what is none."""
-    found, _, name = uri.removeprefix(URI).partition("/")
-    if not uri.startswith(URI) or not _ID.fullmatch(found):
+    found, _, name = uri.removeprefix(ARTIFACTS_URI).partition("/")
+    if not uri.startswith(ARTIFACTS_URI) or not _ID.fullmatch(found):
         raise ArtifactError("no file of a call is there")
     return found, unquote(name, errors="replace")
 
@@ -216,6 +220,13 @@ class Artifacts:
     def get(self, set_id: str) -> ArtifactSet:
         """Return the set of an id; ArtifactError if there is none, or not any more."""
         return self._found(set_id)[1]
+
+    def find(self, start: str) -> ArtifactSet:
+        """Return the one set whose id begins so; ArtifactError if there is none, or several."""
+        found = [place.name[-32:] for _, place in self._places() if place.name[-32:].startswith(start)]
+        if len(found) > 1 and start:
+            raise ArtifactError(f"several ids begin with `{shown_name(start)}`: write more of it")
+        return self.get(found[0] if len(found) == 1 and start else start)
 
     def data(self, set_id: str, name: str) -> tuple[Artifact, bytes]:
         """Return a file; ArtifactError if it is not there, or not as it was kept."""

@@ -195,8 +195,10 @@ class ToolCall(Caller, frozen=True, kw_only=True):
 class ToolResult(PartialStruct, Generic[T], frozen=True, kw_only=True):
     """The result for the model; `T` is what the function of a tool of the program returned."""
 
-    HIDDEN = frozenset(("excerpt", "most", "has_gaps", "intent", "is_asked", "returned", "returns"))
-    UNCOMPARED = HIDDEN | {"artifacts"}
+    HIDDEN = frozenset(
+        "excerpt most has_gaps intent is_asked returned returns artifacts artifacts_left_out".split()
+    )
+    UNCOMPARED = HIDDEN
 
     content: str
     status: Status = "ok"
@@ -219,6 +221,8 @@ class ToolResult(PartialStruct, Generic[T], frozen=True, kw_only=True):
     """JSON Schema of what a skill's tool returned, where it says so and the call is `ok`."""
     artifacts: tuple[Artifact, ...] = ()
     """The files that a skill's code wrote to its output folder, as they are kept."""
+    artifacts_left_out: tuple[str, ...] = ()
+    """Those that are not, each with the reason in one line."""
 
     @property
     def is_error(self) -> bool:
@@ -261,6 +265,7 @@ class Output(Struct, frozen=True, kw_only=True):
     returns: Mapping[str, Any] | None = None
     """JSON Schema that `returned_value` of the data fits, where the tool has one."""
     artifacts: tuple[Artifact, ...] = ()
+    artifacts_left_out: tuple[str, ...] = ()
     is_handed_over: bool = False
     """Whether another program does the work, and what came of it is recorded later."""
 

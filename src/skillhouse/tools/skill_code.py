@@ -367,6 +367,7 @@ class SkillCodeTool(Tool):
                 excerpt="ends",
                 waits_for=waits_for,
                 artifacts=kept.files,
+                artifacts_left_out=kept.left_out,
             )
 
         async def check_feasible() -> None:

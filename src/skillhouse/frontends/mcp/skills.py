@@ -18,7 +18,9 @@ from mcp.shared.exceptions import MCPError
 
 from skillhouse.floor import SkillhouseError, isolated, nearest
 from skillhouse.floor.paths import sendable
+from skillhouse.floor.threads import in_thread
 from skillhouse.frontends.mcp.approval_bridge import ApprovalBridge
+from skillhouse.frontends.mcp.call_result import read_artifact
 from skillhouse.frontends.mcp.completion import TEMPLATE
 from skillhouse.frontends.mcp.skill_resources import (
     DIRECTORY,
@@ -32,7 +34,7 @@ from skillhouse.frontends.mcp.skill_resources import (
 from skillhouse.frontends.mcp.tool_list import ToolListing
 from skillhouse.house import Invocable, Skillhouse, read_skill_file
 from skillhouse.skill import SKILL_FILE, hidden_text
-from skillhouse.tools import ToolResult
+from skillhouse.tools import ARTIFACTS_URI, ToolResult
 
 EXTENSION = "io.modelcontextprotocol/skills"
 """The extension's name (SEP-2640, "Extension Identifier"). It is declared from protocol 2026-07-28
@@ -135,6 +137,12 @@ class SkillRequests:
         self, context: ServerRequestContext[None], params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult | types.InputRequiredResult:
         uri = params.uri
+        if uri.startswith(ARTIFACTS_URI):
+            services, caller = self._house.services, self._bridge.caller(context)
+            hide = services.enforcement.hide
+            return await in_thread(
+                lambda: read_artifact(services.artifacts, caller, uri, hide=hide)
+            )
         entry = self.resources.entry(uri)
         file = None if entry is None else entry.file(uri)
         if entry is None or file is None:

@@ -118,6 +118,8 @@ _UNKNOWN = {
     "file": ("not-found", "no such file: `list.md`"),
     "approval": ("unknown", "no approval begins with `3fa9`"),
     "grant": ("unknown-grant", "no standing approval has the id `81c0`"),
+    "artifact": ("unknown-artifact", "no files of a call have the id `3fa9`"),
+    "output": ("unknown-artifact", "the call has no file `chart.png`"),
     "record": ("unknown-record", "no record begins with `01J9`"),
     "key": ("not-deleted", "nothing was deleted under this key"),
     "profile": ("unknown-profile", "no profile `codecs`; did you mean `codex`"),
