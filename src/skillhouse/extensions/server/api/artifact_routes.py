@@ -9,7 +9,7 @@ from skillhouse.extensions.server.api.approval_routes import PAGES, short_list
 from skillhouse.extensions.server.api.problems import ApiProblem
 from skillhouse.extensions.server.api.route_table import ApiRequest, Endpoint, RouteResponse
 from skillhouse.extensions.server.api.schemas import TEXT, listing, ref
-from skillhouse.extensions.server.forms import saved_file
+from skillhouse.extensions.server.forms import attachment
 from skillhouse.frontends.answers.json_form import ListAnswer, PageAnswer, plain
 from skillhouse.frontends.answers.tools import ArtifactSetAnswer, artifact_set_answer
 from skillhouse.house import Access, AccessScope
@@ -46,7 +46,8 @@ def _show(api: ApiServices, request: ApiRequest) -> ArtifactSetAnswer:
 def _file(api: ApiServices, request: ApiRequest) -> RouteResponse:
     found = _found(api, request)
     file, data = api.house.services.artifacts.data(found.id, request.path["output"])
-    headers = {**saved_file(file.name), "etag": f'"{file.digest}"'}
+    disposition = attachment(file.name.rpartition("/")[2])
+    headers = {"content-disposition": disposition, "etag": f'"{file.digest}"'}
     return RouteResponse(content=data, headers=headers)
 
 
