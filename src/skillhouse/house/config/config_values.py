@@ -167,8 +167,9 @@ class SkillCodeSettings(Struct, frozen=True, kw_only=True):
     def _check_artifacts(self) -> None:
         for key, most in ARTIFACT_BOUNDS.items():
             found = getattr(self, f"artifact_{key}")
-            if not 0 <= found <= most:
-                message = f"expected 0 to {most} as `artifact_{key}`, got {found}"
+            least = 1 if key == "days" else 0
+            if not least <= found <= most:
+                message = f"expected {least} to {most} as `artifact_{key}`, got {found}"
                 raise ConfigError(message, key=f"artifact_{key}")
 
     def _check_executor(self) -> None:
