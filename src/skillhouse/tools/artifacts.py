@@ -59,6 +59,7 @@ class ArtifactError(SkillhouseError):
     """A file of a call cannot be given; the text is for whoever asked."""
 
     def __init__(self, message: str, *, code: str = "unknown-artifact") -> None:
+        """`code` is the stable word for programs."""
         super().__init__(message)
         self.code = code
 
