@@ -18,10 +18,10 @@ from starlette.testclient import TestClient
 
 from skillhouse.extensions.cells.cell_output import BYTES_MAX, FILES_MAX
 from skillhouse.extensions.server import http_app
-from skillhouse.house import AccessScope, Skillhouse, configured
-from skillhouse.house.config.config_values import AgentSettings
+from skillhouse.house import AccessScope, Caller, Skillhouse, configured
+from skillhouse.permission import Layer
 from skillhouse.sandbox.code_call import OutputPart
-from skillhouse.tools import Artifacts, CallOwner
+from skillhouse.tools import Artifacts
 from skillhouse.tools.artifacts import LEFT_OUT_MAX
 from tests.attacks.naive import messages, sent
 from tests.extensions.cells.lab import Lab, lab, make
@@ -57,7 +57,9 @@ def tool(params, context):
 
 tools = {"tool": tool}
 """
-HTML = "<html><body><script>document.title = 'ran'</script><svg onload='alert(1)'></svg></body></html>"
+HTML = (
+    "<html><body><script>document.title = 'ran'</script><svg onload='alert(1)'></svg></body></html>"
+)
 
 
 def naive_copy(source: Path, target: Path) -> dict[str, bytes]:
@@ -137,10 +139,10 @@ def test_a_hundred_thousand_files_end_the_walk(tmp_path: Path, need: Any) -> Non
     assert result.data is not None
     assert result.data["data"] > FILES_MAX
     bounds = house.services.artifacts.bounds()
-    assert len(result.artifacts) == bounds.files
+    assert len(result.artifacts) == bounds.artifact_files
     assert len(result.artifacts_left_out) == LEFT_OUT_MAX + 1
     (place,) = house.services.artifacts.directory.iterdir()
-    assert len(list(place.iterdir())) == bounds.files + 1
+    assert len(list(place.iterdir())) == bounds.artifact_files + 1
 
 
 SPEAKS = """
@@ -155,9 +157,9 @@ SPEAKS = """
 
     def hostile(token):
         text = base64.b64encode(b"evil").decode()
-        names = ["../up", "/etc/cron.d/x", "a/../../b", "two\\nlines", "\\x1b[2J", "a\\\\b", ".bashrc",
-                 "-rf", "a/./b", "a//b", " a", "a.", "\\u202egnp.exe", "a\\x00b", "x" * 300,
-                 "/".join("abcdefghij"), "", "set.json", "0"]
+        names = ["../up", "/etc/cron.d/x", "a/../../b", "two\\nlines", "\\x1b[2J", "a\\\\b",
+                 ".bashrc", "-rf", "a/./b", "a//b", " a", "a.", "\\u202egnp.exe", "a\\x00b",
+                 "x" * 300, "/".join("abcdefghij"), "", "set.json", "0"]
         for name in names:
             say(name=name, data=text, capability=token)
         say(name=7, data=text, capability=token)
@@ -215,21 +217,21 @@ def test_a_flood_of_bytes_stays_within_the_bounds(tmp_path: Path, need: Any) -> 
     house = coded_house(tmp_path, tmp_path / "skills", status=best_sandbox(need))
     result = called(house, "kite:tool")
     bounds = house.services.artifacts.bounds()
-    assert sum(one.bytes for one in result.artifacts) <= bounds.bytes
-    assert len(result.artifacts) <= bounds.files
-    store = house.services.artifacts.directory
-    assert sum(path.stat().st_size for path in store.rglob("*") if path.is_file()) < 2 * bounds.bytes
+    assert sum(one.bytes for one in result.artifacts) <= bounds.artifact_bytes
+    assert len(result.artifacts) <= bounds.artifact_files
+    files = [path for path in house.services.artifacts.directory.rglob("*") if path.is_file()]
+    assert sum(path.stat().st_size for path in files) < 2 * bounds.artifact_bytes
 
 
 def kept_in(store: Artifacts, *, agent: str = "default", user: str = "local") -> str:
-    draft = store.draft("kite:tool", CallOwner(agent=agent, user=user, channel="mcp"))
+    draft = store.draft("kite:tool", Caller(agent=agent, user=user, channel="mcp"))
     draft.take(OutputPart(name="page.html", data=HTML.encode()))
     draft.take(OutputPart(name="image.svg", data=HTML.encode()))
     return draft.finish().id
 
 
 def test_another_user_or_agent_gets_no_file_by_its_id(tmp_path: Path) -> None:
-    agents = {"builder": AgentSettings()}
+    agents = {"builder": Layer(name="agent")}
     house = Skillhouse(configured(make_places(tmp_path)), agents=agents)
     store = house.services.artifacts
     mine = kept_in(store, agent="builder", user="ann")
@@ -259,7 +261,7 @@ def test_another_user_or_agent_gets_no_file_by_its_id(tmp_path: Path) -> None:
             assert refused.status_code == other.status_code == 404
             assert refused.text.replace(mine, "ID") == other.text.replace("0" * 32, "ID")
         assert got(name, f"/artifacts/{mine}", "DELETE").status_code in (403, 404)
-    assert store.get(mine)
+    assert store.get(mine).user == "ann"
     house.close()
 
 

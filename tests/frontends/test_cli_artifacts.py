@@ -36,7 +36,8 @@ def kept(run: Run, place: Path, need: Any) -> str:
     code, out, err = run("call", "kite:tool", "--json")
     assert code == 0, err
     files = json.loads(out)["artifacts"]
-    assert [(one["name"], one["bytes"]) for one in files] == [("a b.txt", 5), ("plots/chart.png", 3)]
+    sizes = {one["name"]: one["bytes"] for one in files}
+    assert sizes == {"a b.txt": 5, "plots/chart.png": 3}
     found = str(files[0]["uri"].split("/")[3])
     assert len(found) == 32
     return found
@@ -70,14 +71,14 @@ def test_show_has_digests_and_takes_the_beginning_of_an_id(run: Run, kept: str) 
     assert "plots/chart.png: 3 bytes, image/png\n  sha256:" in out
     code, out, _ = run("artifacts", "show", kept, "--json")
     assert [one["media_type"] for one in json.loads(out)["files"]] == ["text/plain", "image/png"]
-    code, out, err = run("artifacts", "show", "ffffffff", "--json")
+    code, out, _ = run("artifacts", "show", "ffffffff", "--json")
     assert (code, json.loads(out)["error"]["code"]) == (1, "unknown-artifact")
 
 
 def test_save_writes_below_a_directory_and_over_nothing(run: Run, kept: str, place: Path) -> None:
     target = place / "saved"
     target.mkdir()
-    code, out, err = run("artifacts", "save", kept[:8], "--to", str(target))
+    code, _, err = run("artifacts", "save", kept[:8], "--to", str(target))
     assert (code, err) == (0, "")
     assert (target / "plots/chart.png").read_bytes() == b"png"
     assert (target / "a b.txt").read_text() == "hello"
@@ -86,7 +87,7 @@ def test_save_writes_below_a_directory_and_over_nothing(run: Run, kept: str, pla
     assert code == 1
     assert "is there already" in err
     assert (target / "a b.txt").read_text() == "mine"
-    code, out, err = run("artifacts", "save", kept[:8], "none.txt", "--to", str(target))
+    code, _, err = run("artifacts", "save", kept[:8], "none.txt", "--to", str(target))
     assert (code, "has no file `none.txt`" in err) == (1, True)
 
 

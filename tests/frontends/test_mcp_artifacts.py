@@ -51,7 +51,7 @@ def test_files_are_links_that_the_caller_reads(tmp_path: Path, need: Need, mode:
     async def main() -> None:
         with anyio.fail_after(PATIENCE_SECONDS):
             async with Client(server_of(house).sdk, mode=mode) as client:
-                result = await client.call_tool("kite__tool", {})
+                result: Any = await client.call_tool("kite__tool", {})
                 text, *links, left_out = result.content
                 assert (text.type, text.text, result.is_error) == ("text", "1", False)
                 said = "its name has a part that begins with a dot or a dash"
@@ -62,6 +62,7 @@ def test_files_are_links_that_the_caller_reads(tmp_path: Path, need: Need, mode:
                 plain = found["a b.txt"]
                 assert (plain.mime_type, plain.size) == ("text/plain", 5)
                 assert str(plain.uri).endswith("/a%20b.txt")
+                read: Any
                 [read] = (await client.read_resource(plain.uri)).contents
                 assert (read.text, read.mime_type) == ("hello", "text/plain")
                 for name in ("chart.png", "broken.txt"):
@@ -85,7 +86,7 @@ def test_nobody_else_reads_them(tmp_path: Path, need: Need, other: dict[str, Any
     async def main() -> None:
         with anyio.fail_after(PATIENCE_SECONDS):
             async with Client(server_of(house).sdk) as client:
-                result = await client.call_tool("kite__tool", {})
+                result: Any = await client.call_tool("kite__tool", {})
                 uri = str(result.content[1].uri)
                 unknown = uri.replace(uri.split("/")[3], "0" * 32)
             said = []

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from skillhouse.house import SkillCodeSettings, Skillhouse
-from skillhouse.tools import Artifact, ArtifactError, CallOwner
+from skillhouse.tools import ArtifactError, ArtifactFile
 from tests.house.coded import best_sandbox, called, coded_house, played, recorded, write_code
 
 pytestmark = pytest.mark.slow
@@ -59,8 +59,8 @@ def test_a_file_is_kept_with_the_call_and_is_in_its_record(
     (file,) = result.artifacts
     assert kept.files == (file,)
     assert kept.tool == "kite:tool"
-    assert kept.owner == CallOwner(agent="default", user="local", channel="library")
-    assert file == Artifact(
+    assert (kept.agent, kept.user, kept.channel) == ("default", "local", "library")
+    assert file == ArtifactFile(
         name="plots/chart.png",
         bytes=3,
         digest=file.digest,
@@ -85,9 +85,7 @@ def test_what_holds_a_variable_that_the_skill_was_given_is_not_kept(
     tmp_path: Path, need: Any
 ) -> None:
     secret = "correct-horse-battery"
-    house = house_of(
-        tmp_path, need, environment={"KITE": secret}, env={"kite": ("KITE",)}
-    )
+    house = house_of(tmp_path, need, environment={"KITE": secret}, env={"kite": ("KITE",)})
     files = {"a.txt": f"the key is {secret}", "b.txt": "x" * 300_000 + secret, "c.txt": "none"}
     result = called(house, "kite:tool", {"files": files})
     assert [one.name for one in result.artifacts] == ["c.txt", "plots/chart.png"]

@@ -632,7 +632,8 @@ def test_a_setting_counts_from_the_next_call_on(
     (tools / "greet").chmod(0o755)
     write_code(
         skills / "kite-code",
-        "import os\n\ndef kite(args, context):\n    (context.output / 'kite.txt').write_text('kite')\n"
+        "import os\n\ndef kite(args, context):\n"
+        "    (context.output / 'kite.txt').write_text('kite')\n"
         "    return os.environ.get('KITE', 'none')\n\n"
         "tools = {'kite': kite}\n",
         tool("kite"),

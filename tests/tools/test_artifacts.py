@@ -9,16 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from skillhouse.house import Caller, SkillCodeSettings
 from skillhouse.sandbox.code_call import OutputPart
-from skillhouse.tools import (
-    ArtifactBounds,
-    ArtifactError,
-    Artifacts,
-    CallOwner,
-    name_fault,
-    read_uri,
-    shown_name,
-)
+from skillhouse.tools import ArtifactError, Artifacts
 from skillhouse.tools.artifacts import (
     BLOCK,
     DAY_SECONDS,
@@ -26,9 +19,12 @@ from skillhouse.tools.artifacts import (
     STALE_SECONDS,
     KeptArtifacts,
     artifact_uri,
+    name_fault,
+    read_uri,
+    shown_name,
 )
 
-OWNER = CallOwner(agent="default", user="local", channel="mcp")
+OWNER = Caller(agent="default", user="local", channel="mcp")
 
 
 class Clock:
@@ -40,7 +36,8 @@ class Clock:
 
 def store_at(place: Path, clock: Clock | None = None, **bounds: int) -> Artifacts:
     given = {"files": 4, "bytes": 100, "days": 30, "total_bytes": 1 << 20, **bounds}
-    return Artifacts(place, lambda: ArtifactBounds(**given), clock=clock or Clock())
+    settings = SkillCodeSettings(**{f"artifact_{name}": value for name, value in given.items()})  # type: ignore[arg-type]
+    return Artifacts(place, lambda: settings, clock=clock or Clock())
 
 
 def kept(store: Artifacts, *parts: tuple[str, bytes] | tuple[str, bytes, str]) -> KeptArtifacts:
@@ -65,7 +62,7 @@ def test_pieces_of_one_name_are_one_file(tmp_path: Path) -> None:
     ]
     assert read_uri(found.files[1].uri) == (found.id, "b/c.csv")
     (place,) = store.directory.iterdir()
-    assert {path.stat().st_mode & 0o077 for path in (place, *place.iterdir()) if path.name != "set.json"} == {0}
+    assert place.stat().st_mode & 0o077 == 0
 
 
 def test_a_call_that_wrote_nothing_leaves_nothing(tmp_path: Path) -> None:

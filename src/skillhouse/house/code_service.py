@@ -45,21 +45,6 @@ from skillhouse.skill import (
     find_manifests,
 )
 
-def kept_artifacts(rules: RulesInUse) -> toolbox.Artifacts:
-    """Return the kept files of calls, with the bounds of the configuration in use."""
-
-    def bounds() -> toolbox.ArtifactBounds:
-        said = rules.policy.config.skill_code
-        return toolbox.ArtifactBounds(
-            files=said.artifact_files,
-            bytes=said.artifact_bytes,
-            days=said.artifact_days,
-            total_bytes=said.artifact_total_bytes,
-        )
-
-    return toolbox.Artifacts(rules.policy.config.state_directory, bounds)
-
-
 cells = OwnPackage("cells")
 """What runs the code; it is loaded for the first call of code only."""
 
@@ -93,7 +78,9 @@ class SkillCode:
         self._packages = CodePackages()
         self._executor: toolbox.Runner | None = None
         self._looked_at: set[str] = set()
-        self.artifacts = kept_artifacts(rules)
+        self.artifacts = toolbox.Artifacts(
+            self._config.state_directory, lambda: self._config.skill_code
+        )
         self.is_debugged = False
         """Set before the first call where a person debugs one: `skillhouse call --debug`."""
         self.reloads = Reloads(self._config.state_directory)
@@ -104,12 +91,6 @@ class SkillCode:
         """What was done with each skill's directory since the last look began (S002-52)."""
         self.problems: list[Diagnostic] = []
         """What keeps skills' tools from being offered, as of the last look."""
-
-    def draft(
-        self, skill: toolbox.CodeSkill, session: toolbox.Session, tool: str
-    ) -> toolbox.ArtifactDraft:
-        owner = toolbox.CallOwner(agent=session.agent, user=session.user, channel=session.channel)
-        return self.artifacts.draft(tool, owner, tuple(skill.env.values()))
 
     @property
     def _policy(self) -> Policy:

@@ -298,9 +298,7 @@ class Services:
     @property
     def artifacts(self) -> toolbox.Artifacts:
         """The kept files that calls of skills' code wrote; nothing that runs code is loaded."""
-        from skillhouse.house.code_service import kept_artifacts
-
-        return kept_artifacts(self)
+        return toolbox.Artifacts(self.config.state_directory, lambda: self.config.skill_code)
 
     def _make_skill_code(self) -> SkillCode:
         from skillhouse.house.code_service import SkillCode

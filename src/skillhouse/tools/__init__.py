@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from skillhouse.tools.activation import Attachment as Attachment
     from skillhouse.tools.activation import LeftOut as LeftOut
     from skillhouse.tools.activation import tokens_of as tokens_of
+    from skillhouse.tools.artifacts import ArtifactError as ArtifactError
+    from skillhouse.tools.artifacts import ArtifactFile as ArtifactFile
+    from skillhouse.tools.artifacts import Artifacts as Artifacts
+    from skillhouse.tools.artifacts import ArtifactSet as ArtifactSet
     from skillhouse.tools.asker import Asker as Asker
     from skillhouse.tools.asset_tools import SKILL_FILE_TOOL as SKILL_FILE_TOOL
     from skillhouse.tools.asset_tools import SkillFileTool as SkillFileTool
@@ -56,17 +60,6 @@ if TYPE_CHECKING:
     from skillhouse.tools.call import UnknownToolError as UnknownToolError
     from skillhouse.tools.call_context import Forecast as Forecast
     from skillhouse.tools.code_network import BY_CONTEXT as BY_CONTEXT
-    from skillhouse.tools.artifacts import ARTIFACTS_URI as ARTIFACTS_URI
-    from skillhouse.tools.artifacts import Artifact as Artifact
-    from skillhouse.tools.artifacts import ArtifactBounds as ArtifactBounds
-    from skillhouse.tools.artifacts import ArtifactDraft as ArtifactDraft
-    from skillhouse.tools.artifacts import ArtifactError as ArtifactError
-    from skillhouse.tools.artifacts import Artifacts as Artifacts
-    from skillhouse.tools.artifacts import ArtifactSet as ArtifactSet
-    from skillhouse.tools.artifacts import CallOwner as CallOwner
-    from skillhouse.tools.artifacts import name_fault as name_fault
-    from skillhouse.tools.artifacts import read_uri as read_uri
-    from skillhouse.tools.artifacts import shown_name as shown_name
     from skillhouse.tools.code_network import CodeNetwork as CodeNetwork
     from skillhouse.tools.code_network import CodeReach as CodeReach
     from skillhouse.tools.command import ExecTool as ExecTool

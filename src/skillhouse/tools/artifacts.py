@@ -1,8 +1,8 @@
 """The files that calls of skills' code wrote to their output folder, kept after the call.
 
 All of it is a skill's own: names, bytes and what it says of them. A name is checked and never a
-path here: the bytes are in files `0`, `1` and so on, in a directory of the call for its owner alone. What a
-file is given to is asked beforehand: `ArtifactSet.is_of`.
+path here: the bytes are in files `0`, `1` and so on, in a directory of the call, which no other
+user of this machine opens. Who gets a file is decided where it is asked for: `ArtifactSet.is_of`.
 """
 
 from __future__ import annotations
@@ -16,15 +16,23 @@ import re
 import secrets
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
+from typing import Protocol
 from urllib.parse import quote, unquote
 
 import msgspec
 from msgspec import Struct
 
 from skillhouse.audit.redaction import MIN_SECRET
-from skillhouse.floor import PathError, SkillhouseError, is_utf8, make_private, read_beneath
+from skillhouse.floor import (
+    PathError,
+    SkillhouseError,
+    is_utf8,
+    make_private,
+    open_directory_beneath,
+    read_beneath,
+)
 from skillhouse.floor.paths import read_regular
 from skillhouse.floor.regex import regex
 from skillhouse.sandbox.code_call import OutputPart
@@ -64,16 +72,36 @@ class ArtifactError(SkillhouseError):
         self.code = code
 
 
-class ArtifactBounds(Struct, frozen=True, kw_only=True):
-    """How much is kept: of one call, and of all."""
+class ArtifactBounds(Protocol):
+    """How much is kept, as `[skill_code]` says: of one call, and of all."""
 
-    files: int
-    bytes: int
-    days: int
-    total_bytes: int
+    @property
+    def artifact_files(self) -> int: ...
+
+    @property
+    def artifact_bytes(self) -> int: ...
+
+    @property
+    def artifact_days(self) -> int: ...
+
+    @property
+    def artifact_total_bytes(self) -> int: ...
 
 
-class Artifact(Struct, frozen=True, kw_only=True):
+class ArtifactCaller(Protocol):
+    """Whose call it is: a `Session` or a `Caller`."""
+
+    @property
+    def agent(self) -> str: ...
+
+    @property
+    def user(self) -> str: ...
+
+    @property
+    def channel(self) -> str: ...
+
+
+class ArtifactFile(Struct, frozen=True, kw_only=True):
     """One file."""
 
     name: str
@@ -86,13 +114,9 @@ class Artifact(Struct, frozen=True, kw_only=True):
     uri: str
     """By which MCP reads it."""
 
-
-class CallOwner(Struct, frozen=True, kw_only=True):
-    """Whose call it was."""
-
-    agent: str
-    user: str
-    channel: str
+    @property
+    def set_id(self) -> str:
+        return read_uri(self.uri)[0]
 
 
 class ArtifactSet(Struct, frozen=True, kw_only=True):
@@ -103,10 +127,17 @@ class ArtifactSet(Struct, frozen=True, kw_only=True):
     """Seconds since 1970."""
     tool: str
     """`skill:tool`."""
-    owner: CallOwner
-    files: tuple[Artifact, ...]
+    agent: str
+    user: str
+    channel: str
+    files: tuple[ArtifactFile, ...]
 
-    def named(self, name: str) -> tuple[int, Artifact]:
+    def is_of(self, caller: ArtifactCaller) -> bool:
+        """Whether it is of this agent, user and channel."""
+        own = (self.agent, self.user, self.channel)
+        return own == (caller.agent, caller.user, caller.channel)
+
+    def named(self, name: str) -> tuple[int, ArtifactFile]:
         """Return a file and its place; ArtifactError if the call has none of that name."""
         for index, one in enumerate(self.files):
             if one.name == name:
@@ -119,9 +150,21 @@ class KeptArtifacts(Struct, frozen=True, kw_only=True):
 
     id: str = ""
     """Of its set; empty where no file was kept."""
-    files: tuple[Artifact, ...] = ()
+    files: tuple[ArtifactFile, ...] = ()
     left_out: tuple[str, ...] = ()
     """Each file that was not kept, with the reason; one line each."""
+
+    def detail(self) -> Mapping[str, object]:
+        """Return what the call's record has of it; empty where the folder was."""
+        detail: dict[str, object] = {}
+        if self.files:
+            detail["artifact_set"] = self.id
+            detail["artifacts"] = [
+                {"name": one.name, "bytes": one.bytes, "digest": one.digest} for one in self.files
+            ]
+        if self.left_out:
+            detail["artifacts_left_out"] = list(self.left_out)
+        return detail
 
 
 def shown_name(text: str) -> str:
@@ -202,14 +245,16 @@ class Artifacts:
         self.bounds = bounds
         self._clock = clock
 
-    def draft(self, tool: str, owner: CallOwner, hidden: tuple[str, ...] = ()) -> ArtifactDraft:
+    def draft(
+        self, tool: str, caller: ArtifactCaller, hidden: tuple[str, ...] = ()
+    ) -> ArtifactDraft:
         """Return what takes the files of one call.
 
         Args:
             tool: `skill:tool`.
             hidden: Values that no kept file may hold as they are.
         """
-        return ArtifactDraft(self, tool, owner, hidden)
+        return ArtifactDraft(self, tool, caller, hidden)
 
     def sets(self) -> Iterator[ArtifactSet]:
         """Yield what is kept, newest first; one that cannot be read is left out."""
@@ -224,12 +269,13 @@ class Artifacts:
 
     def find(self, start: str) -> ArtifactSet:
         """Return the one set whose id begins so; ArtifactError if there is none, or several."""
-        found = [place.name[-32:] for _, place in self._places() if place.name[-32:].startswith(start)]
+        ids = [place.name[-32:] for _, place in self._places()]
+        found = [one for one in ids if one.startswith(start)]
         if len(found) > 1 and start:
             raise ArtifactError(f"several ids begin with `{shown_name(start)}`: write more of it")
         return self.get(found[0] if len(found) == 1 and start else start)
 
-    def data(self, set_id: str, name: str) -> tuple[Artifact, bytes]:
+    def data(self, set_id: str, name: str) -> tuple[ArtifactFile, bytes]:
         """Return a file; ArtifactError if it is not there, or not as it was kept."""
         place, found = self._found(set_id)
         index, one = found.named(name)
@@ -241,6 +287,42 @@ class Artifacts:
             raise ArtifactError(f"`{shown_name(name)}` was changed or removed since it was kept")
         return one, data
 
+    def holds(self, uri: str) -> bool:
+        """Whether an address is one of a file, of whomever and whenever."""
+        return uri.startswith(ARTIFACTS_URI)
+
+    def read(self, uri: str, caller: ArtifactCaller) -> tuple[ArtifactFile, bytes]:
+        """Return the file at an address; ArtifactError if this caller has none there."""
+        set_id, name = read_uri(uri)
+        if not self.get(set_id).is_of(caller):
+            # In the words for none: whether others have files is nothing that is said.
+            raise _unknown(set_id)
+        return self.data(set_id, name)
+
+    def save(self, set_id: str, name: str, base: Path) -> tuple[ArtifactFile, Path]:
+        """Write a file that is not there yet below a directory, through no link; return where.
+
+        Raises:
+            ArtifactError: there is no such file, or it is there already (`exists`).
+            PathError: a directory on the way is a link, or cannot be made.
+        """
+        file, data = self.data(set_id, name)
+        if why := name_fault(file.name):
+            raise ArtifactError(f"`{shown_name(file.name)}` is not saved: {why}")
+        parent, _, last = file.name.rpartition("/")
+        directory = open_directory_beneath(base, parent or ".", create=True)
+        try:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            handle = os.open(last, flags, 0o644, dir_fd=directory)
+        except FileExistsError as error:
+            message = f"`{base / file.name}` is there already; save to another directory"
+            raise ArtifactError(message, code="exists") from error
+        finally:
+            os.close(directory)
+        with os.fdopen(handle, "wb") as opened:
+            opened.write(data)
+        return file, base / file.name
+
     def remove(self, set_id: str) -> ArtifactSet:
         """Remove the files of a call; ArtifactError if there are none."""
         place, found = self._found(set_id)
@@ -250,8 +332,8 @@ class Artifacts:
     def prune(self) -> None:
         """Remove what is older or more than is configured, the oldest first."""
         bounds = self.bounds()
-        oldest = self._clock() - bounds.days * DAY_SECONDS
-        left, kept = bounds.total_bytes, 0
+        oldest = self._clock() - bounds.artifact_days * DAY_SECONDS
+        left, kept = bounds.artifact_total_bytes, 0
         for (made, size), place in sorted(self._places(), reverse=True):
             left, kept = left - size, kept + 1
             # The newest stays: it is the one that was just named.
@@ -286,7 +368,7 @@ class Artifacts:
                 found = self._read(place) if place.name.endswith(f".{set_id}") else None
                 if found is not None:
                     return place, found
-        raise ArtifactError(f"no files of a call have the id `{shown_name(set_id)}`")
+        raise _unknown(set_id)
 
     def _read(self, place: Path) -> ArtifactSet | None:
         try:
@@ -310,6 +392,10 @@ class Artifacts:
                         shutil.rmtree(place, ignore_errors=True)
 
 
+def _unknown(set_id: str) -> ArtifactError:
+    return ArtifactError(f"no files of a call have the id `{shown_name(set_id)}`")
+
+
 class _Written(Struct):
     """The file that arrives."""
 
@@ -324,11 +410,11 @@ class ArtifactDraft:
     """Takes the files of one call in pieces, and writes them as they arrive."""
 
     def __init__(
-        self, store: Artifacts, tool: str, owner: CallOwner, hidden: tuple[str, ...]
+        self, store: Artifacts, tool: str, caller: ArtifactCaller, hidden: tuple[str, ...]
     ) -> None:
         self._store = store
         self._tool = tool
-        self._owner = owner
+        self._caller = caller
         self._hidden = [one.encode() for one in hidden if len(one) >= MIN_SECRET]
         self._longest = max(map(len, self._hidden), default=1)
         self._bounds = store.bounds()
@@ -336,8 +422,8 @@ class ArtifactDraft:
         self._directory: Path | None = None
         self._name: str | None = None
         self._written: _Written | None = None
-        self._files: list[Artifact] = []
-        self._left = self._bounds.bytes
+        self._files: list[ArtifactFile] = []
+        self._left = self._bounds.artifact_bytes
         self._left_out: list[str] = []
         self._uncounted = 0
 
@@ -358,9 +444,15 @@ class ArtifactDraft:
         self._end()
         files, directory = tuple(self._files), self._directory
         if files and directory is not None:
-            made = self._store.now()
+            caller = self._caller
             found = ArtifactSet(
-                id=self._id, made=made, tool=self._tool, owner=self._owner, files=files
+                id=self._id,
+                made=self._store.now(),
+                tool=self._tool,
+                agent=caller.agent,
+                user=caller.user,
+                channel=caller.channel,
+                files=files,
             )
             try:
                 self._store.publish(directory, found)
@@ -370,9 +462,7 @@ class ArtifactDraft:
                 self._name = ""
                 self._leave_out(_write_fault(error))
         self.discard()
-        return KeptArtifacts(
-            id=self._id if files else "", files=files, left_out=self._reasons()
-        )
+        return KeptArtifacts(id=self._id if files else "", files=files, left_out=self._reasons())
 
     def discard(self) -> None:
         """Remove what was not kept."""
@@ -387,8 +477,8 @@ class ArtifactDraft:
         why = name_fault(name)
         if not why and any(one.name.casefold() == name.casefold() for one in self._files):
             why = "another file has this name"
-        if not why and len(self._files) >= self._bounds.files:
-            why = f"{self._bounds.files} files of a call are kept"
+        if not why and len(self._files) >= self._bounds.artifact_files:
+            why = f"{self._bounds.artifact_files} files of a call are kept"
         if why:
             self._leave_out(why)
             return
@@ -411,7 +501,7 @@ class ArtifactDraft:
         written.size += len(data)
         window = written.tail + data
         if written.size > self._left:
-            self._leave_out(f"{self._bounds.bytes} bytes of a call are kept")
+            self._leave_out(f"{self._bounds.artifact_bytes} bytes of a call are kept")
         elif any(one in window for one in self._hidden):
             self._leave_out("it holds the value of a variable that the skill was given")
         else:
@@ -433,7 +523,7 @@ class ArtifactDraft:
         os.close(written.handle)
         self._left -= written.size
         self._files.append(
-            Artifact(
+            ArtifactFile(
                 name=name,
                 bytes=written.size,
                 digest=f"sha256:{written.hash.hexdigest()}",

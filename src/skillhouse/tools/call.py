@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from skillhouse.permission import CommandVerdict, Decision, Effect, Permission
     from skillhouse.sandbox import Streams
     from skillhouse.tools.activation import Activation
-    from skillhouse.tools.artifacts import Artifact
+    from skillhouse.tools.artifacts import ArtifactFile
     from skillhouse.tools.command_inputs import CommandInputs
 
     # `ToolResult` alone is one of anything, also for who checks strictly.
@@ -196,7 +196,8 @@ class ToolResult(PartialStruct, Generic[T], frozen=True, kw_only=True):
     """The result for the model; `T` is what the function of a tool of the program returned."""
 
     HIDDEN = frozenset(
-        "excerpt most has_gaps intent is_asked returned returns artifacts artifacts_left_out".split()
+        "excerpt most has_gaps intent is_asked returned returns artifacts "
+        "artifacts_left_out".split()
     )
     UNCOMPARED = HIDDEN
 
@@ -219,7 +220,7 @@ class ToolResult(PartialStruct, Generic[T], frozen=True, kw_only=True):
     """What the program's function returned; None for other tools."""
     returns: Mapping[str, Any] | None = None
     """JSON Schema of what a skill's tool returned, where it says so and the call is `ok`."""
-    artifacts: tuple[Artifact, ...] = ()
+    artifacts: tuple[ArtifactFile, ...] = ()
     """The files that a skill's code wrote to its output folder, as they are kept."""
     artifacts_left_out: tuple[str, ...] = ()
     """Those that are not, each with the reason in one line."""
@@ -264,7 +265,7 @@ class Output(Struct, frozen=True, kw_only=True):
     """What a program's own function returned, for the program."""
     returns: Mapping[str, Any] | None = None
     """JSON Schema that `returned_value` of the data fits, where the tool has one."""
-    artifacts: tuple[Artifact, ...] = ()
+    artifacts: tuple[ArtifactFile, ...] = ()
     artifacts_left_out: tuple[str, ...] = ()
     is_handed_over: bool = False
     """Whether another program does the work, and what came of it is recorded later."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from skillhouse.extensions.cells import (
     RpcClient,
     RpcError,
     RpcServer,
+    ServedCall,
     ServedTool,
     core_methods,
     executor_methods,
@@ -299,9 +301,13 @@ WRITES = """
 """
 
 
+def host_of(client: RpcClient, call: ServedCall) -> RemoteHost:
+    return RemoteHost(client, call.capability)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("fails", [False, True])
-def test_files_of_a_call_elsewhere_reach_the_core(tmp_path: Path, need: Any, fails: bool):  # noqa: FBT001
+def test_files_of_a_call_elsewhere_reach_the_core(tmp_path: Path, need: Any, fails: bool):
     lab = Lab(status_of(SandboxLevel.CGROUP, need), tmp_path)
     capabilities = Capabilities()
     shelf = Tools(make(tmp_path, WRITES))
@@ -318,9 +324,8 @@ def test_files_of_a_call_elsewhere_reach_the_core(tmp_path: Path, need: Any, fai
                 ("some", back, OUTPUT_BYTES),
                 ("old", old, 1),
             ):
-                methods = executor_methods(
-                    executor, shelf, lambda found, to=client: RemoteHost(to, found.capability)
-                )
+                host = partial(host_of, client)
+                methods = executor_methods(executor, shelf, host)
                 async with served(methods, TOKEN) as url:
                     remote = RemoteExecutor(RpcClient(url, TOKEN), capabilities)
                     given = {"size": size, "fails": fails}

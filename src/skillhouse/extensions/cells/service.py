@@ -202,18 +202,18 @@ def core_methods(capabilities: Capabilities) -> Mapping[str, Method]:
                 raise RpcError(INVALID_PARAMS, "expected an object as params")
             request = RpcRequest(method=name, params=params, id=None)
             with capabilities.asking(params.get("capability")) as host:
-                if name in TOLD:
+                if name in NOTIFICATIONS:
                     tell(host, request)
                     return {}
                 return await answered(host, request)
 
         return run
 
-    names = ("core.fetch", "core.sign", "core.readFile", *TOLD)
+    names = ("core.fetch", "core.sign", "core.readFile", *NOTIFICATIONS)
     return {name: method(name) for name in names}
 
 
-TOLD = ("core.log", "core.progress", "core.output")
+NOTIFICATIONS = ("core.log", "core.progress", "core.output")
 """What has no answer."""
 SLACK_SECONDS = 35.0
 """Beyond the call's own time: transport, a cell's start and the wait for one."""

@@ -22,7 +22,7 @@ from skillhouse.sandbox import SandboxStatus
 if TYPE_CHECKING:
     from skillhouse.audit import AuditEntry
     from skillhouse.sandbox import Python, PythonPlaces
-    from skillhouse.tools import Artifact, ArtifactSet, Tool, ToolResult
+    from skillhouse.tools import ArtifactFile, ArtifactSet, Tool, ToolResult
 
 
 class InterpreterAnswer(JsonAnswer, frozen=True, kw_only=True):
@@ -167,23 +167,16 @@ def result_answer(result: ToolResult) -> ResultAnswer:
     return copied(ResultAnswer, result, artifacts=files or UNSET, artifacts_left_out=left_out)
 
 
-def _artifact(file: Artifact) -> ArtifactAnswer:
+def _artifact(file: ArtifactFile) -> ArtifactAnswer:
     return copied(ArtifactAnswer, file)
 
 
 def artifact_set_answer(found: ArtifactSet) -> ArtifactSetAnswer:
-    return ArtifactSetAnswer(
-        id=found.id,
-        made=timestamp(round(found.made * 1_000)),
-        tool=found.tool,
-        agent=found.owner.agent,
-        user=found.owner.user,
-        channel=found.owner.channel,
-        files=tuple(map(_artifact, found.files)),
-    )
+    made, files = timestamp(round(found.made * 1_000)), tuple(map(_artifact, found.files))
+    return copied(ArtifactSetAnswer, found, made=made, files=files)
 
 
-def saved_artifact(file: Artifact, path: Path) -> SavedArtifactAnswer:
+def saved_artifact(file: ArtifactFile, path: Path) -> SavedArtifactAnswer:
     return SavedArtifactAnswer(file=_artifact(file), path=str(path))
 
 

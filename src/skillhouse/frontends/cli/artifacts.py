@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from skillhouse.floor import open_directory_beneath
 from skillhouse.frontends.answers.tools import artifact_set_answer, saved_artifact
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, house_of
 from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.presentation.text import counted, moment, one_line, shown
-from skillhouse.tools import ArtifactError, name_fault
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
-    from skillhouse.tools import Artifact, Artifacts, ArtifactSet
+    from skillhouse.tools import Artifacts, ArtifactSet
 
 _EXAMPLES = """examples:
   skillhouse artifacts list
@@ -97,17 +94,9 @@ def _show(found: ArtifactSet, terminal: Terminal, *, as_json: bool) -> None:
     if as_json:
         terminal.json(artifact_set_answer(found))
         return
-    owner = found.owner
-    about = {
-        "id": found.id,
-        "made": moment(found.made),
-        "tool": found.tool,
-        "agent": owner.agent,
-        "user": owner.user,
-        "channel": owner.channel,
-    }
-    for label, value in about.items():
-        terminal.pair(f"  {label}", one_line(value), label_width=12)
+    terminal.pair("  made", moment(found.made), label_width=12)
+    for label in ("id", "tool", "agent", "user", "channel"):
+        terminal.pair(f"  {label}", one_line(getattr(found, label)), label_width=12)
     for one in found.files:
         terminal.line(f"{shown(one.name)}: {one.bytes} bytes, {one.media_type}")
         terminal.line(f"  {one.digest}")
@@ -117,38 +106,13 @@ def _save(
     store: Artifacts, found: ArtifactSet, options: argparse.Namespace, terminal: Terminal
 ) -> int:
     names = options.names or [one.name for one in found.files]
-    base = Path(options.to)
-    saved: list[tuple[Artifact, Path]] = []
-    for name in names:
-        file, data = store.data(found.id, name)
-        saved.append((file, _write(base, file, data)))
     return terminal.listing(
-        saved,
+        [store.save(found.id, name, Path(options.to)) for name in names],
         lambda one: saved_artifact(*one),
         lambda one: f"saved: {shown(str(one[1]))} ({one[0].bytes} bytes)",
         name="saved",
         as_json=options.json,
     )
-
-
-def _write(base: Path, file: Artifact, data: bytes) -> Path:
-    """Write a file that is not there yet, below a directory and through no link."""
-    if why := name_fault(file.name):
-        raise ArtifactError(f"`{shown(file.name)}` is not saved: {why}")
-    parent, _, name = file.name.rpartition("/")
-    directory = open_directory_beneath(base, parent or ".", create=True)
-    try:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        handle = os.open(name, flags, 0o644, dir_fd=directory)
-    except FileExistsError as error:
-        raise ArtifactError(
-            f"`{base / file.name}` is there already; save to another directory", code="exists"
-        ) from error
-    finally:
-        os.close(directory)
-    with os.fdopen(handle, "wb") as opened:
-        opened.write(data)
-    return base / file.name
 
 
 VERBS = {"artifacts": Verb(_EXAMPLES, _configure, _artifacts, without="list")}

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from skillhouse.audit import AuditEntry
     from skillhouse.frontends.cli.terminal import Terminal
     from skillhouse.house import Skillhouse
-    from skillhouse.tools import Artifact, Progress, SkillCodeTool, ToolResult
+    from skillhouse.tools import ArtifactFile, Progress, SkillCodeTool, ToolResult
 
 FIRST_SHARE = 0.01
 """The least share of a call that is shown as one."""
@@ -216,11 +216,10 @@ def _print_call(
     return code
 
 
-def _how_to_save(file: Artifact) -> str:
+def _how_to_save(file: ArtifactFile) -> str:
     """Return the command that writes a kept file, where its name is one plain word."""
-    found, name = toolbox.read_uri(file.uri)
-    only = f" {shlex.quote(name)}" if name.isascii() else ""
-    return f"skillhouse artifacts save {found[:8]}{only}"
+    only = f" {shlex.quote(file.name)}" if file.name.isascii() else ""
+    return f"skillhouse artifacts save {file.set_id[:8]}{only}"
 
 
 def _schema(house: Skillhouse, options: argparse.Namespace) -> Mapping[str, Any]:

@@ -16,13 +16,11 @@ from skillhouse.floor import InternalFaultError, SkillhouseError, as_error
 from skillhouse.floor.paths import sendable
 from skillhouse.house import Caller
 from skillhouse.tools import (
-    Artifact,
     ArtifactError,
+    ArtifactFile,
     Artifacts,
-    CallOwner,
     ToolResult,
     UnknownToolError,
-    read_uri,
     structured_content,
 )
 
@@ -87,7 +85,7 @@ def _answer(result: ToolResult, *, is_structured: bool) -> types.CallToolResult:
     return answered
 
 
-def _links(files: Sequence[Artifact], *, is_linked: bool) -> list[types.ContentBlock]:
+def _links(files: Sequence[ArtifactFile], *, is_linked: bool) -> list[types.ContentBlock]:
     """Return a link to each file; in older revisions a text that has its address."""
     if not is_linked:
         texts = (f"file {one.name} ({one.bytes} bytes): resource {one.uri}" for one in files)
@@ -112,12 +110,8 @@ def read_artifact(
     Raises:
         MCPError: it is not there, or is another caller's, in the same words.
     """
-    owner = CallOwner(agent=caller.agent, user=caller.user, channel=caller.channel)
     try:
-        found, name = read_uri(uri)
-        if artifacts.get(found).owner != owner:
-            raise ArtifactError(f"no files of a call have the id `{found}`")
-        file, data = artifacts.data(found, name)
+        file, data = artifacts.read(uri, caller)
     except ArtifactError as error:
         raise MCPError(types.INVALID_PARAMS, sendable(str(error)), {"uri": uri[:400]}) from error
     return types.ReadResourceResult(
@@ -125,7 +119,7 @@ def read_artifact(
     )
 
 
-def _contents(file: Artifact, data: bytes, hide: Callable[[str], str]) -> Any:
+def _contents(file: ArtifactFile, data: bytes, hide: Callable[[str], str]) -> Any:
     about: dict[str, Any] = {"uri": file.uri, "mime_type": file.media_type}
     if file.media_type.startswith("text/") or file.media_type in _TEXTS:
         try:

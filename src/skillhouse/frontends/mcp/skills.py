@@ -34,7 +34,7 @@ from skillhouse.frontends.mcp.skill_resources import (
 from skillhouse.frontends.mcp.tool_list import ToolListing
 from skillhouse.house import Invocable, Skillhouse, read_skill_file
 from skillhouse.skill import SKILL_FILE, hidden_text
-from skillhouse.tools import ARTIFACTS_URI, ToolResult
+from skillhouse.tools import ToolResult
 
 EXTENSION = "io.modelcontextprotocol/skills"
 """The extension's name (SEP-2640, "Extension Identifier"). It is declared from protocol 2026-07-28
@@ -137,12 +137,10 @@ class SkillRequests:
         self, context: ServerRequestContext[None], params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult | types.InputRequiredResult:
         uri = params.uri
-        if uri.startswith(ARTIFACTS_URI):
-            services, caller = self._house.services, self._bridge.caller(context)
-            hide = services.enforcement.hide
-            return await in_thread(
-                lambda: read_artifact(services.artifacts, caller, uri, hide=hide)
-            )
+        artifacts = self._house.services.artifacts
+        if artifacts.holds(uri):
+            caller, hide = self._bridge.caller(context), self._house.services.enforcement.hide
+            return await in_thread(lambda: read_artifact(artifacts, caller, uri, hide=hide))
         entry = self.resources.entry(uri)
         file = None if entry is None else entry.file(uri)
         if entry is None or file is None:

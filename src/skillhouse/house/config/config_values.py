@@ -100,12 +100,7 @@ def _values_set(table: Struct) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-ARTIFACT_BOUNDS = {
-    "files": 256,
-    "bytes": 64 << 20,
-    "days": 3_650,
-    "total_bytes": 1 << 40,
-}
+ARTIFACT_BOUNDS = {"files": 256, "bytes": 64 << 20, "days": 3_650, "total_bytes": 1 << 40}
 """The most of `artifact_…`; of files and bytes no more leave a cell (`cells.cell_output`)."""
 
 

@@ -13,7 +13,7 @@ from skillhouse.extensions.server.forms import attachment
 from skillhouse.frontends.answers.json_form import ListAnswer, PageAnswer, plain
 from skillhouse.frontends.answers.tools import ArtifactSetAnswer, artifact_set_answer
 from skillhouse.house import Access, AccessScope
-from skillhouse.tools import Artifact, ArtifactSet, CallOwner
+from skillhouse.tools import ArtifactFile, ArtifactSet
 
 BYTES = "application/octet-stream"
 """Of every file, whatever its name says: no browser shows it."""
@@ -21,7 +21,7 @@ BYTES = "application/octet-stream"
 
 def may_read(access: Access, found: ArtifactSet) -> bool:
     """Whether a key may have the files of a call: the owner's, or of its own agent and user."""
-    return access.is_owner or (access.agent, access.user) == (found.owner.agent, found.owner.user)
+    return access.is_owner or (access.agent, access.user) == (found.agent, found.user)
 
 
 def _found(api: ApiServices, request: ApiRequest) -> ArtifactSet:
@@ -61,9 +61,11 @@ _SET = ArtifactSet(
     id=_ID,
     made=1_769_860_800.0,
     tool="charts:draw",
-    owner=CallOwner(agent="default", user="local", channel="mcp"),
+    agent="default",
+    user="local",
+    channel="mcp",
     files=(
-        Artifact(
+        ArtifactFile(
             name="chart.png",
             bytes=20_480,
             digest="sha256:00",

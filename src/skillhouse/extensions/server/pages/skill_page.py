@@ -6,7 +6,7 @@ import itertools
 import os
 import threading
 from collections.abc import Iterator
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
