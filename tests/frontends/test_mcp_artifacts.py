@@ -10,7 +10,7 @@ import pytest
 
 from skillhouse.frontends.mcp.call_result import answer
 from skillhouse.frontends.mcp.server import SkillhouseServer
-from skillhouse.frontends.mcp.tool_list import ToolListing
+from skillhouse.frontends.mcp.tool_list import ToolListing, as_listed_in
 from skillhouse.house import Skillhouse
 from skillhouse.tools import ToolResult
 from tests.frontends.mcp_inside import ERAS
@@ -139,4 +139,24 @@ def test_older_revisions_have_the_address_as_a_text(tmp_path: Path, need: Need) 
     result = anyio.run(call)
     texts = [one.text for one in answer(result, is_structured=False).content]  # type: ignore[union-attr]
     assert texts[1] == f"file a b.txt (5 bytes): resource {result.artifacts[0].uri}"
+    house.close()
+
+
+PNG = "data:image/png;base64,iVBORw0KGgouLi4u"
+
+
+@pytest.mark.parametrize(("version", "shown"), [("2025-11-25", True), ("2025-06-18", False)])
+def test_a_tool_has_its_skills_icons_in_revisions_that_have_them(
+    tmp_path: Path, version: str, *, shown: bool
+) -> None:
+    directory = write_code(tmp_path / "skills/kite", CHART)
+    manifest = directory / "pyproject.toml"
+    head, line, rest = manifest.read_text().partition("[tool.skillhouse]\n")
+    manifest.write_text(f'{head}{line}icons = ["{PNG}", "https://a.test/i.png"]\n{rest}')
+    house = coded_house(tmp_path, tmp_path / "skills")
+    listed = as_listed_in(version, ToolListing(house, "default").tools())
+    found = {one["name"]: one.get("icons") for one in listed}
+    icons = [{"src": PNG, "mimeType": "image/png"}, {"src": "https://a.test/i.png"}]
+    assert found["kite__tool"] == (icons if shown else None)
+    assert found["read"] is None
     house.close()

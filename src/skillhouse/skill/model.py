@@ -311,6 +311,8 @@ class SkillManifest(Struct, frozen=True, kw_only=True):
     hosts: tuple[str, ...] = ()
     """What its libraries may reach through the proxy, as `[scheme://]host[:port]`, where the
     operator allows it too; https where it names no scheme."""
+    icons: tuple[str, ...] = ()
+    """Addresses of its icons, https or data of an image, for people alone."""
     author: str = ""
     license: str = ""
     requires_python: str = ""
