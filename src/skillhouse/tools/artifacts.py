@@ -474,13 +474,13 @@ class ArtifactDraft:
             self._directory = None
 
     def _begin(self, name: str) -> None:
-        why = name_fault(name)
-        if not why and any(one.name.casefold() == name.casefold() for one in self._files):
-            why = "another file has this name"
-        if not why and len(self._files) >= self._bounds.artifact_files:
-            why = f"{self._bounds.artifact_files} files of a call are kept"
-        if why:
-            self._leave_out(why)
+        fault = name_fault(name)
+        if not fault and any(one.name.casefold() == name.casefold() for one in self._files):
+            fault = "another file has this name"
+        if not fault and len(self._files) >= self._bounds.artifact_files:
+            fault = f"{self._bounds.artifact_files} files of a call are kept"
+        if fault:
+            self._leave_out(fault)
             return
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         try:
