@@ -31,6 +31,7 @@ from _measure import markdown_table
 from skillhouse.extensions.cells import CellResult, CellSpec, Executor
 from skillhouse.floor import tree_digest
 from skillhouse.sandbox import SandboxLevel, SandboxStatus, detect
+from skillhouse.sandbox.code_call import OutputPart
 from skillhouse.sandbox.seccomp import program
 
 PYTHON_TARGET = 1.5
@@ -74,6 +75,8 @@ class Nothing:
 
     async def read_file(self, path: str) -> str:
         raise NotImplementedError
+
+    def output(self, part: OutputPart) -> None: ...
 
     def log(self, text: str) -> None: ...
 

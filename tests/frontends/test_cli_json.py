@@ -35,6 +35,8 @@ LISTS = {
     "export weather --to codex --dry-run": "exports",
     "chat --list": "conversations",
     "tools list": "tools",
+    "artifacts list": "artifacts",
+    "artifacts remove --all": "removed",
     "hooks status": "clients",
     "mcp status": "clients",
     "mcp servers list": "servers",
@@ -138,6 +140,8 @@ REFUSED = (
     "approvals pair phone",
     "approvals unpair no-such",
     "audit show no-such",
+    "artifacts show no-such",
+    "artifacts save no-such",
     *(
         f"{group} {words}"
         for group in ("keys", "signer keys")

@@ -549,6 +549,24 @@ ROWS = [
         sandbox=True,
     ),
     Row(
+        keys=("skill_code.artifact_files",),
+        before="[skill_code]\nenabled = true",
+        after="[skill_code]\nenabled = true\nartifact_files = 0",
+        sees=lambda house: len(code_call(house).artifacts),
+        was=1,
+        then=0,
+        sandbox=True,
+    ),
+    Row(
+        keys=("skill_code.artifact_bytes",),
+        before="[skill_code]\nenabled = true",
+        after="[skill_code]\nenabled = true\nartifact_bytes = 2",
+        sees=lambda house: code_call(house).artifacts_left_out,
+        was=(),
+        then=("kite.txt: 2 bytes of a call are kept",),
+        sandbox=True,
+    ),
+    Row(
         keys=("mcp_servers.label", "mcp_servers.command"),
         after='[[mcp_servers]]\nlabel = "a"\ncommand = ["/opt/none"]',
         sees=lambda house: [] if house.services.mcp_host is None else ["a"],
@@ -614,7 +632,9 @@ def test_a_setting_counts_from_the_next_call_on(
     (tools / "greet").chmod(0o755)
     write_code(
         skills / "kite-code",
-        "import os\n\ndef kite(args, context):\n    return os.environ.get('KITE', 'none')\n\n"
+        "import os\n\ndef kite(args, context):\n"
+        "    (context.output / 'kite.txt').write_text('kite')\n"
+        "    return os.environ.get('KITE', 'none')\n\n"
         "tools = {'kite': kite}\n",
         tool("kite"),
         env=["KITE"],
@@ -651,6 +671,8 @@ ELSEWHERE = {
     "skill_code.node_packages": "likewise",
     "skill_code.frames_for_models": "likewise",
     "skill_code.in_process": "test_in_process.py",
+    "skill_code.artifact_days": "as skill_code.artifact_files; tests/tools/test_artifacts.py",
+    "skill_code.artifact_total_bytes": "likewise",
     "net.private": "read with net.hosts, as one policy",
     "net.secrets": "likewise",
     "search.encoder": "its weights are no part of this suite; composition.py compares both keys",

@@ -1,12 +1,17 @@
-"""Tests of skill/manifest_fields.py: which releases a `requires-python` takes."""
+"""Tests of skill/manifest_fields.py: which releases a `requires-python` takes, and icons."""
 
 from __future__ import annotations
+
+import json
+from base64 import b64encode
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillhouse.skill import python_fits
+from skillhouse.skill import find_manifests, python_fits
+from skillhouse.skill.manifest_fields import ICON_MAX, is_icon
 
 TAKEN = {
     "": True,
@@ -67,3 +72,52 @@ def test_each_release_is_below_at_or_above_each_other(
     assert held.count(True) == 1
     assert python_fits(f">={text}", release) is not held[0]
     assert python_fits(f"!={text}", release) is not held[1]
+
+
+PNG = "data:image/png;base64," + b64encode(b"\x89PNG\r\n\x1a\n....").decode()
+ICONS = {
+    PNG: True,
+    "data:image/jpeg;base64," + b64encode(b"\xff\xd8\xff\xe0....").decode(): True,
+    "data:image/webp;base64," + b64encode(b"RIFF....WEBP").decode(): True,
+    "https://example.com/icon.png?size=48": True,
+    "https://example.com:8443/": True,
+    # It says one thing and is another.
+    "data:image/png;base64," + b64encode(b"<svg onload=alert(1)>").decode(): False,
+    "data:image/webp;base64," + b64encode(b"RIFF....WAVE").decode(): False,
+    "data:image/svg+xml;base64," + b64encode(b"<svg/>").decode(): False,
+    "data:text/html;base64," + b64encode(b"<script>").decode(): False,
+    "data:image/png,%89PNG": False,
+    "data:image/png;base64,iVBO Rw0": False,
+    "data:image/png;base64," + "A" * ICON_MAX: False,
+    "http://example.com/icon.png": False,
+    "https://user:password@example.com/icon.png": False,
+    "https://example.com/a b": False,
+    'https://example.com/"onerror="x': False,
+    "https://example.com/\u202egnp": False,
+    "https://exаmple.com/a": False,
+    "javascript:alert(1)": False,
+    "file:///etc/passwd": False,
+    "//example.com/a": False,
+    "": False,
+}
+
+
+@pytest.mark.parametrize("address", ICONS)
+def test_an_icon_is_of_https_or_the_bytes_of_an_image(address: str) -> None:
+    assert is_icon(address) is ICONS[address]
+
+
+def test_an_icon_that_is_wrong_costs_no_tool(tmp_path: Path) -> None:
+    tool = {"name": "a", "description": "A.", "parameters": {"type": "object"}}
+    tool["security"] = {"level": "read"}
+    own = {"icons": [PNG, "http://a.test/x", 7], "tools": [tool]}
+    (tmp_path / "kite").mkdir()
+    package = {"name": "kite", "version": "1.0.0", "description": "A.", "owliabot": own}
+    (tmp_path / "kite/package.json").write_text(json.dumps(package))
+    (tmp_path / "kite/index.js").touch()
+    (found,) = find_manifests(tmp_path)
+    assert found.manifest is not None
+    assert found.manifest.icons == (PNG,)
+    assert [(one.code, one.severity.value) for one in found.diagnostics] == [
+        ("manifest-icon", "warning")
+    ] * 2

@@ -63,9 +63,7 @@ class ServerRow(Struct, frozen=True, kw_only=True):
 class LiveServers:
     """The servers of one state, as one process sees them; it is one of them after `begin`."""
 
-    def __init__(
-        self, state_directory: Path, *, clock: Callable[[], float] = time.time
-    ) -> None:
+    def __init__(self, state_directory: Path, *, clock: Callable[[], float] = time.time) -> None:
         """`clock` gives seconds since 1970, where the state has none of its own; nothing is opened
         before the first use."""
         self._path = state_directory / SERVERS_FILE
@@ -184,7 +182,9 @@ class LiveServers:
         with self._lock:
             if digest in self._held:
                 self._held.discard(digest)
-                self._try(lambda: self._change("DELETE FROM server_connection WHERE digest = ?", digest))
+                self._try(
+                    lambda: self._change("DELETE FROM server_connection WHERE digest = ?", digest)
+                )
 
     def is_held(self, connection: str) -> bool:
         """Whether a server that is alive holds a connection; StateError if unknown."""

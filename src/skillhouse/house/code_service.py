@@ -78,6 +78,9 @@ class SkillCode:
         self._packages = CodePackages()
         self._executor: toolbox.Runner | None = None
         self._looked_at: set[str] = set()
+        self.artifacts = toolbox.Artifacts(
+            self._config.state_directory, lambda: self._config.skill_code
+        )
         self.is_debugged = False
         """Set before the first call where a person debugs one: `skillhouse call --debug`."""
         self.reloads = Reloads(self._config.state_directory)

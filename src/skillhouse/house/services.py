@@ -295,6 +295,11 @@ class Services:
         """Skills' own code; once anything has used it, what runs code is loaded."""
         return self._skill_code.get()
 
+    @property
+    def artifacts(self) -> toolbox.Artifacts:
+        """The kept files that calls of skills' code wrote; nothing that runs code is loaded."""
+        return toolbox.Artifacts(self.config.state_directory, lambda: self.config.skill_code)
+
     def _make_skill_code(self) -> SkillCode:
         from skillhouse.house.code_service import SkillCode
 

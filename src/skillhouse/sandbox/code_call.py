@@ -138,6 +138,19 @@ class CellResult(Struct, frozen=True, kw_only=True):
     """From the start of the call in its cell; waiting for a cell does not count."""
 
 
+class OutputPart(Struct, frozen=True, kw_only=True):
+    """A piece of a file that code wrote to its output folder, as its process says: unchecked.
+
+    The pieces of a file follow each other.
+    """
+
+    name: str
+    """Relative to the folder; empty for the folder as a whole."""
+    data: bytes = b""
+    left_out: str = ""
+    """Why this file is not sent; then it is no file, whatever came of it before."""
+
+
 class HostCalls(Protocol):
     """What one call may request of the core. An `RpcError` is passed to the skill."""
 
@@ -158,6 +171,10 @@ class HostCalls(Protocol):
         ...
 
     def log(self, text: str) -> None: ...
+
+    def output(self, part: OutputPart) -> None:
+        """Take a piece of a file of the call's output folder, before the call's answer."""
+        ...
 
     def progress(self, fraction: float, text: str) -> None:
         """Take the completed fraction, from 0 to 1, and a short text."""

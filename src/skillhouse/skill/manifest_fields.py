@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from binascii import a2b_base64
 from collections.abc import Callable, Iterable, Mapping
 from itertools import zip_longest
 from pathlib import Path, PurePosixPath
@@ -90,6 +91,9 @@ TOOLS_MAX = 64
 """Tools of one skill; each costs the model its description at every turn."""
 ENV_MAX = 64
 HOSTS_MAX = 32
+ICONS_MAX = 4
+ICON_MAX = 4_096
+"""Characters of the address of an icon; each list of tools has those of every tool."""
 TEXT_MAX = 4_096
 """Characters of a description, of a skill or a tool."""
 TIMEOUT_MAX_MS = 600_000
@@ -106,6 +110,12 @@ _VERSION = regex(r"[0-9A-Za-z][0-9A-Za-z.+!-]{0,63}")
 _VARIABLE = regex(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 
 _EXECUTOR = regex(r"([a-z][a-z0-9]*(-[a-z0-9]+)*)?")
+_ICON_ADDRESS = regex(
+    r"https://[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?(?::[0-9]{1,5})?"
+    r"/[A-Za-z0-9._~%/?&=+,;:@-]{0,500}"
+)
+_ICON_DATA = regex(r"data:image/(png|jpeg|webp);base64,([A-Za-z0-9+/]+={0,2})")
+_STARTS = {"png": b"\x89PNG\r\n\x1a\n", "jpeg": b"\xff\xd8\xff", "webp": b"RIFF"}
 _HOST = regex(
     r"(?:https?://)?(?:(?:\*\.)?[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?|\[[0-9A-Fa-f:.]{2,45}\])"
     r"(?::[0-9]{1,5})?"
@@ -201,7 +211,9 @@ def read_fields(written: RawManifest) -> tuple[SkillManifest | None, list[Findin
     """Return the manifest, or None when a finding is fatal, and all findings."""
     notes = _Notes(written)
     package, at = written.package, written.package_keys
-    notes.unknown(written.own, ("requires", "tools", *_own_main(written)), written.own_keys)
+    notes.unknown(
+        written.own, ("requires", "tools", "icons", *_own_main(written)), written.own_keys
+    )
     manifest = SkillManifest(
         name=_name(notes),
         version=_version(notes),
@@ -212,6 +224,7 @@ def read_fields(written: RawManifest) -> tuple[SkillManifest | None, list[Findin
         hosts=_hosts(notes),
         executor=_executor(notes),
         tools=_tools(notes),
+        icons=_icons(notes),
         author=notes.text(package, "author", at),
         license=notes.text(package, "license", at),
         requires_python=_requires_python(notes),
@@ -362,6 +375,46 @@ def _executor(notes: _Notes) -> str:
         notes.refuse("manifest-type", message, (*keys, "executor"))
         return ""
     return name
+
+
+def _icons(notes: _Notes) -> tuple[str, ...]:
+    """Return the addresses of its icons; one that is wrong costs no tool."""
+    icons = notes.written.own.get("icons", [])
+    keys = (*notes.written.own_keys, "icons")
+    if not isinstance(icons, list) or len(icons) > ICONS_MAX:
+        notes.warn("manifest-icon", f"expected `icons` to be a list of at most {ICONS_MAX}", keys)
+        return ()
+    found = []
+    for place, icon in enumerate(icons):
+        if isinstance(icon, str) and is_icon(icon):
+            found.append(icon)
+        else:
+            message = "expected an icon as https://… or data:image/png;base64,…"
+            notes.warn("manifest-icon", f"{message}, got {str(icon)[:40]!r}", (*keys, str(place)))
+    return tuple(dict.fromkeys(found))
+
+
+def is_icon(text: str) -> bool:
+    """Whether a text is the address of an icon: of a server by https, or the bytes of an image.
+
+    An image is what it says, and none that can hold a script.
+
+    >>> is_icon("https://example.com/a.png"), is_icon("http://example.com/a.png")
+    (True, False)
+    >>> is_icon("data:image/svg+xml;base64,PHN2Zz4="), is_icon("data:image/png;base64,aGk=")
+    (False, False)
+    """
+    if len(text) > ICON_MAX or _ICON_ADDRESS.fullmatch(text):
+        return len(text) <= ICON_MAX
+    image = _ICON_DATA.fullmatch(text)
+    if image is None:
+        return False
+    try:
+        data = a2b_base64(image[2], strict_mode=True)
+    except ValueError:
+        return False
+    start = _STARTS[image[1]]
+    return data.startswith(start) and (image[1] != "webp" or data[8:12] == b"WEBP")
 
 
 def _tools(notes: _Notes) -> tuple[ToolSpec, ...]:

@@ -313,6 +313,8 @@ class SkillManifest(Struct, frozen=True, kw_only=True):
     operator allows it too; https where it names no scheme."""
     executor: str = ""
     """The kind of executor that it needs, by the operator's name for it; empty for any."""
+    icons: tuple[str, ...] = ()
+    """Addresses of its icons, https or data of an image, for people alone."""
     author: str = ""
     license: str = ""
     requires_python: str = ""

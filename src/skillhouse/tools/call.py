@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from skillhouse.permission import CommandVerdict, Decision, Effect, Permission
     from skillhouse.sandbox import Streams
     from skillhouse.tools.activation import Activation
+    from skillhouse.tools.artifacts import ArtifactFile
     from skillhouse.tools.command_inputs import CommandInputs
 
     # `ToolResult` alone is one of anything, also for who checks strictly.
@@ -194,7 +195,10 @@ class ToolCall(Caller, frozen=True, kw_only=True):
 class ToolResult(PartialStruct, Generic[T], frozen=True, kw_only=True):
     """The result for the model; `T` is what the function of a tool of the program returned."""
 
-    HIDDEN = frozenset(("excerpt", "most", "has_gaps", "intent", "is_asked", "returned", "returns"))
+    HIDDEN = frozenset(
+        "excerpt most has_gaps intent is_asked returned returns artifacts "
+        "artifacts_left_out".split()
+    )
     UNCOMPARED = HIDDEN
 
     content: str
@@ -216,6 +220,10 @@ class ToolResult(PartialStruct, Generic[T], frozen=True, kw_only=True):
     """What the program's function returned; None for other tools."""
     returns: Mapping[str, Any] | None = None
     """JSON Schema of what a skill's tool returned, where it says so and the call is `ok`."""
+    artifacts: tuple[ArtifactFile, ...] = ()
+    """The files that a skill's code wrote to its output folder, as they are kept."""
+    artifacts_left_out: tuple[str, ...] = ()
+    """Those that are not, each with the reason in one line."""
 
     @property
     def is_error(self) -> bool:
@@ -259,6 +267,8 @@ class Output(Struct, frozen=True, kw_only=True):
     """JSON Schema that `returned_value` of the data fits, where the tool has one."""
     is_unknown: bool = False
     """Whether it failed without an answer, and may have had its effect."""
+    artifacts: tuple[ArtifactFile, ...] = ()
+    artifacts_left_out: tuple[str, ...] = ()
     is_handed_over: bool = False
     """Whether another program does the work, and what came of it is recorded later."""
 

@@ -370,6 +370,8 @@ class Gate:
             is_asked=bool(question),
             returned=output.returned,
             returns=None if output.failed else output.returns,
+            artifacts=output.artifacts,
+            artifacts_left_out=output.artifacts_left_out,
         )
 
     def _close(self, state: CallState) -> None:

@@ -1,24 +1,20 @@
-"""The tools that skills bring with them: their code runs in a cell, and asks through the gate.
-
-What is kept of a call, its words, its output and where it failed, is the skill's own text, so it is
-bounded, without secrets, and shown as it is: a line that it wrote is one line, and nothing in it
-controls a terminal. It is for the audit log and the operator; a model gets the result alone.
-"""
+"""The tools that skills bring with them: their code runs in a cell, and asks through the gate."""
 
 from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from msgspec import Struct, field
 
 from skillhouse.approval import Level
-from skillhouse.audit import KnownSecrets, without_secrets
+from skillhouse.audit import KnownSecrets
 from skillhouse.floor import ConfigError, MissingExtraError, TreeError, tree_digest, wire_name
 from skillhouse.floor.structs import replace
+from skillhouse.floor.threads import in_thread
 from skillhouse.floor.tracing import SKILL_NAME, SKILL_SOURCE
 from skillhouse.permission import Effect, Permission
 from skillhouse.sandbox import Python, SandboxError, SandboxUnavailableError
@@ -26,13 +22,14 @@ from skillhouse.sandbox.code_call import (
     TOOL_SECONDS,
     CellResult,
     CellSpec,
-    CodeFrame,
     HostCalls,
+    OutputPart,
     RpcError,
     wrap_failure,
     wrap_result,
 )
 from skillhouse.skill import SkillManifest, ToolSpec
+from skillhouse.tools.artifacts import ArtifactDraft, Artifacts
 from skillhouse.tools.call import (
     LEVELS,
     TRANSACTION_PAGE,
@@ -45,6 +42,7 @@ from skillhouse.tools.call import (
     UnknownToolError,
 )
 from skillhouse.tools.code_network import CodeNetwork, CodeReach, network_hint
+from skillhouse.tools.code_record import LOG_LINES, call_detail, error_text
 from skillhouse.tools.result_value import misfit, returned_value
 from skillhouse.tools.telemetry import code_inside
 from skillhouse.tools.tool import Session, Tool
@@ -52,18 +50,6 @@ from skillhouse.tools.tool import Session, Tool
 if TYPE_CHECKING:
     from skillhouse.net import EgressProxy
 
-LOG_LINES = 100
-"""Lines of a call's own log that are kept."""
-OUTPUT_LINES = 64
-"""Lines of a call's output that are kept, from its end."""
-LINE_MAX = 160
-"""Characters of a piece of a line; the audit log keeps up to 200 of a text whole."""
-ERROR_MAX = 2_000
-"""Characters of an exception's text."""
-EDGE = 256
-"""Characters at the beginning of a cut output that are dropped: a secret may be cut there too."""
-TAIL_FULL = 8_000
-"""Characters from which an output counts as cut (`cells.cell.TAIL_BYTES` are kept of it)."""
 TIMED_CHANNELS = frozenset({"mcp"})
 """Channels of which the clients end a call by a time-out of their own, often of 60 seconds."""
 ANSWER_SECONDS = 10.0
@@ -80,72 +66,6 @@ _NOT_RUN = (SandboxError, SandboxUnavailableError, RpcError, ConfigError, Missin
 
 Ask = Callable[[str, Mapping[str, Any]], Awaitable[ToolResult]]
 """Calls a tool for the skill; the call is decided, asked about and recorded by itself."""
-
-
-def plain_line(text: str) -> str:
-    """Return a text in one line, with what is not printable as escapes.
-
-    >>> plain_line("a\\x1b[31m\\nb\\tc")
-    'a\\\\x1b[31m b c'
-    """
-    text = " ".join(text.split())
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
-def error_text(
-    result: CellResult, secrets: KnownSecrets, *, frames: tuple[CodeFrame, ...] = ()
-) -> str:
-    """Return why a call failed in one line, and the frames where the operator shows them.
-
-    One line, so that a text that the skill chose cannot look like frames, or like another message.
-    """
-    text = plain_line(secrets.hide(result.error))
-    if len(text) > ERROR_MAX:
-        text = f"{text[:ERROR_MAX]} [cut: {len(text) - ERROR_MAX} more characters]"
-    return "\n".join((text, *(f"  at {frame.text()}" for frame in frames)))
-
-
-def call_detail(
-    name: str, result: CellResult, log: Iterable[str], secrets: KnownSecrets
-) -> Mapping[str, object]:
-    """Return the detail of a call's record."""
-    detail: dict[str, object] = {
-        "skill": name,
-        "kind": result.kind,
-        "milliseconds": round(result.seconds * 1_000),
-        "log": kept_lines("\n".join(log), secrets, most=LOG_LINES),
-    }
-    if result.frames:
-        detail["frames"] = [frame.text() for frame in result.frames]
-    output = result.stdout_tail
-    is_cut = len(output) >= TAIL_FULL
-    lines = kept_lines(output, secrets, most=OUTPUT_LINES, edge=EDGE if is_cut else 0)
-    if lines:
-        detail["output"] = lines
-    return detail
-
-
-def kept_lines(text: str, secrets: KnownSecrets, *, most: int, edge: int = 0) -> list[str]:
-    """Return the last lines of a text, in pieces that the log keeps whole, without secrets.
-
-    >>> kept_lines("one\\n\\x1b[2Jtwo\\n", KnownSecrets(), most=5)
-    ['one', '\\\\x1b[2Jtwo']
-    """
-    # Before the text is taken apart: a secret may reach over the end of a line or a piece.
-    text = without_secrets(text, secrets)[edge:]
-    pieces = []
-    for line in text.splitlines():
-        plain = "".join(
-            c if c.isprintable() else "    " if c == "\t" else c.encode("unicode_escape").decode()
-            for c in line
-        )
-        pieces += [plain[at : at + LINE_MAX] for at in range(0, len(plain), LINE_MAX)] or [""]
-    left_out = len(pieces) - most
-    if left_out > 0:
-        return [f"[{left_out} earlier lines are not kept]", *pieces[-most:]]
-    return ["[the beginning is not kept]", *pieces] if edge else pieces
 
 
 class CodeSkill(Struct, frozen=True, kw_only=True):
@@ -255,6 +175,10 @@ class CodeInspector(Protocol):
         """Return the interpreter of a skill in Python; SandboxError where none fits."""
         ...
 
+    @property
+    def artifacts(self) -> Artifacts:
+        """What keeps the files that calls write to their output folder."""
+
     def network(self, skill: CodeSkill, session: Session, call: str, tool: str) -> CodeNetwork:
         """Return the way out of one call, by its id and its tool's name."""
         ...
@@ -311,23 +235,20 @@ class SkillCodeTool(Tool):
             network: CodeNetwork | None = None
             if self.skill.reach.hosts:
                 network = self._workshop.network(self.skill, mine, call, self.full_name)
-            host = _Host(self._ask(mine), say, None if network is None else network.proxy)
-            result = await self._result(digest, arguments, session, host, call)
+            hidden = tuple(self.skill.env.values())
+            draft = self._workshop.artifacts.draft(self.full_name, session, hidden)
+            host = _Host(self._ask(mine), say, draft, None if network is None else network.proxy)
+            try:
+                result = await self._result(digest, arguments, session, host, call)
+                kept = await in_thread(draft.finish)
+            finally:
+                draft.discard()
             known = KnownSecrets(self.skill.env.values())
             detail = call_detail(self.full_name, result, host.lines, known)
             if network is not None:
                 detail = {**detail, "call": call, "connections": list(network.connections)}
-            if result.kind == "ok":
-                wrapped = wrap_result(result.value)
-            else:
-                frames = result.frames if self.skill.frames_for_models else ()
-                why = error_text(result, known, frames=frames)
-                hint = network_hint(self.skill.manifest, result, network)
-                if hint:
-                    first, *more = why.split("\n", 1)
-                    why = "\n".join([f"{first} ({hint})", *more])
-                wrapped = wrap_failure(replace(result, error=why))
-            wrapped = self._fitting(wrapped)
+            detail = {**detail, **kept.detail()}
+            wrapped = self._fitting(self._wrapped(result, known, network))
             failed = wrapped.get("success") is False
             is_ended = result.kind in ("ok", "error")
             waits_for = host.waits_for if failed and is_ended else ""
@@ -342,6 +263,8 @@ class SkillCodeTool(Tool):
                 excerpt="ends",
                 waits_for=waits_for,
                 is_unknown=result.kind == "unknown",
+                artifacts=kept.files,
+                artifacts_left_out=kept.left_out,
             )
 
         async def check_feasible() -> None:
@@ -371,6 +294,19 @@ class SkillCodeTool(Tool):
                 SKILL_SOURCE: self.skill.directory.as_uri(),
             },
         )
+
+    def _wrapped(
+        self, result: CellResult, known: KnownSecrets, network: CodeNetwork | None
+    ) -> dict[str, Any]:
+        if result.kind == "ok":
+            return wrap_result(result.value)
+        frames = result.frames if self.skill.frames_for_models else ()
+        why = error_text(result, known, frames=frames)
+        hint = network_hint(self.skill.manifest, result, network)
+        if hint:
+            first, *more = why.split("\n", 1)
+            why = "\n".join([f"{first} ({hint})", *more])
+        return wrap_failure(replace(result, error=why))
 
     def _fitting(self, wrapped: dict[str, Any]) -> dict[str, Any]:
         """Return a result, as an error that has it in its text where it is not what the manifest
@@ -460,6 +396,7 @@ class _Host(Struct):
 
     ask: Ask
     say: ReportProgress
+    files: ArtifactDraft
     network: EgressProxy | None = None
     lines: list[str] = field(default_factory=list)
     waits_for: str = ""
@@ -495,6 +432,9 @@ class _Host(Struct):
     def log(self, text: str) -> None:
         if len(self.lines) < LOG_LINES:
             self.lines.append(text[:1_000])
+
+    def output(self, part: OutputPart) -> None:
+        self.files.take(part)
 
     def progress(self, fraction: float, text: str) -> None:
         self.say(fraction, text)

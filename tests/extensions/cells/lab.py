@@ -20,6 +20,7 @@ from skillhouse.extensions.cells import CellResult, CellSpec, Executor, RpcError
 from skillhouse.floor import tree_digest
 from skillhouse.net import EgressProxy
 from skillhouse.sandbox import SandboxLevel, SandboxStatus, detect
+from skillhouse.sandbox.code_call import OutputPart
 
 T = TypeVar("T")
 ENTRIES = {"python": "main.py", "javascript": "index.js"}
@@ -34,6 +35,7 @@ class Core:
         self.asked: list[tuple[str, Any]] = []
         self.logged: list[str] = []
         self.told: list[tuple[float, str]] = []
+        self.parts: list[OutputPart] = []
 
     async def fetch(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
         self.asked.append(("fetch", dict(request)))
@@ -51,6 +53,16 @@ class Core:
 
     def log(self, text: str) -> None:
         self.logged.append(text)
+
+    def output(self, part: OutputPart) -> None:
+        self.parts.append(part)
+
+    def files(self) -> dict[str, bytes | str]:
+        """Return what came of each file: its bytes, or why it was left out."""
+        found: dict[str, Any] = {}
+        for part in self.parts:
+            found[part.name] = part.left_out or found.get(part.name, b"") + part.data
+        return found
 
     def progress(self, fraction: float, text: str) -> None:
         self.told.append((fraction, text))

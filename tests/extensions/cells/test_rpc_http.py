@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +24,12 @@ from skillhouse.extensions.cells import (
     RpcClient,
     RpcError,
     RpcServer,
+    ServedCall,
     ServedTool,
     core_methods,
     executor_methods,
 )
+from skillhouse.extensions.cells.service import OUTPUT_BYTES
 from skillhouse.sandbox import SandboxLevel
 
 TOKEN = "token-of-the-executor"
@@ -283,3 +286,60 @@ def test_a_core_and_an_executor_in_two_places(tmp_path: Path, need: Any):
         "token": (-32005, ""),
     }
     assert core.asked == [("fetch", {"url": "https://a.test/x"}), ("read_file", "notes.txt")]
+
+
+WRITES = """
+    def price(params, context):
+        (context.output / "a.txt").write_text("hello")
+        (context.output / "large").write_bytes(bytes(params["size"]))
+        (context.output / "z").write_text("last")
+        if params.get("fails"):
+            raise ValueError("no")
+        return 1
+
+    tools = {"price": price}
+"""
+
+
+def host_of(client: RpcClient, call: ServedCall) -> RemoteHost:
+    return RemoteHost(client, call.capability)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fails", [False, True])
+def test_files_of_a_call_elsewhere_reach_the_core(tmp_path: Path, need: Any, fails: bool):
+    lab = Lab(status_of(SandboxLevel.CGROUP, need), tmp_path)
+    capabilities = Capabilities()
+    shelf = Tools(make(tmp_path, WRITES))
+    cores = {"all": Core(), "some": Core(), "old": Core()}
+
+    async def scene(executor: Executor) -> None:
+        async with (
+            served(core_methods(capabilities), CORE_TOKEN) as core_url,
+            served({"core.log": core_methods(capabilities)["core.log"]}, CORE_TOKEN) as old_url,
+        ):
+            back, old = RpcClient(core_url, CORE_TOKEN), RpcClient(old_url, CORE_TOKEN)
+            for name, client, size in (
+                ("all", back, 1 << 20),
+                ("some", back, OUTPUT_BYTES),
+                ("old", old, 1),
+            ):
+                host = partial(host_of, client)
+                methods = executor_methods(executor, shelf, host)
+                async with served(methods, TOKEN) as url:
+                    remote = RemoteExecutor(RpcClient(url, TOKEN), capabilities)
+                    given = {"size": size, "fails": fails}
+                    found = await remote.execute(
+                        "crypto:price", given, meta={}, timeout=20.0, host=cores[name]
+                    )
+                    assert found["success"] is not fails
+
+    lab.run(scene)
+    assert cores["all"].files() == {"a.txt": b"hello", "large": bytes(1 << 20), "z": b"last"}
+    why = f"an executor elsewhere sends at most {OUTPUT_BYTES} bytes"
+    assert cores["some"].files() == {"a.txt": b"hello", "large": why, "z": why}
+    # A core of an earlier version does not know of files, and the call's log says so.
+    assert cores["old"].files() == {}
+    assert cores["old"].logged == [
+        "files of the output folder were not sent: unknown method `core.output`"
+    ]

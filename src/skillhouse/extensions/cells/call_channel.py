@@ -8,6 +8,7 @@ import math
 import os
 import re
 import socket
+from binascii import a2b_base64
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
@@ -37,6 +38,7 @@ from skillhouse.sandbox.code_call import (
     RESOURCE_LIMIT,
     HostCalls,
     Kind,
+    OutputPart,
     RpcError,
 )
 
@@ -257,6 +259,10 @@ def _fetch_params(params: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def tell(host: HostCalls, notification: RpcRequest) -> None:
     """Pass on a notification of a skill; an unknown one is ignored."""
+    if notification.method == "core.output":
+        if (part := output_part(notification.params)) is not None:
+            host.output(part)
+        return
     text, fraction = notification.params.get("text", ""), notification.params.get("fraction")
     if not isinstance(text, str):
         return
@@ -268,6 +274,21 @@ def tell(host: HostCalls, notification: RpcRequest) -> None:
         and math.isfinite(fraction)
     ):
         host.progress(min(1.0, max(0.0, float(fraction))), text)
+
+
+def output_part(params: Mapping[str, Any]) -> OutputPart | None:
+    """Return a piece of a file from the params of `core.output`; None for what is none.
+
+    >>> output_part({"name": "a.txt", "data": "aGk="})
+    OutputPart(name='a.txt', data=b'hi', left_out='')
+    """
+    name, data, left_out = (params.get(key, "") for key in ("name", "data", "left_out"))
+    if not (isinstance(name, str) and isinstance(data, str) and isinstance(left_out, str)):
+        return None
+    try:
+        return OutputPart(name=name, data=a2b_base64(data, strict_mode=True), left_out=left_out)
+    except ValueError:
+        return OutputPart(name=name, left_out="its bytes are not base64")
 
 
 class CellOutput:

@@ -14,7 +14,7 @@ import anyio
 from skillhouse.extensions.cells.rpc import STALE_CAPABILITY
 from skillhouse.floor.call_clock import CallClock, current_clock, using
 from skillhouse.sandbox import Limits
-from skillhouse.sandbox.code_call import UNAVAILABLE, HostCalls, RpcError
+from skillhouse.sandbox.code_call import UNAVAILABLE, HostCalls, OutputPart, RpcError
 from skillhouse.sandbox.profile import MIB
 
 CELL_OUTPUT_BYTES = 262_144
@@ -51,6 +51,9 @@ class NoHost:
 
     def log(self, text: str) -> None:
         """Drop the line."""
+
+    def output(self, part: OutputPart) -> None:
+        """Drop it."""
 
     def progress(self, fraction: float, text: str) -> None:
         """Drop the report."""

@@ -69,6 +69,15 @@ def json_bytes(value: Any) -> bytes:
         return dumped(with_text_keys(value)).encode()
 
 
+def output_params(name: str, data: bytes, left_out: str) -> dict[str, Any]:
+    """Return the params of `core.output` for a piece of a file, or for one that is left out."""
+    from binascii import b2a_base64  # noqa: PLC0415 - most calls write no file.
+
+    if left_out:
+        return {"name": name, "left_out": left_out}
+    return {"name": name, "data": b2a_base64(data, newline=False).decode("ascii")}
+
+
 def running_loop() -> Any:
     found = getattr(sys.modules.get("asyncio"), "_get_running_loop", None)
     return found() if found else None
@@ -312,10 +321,18 @@ class Context:
     In an event loop, `fetch`, `sign` and `read_file` must be awaited; elsewhere they can be.
     """
 
-    def __init__(self, link: Link, context: Any) -> None:
+    def __init__(self, link: Link, context: Any, output: str = "") -> None:
         self._link = link
+        self._output = output
         self.env = dict(context["env"])
         self.meta = dict(context["meta"])
+
+    @property
+    def output(self) -> Any:
+        """The folder of which the core keeps the files, as a `pathlib.Path`."""
+        from pathlib import Path  # noqa: PLC0415 - most calls write no file.
+
+        return Path(self._output)
 
     def fetch(self, url: str, options: Any = None, **more: Any) -> Any:
         given = {**(options or {}), **more}

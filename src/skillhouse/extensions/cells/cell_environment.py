@@ -40,7 +40,7 @@ PYTHON_CELL = Path(__file__).with_name("cell_python.py")
 NODE_CELL = Path(__file__).with_name("cell_node.cjs")
 NODE_OWN_TMP = Path(__file__).with_name("own_tmp.cjs")
 """What gives a call its own /tmp where nothing can be mounted."""
-NODE_PART = Path(__file__).with_name("cell_code_cache.cjs")
+NODE_PARTS = tuple(map(Path(__file__).with_name, ("cell_code_cache.cjs", "cell_output.cjs")))
 """What cell_node.cjs loads from its own directory."""
 NODE_LISTEN = Path(__file__).with_name("listen_inside.py")
 """What binds the way out of a Node process, and becomes it."""
@@ -48,7 +48,7 @@ LISTEN_PLACE = "/listen"
 NODE_FLAGS = ("--disable-proto=delete", "--no-addons", "--no-warnings")
 """Not --max-old-space-size: with it Node cannot use its own code cache, which takes 5 ms."""
 SCRIPT_PLACE = "/cell"
-PYTHON_PARTS = ("cell_context.py", "cell_coroutines.py", "cell_imports.py")
+PYTHON_PARTS = ("cell_context.py", "cell_coroutines.py", "cell_imports.py", "cell_output.py")
 """What cell_python.py loads from its own directory."""
 READABLE = (
     *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"),
@@ -114,7 +114,8 @@ class CellEnvironment(Struct, frozen=True, kw_only=True):
 def scripts(python: Python | None) -> dict[str, bytes]:
     """Return our files in a cell that forks for each call with `python`, or in a Node cell."""
     if python is None:
-        return {SCRIPT_PLACE: NODE_CELL.read_bytes(), f"/{NODE_PART.name}": NODE_PART.read_bytes()}
+        parts = {f"/{one.name}": one.read_bytes() for one in NODE_PARTS}
+        return {SCRIPT_PLACE: NODE_CELL.read_bytes(), **parts}
     files = {SCRIPT_PLACE: PYTHON_CELL}
     files |= {f"/{name}": PYTHON_CELL.with_name(name) for name in PYTHON_PARTS}
     if python.program == own_python()[1]:

@@ -17,11 +17,14 @@ const FRAME_BYTES = 8 << 20;
 const NODE_BYTES = 40 << 20;
 // Requests that the core answers at once; more wait here for their turn.
 const AT_ONCE = 16;
+const EXECUTE = 'tool.execute';
 const TOOL_FAILED = -32000;
 const INVALID_PARAMS = -32602;
 
 const descriptor = Number(process.argv[2]);
 const entry = process.argv[3];
+// The folder of which the core keeps the files (cell_output.py).
+const output = path.join(process.env.TMPDIR || '/tmp', 'skill-output');
 const waiting = new Map();
 const unsent = new Map();
 let open = 0;
@@ -142,6 +145,7 @@ function context(told) {
   return {
     env: { ...told.env },
     meta: { ...told.meta },
+    output,
     fetch: async (url, options) => {
       const asked = { url: String(url) };
       for (const name of ['method', 'headers', 'body']) {
@@ -267,6 +271,28 @@ function finish(data) {
   link.write(data, () => process.exit(0));
 }
 
+function isEmpty(place) {
+  try {
+    return fs.lstatSync(place).isDirectory() && !fs.readdirSync(place).length;
+  } catch {
+    return false;
+  }
+}
+
+async function sendOutput() {
+  if (isEmpty(output)) return;
+  try {
+    const { parts } = require(path.join(path.dirname(process.argv[1]), 'cell_output.cjs'));
+    for (const params of parts(output)) {
+      tell('core.output', params);
+      if (link && link.writableNeedDrain) await new Promise((go) => { link.once('drain', go); });
+    }
+  } catch (error) {
+    const why = `the output folder cannot be read: ${text(error)}`;
+    tell('core.output', { name: '', left_out: Buffer.from(why.slice(0, 200), 'utf8').toString('utf8') });
+  }
+}
+
 function answer(id, error, prefix = '') {
   const code = error instanceof Refused ? INVALID_PARAMS : TOOL_FAILED;
   const said = prefix + (error instanceof Refused ? error.message : text(error));
@@ -283,9 +309,11 @@ async function serve(request) {
   try {
     result = await run(request, entry);
   } catch (error) {
+    if (request.method === EXECUTE) await sendOutput();
     answer(request.id, error);
     return;
   }
+  if (request.method === EXECUTE) await sendOutput();
   let data;
   try {
     data = framed({ jsonrpc: '2.0', result, id: request.id });
@@ -384,6 +412,8 @@ function processors() {
 
 async function main() {
   os.cpus = processors;
+  fs.mkdirSync(output, { mode: 0o700 });
+  process.env.OUTPUT_DIR = output;
   process.memoryUsage = Object.assign(memoryUsage, { rss: resident });
   if (process.argv[4] === 'spare') await warm();
   let request = next();

@@ -30,7 +30,7 @@ from skillhouse.extensions.cells.cell_environment import (
     NODE_FLAGS,
     NODE_LISTEN,
     NODE_OWN_TMP,
-    NODE_PART,
+    NODE_PARTS,
     PYTHON_CELL,
     READABLE,
     SCRIPT_PLACE,
@@ -345,7 +345,7 @@ class ContainerCell(CellProcess):
         cache = code_cache_of(self._spec, str(self._skill.parent / "node_modules"))
         entry, spare = f"{skill}/{self._spec.entry}", "spare" if self._is_spare else ""
         argv = (*self._argv, *flags, str(NODE_CELL), str(descriptor), entry, spare, cache)
-        readable += map(str, (self._base / "view", NODE_CELL, NODE_OWN_TMP, NODE_PART))
+        readable += map(str, (self._base / "view", NODE_CELL, NODE_OWN_TMP, *NODE_PARTS))
         filters = {"seccomp": environment.call_filter.hex()}
         return json.dumps({**settings, **filters, "readable": readable, "argv": argv})
 

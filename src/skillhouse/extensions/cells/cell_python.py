@@ -43,6 +43,8 @@ LINK = 3
 SIGNALS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP, "go": signal.SIGCONT}
 """What an order does to the process of a call. One that waits for its call is stopped."""
 PREPARE, PREPARED = "cell.prepare", "cell.prepared"
+EXECUTE = "tool.execute"
+OUTPUT_FOLDER, OUTPUT_VARIABLE = "skill-output", "OUTPUT_DIR"  # As in cell_output.py.
 UNREACHED = (101, 111, 113)  # ENETUNREACH, ECONNREFUSED, EHOSTUNREACH.
 TOOL_FAILED, RESOURCE_LIMIT, INVALID_PARAMS = -32000, -32002, -32602
 
@@ -227,6 +229,7 @@ def drop_capabilities() -> None:
 
 def run_call(settings: Any) -> int:
     link = cell_context.Link(LINK)
+    output = make_output()
     imported = cell_coroutines.AsyncioImport()
     imported.install()
     request = link.receive()
@@ -246,7 +249,7 @@ def run_call(settings: Any) -> int:
         if request["method"] == "tool.list":
             answer["result"] = sorted(str(name) for name in tools)
         else:
-            context = cell_context.Context(link, params["context"])
+            context = cell_context.Context(link, params["context"], output)
             result = call(tools, params, context)
             if hasattr(result, "__await__") and not isinstance(result, cell_context.Done):
                 result = cell_coroutines.run(result, imported)
@@ -260,6 +263,8 @@ def run_call(settings: Any) -> int:
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):
             stream.flush()
+    if request["method"] == EXECUTE:
+        send_output(link, output)
     try:
         link.finish(answer)
     except (TypeError, ValueError, RecursionError) as error:
@@ -267,6 +272,25 @@ def run_call(settings: Any) -> int:
         refusal["message"] = f"the result is not JSON: {refusal['message']}"
         link.finish({"jsonrpc": "2.0", "id": number, "error": refusal})
     return 0
+
+
+def make_output() -> str:
+    """Make the folder of which the core keeps the files, and return its path."""
+    output = os.path.join(os.environ.get("TMPDIR") or "/tmp", OUTPUT_FOLDER)  # noqa: S108
+    os.mkdir(output, 0o700)
+    os.environ[OUTPUT_VARIABLE] = output
+    return output
+
+
+def send_output(link: cell_context.Link, output: str) -> None:
+    try:
+        if os.path.isdir(output) and not os.path.islink(output) and not os.listdir(output):
+            return
+        for name, data, left_out in part(OUTPUT).output_parts(output):
+            link.tell("core.output", cell_context.output_params(name, data, left_out))
+    except (OSError, ValueError, MemoryError) as error:
+        why = f"the output folder cannot be read: {said(error)}"
+        link.tell("core.output", cell_context.output_params("", b"", why[:200]))
 
 
 def resident() -> int:
@@ -413,9 +437,9 @@ def part(name: str) -> Any:
     return loaded(own_name, path, compile(data, path, "exec", dont_inherit=True))
 
 
-IMPORTS = "cell_imports"
+IMPORTS, OUTPUT = "cell_imports", "cell_output"
 # Read now, as a cell without namespaces soon sees this directory no more.
-PARTS = {name: read_beside(name) for name in ("cell_context", "cell_coroutines", IMPORTS)}
+PARTS = {name: read_beside(name) for name in ("cell_context", "cell_coroutines", IMPORTS, OUTPUT)}
 if not TYPE_CHECKING:
     cell_context = part("cell_context")
     cell_coroutines = part("cell_coroutines")

@@ -10,9 +10,11 @@ import inspect
 import itertools
 import json
 import os
+import shutil
 import sys
+import tempfile
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from importlib.machinery import (
     EXTENSION_SUFFIXES,
     SOURCE_SUFFIXES,
@@ -20,6 +22,7 @@ from importlib.machinery import (
     FileFinder,
     SourceFileLoader,
 )
+from pathlib import Path
 from types import CodeType
 from typing import Any
 
@@ -28,12 +31,20 @@ import anyio
 from skillhouse.extensions.cells.call_channel import ASKED_AT_ONCE
 from skillhouse.extensions.cells.cell import timeout_text
 from skillhouse.extensions.cells.cell_context import json_bytes
+from skillhouse.extensions.cells.cell_output import output_parts
 from skillhouse.extensions.cells.frames import claims_of, own_frames
 from skillhouse.extensions.cells.rpc import packed
 from skillhouse.floor import tree_digest
 from skillhouse.floor.call_clock import CallClock
+from skillhouse.floor.threads import in_thread
 from skillhouse.sandbox import SandboxError
-from skillhouse.sandbox.code_call import TOOL_SECONDS, CellResult, CellSpec, HostCalls
+from skillhouse.sandbox.code_call import (
+    TOOL_SECONDS,
+    CellResult,
+    CellSpec,
+    HostCalls,
+    OutputPart,
+)
 
 
 class InProcessAnswer:
@@ -56,7 +67,10 @@ class InProcessAnswer:
 class InProcessContext:
     """The context of a skill's tool; here each capability must be awaited."""
 
-    def __init__(self, spec: CellSpec, meta: Mapping[str, Any], host: HostCalls) -> None:
+    def __init__(
+        self, spec: CellSpec, meta: Mapping[str, Any], host: HostCalls, output: Path
+    ) -> None:
+        self.output = output
         self.env = dict(spec.env)
         self.meta = dict(meta)
         self._host = host
@@ -105,11 +119,27 @@ class InProcessRunner:
     ) -> CellResult:
         """Run a tool of a trusted tree once (else "not-trusted"); see `Executor.execute`."""
         tools = self._tools(spec)
+        output = Path(await in_thread(lambda: tempfile.mkdtemp(prefix="skill-output-")))
+        context = InProcessContext(spec, meta, host, output)
+        try:
+            result = await self._run(
+                lambda: tools[tool](dict(arguments), context), spec, seconds=timeout
+            )
+            if result.kind in ("ok", "error"):
+                await in_thread(lambda: _send_output(output, host))
+            return result
+        finally:
+            with anyio.CancelScope(shield=True):
+                await in_thread(lambda: shutil.rmtree(output, ignore_errors=True))
+
+    async def _run(
+        self, called: Callable[[], Any], spec: CellSpec, *, seconds: float
+    ) -> CellResult:
         began = time.monotonic()
         value: Any = None
         try:
-            with CallClock(timeout) as clock:
-                value = tools[tool](dict(arguments), InProcessContext(spec, meta, host))
+            with CallClock(seconds) as clock:
+                value = called()
                 if inspect.isawaitable(value):
                     value = await value
                 value = json.loads(packed(json.loads(json_bytes(value))))
@@ -117,12 +147,12 @@ class InProcessRunner:
             message = f"{type(error).__name__}: {error}"
             tree = spec.directory.resolve()
             frames = own_frames(claims_of(error), place=str(tree), tree=tree)
-            seconds = time.monotonic() - began
-            return CellResult(kind="error", error=message, frames=frames, seconds=seconds)
-        seconds = time.monotonic() - began
+            taken = time.monotonic() - began
+            return CellResult(kind="error", error=message, frames=frames, seconds=taken)
+        taken = time.monotonic() - began
         if clock.is_over:
-            return CellResult(kind="timeout", error=timeout_text(timeout), seconds=seconds)
-        return CellResult(kind="ok", value=value, seconds=seconds)
+            return CellResult(kind="timeout", error=timeout_text(seconds), seconds=taken)
+        return CellResult(kind="ok", value=value, seconds=taken)
 
     async def check(self, spec: CellSpec, tool: str) -> None:
         """Raise "not-trusted" for another tree than the operator named; nothing is imported."""
@@ -149,6 +179,11 @@ class InProcessRunner:
         if spec.digest not in self._loaded:
             self._loaded[spec.digest] = _load(spec)
         return self._loaded[spec.digest]
+
+
+def _send_output(output: Path, host: HostCalls) -> None:
+    for name, data, left_out in output_parts(str(output)):
+        host.output(OutputPart(name=name, data=data, left_out=left_out))
 
 
 class _SourceLoader(SourceFileLoader):

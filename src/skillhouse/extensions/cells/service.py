@@ -11,6 +11,7 @@ import anyio.to_thread
 
 from skillhouse.extensions.cells.call_channel import answered, tell
 from skillhouse.extensions.cells.cell import Capabilities, timeout_text
+from skillhouse.extensions.cells.cell_context import output_params
 from skillhouse.extensions.cells.code_store import CodeStore
 from skillhouse.extensions.cells.executor import Executor
 from skillhouse.extensions.cells.rpc import INVALID_PARAMS, Method, RpcRequest, full_name
@@ -25,6 +26,7 @@ from skillhouse.sandbox.code_call import (
     UNAVAILABLE,
     CellSpec,
     HostCalls,
+    OutputPart,
     RpcError,
     wrap_failure,
     wrap_result,
@@ -190,7 +192,7 @@ def cell_for(
 
 
 def core_methods(capabilities: Capabilities) -> Mapping[str, Method]:
-    """Return core.fetch, core.sign, core.readFile, core.log and core.progress.
+    """Return core.fetch, core.sign, core.readFile, core.log, core.progress and core.output.
 
     Each takes the `capability` of the call that asks, beside its published parameters; nothing
     else of the core can be reached (S002-20 to 23).
@@ -202,22 +204,27 @@ def core_methods(capabilities: Capabilities) -> Mapping[str, Method]:
                 raise RpcError(INVALID_PARAMS, "expected an object as params")
             request = RpcRequest(method=name, params=params, id=None)
             with capabilities.asking(params.get("capability")) as host:
-                if name in ("core.log", "core.progress"):
+                if name in NOTIFICATIONS:
                     tell(host, request)
                     return {}
                 return await answered(host, request)
 
         return run
 
-    names = ("core.fetch", "core.sign", "core.readFile", "core.log", "core.progress")
+    names = ("core.fetch", "core.sign", "core.readFile", *NOTIFICATIONS)
     return {name: method(name) for name in names}
 
 
+NOTIFICATIONS = ("core.log", "core.progress", "core.output")
+"""What has no answer."""
 SLACK_SECONDS = 35.0
 """Beyond the call's own time: transport, a cell's start and the wait for one."""
 LOG_LINES = 100
 """Lines of a call's own log that are sent on."""
 LINE_MAX = 1_000
+PARTS_MAX = 1_000
+OUTPUT_BYTES = 16 << 20
+"""Of a call's output folder that are sent on: they are in this process until it has ended."""
 
 
 class RemoteHost:
@@ -230,6 +237,8 @@ class RemoteHost:
         self._client = client
         self._capability = capability
         self._lines: list[str] = []
+        self._parts: list[OutputPart] = []
+        self._room = OUTPUT_BYTES
 
     async def fetch(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
         return await self._mapping("core.fetch", request)
@@ -249,10 +258,28 @@ class RemoteHost:
         if len(self._lines) < LOG_LINES:
             self._lines.append(text[:LINE_MAX])
 
+    def output(self, part: OutputPart) -> None:
+        """Hold it until the call has ended."""
+        self._room -= len(part.data)
+        if self._room < 0:
+            why = f"an executor elsewhere sends at most {OUTPUT_BYTES} bytes"
+            part = OutputPart(name=part.name, left_out=why)
+            if self._parts and self._parts[-1] == part:
+                return
+        if len(self._parts) < PARTS_MAX:
+            self._parts.append(part)
+
     def progress(self, fraction: float, text: str) -> None:
         """Drop it: the core does not report progress of such calls yet."""
 
     async def ended(self) -> None:
+        try:
+            for part in self._parts:
+                params = output_params(part.name, part.data, part.left_out)
+                params = {**params, "capability": self._capability}
+                await self._client.ask("core.output", params)
+        except RpcError as error:
+            self.log(f"files of the output folder were not sent: {error}")
         # The call does not fail if its log is lost.
         lines = [{"text": line, "capability": self._capability} for line in self._lines]
         with contextlib.suppress(RpcError):

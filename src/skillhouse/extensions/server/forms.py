@@ -44,6 +44,16 @@ def attachment(name: str) -> str:
     return f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(name, safe='')}"
 
 
+def saved_file(name: str) -> dict[str, str]:
+    """Return headers with which no browser shows a file, whatever is in it, but saves it.
+
+    >>> saved_file("a/page.html")["content-type"]
+    'application/octet-stream'
+    """
+    plain = name.rpartition("/")[2]
+    return {"content-disposition": attachment(plain), "content-type": "application/octet-stream"}
+
+
 def is_equal_secret(given: str, secret: str) -> bool:
     """Whether a text from outside is our secret, compared in constant time."""
     return hmac.compare_digest(given.encode("utf-8", "replace"), secret.encode())

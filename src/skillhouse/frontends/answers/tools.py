@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import UNSET, UnsetType
 
 from skillhouse import sandbox
 from skillhouse import tools as toolbox
+from skillhouse.audit import timestamp
 from skillhouse.frontends.answers.audit import (
     PARTS,
     code_lists,
@@ -20,7 +22,7 @@ from skillhouse.sandbox import SandboxStatus
 if TYPE_CHECKING:
     from skillhouse.audit import AuditEntry
     from skillhouse.sandbox import Python, PythonPlaces
-    from skillhouse.tools import Tool, ToolResult
+    from skillhouse.tools import ArtifactFile, ArtifactSet, Tool, ToolResult
 
 
 class InterpreterAnswer(JsonAnswer, frozen=True, kw_only=True):
@@ -50,11 +52,44 @@ class ToolAnswer(JsonAnswer, frozen=True, kw_only=True):
     parameters: dict[str, Any]
 
 
+class ArtifactAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """A file that a call of a skill's code wrote, as it is kept; `media_type` is by its name."""
+
+    name: str
+    bytes: int
+    digest: str
+    media_type: str
+    uri: str
+
+
+class ArtifactSetAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """The kept files of one call, and whose call it was."""
+
+    id: str
+    made: str
+    tool: str
+    agent: str
+    user: str
+    channel: str
+    files: tuple[ArtifactAnswer, ...]
+
+
+class SavedArtifactAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """A kept file, and where it was written."""
+
+    flat_members = ("file",)
+    file: ArtifactAnswer
+    path: str
+
+
 class ResultAnswer(JsonAnswer, frozen=True, kw_only=True):
     status: Literal["ok", "error", "denied", "pending"]
     content: str
     data: Mapping[str, Any] | None
     approval_id: str | None
+    artifacts: tuple[ArtifactAnswer, ...] | UnsetType = UNSET
+    """The files that its code wrote, if any, and those that are not kept, each with the reason."""
+    artifacts_left_out: tuple[str, ...] | UnsetType = UNSET
 
 
 class CallResultAnswer(JsonAnswer, frozen=True, kw_only=True):
@@ -127,7 +162,22 @@ def tool_answer(tool: Tool) -> ToolAnswer:
 
 
 def result_answer(result: ToolResult) -> ResultAnswer:
-    return copied(ResultAnswer, result)
+    files = tuple(map(_artifact, result.artifacts))
+    left_out = result.artifacts_left_out or UNSET
+    return copied(ResultAnswer, result, artifacts=files or UNSET, artifacts_left_out=left_out)
+
+
+def _artifact(file: ArtifactFile) -> ArtifactAnswer:
+    return copied(ArtifactAnswer, file)
+
+
+def artifact_set_answer(found: ArtifactSet) -> ArtifactSetAnswer:
+    made, files = timestamp(round(found.made * 1_000)), tuple(map(_artifact, found.files))
+    return copied(ArtifactSetAnswer, found, made=made, files=files)
+
+
+def saved_artifact(file: ArtifactFile, path: Path) -> SavedArtifactAnswer:
+    return SavedArtifactAnswer(file=_artifact(file), path=str(path))
 
 
 def code_answer(entry: AuditEntry | None) -> CodeAnswer:

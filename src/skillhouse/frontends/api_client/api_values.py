@@ -28,6 +28,16 @@ class AnsweringDeviceJson(TypedDict):
     name: str
 
 
+class ArtifactJson(TypedDict):
+    """A file that a call of a skill's code wrote, as it is kept; `media_type` is by its name."""
+
+    name: str
+    bytes: int
+    digest: str
+    media_type: str
+    uri: str
+
+
 class AuditEntryJson(TypedDict):
     """A call as a list has it."""
 
@@ -75,6 +85,8 @@ class CallResultJson(TypedDict):
     content: str
     data: dict[str, Any] | None
     approval_id: str | None
+    artifacts: NotRequired[list[ArtifactJson]]
+    artifacts_left_out: NotRequired[list[str]]
     request: str
 
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from skillhouse.audit import AuditEntry
     from skillhouse.frontends.cli.terminal import Terminal
     from skillhouse.house import Skillhouse
-    from skillhouse.tools import Progress, SkillCodeTool, ToolResult
+    from skillhouse.tools import ArtifactFile, Progress, SkillCodeTool, ToolResult
 
 FIRST_SHARE = 0.01
 """The least share of a call that is shown as one."""
@@ -204,12 +204,22 @@ def _print_call(
         terminal.json(CodeCallAnswer(result=result_answer(result), code=code_answer(entry)))
         return 1 if result.is_error else 0
     code = _print_result(result, terminal, as_json=False)
+    for file in result.artifacts:
+        terminal.note(f"kept: {shown(file.name)} ({file.bytes} bytes): {_how_to_save(file)}")
+    for line in result.artifacts_left_out:
+        terminal.note(f"not kept: {shown(line)}")
     if entry is None:
         return code
     _print_code(detail_of(entry), terminal, names=() if is_shown else ("frames",))
     if is_shown:
         terminal.note(f"record: {entry.record.id}")
     return code
+
+
+def _how_to_save(file: ArtifactFile) -> str:
+    """Return the command that writes a kept file, where its name is one plain word."""
+    only = f" {shlex.quote(file.name)}" if file.name.isascii() else ""
+    return f"skillhouse artifacts save {file.set_id[:8]}{only}"
 
 
 def _schema(house: Skillhouse, options: argparse.Namespace) -> Mapping[str, Any]:

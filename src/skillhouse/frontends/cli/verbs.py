@@ -47,6 +47,7 @@ VERBS = {
     "rehearse": ("check", "walk a request through every step without a model"),
     "tools": ("calls", "list the tools that an agent has"),
     "call": ("calls", "make one gated tool call"),
+    "artifacts": ("artifacts", "list, save and remove the files that skills' code wrote"),
     "mcp": ("serve", "run the MCP server, or register it with a coding agent"),
     "hooks": ("hooks", "let your rules decide about the own tools of a coding agent"),
     "reload": ("reload", "read and load the code of skills again, and list what fails"),

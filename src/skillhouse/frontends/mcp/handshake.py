@@ -35,6 +35,18 @@ MODERN_VERSIONS = ("2026-07-28",)
 META = "io.modelcontextprotocol/"
 """Prefix of the protocol's own keys in `_meta`."""
 
+ICON: Mapping[str, Any] = {
+    "src": (
+        "data:image/svg+xml;base64,"
+        "PHN2ZyB4bWxucz0iaHR0cDovL3d3dy53My5vcmcvMjAwMC9zdmciIHZpZXdCb3g9IjAgMCAyNCAyNCI+PHJlY3Qg"
+        "d2lkdGg9IjI0IiBoZWlnaHQ9IjI0IiByeD0iNiIgZmlsbD0iIzBmNmI1ZiIvPjxwYXRoIGQ9Ik01LjUgMTEuNiAx"
+        "MiA2bDYuNSA1LjZNNy42IDExLjRWMThoOC44di02LjYiIGZpbGw9Im5vbmUiIHN0cm9rZT0iI2ZmZiIgc3Ryb2tl"
+        "LXdpZHRoPSIxLjgiLz48L3N2Zz4="
+    ),
+    "mimeType": "image/svg+xml",
+    "sizes": ["any"],
+}
+"""Ours, as `icons` of `serverInfo` has it."""
 INSTRUCTIONS_SECONDS = 1.0
 """How long `initialize` waits for the skills at most (decision 0154). `tools/list`, which follows,
 waits for them in any case."""
@@ -182,7 +194,7 @@ def _client_name(message: Mapping[str, Any]) -> str:
 
 
 def _server_info() -> Mapping[str, Any]:
-    return {"name": "skillhouse", "version": skillhouse.__version__}
+    return {"name": "skillhouse", "version": skillhouse.__version__, "icons": [ICON]}
 
 
 def _is_enveloped(message: Any) -> bool:

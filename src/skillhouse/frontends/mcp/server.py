@@ -32,6 +32,7 @@ from skillhouse.floor.paths import sendable
 from skillhouse.frontends.mcp.approval_bridge import ApprovalBridge, Call
 from skillhouse.frontends.mcp.call_result import answer, guarded, named
 from skillhouse.frontends.mcp.completion import CompletionRequests
+from skillhouse.frontends.mcp.handshake import ICON
 from skillhouse.frontends.mcp.skills import PromptRequests, SkillRequests
 from skillhouse.frontends.mcp.tasks import TaskRequests, check_listens
 from skillhouse.frontends.mcp.tool_list import UNSTRUCTURED, ToolListing, as_listed_in
@@ -92,6 +93,7 @@ class SkillhouseServer:
         self.sdk = _NotifyingServer(
             listing,
             version=skillhouse.__version__,
+            icons=[types.Icon.model_validate(ICON)],
             lifespan=self._watching,
             on_list_tools=self._list_tools,
             on_subscriptions_listen=self._listen,

@@ -18,7 +18,9 @@ from mcp.shared.exceptions import MCPError
 
 from skillhouse.floor import SkillhouseError, isolated, nearest
 from skillhouse.floor.paths import sendable
+from skillhouse.floor.threads import in_thread
 from skillhouse.frontends.mcp.approval_bridge import ApprovalBridge
+from skillhouse.frontends.mcp.call_result import read_artifact
 from skillhouse.frontends.mcp.completion import TEMPLATE
 from skillhouse.frontends.mcp.skill_resources import (
     DIRECTORY,
@@ -135,6 +137,10 @@ class SkillRequests:
         self, context: ServerRequestContext[None], params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult | types.InputRequiredResult:
         uri = params.uri
+        artifacts = self._house.services.artifacts
+        if artifacts.holds(uri):
+            caller, hide = self._bridge.caller(context), self._house.services.enforcement.hide
+            return await in_thread(lambda: read_artifact(artifacts, caller, uri, hide=hide))
         entry = self.resources.entry(uri)
         file = None if entry is None else entry.file(uri)
         if entry is None or file is None:

@@ -32,6 +32,8 @@ LOADED_CHARS = 300_000
 """More than a loaded skill has (256 KiB); Claude Code takes up to 500,000."""
 UNSTRUCTURED = frozenset({"2024-11-05", "2025-03-26"})
 """Revisions without `outputSchema` and `structuredContent`."""
+WITHOUT_ICONS = UNSTRUCTURED | {"2025-06-18"}
+"""Revisions without `icons`."""
 CHECK_SECONDS = 1.0
 """Minimum time between two scans of the disk caused by calls."""
 
@@ -181,8 +183,19 @@ def _described(tool: Tool, chars: int | None, description: str) -> dict[str, Any
             "openWorldHint": name in OPEN_WORLD,
         },
         **({"outputSchema": dict(tool.returns)} if tool.returns is not None else {}),
+        **({"icons": icons} if (icons := _icons_of(tool)) else {}),
         **({"_meta": meta} if (meta := _meta_of(tool)) else {}),
     }
+
+
+def _icons_of(tool: Tool) -> list[dict[str, str]]:
+    """Return the icons of a skill's tool; a client shows them to people as it sees fit."""
+    manifest = getattr(getattr(tool, "skill", None), "manifest", None)
+    found: tuple[str, ...] = () if manifest is None else manifest.icons
+    return [
+        {"src": one, **({"mimeType": one[5:].partition(";")[0]} if one[:5] == "data:" else {})}
+        for one in found
+    ]
 
 
 def as_listed_in(version: str, tools: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -191,7 +204,8 @@ def as_listed_in(version: str, tools: Sequence[Mapping[str, Any]]) -> list[dict[
     >>> as_listed_in("2025-03-26", [{"name": "a", "outputSchema": {"type": "object"}}])
     [{'name': 'a'}]
     """
-    left_out = () if version not in UNSTRUCTURED else ("outputSchema",)
+    left_out = {"outputSchema"} if version in UNSTRUCTURED else set()
+    left_out |= {"icons"} if version in WITHOUT_ICONS else set()
     return [{key: value for key, value in one.items() if key not in left_out} for one in tools]
 
 

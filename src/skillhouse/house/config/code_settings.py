@@ -16,6 +16,8 @@ from skillhouse.house.config.secret_places import check_place
 DIGEST = r"skilltree1:[0-9a-f]{64}"
 EXTENSION_NAME = r"[a-z][a-z0-9]*(-[a-z0-9]+)*"
 PACKAGES_MAX = 2
+ARTIFACT_BOUNDS = {"files": 256, "bytes": 64 << 20, "days": 3_650, "total_bytes": 1 << 40}
+"""The most of `artifact_…`; of files and bytes no more leave a cell (`cells.cell_output`)."""
 
 
 class SkillCodeSettings(Struct, frozen=True, kw_only=True):
@@ -62,6 +64,14 @@ class SkillCodeSettings(Struct, frozen=True, kw_only=True):
     the audit log and `skillhouse call` have them in any case."""
     in_process: tuple[str, ...] = ()
     """Digests of the trees of skills in Python that run in this process, without a sandbox."""
+    artifact_files: int = 32
+    """Files of a call's output folder that are kept; 0 keeps none."""
+    artifact_bytes: int = 16_777_216
+    """Bytes of all files of a call that are kept."""
+    artifact_days: int = 30
+    """Days after which kept files are removed."""
+    artifact_total_bytes: int = 1_073_741_824
+    """Bytes of the kept files of all calls; beyond it the oldest are removed."""
 
     def __post_init__(self) -> None:
         """Raise ConfigError for what is no place for packages, no digest, or no executor."""
@@ -74,7 +84,16 @@ class SkillCodeSettings(Struct, frozen=True, kw_only=True):
             if not re.fullmatch(DIGEST, found):
                 message = f"expected digests as skilltree1:… in `in_process`, got {found!r}"
                 raise ConfigError(message, key="in_process")
+        self._check_artifacts()
         self._check_executor()
+
+    def _check_artifacts(self) -> None:
+        for key, most in ARTIFACT_BOUNDS.items():
+            found = getattr(self, f"artifact_{key}")
+            least = 1 if key == "days" else 0
+            if not least <= found <= most:
+                message = f"expected {least} to {most} as `artifact_{key}`, got {found}"
+                raise ConfigError(message, key=f"artifact_{key}")
 
     def _check_executor(self) -> None:
         if self.executor_token:

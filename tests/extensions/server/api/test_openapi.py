@@ -203,6 +203,9 @@ NEEDS = {
     "unpairDevice": (404, "unknown-device"),
     "revokeToken": (404, "unknown-token"),
     "trustProject": (412, "changed"),
+    "showArtifacts": (404, "unknown-artifact"),
+    "getArtifact": (404, "unknown-artifact"),
+    "removeArtifacts": (404, "unknown-artifact"),
 }
 """The examples that name what a new service does not have, or has already, and their answers."""
 

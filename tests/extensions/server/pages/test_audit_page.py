@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 from tests.extensions.server.test_http_app import Page, client_of
+from tests.harness import Need
+from tests.house.coded import best_sandbox, coded_house, write_code
 from tests.house.places import make_places, write_skill
 
 from skillhouse.approval import Answer
@@ -268,3 +270,38 @@ def test_a_question_names_the_client_that_asks(house: Skillhouse, client: TestCl
             "write", asked, channel=channel, client=name, connection=name
         ).approval_id
         assert said in Page(client.get(f"/approvals/{question}").text).text
+
+
+WRITES = """
+    def tool(params, context):
+        (context.output / "<b>page.html").write_text("<script>alert(1)</script>")
+        (context.output / ".hidden").write_text("x")
+
+    tools = {"tool": tool}
+"""
+
+
+def test_the_page_of_a_call_has_its_files_to_be_saved(tmp_path: Path, need: Need) -> None:
+    write_code(tmp_path / "skills/kite", WRITES)
+    house = coded_house(tmp_path, tmp_path / "skills", status=best_sandbox(need))
+    house.call_sync("kite:tool", {})
+    client = client_of(house)
+    (path,) = records_on(client, "/audit?tool=kite__tool")
+    text = client.get(path).text
+    assert f'<a href="{path}/files/0" download><bdi>&lt;b&gt;page.html</bdi></a>' in text
+    assert "25 bytes" in text
+    assert ".hidden: its name has a part that begins with a dot or a dash" in text
+    # It is no fact of the record that the page shows beside.
+    assert "artifact_set" not in text
+    answer = client.get(f"{path}/files/0")
+    assert answer.text == "<script>alert(1)</script>"
+    assert answer.headers["content-type"] == "application/octet-stream"
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert answer.headers["content-disposition"].startswith("attachment; filename=")
+    for other in ("1", "-1", "x"):
+        assert client.get(f"{path}/files/{other}").status_code == 404
+    (kept,) = house.services.artifacts.sets()
+    house.services.artifacts.remove(kept.id)
+    assert "The files of this call are not kept any more." in client.get(path).text
+    assert client.get(f"{path}/files/0").status_code == 404
+    house.close()

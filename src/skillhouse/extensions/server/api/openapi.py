@@ -118,6 +118,8 @@ _UNKNOWN = {
     "file": ("not-found", "no such file: `list.md`"),
     "approval": ("unknown", "no approval begins with `3fa9`"),
     "grant": ("unknown-grant", "no standing approval has the id `81c0`"),
+    "artifact": ("unknown-artifact", "no files of a call have the id `3fa9`"),
+    "output": ("unknown-artifact", "the call has no file `chart.png`"),
     "record": ("unknown-record", "no record begins with `01J9`"),
     "key": ("not-deleted", "nothing was deleted under this key"),
     "profile": ("unknown-profile", "no profile `codecs`; did you mean `codex`"),
@@ -223,6 +225,8 @@ _PATH_WORDS = {
     "repository": ("The name of a configured repository.", "official"),
     "package": ("The name of a package; a slash is written %2F.", "@acme%2Fpdf"),
     "fix": ("The id of a fix.", "0a1b2c3d4e5f6071"),
+    "artifact": ("The id of a call's kept files.", "3fa9c1d25e6f7a8b3fa9c1d25e6f7a8b"),
+    "output": ("The name of one of them; a slash is written %2F.", "plots%2Fchart.png"),
     "device": ("The id of a paired device.", "3f0a5c2d9e1b7a64"),
     "token": ("The id or name of a token.", "ci"),
 }

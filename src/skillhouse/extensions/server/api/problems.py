@@ -29,6 +29,7 @@ WHERE = "the terminal where `skillhouse up` runs says what"
 _STATUS_OF_CODE: Mapping[str, int] = {
     "unknown": 404,
     "unknown-token": 404,
+    "unknown-artifact": 404,
     "not-deleted": 404,
     "not-allowed": 403,
     "not-a-person": 403,

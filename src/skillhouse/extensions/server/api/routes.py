@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from skillhouse.extensions.server.api import (
     approval_routes,
+    artifact_routes,
     audit_routes,
     call_routes,
     change_routes,
@@ -30,6 +31,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     *library_routes.ROUTES,
     *change_routes.ROUTES,
     *call_routes.ROUTES,
+    *artifact_routes.ROUTES,
     *policy_routes.ROUTES,
     *approval_routes.ROUTES,
     *audit_routes.ROUTES,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from msgspec import Struct
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -11,6 +12,7 @@ from starlette.routing import Route
 
 from skillhouse.approval import ApprovalError
 from skillhouse.audit import AuditEntry, AuditLog, AuditRecord, Confirmation, find_record
+from skillhouse.extensions.server.forms import saved_file
 from skillhouse.extensions.server.pages.object_links import (
     ObjectLinks,
     RuleLink,
@@ -26,9 +28,19 @@ from skillhouse.frontends.answers.audit import (
     command_of,
     detail_of,
 )
+from skillhouse.tools import ArtifactError, ArtifactSet
 
 ID_MAX = 64
 """Characters of a record's id."""
+
+
+class CallFiles(Struct, frozen=True, kw_only=True):
+    """What a call's code wrote to its output folder."""
+
+    set: ArtifactSet | None = None
+    """None where nothing was kept, or is not any more."""
+    was_kept: bool = False
+    left_out: tuple[str, ...] = ()
 
 
 class CallPage:
@@ -40,7 +52,10 @@ class CallPage:
         self._links = ObjectLinks(site)
 
     def routes(self) -> list[Route]:
-        return [Route("/calls/{id}", self.call)]
+        return [
+            Route("/calls/{id}", self.call),
+            Route("/calls/{id}/files/{place:int}", self.file),
+        ]
 
     def call(self, request: Request) -> Response:
         entry = self._entry(request)
@@ -68,8 +83,34 @@ class CallPage:
             after=after,
             asked=asked,
             kept=code_lists(detail_of(entry)),
+            files=self._files(entry),
             detail=plain_detail(detail_of(entry)),
         )
+
+    def file(self, request: Request) -> Response:
+        """Return a file that the call wrote, to be saved: no browser shows it."""
+        found, place = self._files(self._entry(request)), request.path_params["place"]
+        if found.set is None or place >= len(found.set.files):
+            raise HTTPException(404)
+        name = found.set.files[place].name
+        try:
+            _, data = self._site.house.services.artifacts.data(found.set.id, name)
+        except ArtifactError as error:
+            raise HTTPException(404) from error
+        return Response(data, headers=saved_file(name))
+
+    def _files(self, entry: AuditEntry) -> CallFiles:
+        """Return what came of the call's output folder."""
+        detail = detail_of(entry)
+        said, left_out = detail.get("artifact_set"), detail.get("artifacts_left_out")
+        left = tuple(map(str, left_out)) if isinstance(left_out, list) else ()
+        if not isinstance(said, str):
+            return CallFiles(left_out=left)
+        try:
+            kept = self._site.house.services.artifacts.get(said)
+        except ArtifactError:
+            return CallFiles(was_kept=True, left_out=left)
+        return CallFiles(set=kept, was_kept=True, left_out=left)
 
     def _card(self, asked: Confirmation | None) -> QuestionView | None:
         """Return what the person was shown, while the state still has the question."""
@@ -108,7 +149,8 @@ def plain_detail(detail: Mapping[str, object]) -> dict[str, object]:
     >>> plain_detail({"exit_code": 0, "limit": "", "log": ["a"], "approval": "27a0"})
     {'exit_code': 0}
     """
-    own = (*PARTS, "approval", "answer", "answered_by", "answered_on")
+    files = ("artifacts", "artifact_set", "artifacts_left_out")
+    own = (*PARTS, *files, "approval", "answer", "answered_by", "answered_on")
     return {
         name: value
         for name, value in detail.items()

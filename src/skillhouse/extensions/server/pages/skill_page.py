@@ -6,7 +6,7 @@ import itertools
 import os
 import threading
 from collections.abc import Iterator
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
@@ -20,7 +20,7 @@ from skillhouse import install
 from skillhouse.approval import Approval
 from skillhouse.audit import AuditEntry, AuditError, Query, entries_of
 from skillhouse.clients import ClientReport
-from skillhouse.extensions.server.forms import attachment
+from skillhouse.extensions.server.forms import saved_file
 from skillhouse.extensions.server.pages.languages import language_of, translations
 from skillhouse.extensions.server.pages.renderer import files_path
 from skillhouse.extensions.server.pages.site import Site
@@ -287,9 +287,7 @@ def _tree(name: str, paths: list[tuple[tuple[str, ...], str]]) -> FileTree:
 
 def _download(name: str, data: bytes) -> Response:
     """Return a file as one to be saved: no browser shows it, whatever is in it."""
-    disposition = attachment(PurePosixPath(name).name)
-    headers = {"content-disposition": disposition, "content-type": "application/octet-stream"}
-    return Response(data, headers=headers)
+    return Response(data, headers=saved_file(name))
 
 
 def _has_package(skill: Skill) -> bool:
