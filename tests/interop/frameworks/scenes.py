@@ -189,7 +189,7 @@ def _service(house: House, way: Way) -> Iterator[Mapping[str, str]]:
 
 
 def _token(said: str) -> str:
-    found = re.search(r"\b[\w-]{43}\b", said)
+    found = re.search(r"skh_[\w-]+", said)
     if found is None:
         raise FrameworkError(f"no token in {said!r}")
     return found[0]

@@ -56,8 +56,9 @@ from strands.models.openai import OpenAIModel
 model = OpenAIModel(model_id="gpt-5")
 """
 _LLAMA_INDEX = """\
+import os
 from llama_index.llms.openai import OpenAI
-llm = OpenAI(model="gpt-5")
+llm = OpenAI(model="gpt-5", api_base=os.environ["OPENAI_BASE_URL"])
 """
 _SMOLAGENTS = """\
 from smolagents import OpenAIModel
