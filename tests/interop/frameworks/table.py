@@ -192,6 +192,7 @@ FRAMEWORKS = (
         way=Way.MCP,
         package="smolagents",
         more=("openai",),
+        pins="",
         begins=_SMOLAGENTS,
         ends_by="final_answer",
     ),
