@@ -19,8 +19,10 @@ from skillhouse.clients import (
     jsonc,
     register,
     toml_text,
+    unattended_of,
 )
-from skillhouse.clients.client_table import ClientConfig, server_configs
+from skillhouse.clients.allow_list import AllowList
+from skillhouse.clients.client_table import ClientConfig, server_config, server_configs
 from skillhouse.clients.jsonc import NotEditableError
 from skillhouse.floor import ConfigError
 from skillhouse.house import Locations
@@ -635,6 +637,7 @@ WRITES = [
     ("qwen-code", '"trust": true', ".qwen/settings.json"),
     ("claude-code", '"mcp__skills"', ".claude/settings.json"),
     ("kimi-code-cli", '"mcp__skills__*"', ".kimi-code/config.toml"),
+    ("cursor", '"Mcp(skills:*)"', ".cursor/cli-config.json"),
 ]
 
 
@@ -660,6 +663,24 @@ def test_what_unattended_work_needs_is_written_only_where_it_was_asked_for_and_g
     configs.install(client, alone=True)
     configs.uninstall(client)
     assert tree(places) == before
+
+
+@pytest.mark.parametrize(
+    ("variables", "file"),
+    [
+        ({}, "home/.cursor/cli-config.json"),
+        ({"XDG_CONFIG_HOME": "xdg"}, "xdg/cursor/cli-config.json"),
+        ({"XDG_CONFIG_HOME": "xdg", "CURSOR_CONFIG_DIR": "own"}, "own/cli-config.json"),
+    ],
+)
+def test_a_list_is_where_the_variables_of_its_client_say(
+    tmp_path: Path, variables: dict[str, str], file: str
+) -> None:
+    rule = unattended_of("cursor")
+    assert rule is not None
+    there = {name: str(tmp_path / path) for name, path in variables.items()}
+    places = Locations(start=tmp_path, home=tmp_path / "home", environment=there)
+    assert AllowList(server_config("cursor"), rule, "skills").path(places) == tmp_path / file
 
 
 def text_of(file: Path) -> str:

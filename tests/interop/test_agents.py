@@ -114,6 +114,27 @@ def test_what_our_own_tools_say_is_not_the_client_s() -> None:
     assert SECRET not in transcript([asked("opencode")], "skills_").own_words
 
 
+def test_a_response_is_continued_by_its_id() -> None:
+    model = FakeModel(steps=())
+    first = {"input": "go"}
+    answer = {"id": "resp_1", "output": [{"type": "function_call", "call_id": "c"}]}
+    model.keep(first, answer)
+    result = {"type": "function_call_output", "output": "one"}
+    whole = model.taken({"previous_response_id": "resp_1", "input": [result]})
+    assert whole["input"] == [{"role": "user", "content": "go"}, *answer["output"], result]
+    assert model.taken(first) == first
+    with pytest.raises(KeyError):
+        model.taken({"previous_response_id": "resp_2", "input": []})
+
+
+def test_what_smolagents_says_of_a_tool_is_a_result() -> None:
+    observed = {"role": "user", "content": [{"type": "text", "text": "Observation:\none"}]}
+    body = {"messages": [{"role": "user", "content": "go"}, observed]}
+    speech = speech_of("/v1/chat/completions")
+    assert speech is not None
+    assert speech.results(body) == ("Observation:\none",)
+
+
 def test_a_request_for_a_title_is_no_turn() -> None:
     title = replace(asked("opencode"), body={"messages": [{"role": "user", "content": OWLS}]})
     assert transcript([title, asked("opencode", "one")], "skills_").results == ("one",)
@@ -368,5 +389,6 @@ def test_a_page_gets_the_tables_of_a_run_with_their_day() -> None:
     assert "| A | yes |\n| B | yes |\n<!-- end" in both
     # What was seen on another day goes.
     assert "| B |" not in with_tables(both, {"calls": other}, "2026-11-30")
-    with pytest.raises(ValueError, match="once each on the page"):
-        with_tables("no marks", {"calls": "| new |"}, "2026-11-29")
+    for name in ("calls", "frameworks"):
+        with pytest.raises(ValueError, match="once each on the page"):
+            with_tables("no marks", {name: "| new |"}, "2026-11-29")

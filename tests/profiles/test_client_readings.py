@@ -28,7 +28,10 @@ DIFFERS = frozenset({"sign-08-colon", "odd-nul-field"})
 """Files that are listed alike with another description: an anchor named `word:`, and NUL."""
 DIFFERS_IN = {"amp": frozenset({"value-octal", "value-braces"})}
 """The same of one client: it writes a number of base 8 as one of base 10, and a map as a key."""
-NOT_READ_BY_US = {"amp": frozenset({"sign-08-colon"})}
+NOT_READ_BY_US = {
+    "amp": frozenset({"sign-08-colon"}),
+    "kimi-code-cli": frozenset({"sign-08-colon"}),
+}
 """Listed by the client, and dropped by us: an anchor named `word:`."""
 
 

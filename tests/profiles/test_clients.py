@@ -28,6 +28,7 @@ LISTED_BY_SOURCE = {
     "deepagents": {"good", "Other"},
     "goose": {"good", "Other", "inner", "bare"},
     "kilo": {"good", "Other", "inner"},
+    "kimi-code-cli": {"good", "Other"},
     "mistral-vibe": {"good"},
     "openhands": {"good", "nameless", "bare"},
     "qwen-code": {"good", "Other"},

@@ -137,6 +137,19 @@ def read_all(house: Skillhouse, path: str) -> str:
         place = {"offset": int(cut[1]), "column": int(cut[2] or 1)}
 
 
+@pytest.mark.parametrize(("client", "most"), [("copilot-cli 1.0", 20_480), ("other", RESULT_MAX)])
+def test_a_client_gets_no_more_of_a_result_than_it_lets_through(
+    tmp_path: Path, client: str, most: int
+) -> None:
+    text = "é\n" * 40_000
+    with house_at(tmp_path) as house:
+        (tmp_path / "project/a.txt").write_text(text)
+        page = house.call_sync("read", {"path": "a.txt"}, client_info=client)
+        size = len(page.content.encode() if client != "other" else page.content)
+        assert most - 8_000 < size <= most
+        assert NEXT.search(page.content)
+
+
 def test_a_page_of_a_large_file_fits_and_no_copy_is_made(tmp_path: Path) -> None:
     text = "x" * 70_000 + "\n" + "line\n" * 10_000
     with house_at(tmp_path) as house:

@@ -14,6 +14,8 @@ from skillhouse.tools import OUTPUT_MAX, RESULT_MAX
 from skillhouse.tools.result_files import (
     KeptFile,
     Page,
+    ResultBound,
+    bound_for,
     bounded,
     bounded_data,
     ends_of,
@@ -39,13 +41,14 @@ def test_the_ends_are_of_the_text_and_within_the_bound(text: str, most: int, exc
     assert excerpt == "ends" or not tail
 
 
-@given(text=LINES, most=st.integers(700, 2_000))
-def test_the_pages_of_a_text_are_the_whole_text(text: str, most: int) -> None:
+@given(text=LINES, most=st.integers(700, 2_000), in_bytes=st.booleans())
+def test_the_pages_of_a_text_are_the_whole_text(text: str, most: int, in_bytes: bool) -> None:
+    bound = ResultBound(most, in_bytes)
     lines = text.splitlines(keepends=True)
     page, parts = Page(), []
     while True:
-        given_part = page_of(lines, page, most)
-        assert len(given_part) <= most
+        given_part = page_of(lines, page, bound)
+        assert bound.size(given_part) <= most
         cut = NEXT_PART.search(given_part)
         if cut is None:
             parts.append(given_part)
@@ -70,12 +73,34 @@ def test_an_excerpt_with_its_notice_is_within_the_bound(
     assert (kept.path if kept else "is not kept (no space left on device)") in part
 
 
+@pytest.mark.parametrize("excerpt", ["head", "ends"])
+@pytest.mark.parametrize("text", ["x" * 100_000, "é😀\n" * 40_000, "a\n" * 40_000 + "😀" * 40_000])
+@pytest.mark.parametrize(
+    ("client", "most", "in_bytes"),
+    [
+        ("copilot-cli 1.0.102", 20_480, True),
+        ("github-copilot-developer 1", 20_480, True),
+        ("qwen-cli-mcp-client-skills 0.0.1", 28_000, False),
+        ("copilot-client 1", RESULT_MAX, False),
+        ("", RESULT_MAX, False),
+    ],
+)
+def test_an_excerpt_is_within_what_its_client_lets_through(
+    client: str, most: int, in_bytes: bool, text: str, excerpt: Any
+) -> None:
+    bound = bound_for(client)
+    assert bound == (most, in_bytes)
+    part = excerpt_of(text, excerpt, KEPT, bound=bound)
+    size = len(part.encode()) if in_bytes else len(part)
+    assert most - 8_000 < size <= most
+
+
 def test_an_excerpt_says_where_to_read_on() -> None:
     text = "".join(f"{number}\n" for number in range(10_000))
     part = excerpt_of(text, "head", KEPT)
     offset = re.search(r"`offset` (\d+)\]$", part)
     assert offset is not None
-    first = page_of(text.splitlines(keepends=True), Page(line=int(offset[1]), limit=1), 1_000)
+    first = page_of(text.splitlines(keepends=True), Page(line=int(offset[1]), limit=1), ResultBound(1_000))
     assert part.split("\n[cut")[0].splitlines()[-1] == str(int(first) - 1)
     assert f"`{KEPT.path}` (7 bytes, 10000 lines)" in part
 

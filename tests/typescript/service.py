@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from collections.abc import Iterator
+import subprocess
+import threading
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,6 @@ from skillhouse.floor import Locations
 from skillhouse.house import Skillhouse, configured
 from skillhouse.house.access_tokens import AccessScope
 from tests.extensions.server.test_http_serve import started
-from tests.harness import ran
 from tests.house.places import make_places
 from tests.interop import npx_skills
 from tests.own_environments import ROOT, own_npm_of
@@ -23,6 +24,8 @@ PACKAGE = ROOT / "typescript"
 MAKES = "SKILLHOUSE_TYPESCRIPT"
 MISSING = f"no environment for the TypeScript package: {MAKES}=1 makes one, with npm and a network"
 SECONDS = 300
+ASKS = b"? [y/N] "
+"""How the programs of the guide end what they ask."""
 RULES = """\
 [[rules]]
 effect = "deny"
@@ -50,20 +53,35 @@ class NodePackage:
         shutil.copytree(PACKAGE, place, ignore=shutil.ignore_patterns("node_modules", "dist"))
         (place / "node_modules").symlink_to(modules)
 
-    def run(self, *arguments: str, typed: str = "", **environment: str) -> str:
+    def run(self, *arguments: str, typed: Sequence[str] = (), **environment: str) -> str:
         """Run node there, which has to succeed; return what it printed.
 
-        `typed` is what a person types.
+        `typed` is what a person types, a line each time that the program asks.
         """
-        done = ran(
+        process = subprocess.Popen(
             (self._node, *arguments),
             cwd=self.place,
             env={"PATH": os.environ["PATH"], "HOME": str(self.place), **environment},
-            input=typed,
-            timeout=SECONDS,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
         )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
+        late = threading.Timer(SECONDS, process.kill)
+        late.start()
+        said, lines = b"", list(typed)
+        with process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            # A line that is there before the question goes to the terminal that asked before.
+            while part := os.read(process.stdout.fileno(), 65_536):
+                said += part
+                if lines and said.endswith(ASKS):
+                    process.stdin.write(lines.pop(0).encode() + b"\n")
+                    process.stdin.flush()
+        late.cancel()
+        assert process.returncode == 0, said.decode()
+        assert lines == []
+        return said.decode()
 
     def compile(self, *options: str) -> None:
         self.run("node_modules/typescript/bin/tsc", *options)

@@ -12,6 +12,7 @@ from tests.guides.pages import blocks
 from tests.harness import until
 from tests.typescript.service import NodePackage, node_package, served
 
+FILES = ("poem", "other")
 MODEL = 'const model = "openai/gpt-5.2";'
 
 pytestmark = [pytest.mark.slow, pytest.mark.heavy]
@@ -41,9 +42,9 @@ def test_the_package_has_strict_types_and_its_own_tests_pass(
         assert sorted(targets) == sorted(set(targets))
 
 
-@pytest.mark.parametrize("typed", ["y\n", "n\n"])
+@pytest.mark.parametrize("typed", [("y", "y"), ("n", "y")])
 def test_the_programs_of_the_guide_ask_and_go_on(
-    package: NodePackage, tmp_path: Path, typed: str
+    package: NodePackage, tmp_path: Path, typed: tuple[str, ...]
 ) -> None:
     package.compile("--project", "tsconfig.build.json")
     targets = json.loads((package.place / "package.json").read_text())["exports"].values()
@@ -52,18 +53,22 @@ def test_the_programs_of_the_guide_ask_and_go_on(
     files = []
     for number, program in enumerate(programs):
         assert program.count(MODEL) == 1
-        call = f'write("guide-{number}", "poem-{number}.txt", "Rain.\\n")'
+        # Each in a step of its own: what came before has to be there in the next request.
+        calls = ", ".join(
+            f'[write("{name}-{number}", "{name}-{number}.txt", "Rain.\\n")]' for name in FILES
+        )
         as_theirs = " as never" if "@mastra" in program else ""
-        line = 'import { model as scripted, write } from "./service.ts";\n'
-        scripted = f"const model = scripted({call}){as_theirs};"
+        line = 'import { inTurn, write } from "./service.ts";\n'
+        scripted = f"const model = inTurn({calls}){as_theirs};"
         files.append(package.place / f"tests/guide-{number}.ts")
         files[number].write_text(line + program.replace(MODEL, scripted))
-    if typed == "y\n":
+    if typed[0] == "y":
         package.compile("--noEmit")
     assert len(files) == 2
     with served(tmp_path) as (variables, _):
-        for number, file in enumerate(files):
-            said = package.run(str(file), typed=typed, **variables)
-            assert f"poem-{number}.txt" in said
-            poem = Path(variables["SKILLHOUSE_WORKSPACE"]) / f"poem-{number}.txt"
-            assert poem.exists() is (typed == "y\n")
+        for number, program in enumerate(files):
+            said = package.run(str(program), typed=typed, **variables)
+            for name, answer in zip(FILES, typed, strict=True):
+                assert f"{name}-{number}.txt? " in said
+                file = Path(variables["SKILLHOUSE_WORKSPACE"]) / f"{name}-{number}.txt"
+                assert file.exists() is (answer == "y")

@@ -32,7 +32,7 @@ function answered(found: Run, approved: boolean, reason?: string): ModelMessage[
     approved,
     ...(reason ? { reason } : {}),
   }));
-  const messages = [USER, ...found.response.messages, { role: "tool", content }];
+  const messages = [USER, ...found.responseMessages, { role: "tool", content }];
   return JSON.parse(JSON.stringify(messages)) as ModelMessage[];
 }
 
@@ -122,7 +122,7 @@ test("two calls of one step have an answer each", async () => {
     { type: "tool-approval-response", approvalId: one.approvalId, approved: false },
     { type: "tool-approval-response", approvalId: two.approvalId, approved: true },
   ];
-  await run(house, [USER, ...first.response.messages, { role: "tool", content }]);
+  await run(house, [USER, ...first.responseMessages, { role: "tool", content }]);
   assert.deepEqual([await written("pair-1.txt"), await written("pair-2.txt")], [undefined, "2"]);
 });
 

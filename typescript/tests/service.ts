@@ -41,11 +41,16 @@ const USAGE = {
 
 /** A model that makes these calls in one step, and then says the last result that it got. */
 export function model(...calls: readonly ToolCall[]): MockLanguageModelV4 {
-  const waiting = [...calls];
+  return inTurn(calls);
+}
+
+/** A model that makes the calls of each step, and then says the last result that it got. */
+export function inTurn(...steps: readonly (readonly ToolCall[])[]): MockLanguageModelV4 {
+  const waiting = steps.filter((calls) => calls.length > 0);
   return new MockLanguageModelV4({
     doGenerate: async ({ prompt }) => {
-      const now = waiting.splice(0);
-      if (now.length === 0) {
+      const now = waiting.shift();
+      if (now === undefined) {
         return {
           content: [{ type: "text", text: JSON.stringify(prompt.at(-1)) }],
           finishReason: { unified: "stop", raw: undefined },

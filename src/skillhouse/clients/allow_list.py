@@ -56,10 +56,11 @@ class AllowList:
         return RECORD + self._name
 
     def path(self, places: Locations) -> Path:
-        variable = self._config.variable
-        given = places.environment.get(variable, "") if variable else ""
-        base = Path(given) if given else places.home / self._rule.unset
-        return base / self._rule.file
+        entry = self._config.variable
+        for variable, below in (self._rule.variables or {entry: ""}).items():
+            if given := places.environment.get(variable, ""):
+                return Path(given) / below / self._rule.file
+        return places.home / self._rule.unset / self._rule.file
 
     def has_it(self, text: str) -> bool:
         rule = self._rule

@@ -31,7 +31,10 @@ class UnattendedRule(Struct, frozen=True, kw_only=True):
     file: str = ""
     """Another file of the client, with a list of what is allowed; empty for none."""
     unset: str = ""
-    """Directory of that file relative to home, when the variable of the entry's is not set."""
+    """Directory of that file relative to home, when no variable names another."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """Variables that name its directory, each with the path below it, the first that is set first;
+    none where it is the variable of the entry."""
     format: Literal["json", "toml"] = "json"
     comments: bool = False
     trailing_commas: bool = False

@@ -26,6 +26,7 @@ CLIENT_PATHS: tuple[str, ...] = (
     ".kilo",
     ".kilocode",
     ".config/kilo",
+    ".kimi-code",
     ".vibe",
     "opencode.json",
     "opencode.jsonc",

@@ -23,6 +23,7 @@ from skillhouse.skill.client_reads import (
     read_lines,
     read_serde_strict,
     read_strict,
+    read_trimmed,
 )
 from skillhouse.skill.client_yaml import CONTROLS, ClientMapping, YamlRules, read_as
 from skillhouse.skill.hidden import hidden_text, revealed
@@ -270,6 +271,7 @@ READERS: Mapping[str, Callable[[ClientSource], ClientRead]] = {
     "serde-yaml": _read_serde,
     "gray-matter": read_gray_matter,
     "js-yaml-lines": read_lines,
+    "js-yaml-trimmed": read_trimmed,
     "core-yaml": read_core,
     "core-yaml-strict": read_strict,
     "serde-strict": read_serde_strict,

@@ -1,6 +1,6 @@
 """Reads a SKILL.md as single clients do, by the rules of their YAML libraries.
 
-opencode and Gemini CLI have js-yaml; GitHub Copilot CLI, Amp and Zed have YAML 1.2's core schema.
+opencode, Gemini CLI and Kimi Code CLI have js-yaml; GitHub Copilot CLI, Amp and Zed have YAML 1.2's core schema.
 """
 
 from __future__ import annotations
@@ -190,6 +190,42 @@ def _by_lines(block: str) -> tuple[str | None, str | None]:
                 at += 1
             description = " ".join(part for part in parts if part)
     return name, description
+
+
+# --- Kimi Code CLI: js-yaml 4, and blanks around everything
+
+_JS_TRIM = regex(rf"\A{JS_SPACE}+|{JS_SPACE}+\Z")
+_KIMI = YamlRules(tags="refuse", duplicates="refuse", taken=LINE_ENDS)
+_JS4_OCTAL = regex(r"[-+]?0o[0-7_]+")
+_KIMI_TYPES = ("prompt", "inline")
+"""What a model is shown; `flow` and `reference` are for people and other skills."""
+
+
+def read_trimmed(source: ClientSource) -> ClientRead:
+    lines = re.split(r"\r?\n", source.data.decode("utf-8", "replace"))
+    fences = [at for at, line in enumerate(lines) if _JS_TRIM.sub("", line) == "---"]
+    if not fences or fences[0]:
+        raise FileRefusedError("frontmatter-missing", "expected `---` as the first line", 1)
+    if len(fences) == 1:
+        raise FileRefusedError("frontmatter-unclosed", "no closing line `---`", 1)
+    block = _JS_TRIM.sub("", "\n".join(lines[1 : fences[1]]))
+    if not block:
+        raise FileRefusedError("name-missing", "no name", 1)
+    mapping = read_as(block, _KIMI)
+    if not mapping.single:
+        raise FileRefusedError("frontmatter-not-mapping", "expected `key: value` lines", 2)
+    if mapping.fields.get("type", "prompt") not in _KIMI_TYPES:
+        message = "`type` is another one than this client lists"
+        raise FileRefusedError("field-type", message, mapping.lines["type"])
+    for key in PARTS:
+        if key in mapping.plain and _JS4_OCTAL.fullmatch(mapping.fields.get(key, "")):
+            raise FileRefusedError("not-text", f"`{key}` is a number in YAML", mapping.lines[key])
+    name, description = (_JS_TRIM.sub("", _js_text(mapping, key)) for key in PARTS)
+    for key, text in zip(PARTS, (name, description), strict=True):
+        if not text:
+            raise FileRefusedError(f"{key}-missing", f"no {key}", mapping.lines[key])
+    body = _JS_TRIM.sub("", "\n".join(lines[fences[1] + 1 :]))
+    return ClientRead(name, description, mapping.fields, body)
 
 
 _FENCES = re.compile(

@@ -99,6 +99,7 @@ Reader = Literal[
     "serde-yaml",
     "gray-matter",
     "js-yaml-lines",
+    "js-yaml-trimmed",
     "core-yaml",
     "core-yaml-strict",
     "serde-strict",

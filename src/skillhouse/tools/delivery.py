@@ -30,9 +30,9 @@ from skillhouse.tools.call import (
     ToolResult,
 )
 from skillhouse.tools.result_files import (
-    RESULT_MAX,
     KeptFile,
     ResultFiles,
+    bound_for,
     bounded_data,
     ends_of,
     excerpt_of,
@@ -80,17 +80,17 @@ class Delivery:
         def presented_by(conceal: Callable[[str], str]) -> ToolResult:
             return _presented(result, conceal, to_code=False, data_most=most)
 
-        presented, results = result, self._results
+        presented, results, bound = result, self._results, bound_for(session.client_info)
         is_long = len(result.content) > OUTPUT_MAX
         if results is None or not is_long:
             presented = presented_by(self.conceal)
-            is_long = len(presented.content) > RESULT_MAX
+            is_long = bound.size(presented.content) > bound.most
         if results is not None and is_long:
             # INVARIANT: no file holds a secret that no record of the log may hold.
             hide = results.hide
             presented = presented_by(lambda text: hide(self.conceal(text)))
         content, data, kept = presented.content, presented.data, None
-        if len(content) > RESULT_MAX:
+        if bound.size(content) > bound.most:
             content, kept = self._excerpt(presented, session)
         if data is not None:
             data = bounded_data(data, result.excerpt, kept)
@@ -106,7 +106,8 @@ class Delivery:
             except OSError as error:
                 # The call is done: its result is delivered as far as it goes.
                 why = (error.strerror or "it cannot be written").lower()
-        return excerpt_of(result.content, result.excerpt, kept, why=why), kept
+        bound = bound_for(session.client_info)
+        return excerpt_of(result.content, result.excerpt, kept, why=why, bound=bound), kept
 
 
 def _presented(

@@ -28,7 +28,14 @@ from skillhouse.tools.call import (
     object_schema,
 )
 from skillhouse.tools.difference import difference
-from skillhouse.tools.result_files import RESULT_MAX, Page, ResultFiles, gets_whole, page_of
+from skillhouse.tools.result_files import (
+    Page,
+    ResultBound,
+    ResultFiles,
+    bound_for,
+    gets_whole,
+    page_of,
+)
 from skillhouse.tools.skill_text import Facts, cautioned, handed, skill_directory_of
 from skillhouse.tools.tool import Session, Tool
 from skillhouse.tools.workspace import Place, Workspace, opened, refusal
@@ -395,14 +402,15 @@ class ReadTool(WorkspaceTool):
 
         # A skill's own text is given as loading it gives it.
         excerpt: Excerpt = "head" if skill is None else "whole"
-        most = OUTPUT_MAX if skill is not None or gets_whole(session) else RESULT_MAX
+        is_whole = skill is not None or gets_whole(session)
+        bound = ResultBound(OUTPUT_MAX) if is_whole else bound_for(session.client_info)
 
         async def run() -> Output:
             # INVARIANT: of a skill's file, the text that is handed over is the one that was judged.
             text = text_of(place) if known is None else known
             show = str if home is None else handed
             return await self._page(
-                text, str(place.path), arguments, most=most, show=show, excerpt=excerpt
+                text, str(place.path), arguments, bound=bound, show=show, excerpt=excerpt
             )
 
         return Plan(needs=needs, run=run, facts=facts)
@@ -420,7 +428,7 @@ class ReadTool(WorkspaceTool):
 
         async def run() -> Output:
             text = await in_thread(lambda: results.text(session, path))
-            return await self._page(text, path, arguments, most=RESULT_MAX)
+            return await self._page(text, path, arguments, bound=bound_for(session.client_info))
 
         return Plan(needs=(need,), run=run)
 
@@ -430,7 +438,7 @@ class ReadTool(WorkspaceTool):
         path: str,
         arguments: Mapping[str, Any],
         *,
-        most: int,
+        bound: ResultBound,
         show: Callable[[str], str] = str,
         excerpt: Excerpt = "head",
     ) -> Output:
@@ -442,7 +450,7 @@ class ReadTool(WorkspaceTool):
 
         def output() -> Output:
             lines = self._conceal(text).splitlines(keepends=True)
-            part = page_of(lines, page, most, shown=lambda part: revealed(show(part)))
+            part = page_of(lines, page, bound, shown=lambda part: revealed(show(part)))
             data = {"path": path, "lines": len(lines)}
             return Output(text=show(part), data=data, excerpt=excerpt)
 

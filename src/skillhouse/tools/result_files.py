@@ -19,7 +19,7 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec import Struct
 
@@ -30,6 +30,14 @@ from skillhouse.tools.tool import Session
 
 RESULT_MAX = 30_000
 """Characters of a result that a model gets, the notice included (docs/reference/limits.md)."""
+CLIENT_MAX: Mapping[str, tuple[int, bool]] = {
+    "copilot-cli": (20_480, True),
+    "github-copilot-developer": (20_480, True),
+    "qwen-cli-mcp-client": (28_000, False),
+}
+"""What of a result the clients that put a longer one into a file of their own let through, whether
+in bytes, by the beginning of the name that they give (tried with Copilot CLI 1.0.102 and Qwen Code
+0.24.4: docs/interop.md)."""
 NOTICE_MAX = 600
 """Characters that are left for a notice, besides the path in it."""
 LINE_END_WITHIN = 1_000
@@ -60,6 +68,32 @@ class KeptFile(Struct, frozen=True, kw_only=True):
     path: str
     size: int
     """Bytes."""
+
+
+class ResultBound(NamedTuple):
+    """How much of a result the model of one conversation gets."""
+
+    most: int = RESULT_MAX
+    in_bytes: bool = False
+
+    def size(self, text: str) -> int:
+        """Return how much of the bound a text takes."""
+        return len(text.encode("utf-8", "surrogatepass")) if self.in_bytes else len(text)
+
+
+DEFAULT_BOUND = ResultBound()
+
+
+def bound_for(client: str) -> ResultBound:
+    """Return the bound for a client that calls itself so.
+
+    >>> bound_for("qwen-cli-mcp-client-skills 0.0.1").most, bound_for("codex-mcp-client 1").most
+    (28000, 30000)
+    """
+    for name, (most, in_bytes) in CLIENT_MAX.items():
+        if client == name or client.startswith((f"{name} ", f"{name}-", f"{name}/")):
+            return ResultBound(most, in_bytes)
+    return DEFAULT_BOUND
 
 
 def ends_of(text: str, most: int, excerpt: Excerpt) -> tuple[str, str]:
@@ -94,13 +128,24 @@ def joined(head: str, tail: str, lost: int) -> str:
     return f"{head}\n[cut: {lost} characters, which are not kept; ask for a part of it]\n{tail}"
 
 
-def excerpt_of(text: str, excerpt: Excerpt, kept: KeptFile | None, *, why: str = "") -> str:
-    """Return what a model gets of a text longer than `RESULT_MAX`: at most that, notice included.
+def excerpt_of(
+    text: str,
+    excerpt: Excerpt,
+    kept: KeptFile | None,
+    *,
+    why: str = "",
+    bound: ResultBound = DEFAULT_BOUND,
+) -> str:
+    """Return what a model gets of a text longer than `bound`: at most that, notice included.
 
     `kept` is where all of it is; None where it is nowhere, for the reason `why`.
     """
-    room = RESULT_MAX - NOTICE_MAX - (len(kept.path) if kept else 0)
-    head, tail = ends_of(text, max(room, 0), excerpt)
+    room = count = max(bound.most - NOTICE_MAX - (bound.size(kept.path) if kept else 0), 0)
+    head, tail = ends_of(text, count, excerpt)
+    while (size := bound.size(head + tail)) > room:
+        # In bytes a character takes up to four.
+        count = min(count - 1, count * room // size)
+        head, tail = ends_of(text, count, excerpt)
     left = len(text) - len(head) - len(tail)
     if kept is None:
         rest = f"the rest is not kept ({why}): ask for a part of it"
@@ -146,12 +191,16 @@ class Page(Struct, frozen=True, kw_only=True):
 
 
 def page_of(
-    lines: Sequence[str], page: Page, most: int, *, shown: Callable[[str], str] = lambda part: part
+    lines: Sequence[str],
+    page: Page,
+    bound: ResultBound,
+    *,
+    shown: Callable[[str], str] = lambda part: part,
 ) -> str:
-    r"""Return a part of a text's lines, and where it is longer than `most`, a notice that says
+    r"""Return a part of a text's lines, and where it is longer than `bound`, a notice that says
     where to read on. `shown` is what a reader gets of a part, which may be longer.
 
-    >>> page_of(["one\n", "two\n", "three\n"], Page(line=2, column=2, limit=1), 100)
+    >>> page_of(["one\n", "two\n", "three\n"], Page(line=2, column=2, limit=1), ResultBound(100))
     'wo\n'
     """
     first = page.line - 1
@@ -160,10 +209,10 @@ def page_of(
     if wanted:
         wanted[0] = wanted[0][page.column - 1 :]
     part = "".join(wanted)
-    if len(part) <= most and len(shown(part)) <= most:
+    if len(part) <= bound.most and bound.size(shown(part)) <= bound.most:
         return part
-    room = count = most - NOTICE_MAX
-    while (size := len(shown(part[:count]))) > room:
+    room = count = bound.most - NOTICE_MAX
+    while (size := bound.size(shown(part[:count]))) > room:
         # An escape is longer than its character.
         count = min(count - 1, count * room // size)
     part, _ = ends_of(part, count, "head")

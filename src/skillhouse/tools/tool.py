@@ -135,6 +135,8 @@ class Session(Struct, kw_only=True):
     connection: str = ""
     id: str = ""
     """The caller's own id of it; empty where the caller has one conversation only."""
+    client_info: str = ""
+    """What the program of its last call calls itself. Anyone may take any name."""
     visible: SkillIndex
     """The skills that were listed to this agent: the snapshot its calls are judged by."""
     skill_need: Callable[[Skill], PermissionRequest]
@@ -295,6 +297,7 @@ class Sessions:
             client=call.client,
             connection=call.connection,
         )
+        session.client_info = call.client_info
         if not origin_digest and forecasts is None:
             return session
         return replace(session, origin_digest=origin_digest, forecasts=forecasts)

@@ -1,12 +1,14 @@
-"""Runs the clients and prints four tables; exit code 0 only when everything holds for each.
+"""Runs clients and frameworks and prints tables; exit code 0 only when everything holds for each.
 
-    ./x py -m tests.interop.agents --agents PINNED --agents LATEST --write docs/interop.md
+    ./x py -m tests.interop.agents --folder FOLDER --prepare
+    ./x py -m tests.interop.agents --folder FOLDER --scenes calls --write docs/interop.md
 
-Every client runs in a fresh home and project each time: it loads a skill; it calls a tool that is
+The first installs the newest of all into FOLDER, and needs a network; the second has none. Every client runs in a fresh home and project each time: it loads a skill; it calls a tool that is
 pending until a second process has said yes, and repeats the call; it calls one that waits for that
 yes; it does real work with a skill, with all of our tools and with those about skills alone; and it
 begins with 4, 43 and 1,294 skills, to see what its model is shown of them. All of it happens in a
-network namespace that has nothing but loopback.
+network namespace that has nothing but loopback. Frameworks run the example of their guide, with
+the scenario of `tests.interop.frameworks.scenes`.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -25,11 +28,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from skillhouse.floor.structs import asdict
-from tests.interop.agents import judging, scenes, work_judging
+from tests.interop.agents import judging, prepare, scenes, work_judging
 from tests.interop.agents.clients import CLIENTS, VARIANTS, Client
 from tests.interop.agents.offering import Offer
 from tests.interop.agents.scenes import Actor, SceneError
 from tests.interop.agents.work import work
+from tests.interop.frameworks import run as frameworks
+from tests.interop.frameworks.table import FRAMEWORKS
 
 COLUMNS = {
     "lists": "lists our tools",
@@ -96,8 +101,15 @@ def main() -> int:
         "--agents",
         type=Path,
         action="append",
-        required=True,
-        help="folder of their commands; may be repeated, and each version runs once",
+        default=[],
+        help="folder of clients' commands; may be repeated, and each version runs once",
+    )
+    parser.add_argument("--frameworks", type=Path, help="folder of the frameworks' environments")
+    parser.add_argument(
+        "--folder", type=Path, help="both, as --prepare makes them: clients/ and frameworks/"
+    )
+    parser.add_argument(
+        "--prepare", action="store_true", help="install the newest into --folder, and run nothing"
     )
     parser.add_argument("--only", default="", metavar="NAMES", help="these, separated by commas")
     parser.add_argument(
@@ -112,13 +124,26 @@ def main() -> int:
     )
     options = parser.parse_args()
     names = [name for name in options.only.split(",") if name]
-    unknown = sorted(set(names) - {client.name for client in CLIENTS})
+    every = [one.name for one in (*CLIENTS, *FRAMEWORKS)]
+    unknown = sorted(set(names) - set(every))
     if unknown:
-        parser.error(f"expected some of {', '.join(c.name for c in CLIENTS)}, got {unknown[0]}")
+        parser.error(f"expected some of {', '.join(every)}, got {unknown[0]}")
+    if options.folder is not None:
+        options.agents.append(options.folder / prepare.COMMANDS)
+        options.frameworks = options.folder / prepare.FRAMEWORKS_FOLDER
+    if not options.agents and options.frameworks is None:
+        parser.error("expected --folder, --agents or --frameworks")
+    if options.prepare:
+        if options.folder is None:
+            parser.error("--prepare needs --folder")
+        return prepare.prepare(options.folder.resolve(), names)
     if INSIDE not in os.environ:
         return _in_namespace()
     # The loopback of a new namespace is down.
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+    if [name for _, name in socket.if_nameindex()] != ["lo"]:
+        print("expected loopback alone, got more interfaces of the network", file=sys.stderr)
+        return 3
     chosen = [one for one in (*CLIENTS, *VARIANTS) if not names or one.name in names]
     with tempfile.TemporaryDirectory(prefix="agents-") as scratch:
         base = Path(options.keep or scratch).resolve()
@@ -134,6 +159,9 @@ def main() -> int:
             for client in chosen
             if (row := run.row(client, agents.resolve())) is not None
         ]
+        seen = []
+        if options.frameworks is not None and options.scenes in ("all", "calls"):
+            seen = frameworks.rows(options.frameworks.resolve(), names, base)
     tables = {
         "calls": table(rows),
         "work-all": work_table(rows, "all"),
@@ -143,10 +171,13 @@ def main() -> int:
     run_ones = {
         kind: text
         for kind, text in tables.items()
-        if options.scenes in ("all", kind.partition("-")[0])
+        if rows and options.scenes in ("all", kind.partition("-")[0])
     }
+    if seen:
+        run_ones["frameworks"] = frameworks.table(seen)
     if options.json:
-        print(json.dumps([_value(row) for row in rows], indent=2))
+        values = [*map(_value, rows), *map(frameworks.value, seen)]
+        print(json.dumps(values, indent=2))
     else:
         print("\n\n".join(run_ones.values()))
     if options.write is not None:
@@ -154,7 +185,10 @@ def main() -> int:
         options.write.write_text(with_tables(page, run_ones, _today()), encoding="utf-8")
     for row in rows:
         _explain(row)
-    return 0 if all(row.holds(options.scenes) for row in rows) else 1
+    for one in seen:
+        frameworks.explain(one)
+    is_well = all(row.holds(options.scenes) for row in rows) and all(one.holds for one in seen)
+    return 0 if is_well and (rows or seen) else 1
 
 
 def _today() -> str:
@@ -173,7 +207,7 @@ def with_tables(page: str, tables: Mapping[str, str], day: str) -> str:
         start, end = f"<!-- run {name} -->\n", f"<!-- end {name} -->"
         if page.count(start) != 1 or page.count(end) != 1:
             # Tables that no page shows are printed only.
-            if name == "calls":
+            if name in ("calls", "frameworks"):
                 raise ValueError(f"expected `{start.strip()}` and `{end}` once each on the page")
             continue
         before, _, rest = page.partition(start)

@@ -68,6 +68,24 @@ class FakeModel:
     """Every request so far, oldest first."""
     url: str = ""
     """Where it listens."""
+    kept: dict[str, list[Json]] = field(default_factory=dict)
+    """Conversations by the id of their last response, which a client may name instead of them."""
+
+    def taken(self, body: Json) -> Json:
+        """Return a request with what it continues, as OpenAI's Responses keep it.
+
+        Raises:
+            KeyError: it continues a response that is none of ours.
+        """
+        earlier = body.get("previous_response_id")
+        if earlier is None:
+            return body
+        return {**body, "input": [*self.kept[earlier], *_items(body)]}
+
+    def keep(self, body: Json, answer: Json) -> None:
+        """Keep a conversation of Responses, for a request that continues it."""
+        if "output" in answer:
+            self.kept[answer["id"]] = [*_items(body), *answer["output"]]
 
     def results(self) -> tuple[str, ...]:
         """Return the tool results of the longest conversation so far."""
@@ -94,6 +112,11 @@ class FakeModel:
         given = step.arguments
         call = Call(step.tool, given(results) if callable(given) else given)
         return Calls((call, *step.beside)) if step.beside else call
+
+
+def _items(body: Json) -> list[Json]:
+    said = body.get("input")
+    return said if isinstance(said, list) else [{"role": "user", "content": said}]
 
 
 @contextmanager
@@ -127,9 +150,10 @@ class _Handler(QuietHandler):
             # Counting is a convenience of the provider's; so is what a client reports home.
             self._send({"input_tokens": 1, "totalTokens": 1})
             return
-        request = json.loads(data)
+        request = self.held.taken(json.loads(data))
         self.held.asked.append(Asked(speech=speech, body=request))
         answer = speech.answer(request, self.held.turn(speech, request))
+        self.held.keep(request, answer.whole)
         if not is_streamed(path, request):
             self._send(answer.whole)
             return

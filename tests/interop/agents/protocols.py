@@ -20,6 +20,8 @@ SEARCH = "ToolSearch"
 """Claude Code's tool that describes others."""
 TOOL_SEARCH = "tool_search"
 """The same of Codex."""
+OBSERVED = ("Observation:", "Error:")
+"""How smolagents begins what a tool returned, in a message of the user's."""
 _numbers = itertools.count(1)
 
 
@@ -155,8 +157,12 @@ class OpenAIChat(_Whole):
 
     def results(self, request: Json) -> tuple[str, ...]:
         """See `Speech`."""
-        said = request.get("messages") or ()
-        return tuple(texts(one.get("content")) for one in said if one.get("role") == "tool")
+        said = ((one.get("role"), texts(one.get("content"))) for one in request.get("messages", ()))
+        return tuple(
+            text
+            for role, text in said
+            if role == "tool" or (role == "user" and text.startswith(OBSERVED))
+        )
 
     def opening(self, request: Json) -> str:
         """See `Speech`."""

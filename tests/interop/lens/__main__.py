@@ -148,7 +148,9 @@ def _compared(
         client, ours = found.get(case.directory), said.get(case.directory)
         if (client and revealed(client.name)) != (ours and ours.name):
             wrong.append(_disagreement(case, client, ours, reasons))
-        elif client and ours and not same_text(client.description, ours.description):
+        elif client and ours and not same_text(
+            client.description, ours.description, program.shown_chars
+        ):
             texts.append(_disagreement(case, client, ours, reasons))
     hard = sum(case.stratum in HARD for case in cases)
     return Agreement(
@@ -215,8 +217,10 @@ def lens_of(
     return said, reasons
 
 
-def same_text(client: str, ours: str) -> bool:
+def same_text(client: str, ours: str, shown_chars: int) -> bool:
     """Whether a description is the same, but for how a client writes it.
+
+    Of one that it cuts, which ends with dots, so many characters are compared.
 
     Claude Code 2.1.330 writes `&lt;` for `<`, a blank for a control, and `...` for `…`.
     """
@@ -224,14 +228,12 @@ def same_text(client: str, ours: str) -> bool:
         " ".join(_CONTROL.sub("", unicodedata.normalize("NFKC", html.unescape(text))).split())
         for text in (client, _ESCAPE.sub("", ours))
     )
-    if left.endswith("...") and len(left) > CUT_LEAST:
-        return right.startswith(left[:CUT_LEAST])
+    if left.endswith("...") and len(left) > shown_chars:
+        return right.startswith(left[:shown_chars])
     # Claude Code shows `when_to_use` behind the description.
     return left == right or left.startswith(f"{right} - ")
 
 
-CUT_LEAST = 900
-"""Characters that every client shows of a description."""
 _ESCAPE = re.compile(r"\\(?:U[0-9a-f]{8}|u[0-9a-f]{4}|x[0-9a-f]{2})")
 _CONTROL = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"

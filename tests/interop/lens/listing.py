@@ -1,4 +1,4 @@
-"""What six clients themselves list, each in a project and a home of its own."""
+"""What seven clients themselves list, each in a project and a home of its own."""
 
 from __future__ import annotations
 
@@ -37,6 +37,8 @@ class Program:
     """The directory of skills, below the project."""
     ask: Callable[[Place], Iterator[tuple[str, Listed]]]
     """Yields the path of each SKILL.md below the project, and what is listed of it."""
+    shown_chars: int = 900
+    """Characters that it shows of every description at least."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,6 +220,43 @@ def _ask_copilot(place: Place) -> Iterator[tuple[str, Listed]]:
             yield _below(place, str(file)), Listed(skill["name"], skill["description"])
 
 
+_KIMI_PATH = re.compile(r"(?m)^  Path: (.*)$")
+
+
+def _ask_kimi(place: Place) -> Iterator[tuple[str, Listed]]:
+    """Take names and descriptions from the first request to the model."""
+    model = FakeModel(steps=())
+    with serving(model):
+        done = subprocess.run(
+            [str(place.program), "-p", "List."],
+            cwd=place.project,
+            env=place.environment(
+                {
+                    "KIMI_MODEL_NAME": "fake",
+                    "KIMI_MODEL_API_KEY": "k",
+                    "KIMI_MODEL_BASE_URL": f"{model.url}/v1",
+                    "KIMI_MODEL_PROVIDER_TYPE": "openai",
+                    "KIMI_CODE_NO_AUTO_UPDATE": "1",
+                    "KIMI_DISABLE_TELEMETRY": "1",
+                }
+            ),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=CLIENT_SECONDS,
+        )
+    said = [text for one in model.asked for text in _texts(one.body) if "\n  Path: " in text]
+    if not said:
+        raise RuntimeError(f"{place.program}: {done.stderr[-400:] or done.stdout[-400:]}")
+    # A description may hold anything but a line of its own form; an entry ends with its path.
+    *entries, _ = _KIMI_PATH.split(said[0].partition("Current available skills:")[2])
+    for entry, path in zip(entries[::2], entries[1::2], strict=True):
+        head, _, _ = entry.partition("\n  When to use: ")
+        name, _, description = head[head.index("\n- ") + 3 :].partition(": ")
+        yield _below(place, path), Listed(name, description.rstrip())
+
+
 _NO_TEXT_NAME = re.compile(r"(?m)^name:[ \t]*(?:[-+.\d:]*|true|false|null|~|\[.*)[ \t]*$")
 
 
@@ -283,5 +322,12 @@ PROGRAMS = (
     Program(profile="opencode-cli", command="opencode", root=".agents/skills", ask=_ask_opencode),
     Program(profile="gemini-cli", command="gemini", root=".agents/skills", ask=_ask_gemini),
     Program(profile="copilot-cli", command="copilot", root=".agents/skills", ask=_ask_copilot),
+    Program(
+        profile="kimi-code-cli",
+        command="kimi",
+        root=".kimi-code/skills",
+        ask=_ask_kimi,
+        shown_chars=200,
+    ),
     Program(profile="amp", command="amp", root=".agents/skills", ask=_ask_amp),
 )
