@@ -231,7 +231,9 @@ class RoundRobin:
         with contextlib.suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
             head = await reader.readuntil(b"\r\n\r\n")
             line, _, rest = head.partition(b"\r\n")
-            kept = [one for one in rest.split(b"\r\n") if not one.lower().startswith(b"connection:")]
+            kept = [
+                one for one in rest.split(b"\r\n") if not one.lower().startswith(b"connection:")
+            ]
             for port in self._choice(head):
                 try:
                     back, out = await asyncio.open_connection("127.0.0.1", port)

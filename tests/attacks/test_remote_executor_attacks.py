@@ -140,6 +140,10 @@ def test_a_stolen_token_is_taken_away_from_a_server_that_runs(tmp_path: Path) ->
     # All are taken away with the file; a line that is none takes away itself alone.
     assert statuses(checked, kept, change=lambda: tokens.unlink(missing_ok=True)) == [401]
     tokens.write_text(f"one {digest_of(TOKEN)}\ntwo short\n")
+    tokens.write_text("a-token#with-a-sign-in-it\n")
+    assert TokenFiles(tokens).caller("a-token#with-a-sign-in-it") is not None
+    assert TokenFiles(tokens).caller("a-token") is None
+    tokens.write_text(f"# note\none {TOKEN}\ntwo short\n")
     said: list[str] = []
     assert TokenFiles(tokens, said.append).names() == ("one",)
     assert "short" not in said[0]

@@ -273,8 +273,9 @@ def test_a_state_with_one_text_of_each_directory_keeps_it(tmp_path: Path) -> Non
         one = "json_extract(shown, '$[0]')"
         connection.execute(f"UPDATE trust SET shown = {one} WHERE shown <> ''")
         later = ("page_key", "channel_message", "channel_answer", "channel_session")
-        last = ("verified_tree", "takedown", "repository_look", "call_task")
-        for table in (*later, "pairing_code", "push_subscription", *last):
+        last = ("verified_tree", "takedown", "repository_look", "call_task", "audit_head")
+        servers = ("server", "server_connection")
+        for table in (*later, "pairing_code", "push_subscription", *last, *servers):
             connection.execute(f"DROP TABLE {table}")
         connection.execute("ALTER TABLE device DROP COLUMN public_key")
         connection.execute("PRAGMA user_version = 47")

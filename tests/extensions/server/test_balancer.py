@@ -48,9 +48,7 @@ def haproxy(base: Path, ports: dict[str, int]) -> Iterator[None]:
             running.kill()
 
 
-def test_the_balancer_of_the_guide_serves_both_kinds_of_clients(
-    tmp_path: Path, need: Need
-) -> None:
+def test_the_balancer_of_the_guide_serves_both_kinds_of_clients(tmp_path: Path, need: Need) -> None:
     need(shutil.which("haproxy") or Path("/usr/sbin/haproxy").exists(), "HAProxy is not installed")
     front = free_port()
     address = f"http://127.0.0.1:{front}"
@@ -76,8 +74,7 @@ def test_the_balancer_of_the_guide_serves_both_kinds_of_clients(
                 assert anyio.run(tools, MODERN) > 0
                 assert anyio.run(tools, LEGACY) > 0
             asked = {
-                http(address, "/api/v1/calls", caller, CALL).value["approval_id"]
-                for _ in range(4)
+                http(address, "/api/v1/calls", caller, CALL).value["approval_id"] for _ in range(4)
             }
             assert len(asked) == 1
             # One goes in order, and what comes meanwhile is answered.

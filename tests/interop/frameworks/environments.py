@@ -117,9 +117,7 @@ def found(framework: Framework, folder: Path) -> list[Environment]:
     if len({one.version for one in environments}) == 1 and len(environments) > 1:
         first = environments[0]
         return [
-            Environment(
-                framework=framework, which="both", place=first.place, version=first.version
-            )
+            Environment(framework=framework, which="both", place=first.place, version=first.version)
         ]
     return environments
 

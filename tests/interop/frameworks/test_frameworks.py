@@ -171,7 +171,10 @@ def test_a_framework_holds_only_when_every_column_does() -> None:
         framework=FRAMEWORKS[0], version="2.1", which="newest", faults=dict.fromkeys(COLUMNS, ())
     )
     bad = FrameworkRow(
-        framework=FRAMEWORKS[0], version="2.0", which="pinned", faults={**good.faults, "ends": ("x",)}
+        framework=FRAMEWORKS[0],
+        version="2.0",
+        which="pinned",
+        faults={**good.faults, "ends": ("x",)},
     )
     absent = FrameworkRow(framework=FRAMEWORKS[1], missing="not installed")
     assert [one.holds for one in (good, bad, absent)] == [True, False, False]

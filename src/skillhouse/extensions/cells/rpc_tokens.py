@@ -105,8 +105,9 @@ class TokenFiles:
     def _read(self, lines: Iterable[str]) -> Mapping[str, str]:
         found: dict[str, str] = {}
         for number, line in enumerate(lines, 1):
-            text = line.partition("#")[0].split()
-            if not text:
+            # A token may have the sign in it.
+            text = line.split()
+            if not text or text[0].startswith("#"):
                 continue
             text = ["core", *text] if len(text) == 1 else text
             digest = _digest_at(text)
