@@ -61,8 +61,8 @@ class StateServer(Protocol):
     def stamp(self) -> tuple[int, ...]:
         """Return numbers that change with each commit of any process (StateError)."""
 
-    def ahead_seconds(self) -> float:
-        """Return by how much the server's clock is ahead of this machine's (StateError)."""
+    def seconds(self, clock: Callable[[], float]) -> float:
+        """Return the server's time since 1970 (StateError); `clock` gives this machine's."""
 
     def close(self) -> None:
         """Close what is open; a later use connects again."""
@@ -138,6 +138,6 @@ def state_clock(path: Path, clock: Callable[[], float]) -> Callable[[], float]:
 
     def now() -> float:
         server = state_server(path)
-        return clock() if server is None else clock() + server.ahead_seconds()
+        return clock() if server is None else server.seconds(clock)
 
     return now
