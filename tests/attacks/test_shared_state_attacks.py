@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import psycopg
 import pytest
@@ -140,13 +139,17 @@ def test_a_machine_whose_clock_is_wrong_prolongs_no_question(
     tmp_path: Path, state_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its own clock would say that an approval of long ago holds still."""
-    behind: Any = time.time
+    own = time.time
     with served(tmp_path, state_url):
-        real = time.time()
-        monkeypatch.setattr(time, "time", lambda: behind() - 86_400)
-        now = store.state_clock(tmp_path / STATE_FILE, time.time)
-        assert time.time() < real - 80_000
-        assert abs(now() - real) < 60
+        now = store.state_clock(tmp_path / STATE_FILE, lambda: own() - 86_400)
+        before = now()
+        monkeypatch.setattr(time, "time", lambda: own() - 86_400)
+        assert time.time() < before - 80_000
+        assert abs(now() - before) < 60
+        with pooled(tmp_path / STATE_FILE, STATE) as kept, kept.transaction():
+            at_ms = kept.server_ms()
+        assert at_ms is not None
+        assert abs(at_ms / 1000 - before) < 60
 
 
 def test_the_address_of_the_state_is_in_no_error(tmp_path: Path) -> None:

@@ -510,11 +510,13 @@ def test_a_copy_is_of_one_use_as_others_may_write(tmp_path: Path):
     write_note(path, "one")
     unwritable(path)
     with pooled(path, NOTES) as first:
+        assert isinstance(first, Store)
         assert first.is_copy
     path.with_name(f"{path.name}-shm").unlink()
     write_note(path, "two")
     with pooled(path, NOTES) as second:
         assert len(second.rows("SELECT text FROM note")) == 2
+        assert isinstance(second, Store)
         assert not second.is_copy
     close_pooled(path)
 

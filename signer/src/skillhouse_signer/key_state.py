@@ -236,9 +236,7 @@ def count(
     connection.execute("DELETE FROM sign_counter WHERE hour < ?", (hour - KEPT_HOURS,))
 
 
-def spent_in_window(
-    connection: StateConnection, account: str, currency: str, now_ms: int
-) -> int:
+def spent_in_window(connection: StateConnection, account: str, currency: str, now_ms: int) -> int:
     """Return what an account spent in the last 24 hours, up to an hour more, and in any later."""
     first = now_ms // HOUR_MS - WINDOW_HOURS
     rows = connection.execute(

@@ -36,7 +36,7 @@ from skillhouse.permission import (
     matches,
     matches_in,
 )
-from skillhouse.store import STATE_FILE, commit_stamp
+from skillhouse.store import STATE_FILE, commit_stamp, state_clock
 
 if TYPE_CHECKING:
     from skillhouse.approval import Grant
@@ -87,7 +87,7 @@ class Policy:
         An approval of a skill in `remote_skills` is bound to its server's listing, as its files are
         not on this machine. `clock` returns seconds since 1970.
         """
-        self._clock = clock or SteadyClock()
+        self._clock = state_clock(config.state_directory / STATE_FILE, clock or SteadyClock())
         self.remote_skills = remote_skills
         self.config = config
         self.profile = profile

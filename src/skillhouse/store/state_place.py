@@ -61,21 +61,15 @@ class StateServer(Protocol):
     def stamp(self) -> tuple[int, ...]:
         """Return numbers that change with each commit of any process (StateError)."""
 
-    def ahead_seconds(self) -> float:
-        """Return by how much the server's clock is ahead of this machine's (StateError)."""
+    def seconds(self, clock: Callable[[], float]) -> float:
+        """Return the server's time since 1970 (StateError); `clock` gives this machine's."""
 
     def close(self) -> None:
         """Close what is open; a later use connects again."""
 
 
-class _Place:
-    """A state as this process found it when it was first used."""
-
-    def __init__(self, server: StateServer | None) -> None:
-        self.server = server
-
-
-_PLACES: dict[Path, _Place] = {}
+_PLACES: dict[Path, StateServer | None] = {}
+"""Each state that this process uses; None where it is its file."""
 _LOCK = threading.Lock()
 _EVERY: list[Callable[[Path], StateServer]] = []
 """What serves a state that nothing else was said about; at most one."""
@@ -89,7 +83,7 @@ def serve_state(path: Path, connect: Callable[[], StateServer]) -> bool:
     with _LOCK:
         if path in _PLACES:
             return False
-        _PLACES[path] = _Place(connect())
+        _PLACES[path] = connect()
         return True
 
 
@@ -104,24 +98,24 @@ def serve_every_state(connect: Callable[[Path], StateServer] | None) -> None:
 
 def state_server(path: Path) -> StateServer | None:
     """Return what serves a state; None where it is a file."""
-    place = _PLACES.get(path)
-    if place is None and _EVERY:
+    if _EVERY and path not in _PLACES:
         with _LOCK:
-            place = _PLACES.setdefault(path, _Place(_EVERY[0](path)))
-    return None if place is None else place.server
+            if path not in _PLACES:
+                _PLACES[path] = _EVERY[0](path)
+    return _PLACES.get(path)
 
 
 def settle_as_file(path: Path) -> None:
     """Note that this process uses the file, so that no server takes its place."""
-    _PLACES.setdefault(path, _Place(None))
+    _PLACES.setdefault(path, None)
 
 
 def forget_state(path: Path) -> None:
     """Have the next use settle where a state is: after it was moved."""
     with _LOCK:
-        place = _PLACES.pop(path, None)
-    if place is not None and place.server is not None:
-        place.server.close()
+        server = _PLACES.pop(path, None)
+    if server is not None:
+        server.close()
 
 
 def state_exists(path: Path) -> bool:
@@ -138,6 +132,6 @@ def state_clock(path: Path, clock: Callable[[], float]) -> Callable[[], float]:
 
     def now() -> float:
         server = state_server(path)
-        return clock() if server is None else clock() + server.ahead_seconds()
+        return clock() if server is None else server.seconds(clock)
 
     return now

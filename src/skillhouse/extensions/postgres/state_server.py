@@ -89,7 +89,8 @@ class PostgresState:
         self._row: StateRow | None = None
         self._own_changes = 0
         """Commits of this process, which count at once and not when their notices come."""
-        self._ahead = 0.0
+        self._time = (0.0, 0.0)
+        """The server's time, and this process's when it came."""
         self._away: str | None = None
         """Why the server could not be reached; None since it last was."""
         self._try_at = 0.0
@@ -143,7 +144,7 @@ class PostgresState:
             if row is None or row.standing != WHOLE:
                 raise StateError("the server has no state that is in use", self._path)
             try:
-                self._see(row, time.time())
+                self._see(row)
             except ValueError as error:
                 raise StateError(str(error), self._path) from error
         return row.commits
@@ -161,10 +162,14 @@ class PostgresState:
             fault = self._away
         raise StateError(str(fault), self._path)
 
-    def ahead_seconds(self) -> float:
+    def seconds(self, clock: Callable[[], float]) -> float:
+        if not self._has_own_clock:
+            return clock()
         self._own_process()
         self._known_row()
-        return self._ahead
+        # Not by the difference to this machine's clock, which may be set meanwhile.
+        seconds, read_at = self._time
+        return seconds + time.monotonic() - read_at
 
     def close(self) -> None:
         if self._process != os.getpid():
@@ -193,11 +198,10 @@ class PostgresState:
             raise StateError("the state on the server cannot be used", self._path)
         return self._row
 
-    def _see(self, row: StateRow, at: float) -> None:
+    def _see(self, row: StateRow) -> None:
         if self._row is not None and self._row.id != row.id:
             raise ValueError("the server has another state than before")
-        if self._has_own_clock:
-            self._ahead = row.now_ms / 1000 - at
+        self._time = (row.now_ms / 1000, time.monotonic())
         self._away = None
 
     def _taken(self) -> StateSession:
@@ -214,8 +218,8 @@ class PostgresState:
         with self._lock:
             self._own_changes += session.changes
             session.changes = 0
-        if self._has_own_clock and session.ahead_seconds is not None:
-            self._ahead = session.ahead_seconds
+        if session.time_read is not None:
+            self._time = session.time_read
         if not session.is_broken:
             with self._lock:
                 if len(self._idle) < IDLE_MAX:
@@ -254,7 +258,7 @@ class PostgresState:
             session.close()
             raise
         self._row = row
-        self._see(row, time.time())
+        self._see(row)
         return session
 
     def _check(self, row: StateRow) -> None:

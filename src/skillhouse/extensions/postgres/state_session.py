@@ -166,9 +166,8 @@ class StateSession:
         self.connection = connection
         self._cursor = connection.cursor()
         self._path = path
-        self._server_ms, self._read_at = 0, 0.0
-        self.ahead_seconds: float | None = None
-        """By how much the server's clock was ahead when the last transaction began."""
+        self.time_read: tuple[float, float] | None = None
+        """The server's time in seconds when the last transaction began, and this process's."""
         self._has_changes = False
         self.changes = 0
         """Commits that changed something, since whoever has the session counted them."""
@@ -211,9 +210,10 @@ class StateSession:
         return SessionCursor([], cursor.rowcount)
 
     def server_ms(self) -> int | None:
-        if not self._has_own_clock:
+        if not self._has_own_clock or self.time_read is None:
             return None
-        return self._server_ms + int((time.monotonic() - self._read_at) * 1000)
+        seconds, read_at = self.time_read
+        return int((seconds + time.monotonic() - read_at) * 1000)
 
     @contextmanager
     def transaction(self) -> Iterator[StateSession]:
@@ -235,9 +235,8 @@ class StateSession:
         self._has_changes = False
         with self.faults():
             row = self._cursor.execute(BEGIN).set_result(-1).fetchone()
-        self._server_ms = int(row[1]) if row else 0
-        self._read_at = time.monotonic()
-        self.ahead_seconds = self._server_ms / 1000 - time.time()
+        if row:
+            self.time_read = (row[1] / 1000, time.monotonic())
 
     def _commit(self) -> None:
         with self.faults():

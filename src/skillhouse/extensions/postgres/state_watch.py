@@ -57,12 +57,12 @@ def _delivers(connection: BoundedConnection, address: str) -> bool:
 class CommitWatch:
     """A thread with a connection of its own; after each loss it connects and reads once more."""
 
-    def __init__(self, address: Callable[[], str], seen: Callable[[StateRow, float], None]) -> None:
+    def __init__(self, address: Callable[[], str], seen: Callable[[StateRow], None]) -> None:
         """Begin to listen.
 
         Args:
             address: Gives the address of the server itself: a pooler passes no notices on.
-            seen: Hears each row that was read, and the local time of the answer.
+            seen: Hears each row that was read, at once.
         """
         self._address = address
         self._seen = seen
@@ -133,7 +133,7 @@ class CommitWatch:
                 row = look(connection)
                 if row is None or row.standing != WHOLE:
                     raise ValueError("the server has no state that is in use")
-                self._seen(row, time.time())
+                self._seen(row)
                 with self._lock:
                     self._commits = max(self._commits, row.commits)
                     self._alive_until = asked + ALIVE_SECONDS
