@@ -100,7 +100,9 @@ def test_an_excerpt_says_where_to_read_on() -> None:
     part = excerpt_of(text, "head", KEPT)
     offset = re.search(r"`offset` (\d+)\]$", part)
     assert offset is not None
-    first = page_of(text.splitlines(keepends=True), Page(line=int(offset[1]), limit=1), ResultBound(1_000))
+    first = page_of(
+        text.splitlines(keepends=True), Page(line=int(offset[1]), limit=1), ResultBound(1_000)
+    )
     assert part.split("\n[cut")[0].splitlines()[-1] == str(int(first) - 1)
     assert f"`{KEPT.path}` (7 bytes, 10000 lines)" in part
 

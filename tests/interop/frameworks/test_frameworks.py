@@ -25,6 +25,7 @@ from tests.interop.frameworks.judging import COLUMNS, judged
 from tests.interop.frameworks.run import FrameworkRow, table
 from tests.interop.frameworks.scenes import APPROVED, DENIED, LAST, REFUSED, TEXT, Seen
 from tests.interop.frameworks.table import FRAMEWORKS, Framework, Way
+from tests.own_environments import ROOT
 
 FOLDER = os.environ.get("SKILLHOUSE_TEST_FRAMEWORKS", "")
 EVERY = pytest.mark.parametrize("framework", FRAMEWORKS, ids=lambda one: str(one.name))
@@ -57,7 +58,7 @@ def test_the_program_is_the_guide_s(framework: Framework) -> None:
     for written, instead in framework.models.items():
         changed = changed.replace(instead, written)
     page = environments.PAGES[framework.way]
-    assert changed in (environments.ROOT / page).read_text(encoding="utf-8")
+    assert changed in (ROOT / page).read_text(encoding="utf-8")
 
 
 def test_a_guide_that_says_something_else_is_no_program() -> None:
@@ -74,7 +75,7 @@ def test_its_version_is_one_of_those_that_our_tests_use(framework: Framework) ->
     if framework.name == "smolagents":
         assert framework.pins == ""
     else:
-        assert framework.package in pins(environments.ROOT / framework.pins)
+        assert framework.package in pins(ROOT / framework.pins)
 
 
 # --- environments
@@ -171,7 +172,10 @@ def test_a_framework_holds_only_when_every_column_does() -> None:
         framework=FRAMEWORKS[0], version="2.1", which="newest", faults=dict.fromkeys(COLUMNS, ())
     )
     bad = FrameworkRow(
-        framework=FRAMEWORKS[0], version="2.0", which="pinned", faults={**good.faults, "ends": ("x",)}
+        framework=FRAMEWORKS[0],
+        version="2.0",
+        which="pinned",
+        faults={**good.faults, "ends": ("x",)},
     )
     absent = FrameworkRow(framework=FRAMEWORKS[1], missing="not installed")
     assert [one.holds for one in (good, bad, absent)] == [True, False, False]

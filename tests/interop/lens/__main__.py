@@ -148,8 +148,10 @@ def _compared(
         client, ours = found.get(case.directory), said.get(case.directory)
         if (client and revealed(client.name)) != (ours and ours.name):
             wrong.append(_disagreement(case, client, ours, reasons))
-        elif client and ours and not same_text(
-            client.description, ours.description, program.shown_chars
+        elif (
+            client
+            and ours
+            and not same_text(client.description, ours.description, program.shown_chars)
         ):
             texts.append(_disagreement(case, client, ours, reasons))
     hard = sum(case.stratum in HARD for case in cases)
