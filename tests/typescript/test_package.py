@@ -66,8 +66,8 @@ def test_the_programs_of_the_guide_ask_and_go_on(
         package.compile("--noEmit")
     assert len(files) == 2
     with served(tmp_path) as (variables, _):
-        for number, program in enumerate(files):
-            said = package.run(str(program), typed=typed, **variables)
+        for number, script in enumerate(files):
+            said = package.run(str(script), typed=typed, **variables)
             for name, answer in zip(FILES, typed, strict=True):
                 assert f"{name}-{number}.txt? " in said
                 file = Path(variables["SKILLHOUSE_WORKSPACE"]) / f"{name}-{number}.txt"

@@ -56,8 +56,7 @@ class AllowList:
         return RECORD + self._name
 
     def path(self, places: Locations) -> Path:
-        entry = self._config.variable
-        for variable, below in (self._rule.variables or {entry: ""}).items():
+        for variable, below in (self._rule.variables or {self._config.variable: ""}).items():
             if given := places.environment.get(variable, ""):
                 return Path(given) / below / self._rule.file
         return places.home / self._rule.unset / self._rule.file

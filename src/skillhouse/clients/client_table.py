@@ -33,8 +33,7 @@ class UnattendedRule(Struct, frozen=True, kw_only=True):
     unset: str = ""
     """Directory of that file relative to home, when no variable names another."""
     variables: Mapping[str, str] = field(default_factory=dict)
-    """Variables that name its directory, each with the path below it, the first that is set first;
-    none where it is the variable of the entry."""
+    """Variables of its directory and the path below each; empty takes the entry's variable."""
     format: Literal["json", "toml"] = "json"
     comments: bool = False
     trailing_commas: bool = False

@@ -1,6 +1,6 @@
 """Reads a SKILL.md as single clients do, by the rules of their YAML libraries.
 
-opencode, Gemini CLI and Kimi Code CLI have js-yaml; GitHub Copilot CLI, Amp and Zed have YAML 1.2's core schema.
+opencode, Gemini CLI and Kimi Code CLI have js-yaml; Copilot CLI, Amp and Zed YAML 1.2.
 """
 
 from __future__ import annotations

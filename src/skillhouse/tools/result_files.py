@@ -140,12 +140,12 @@ def excerpt_of(
 
     `kept` is where all of it is; None where it is nowhere, for the reason `why`.
     """
-    room = count = max(bound.most - NOTICE_MAX - (bound.size(kept.path) if kept else 0), 0)
-    head, tail = ends_of(text, count, excerpt)
-    while (size := bound.size(head + tail)) > room:
+    room = chars = max(bound.most - NOTICE_MAX - (bound.size(kept.path) if kept else 0), 0)
+    head, tail = ends_of(text, chars, excerpt)
+    while (taken := bound.size(head + tail)) > room:
         # In bytes a character takes up to four.
-        count = min(count - 1, count * room // size)
-        head, tail = ends_of(text, count, excerpt)
+        chars = min(chars - 1, chars * room // taken)
+        head, tail = ends_of(text, chars, excerpt)
     left = len(text) - len(head) - len(tail)
     if kept is None:
         rest = f"the rest is not kept ({why}): ask for a part of it"

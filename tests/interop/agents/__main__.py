@@ -3,7 +3,8 @@
     ./x py -m tests.interop.agents --folder FOLDER --prepare
     ./x py -m tests.interop.agents --folder FOLDER --scenes calls --write docs/interop.md
 
-The first installs the newest of all into FOLDER, and needs a network; the second has none. Every client runs in a fresh home and project each time: it loads a skill; it calls a tool that is
+The first installs the newest of all into FOLDER, and needs a network; the second has none. Every
+client runs in a fresh home and project each time: it loads a skill; it calls a tool that is
 pending until a second process has said yes, and repeats the call; it calls one that waits for that
 yes; it does real work with a skill, with all of our tools and with those about skills alone; and it
 begins with 4, 43 and 1,294 skills, to see what its model is shown of them. All of it happens in a
@@ -94,8 +95,8 @@ class Row:
         return is_well
 
 
-def main() -> int:
-    """Run the clients and print what was seen."""
+def _options() -> tuple[argparse.Namespace, list[str]]:
+    """Return the arguments, and the names of those that are to run; none is all."""
     parser = argparse.ArgumentParser(prog="python -m tests.interop.agents", description=__doc__)
     parser.add_argument(
         "--agents",
@@ -133,9 +134,15 @@ def main() -> int:
         options.frameworks = options.folder / prepare.FRAMEWORKS_FOLDER
     if not options.agents and options.frameworks is None:
         parser.error("expected --folder, --agents or --frameworks")
+    if options.prepare and options.folder is None:
+        parser.error("--prepare needs --folder")
+    return options, names
+
+
+def main() -> int:
+    """Run the clients and print what was seen."""
+    options, names = _options()
     if options.prepare:
-        if options.folder is None:
-            parser.error("--prepare needs --folder")
         return prepare.prepare(options.folder.resolve(), names)
     if INSIDE not in os.environ:
         return _in_namespace()

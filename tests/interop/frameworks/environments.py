@@ -59,7 +59,9 @@ def section(framework: Framework) -> str:
     """
     page = PAGES[framework.way]
     text = (ROOT / page).read_text(encoding="utf-8")
-    found = re.search(rf"^## {re.escape(framework.heading)}\n((?:(?!## ).*\n?)*)", text, re.M)
+    found = re.search(
+        rf"^## {re.escape(framework.heading)}\n((?:(?!## ).*\n?)*)", text, re.MULTILINE
+    )
     if found is None:
         raise ValueError(f"expected `## {framework.heading}` in {page}")
     return found[1]
@@ -72,7 +74,7 @@ def example(framework: Framework) -> str:
         ValueError: the guide has no program, or another model than is to be replaced.
     """
     language = "ts" if framework.way is Way.PACKAGE else "python"
-    found = re.search(rf"^```{language}\n(.*?)^```", section(framework), re.M | re.S)
+    found = re.search(rf"^```{language}\n(.*?)^```", section(framework), re.MULTILINE | re.DOTALL)
     if found is None:
         raise ValueError(f"no program of {framework.title} in {PAGES[framework.way]}")
     code = found[1]
@@ -89,7 +91,7 @@ def install_words(framework: Framework) -> tuple[str, ...]:
     Raises:
         ValueError: the guide does not say it.
     """
-    found = re.search(r"^```bash\npip install (.*)\n```", section(framework), re.M)
+    found = re.search(r"^```bash\npip install (.*)\n```", section(framework), re.MULTILINE)
     if found is None:
         raise ValueError(f"no install line of {framework.title} in {PAGES[framework.way]}")
     return tuple(shlex.split(found[1]))
@@ -100,7 +102,7 @@ def pins(file: Path) -> dict[str, str]:
     text = file.read_text(encoding="utf-8")
     if file.suffix == ".json":
         return dict(json.loads(text)["devDependencies"])
-    return dict(re.findall(r"^([a-z0-9._-]+)==([^\s;\\]+)", text, re.M))
+    return dict(re.findall(r"^([a-z0-9._-]+)==([^\s;\\]+)", text, re.MULTILINE))
 
 
 def found(framework: Framework, folder: Path) -> list[Environment]:

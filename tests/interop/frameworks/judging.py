@@ -6,6 +6,7 @@ No single trace is enough: what the model was sent, the disk and the log have to
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from tests.interop.agents.protocols import texts
 from tests.interop.frameworks.scenes import APPROVED, DENIED, LAST, REFUSED, TEXT, Seen
@@ -100,7 +101,7 @@ COLUMNS: Mapping[str, tuple[str, Callable[[Seen], list[str]]]] = {
 """Name, title, and what judges it."""
 
 
-def _of(seen: Seen, tool: str, path: str) -> list[Mapping[str, object]]:
+def _of(seen: Seen, tool: str, path: str) -> list[Mapping[str, Any]]:
     return [
         one
         for one in seen.records

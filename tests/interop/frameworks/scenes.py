@@ -8,6 +8,7 @@ question is answered by `skillhouse approvals`.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -27,7 +28,8 @@ from tests.interop.agents.fake_model import Asked, FakeModel, Step, serving
 from tests.interop.agents.scenes import House
 from tests.interop.frameworks import environments
 from tests.interop.frameworks.environments import Environment
-from tests.interop.frameworks.table import Way
+from tests.interop.frameworks.table import MCP, Way
+from tests.own_environments import ROOT
 
 SECONDS = 300.0
 LOOK_SECONDS = 0.3
@@ -88,8 +90,10 @@ def run(environment: Environment, base: Path) -> Seen:
     house.configure(_waits() + rules if framework.way is Way.MCP else rules)
     house.add_skill("tides", f"Tells the tides of {seen.marker}.", f"High water: {seen.secret}.")
     steps = [_step(environment, "skill", {"name": "tides"})]
-    for name in (APPROVED, REFUSED, DENIED):
-        steps.append(_step(environment, "write", {"path": name, "content": TEXT}))
+    steps += [
+        _step(environment, "write", {"path": name, "content": TEXT})
+        for name in (APPROVED, REFUSED, DENIED)
+    ]
     if framework.ends_by:
         steps.append(Step(tool=framework.ends_by, arguments={"answer": f"{LAST}."}))
     with serving(FakeModel(steps=steps)) as model, _service(house, framework.way) as variables:
@@ -114,10 +118,10 @@ def _step(environment: Environment, tool: str, arguments: Mapping[str, Any]) -> 
 
 def _waits() -> str:
     """Return the configuration by which the guide has a call wait for its answer."""
-    text = (environments.ROOT / environments.MCP).read_text(encoding="utf-8")
-    found = re.search(r"^```toml\n(.*?)^```", text, re.M | re.S)
+    text = (ROOT / MCP).read_text(encoding="utf-8")
+    found = re.search(r"^```toml\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     if found is None:
-        raise FrameworkError(f"no configuration in {environments.MCP}")
+        raise FrameworkError(f"no configuration in {MCP}")
     return found[1]
 
 
@@ -225,10 +229,9 @@ def _attend(
                 _type(process, _decided(house, seen))
             time.sleep(LOOK_SECONDS)
     finally:
-        try:
+        # All of them may have ended by themselves.
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass  # All of them have ended by themselves.
         seen.code = process.wait()
         reader.join(5)
         seen.said = _text(said)

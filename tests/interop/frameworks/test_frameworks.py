@@ -25,6 +25,7 @@ from tests.interop.frameworks.judging import COLUMNS, judged
 from tests.interop.frameworks.run import FrameworkRow, table
 from tests.interop.frameworks.scenes import APPROVED, DENIED, LAST, REFUSED, TEXT, Seen
 from tests.interop.frameworks.table import FRAMEWORKS, Framework, Way
+from tests.own_environments import ROOT
 
 FOLDER = os.environ.get("SKILLHOUSE_TEST_FRAMEWORKS", "")
 EVERY = pytest.mark.parametrize("framework", FRAMEWORKS, ids=lambda one: str(one.name))
@@ -33,12 +34,12 @@ EVERY = pytest.mark.parametrize("framework", FRAMEWORKS, ids=lambda one: str(one
 @pytest.mark.heavy
 @pytest.mark.skipif(not FOLDER, reason="SKILLHOUSE_TEST_FRAMEWORKS names no folder of frameworks")
 @pytest.mark.skipif(shutil.which("unshare") is None, reason="no unshare: frameworks run offline")
-def test_each_framework_does_what_its_guide_says_without_a_network() -> None:
-    folder = Path(FOLDER) / "frameworks"
-    words = ("--frameworks", str(folder), "--scenes", "calls", "--json")
+@EVERY
+def test_it_does_what_its_guide_says_without_a_network(framework: Framework) -> None:
+    words = ("--folder", FOLDER, "--scenes", "calls", "--only", framework.name, "--json")
     done = ran([sys.executable, "-m", "tests.interop.agents", *words])
     seen = json.loads(done.stdout)
-    assert {one["framework"] for one in seen} == {one.name for one in FRAMEWORKS}
+    assert {one["framework"] for one in seen} == {framework.name}
     assert [one for one in seen if not one["holds"]] == []
     assert done.returncode == 0, done.stderr[-4000:]
 
@@ -57,7 +58,7 @@ def test_the_program_is_the_guide_s(framework: Framework) -> None:
     for written, instead in framework.models.items():
         changed = changed.replace(instead, written)
     page = environments.PAGES[framework.way]
-    assert changed in (environments.ROOT / page).read_text(encoding="utf-8")
+    assert changed in (ROOT / page).read_text(encoding="utf-8")
 
 
 def test_a_guide_that_says_something_else_is_no_program() -> None:
@@ -74,7 +75,7 @@ def test_its_version_is_one_of_those_that_our_tests_use(framework: Framework) ->
     if framework.name == "smolagents":
         assert framework.pins == ""
     else:
-        assert framework.package in pins(environments.ROOT / framework.pins)
+        assert framework.package in pins(ROOT / framework.pins)
 
 
 # --- environments
