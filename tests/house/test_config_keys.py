@@ -149,6 +149,7 @@ def test_a_project_and_the_environment_set_these_keys_and_no_other() -> None:
         "cache": bool,
         "cache_directory": str,
         "state_directory": str,
+        "server_name": str,
     }
 
 

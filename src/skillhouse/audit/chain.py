@@ -80,7 +80,7 @@ class ChainFile:
         self.path = path
         self.server = server
         self.head_error = ""
-        """Why the state could not be asked for the log's head, or told one; empty when it could."""
+        """Why the state could not give the log's head; empty when it could."""
         self._state_heads = heads
         self.checkpoint_error = ""
         """Why no checkpoint could be written; empty when it could."""
