@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
-from tests.approval.questions import broker_at, question
-from tests.extensions.server.api.place import token_of
-from tests.house.places import make_places
 
 from skillhouse.approval import Answer, ApprovalBroker, ApprovalError, LiveServers, content_digest
 from skillhouse.extensions.server.app import make_app
 from skillhouse.house import Skillhouse, configured
 from skillhouse.store import STATE, STATE_FILE, pooled
+from tests.approval.questions import broker_at, question
+from tests.extensions.server.api.place import token_of
+from tests.house.places import make_places
 
 API = "/api/v1"
 FIRST, SECOND = 8601, 8602
@@ -61,9 +61,7 @@ def test_a_digest_that_a_peer_writes_beside_an_answer_opens_no_other_call(tmp_pa
     broker = broker_at(tmp_path)
     shown = broker.open(question(content='{"a":1}', content_digest=content_digest('{"a":1}')))
     other = content_digest('{"rm":"/"}')
-    broker.answer(
-        shown.id, Answer.ONCE, by="local", channel="page", nonce=shown.request.nonce
-    )
+    broker.answer(shown.id, Answer.ONCE, by="local", channel="page", nonce=shown.request.nonce)
     with pooled(tmp_path / STATE_FILE, STATE) as store, store.transaction() as connection:
         connection.execute("UPDATE approval SET content_digest = ?", (other,))
     request = shown.request
@@ -71,9 +69,7 @@ def test_a_digest_that_a_peer_writes_beside_an_answer_opens_no_other_call(tmp_pa
         broker.redeem(shown.id, other, request.session, request.client, request.connection)
     # Nor with the digest in the question itself, whose shown content is another.
     with pooled(tmp_path / STATE_FILE, STATE) as store, store.transaction() as connection:
-        stored = json.loads(
-            connection.execute("SELECT request FROM approval").fetchone()[0]
-        )
+        stored = json.loads(connection.execute("SELECT request FROM approval").fetchone()[0])
         connection.execute(
             "UPDATE approval SET request = ?", (json.dumps({**stored, "content_digest": other}),)
         )
@@ -86,9 +82,7 @@ def test_an_answer_with_the_nonce_of_another_question_counts_at_no_server(tmp_pa
     one = first.open(question(content="1", content_digest=content_digest("1")))
     two_ = first.open(question(content="2", content_digest=content_digest("2")))
     with pytest.raises(ApprovalError, match="another question"):
-        second.answer(
-            one.id, Answer.ONCE, by="local", channel="page", nonce=two_.request.nonce
-        )
+        second.answer(one.id, Answer.ONCE, by="local", channel="page", nonce=two_.request.nonce)
     assert {each.state.value for each in second.pending()} == {"open"}
 
 

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -63,9 +63,7 @@ class ServerRow(Struct, frozen=True, kw_only=True):
 class LiveServers:
     """The servers of one state, as one process sees them; it is one of them after `begin`."""
 
-    def __init__(
-        self, state_directory: Path, *, clock: Callable[[], float] = time.time
-    ) -> None:
+    def __init__(self, state_directory: Path, *, clock: Callable[[], float] = time.time) -> None:
         """`clock` gives seconds since 1970, where the state has none of its own; nothing is opened
         before the first use."""
         self._path = state_directory / SERVERS_FILE
@@ -166,7 +164,8 @@ class LiveServers:
             "SELECT token_digest FROM server WHERE token_digest <> '' AND beat_ms > ?",
             self._now_ms() - int(LOST_SECONDS * 1000),
         )
-        return any([hmac.compare_digest(str(known), digest) for (known,) in rows])
+        # Each is compared, so that the time says nothing of which one is near.
+        return sum(hmac.compare_digest(str(known), digest) for (known,) in rows) > 0
 
     def hold(self, connection: str) -> None:
         """Note that this server holds a connection, if it is one; StateError if that fails."""
@@ -184,7 +183,8 @@ class LiveServers:
         with self._lock:
             if digest in self._held:
                 self._held.discard(digest)
-                self._try(lambda: self._change("DELETE FROM server_connection WHERE digest = ?", digest))
+                query = "DELETE FROM server_connection WHERE digest = ?"
+                self._try(lambda: self._change(query, digest))
 
     def is_held(self, connection: str) -> bool:
         """Whether a server that is alive holds a connection; StateError if unknown."""
@@ -233,7 +233,7 @@ class LiveServers:
         with self._used() as store, store.transaction() as connection:
             connection.execute(statement, values)
 
-    def _rows(self, query: str, *values: object) -> list[tuple[object, ...]]:
+    def _rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
         if not self.is_remote and not self._path.exists():
             return []
         with self._used() as store:
@@ -255,11 +255,11 @@ class LiveServers:
 
 
 def _holding(digest: str, server: str) -> tuple[str, tuple[str, str]]:
-    return (
+    statement = (
         "INSERT INTO server_connection (digest, server) VALUES (?, ?) "
-        "ON CONFLICT (digest) DO UPDATE SET server = excluded.server",
-        (digest, server),
+        "ON CONFLICT (digest) DO UPDATE SET server = excluded.server"
     )
+    return statement, (digest, server)
 
 
 def _digest(text: str) -> str:

@@ -21,7 +21,9 @@ from tests.replicas import http, replicas
 pytestmark = pytest.mark.slow
 
 GUIDE = ROOT / "docs/guides/from-one-machine-to-many.md"
-BLOCK = re.compile(r"`haproxy\.cfg`:\n\n<!-- run by: [^\n]* -->\n```text\n(.*?)^```", re.S | re.M)
+BLOCK = re.compile(
+    r"`haproxy\.cfg`:\n\n<!-- run by: [^\n]* -->\n```text\n(.*?)^```", re.DOTALL | re.MULTILINE
+)
 
 
 def free_port() -> int:
@@ -48,9 +50,7 @@ def haproxy(base: Path, ports: dict[str, int]) -> Iterator[None]:
             running.kill()
 
 
-def test_the_balancer_of_the_guide_serves_both_kinds_of_clients(
-    tmp_path: Path, need: Need
-) -> None:
+def test_the_balancer_of_the_guide_serves_both_kinds_of_clients(tmp_path: Path, need: Need) -> None:
     need(shutil.which("haproxy") or Path("/usr/sbin/haproxy").exists(), "HAProxy is not installed")
     front = free_port()
     address = f"http://127.0.0.1:{front}"
@@ -76,8 +76,7 @@ def test_the_balancer_of_the_guide_serves_both_kinds_of_clients(
                 assert anyio.run(tools, MODERN) > 0
                 assert anyio.run(tools, LEGACY) > 0
             asked = {
-                http(address, "/api/v1/calls", caller, CALL).value["approval_id"]
-                for _ in range(4)
+                http(address, "/api/v1/calls", caller, CALL).value["approval_id"] for _ in range(4)
             }
             assert len(asked) == 1
             # One goes in order, and what comes meanwhile is answered.

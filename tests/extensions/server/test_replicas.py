@@ -66,7 +66,9 @@ class Place(NamedTuple):
 
 
 @contextmanager
-def placed(base: Path, *, sticks: bool = False, config: str = "", state_url: str = "") -> Iterator[Place]:
+def placed(
+    base: Path, *, sticks: bool = False, config: str = "", state_url: str = ""
+) -> Iterator[Place]:
     """Run two servers: of one home, or of two homes that have a state on a server."""
     with ExitStack() as stack:
         balancer = stack.enter_context(RoundRobin([], sticks=sticks))
@@ -143,9 +145,7 @@ def test_a_client_of_mcp_without_sessions_is_one_client_at_each_server(
         assert place.open_questions() == []
 
 
-def test_an_answer_at_one_server_wakes_who_waits_at_another(
-    tmp_path: Path, state_url: str
-) -> None:
+def test_an_answer_at_one_server_wakes_who_waits_at_another(tmp_path: Path, state_url: str) -> None:
     """A call waits in a process of its own, as one of an older client does at server A."""
     with placed(tmp_path, state_url=state_url) as place:
         script = (
@@ -184,7 +184,10 @@ def test_a_call_with_a_key_that_runs_at_one_server_is_not_made_at_another(
     tmp_path: Path, state_url: str
 ) -> None:
     config = '[[rules]]\neffect = "allow"\naction = "exec"\npattern = "*"\n'
-    with placed(tmp_path, state_url=state_url, config=config) as place, ThreadPoolExecutor(1) as pool:
+    with (
+        placed(tmp_path, state_url=state_url, config=config) as place,
+        ThreadPoolExecutor(1) as pool,
+    ):
         call = {"tool": "exec", "arguments": {"command": "touch BEGUN; sleep 3; echo done"}}
 
         def made(server: Replica) -> Any:
@@ -193,7 +196,7 @@ def test_a_call_with_a_key_that_runs_at_one_server_is_not_made_at_another(
             )
 
         first = pool.submit(made, place.first)
-        assert until(lambda: (tmp_path / "project/BEGUN").exists(), 30)
+        assert until((tmp_path / "project/BEGUN").exists, 30)
         meanwhile = made(place.second)
         assert (meanwhile.status, meanwhile.value["code"]) == (409, "in-progress")
         answer = first.result()
@@ -203,9 +206,7 @@ def test_a_call_with_a_key_that_runs_at_one_server_is_not_made_at_another(
         assert repeated.headers["idempotency-replayed"] == "true"
 
 
-def test_a_page_opened_at_one_server_works_at_another(
-    tmp_path: Path, state_url: str
-) -> None:
+def test_a_page_opened_at_one_server_works_at_another(tmp_path: Path, state_url: str) -> None:
     with placed(tmp_path, state_url=state_url) as place:
         jar = CookieJar()
         opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(jar))
@@ -270,9 +271,7 @@ pattern = "*"
 STOP_SECONDS = 1.0
 
 
-def test_a_stop_is_one_row_that_every_server_obeys(
-    tmp_path: Path, state_url: str
-) -> None:
+def test_a_stop_is_one_row_that_every_server_obeys(tmp_path: Path, state_url: str) -> None:
     """The row alone, as another machine writes it: the file of a stop is of this machine."""
     with placed(tmp_path, state_url=state_url, config=RUNS) as place, ThreadPoolExecutor(4) as pool:
         state = tmp_path / "home/.local/state/skillhouse/state.sqlite3"
@@ -283,7 +282,7 @@ def test_a_stop_is_one_row_that_every_server_obeys(
             return found.value["content"], time.time()
 
         waiting = [pool.submit(run, one) for one in (place.first, place.second)]
-        assert until(lambda: (tmp_path / "project/BEGUN").exists(), 30)
+        assert until((tmp_path / "project/BEGUN").exists, 30)
         time.sleep(1)
         row = "INSERT INTO tier_stop VALUES (1, 0, 'anna', 'elsewhere')"
         if state_url:
@@ -341,16 +340,14 @@ def test_a_server_that_cannot_reach_the_state_refuses_all_but_reads(tmp_path: Pa
         assert call("exec", command="true")[0]["status"] == "ok"
 
 
-def test_sigterm_lets_calls_end_and_keeps_questions(
-    tmp_path: Path, state_url: str
-) -> None:
+def test_sigterm_lets_calls_end_and_keeps_questions(tmp_path: Path, state_url: str) -> None:
     with placed(tmp_path, state_url=state_url, config=RUNS) as place, ThreadPoolExecutor(2) as pool:
         first = place.first
         call = {"tool": "exec", "arguments": {"command": "touch BEGUN; sleep 2; echo done"}}
         running = pool.submit(http, first.address, "/api/v1/calls", place.caller, call)
         asked = http(first.address, "/api/v1/calls", place.caller, CALL).value
         assert asked["status"] == "pending"
-        assert until(lambda: (tmp_path / "project/BEGUN").exists(), 20)
+        assert until((tmp_path / "project/BEGUN").exists, 20)
         with urllib.request.urlopen(events(first.address, place.person), timeout=20) as stream:
             assert stream.readline() == b"retry: 2000\n"
             first.process.send_signal(signal.SIGTERM)
@@ -380,7 +377,7 @@ def test_a_call_that_outlasts_the_drain_is_ended_with_its_record(tmp_path: Path)
         caller = named_token(tmp_path / "home", "caller", AccessScope.CALL)
         call = {"tool": "exec", "arguments": {"command": "touch BEGUN; sleep 60"}}
         lost = pool.submit(http, server.address, "/api/v1/calls", caller, call)
-        assert until(lambda: (tmp_path / "project/BEGUN").exists(), 20)
+        assert until((tmp_path / "project/BEGUN").exists, 20)
         began = time.monotonic()
         server.process.send_signal(signal.SIGTERM)
         server.process.communicate(timeout=20)

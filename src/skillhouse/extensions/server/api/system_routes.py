@@ -6,8 +6,8 @@ from functools import partial
 
 from msgspec import UNSET
 
-from skillhouse.extensions.server.api.approval_routes import PAGES, short_list
 from skillhouse.extensions.server.api.api_services import ApiServices
+from skillhouse.extensions.server.api.approval_routes import PAGES, short_list
 from skillhouse.extensions.server.api.metrics import metrics_text
 from skillhouse.extensions.server.api.route_table import (
     ApiRequest,
