@@ -32,7 +32,7 @@ def two(base: Path, *, read_only: str = "") -> Iterator[tuple[TestClient, TestCl
         for house, port, why in ((first, FIRST, read_only), (second, SECOND, "")):
             app = make_app(house, token=f"{port:043d}", port=port, read_only=why)
             # As `skillhouse up` does before it announces the address.
-            house.services.enforcement.servers.begin(
+            house.services.enforcement.connections.servers.begin(
                 name=str(port),
                 version="1",
                 token="" if why else f"{port:043d}",
