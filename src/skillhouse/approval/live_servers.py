@@ -26,6 +26,7 @@ from skillhouse.store import (
     SERVERS_FILE,
     STATE,
     STATE_FILE,
+    StateConnection,
     StateStore,
     pooled,
     state_clock,
@@ -127,7 +128,7 @@ class LiveServers:
                         ),
                     )
                     for held in self._held:
-                        connection.execute(*_holding(held, own.id))
+                        _note_holder(connection, held, own.id)
             self._beaten = time.monotonic()
 
     def is_reached(self, within_seconds: float = BEAT_SECONDS) -> bool:
@@ -174,7 +175,7 @@ class LiveServers:
             if self._own is None or digest in self._held:
                 return
             with self._used() as store, store.transaction() as writing:
-                writing.execute(*_holding(digest, self._own.id))
+                _note_holder(writing, digest, self._own.id)
             self._held.add(digest)
 
     def release(self, connection: str) -> None:
@@ -183,8 +184,7 @@ class LiveServers:
         with self._lock:
             if digest in self._held:
                 self._held.discard(digest)
-                query = "DELETE FROM server_connection WHERE digest = ?"
-                self._try(lambda: self._change(query, digest))
+                self._try(lambda: self._end_held(digest))
 
     def is_held(self, connection: str) -> bool:
         """Whether a server that is alive holds a connection; StateError if unknown."""
@@ -229,9 +229,9 @@ class LiveServers:
             connection.execute("DELETE FROM server_connection WHERE server = ?", (server,))
             connection.execute("DELETE FROM server WHERE id = ?", (server,))
 
-    def _change(self, statement: str, *values: object) -> None:
+    def _end_held(self, digest: str) -> None:
         with self._used() as store, store.transaction() as connection:
-            connection.execute(statement, values)
+            connection.execute("DELETE FROM server_connection WHERE digest = ?", (digest,))
 
     def _rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
         if not self.is_remote and not self._path.exists():
@@ -254,12 +254,12 @@ class LiveServers:
         return int(self._clock() * 1000)
 
 
-def _holding(digest: str, server: str) -> tuple[str, tuple[str, str]]:
-    statement = (
+def _note_holder(connection: StateConnection, digest: str, server: str) -> None:
+    connection.execute(
         "INSERT INTO server_connection (digest, server) VALUES (?, ?) "
-        "ON CONFLICT (digest) DO UPDATE SET server = excluded.server"
+        "ON CONFLICT (digest) DO UPDATE SET server = excluded.server",
+        (digest, server),
     )
-    return statement, (digest, server)
 
 
 def _digest(text: str) -> str:
