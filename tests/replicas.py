@@ -21,10 +21,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.house.places import make_places
-
 from skillhouse.house import AccessScope
 from skillhouse.house.access_tokens import AccessTokens
+from tests.house.places import make_places
 
 ADDRESS = re.compile(r"(http://127\.0\.0\.1:(\d+))/\?token=([\w-]{43})\n")
 HEALTH_SECONDS = 0.1
@@ -73,7 +72,7 @@ def replicas(
     running: list[Replica] = []
     try:
         for _ in range(count):
-            running.append(Replica(base, *options, **environment))
+            running.append(Replica(base, *options, **environment))  # noqa: PERF401 - each is ended.
         yield running
     finally:
         for one in running:

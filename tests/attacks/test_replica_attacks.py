@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
-from tests.approval.questions import broker_at, question
-from tests.extensions.server.api.place import token_of
-from tests.house.places import make_places
 
 from skillhouse.approval import Answer, ApprovalBroker, ApprovalError, LiveServers, content_digest
 from skillhouse.extensions.server.app import make_app
 from skillhouse.house import Skillhouse, configured
 from skillhouse.store import STATE, STATE_FILE, pooled
+from tests.approval.questions import broker_at, question
+from tests.extensions.server.api.place import token_of
+from tests.house.places import make_places
 
 API = "/api/v1"
 FIRST, SECOND = 8601, 8602
@@ -32,7 +32,7 @@ def two(base: Path, *, read_only: str = "") -> Iterator[tuple[TestClient, TestCl
         for house, port, why in ((first, FIRST, read_only), (second, SECOND, "")):
             app = make_app(house, token=f"{port:043d}", port=port, read_only=why)
             # As `skillhouse up` does before it announces the address.
-            house.services.enforcement.servers.begin(
+            house.services.enforcement.connections.servers.begin(
                 name=str(port),
                 version="1",
                 token="" if why else f"{port:043d}",

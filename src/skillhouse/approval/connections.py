@@ -81,9 +81,10 @@ class Connections:
     """The connections of this process, and whether those of other processes are alive."""
 
     def __init__(self, state_directory: Path, servers: LiveServers | None = None) -> None:
-        """`servers` has the rows of the servers of the state; None for this machine alone."""
+        """`servers` has the rows of the servers of the state; None makes it."""
         self._directory = state_directory / DIRECTORY
-        self._servers = servers
+        self.servers = servers or LiveServers(state_directory)
+        """The servers that share this state; they end with these connections."""
         self._held: dict[str, int] = {}
         # INVARIANT: held to change what is held; calls come on threads of their own.
         self._lock = threading.Lock()
@@ -98,8 +99,7 @@ class Connections:
         with self._lock:
             if connection not in self._held:
                 self._held[connection] = self._locked(connection)
-        if self._servers is not None:
-            self._servers.hold(connection)
+        self.servers.hold(connection)
 
     def _locked(self, connection: str) -> int:
         make_private(self._directory)
@@ -119,8 +119,7 @@ class Connections:
         with self._lock:
             handle = self._held.pop(connection, None)
         if handle is not None:
-            if self._servers is not None:
-                self._servers.release(connection)
+            self.servers.release(connection)
             _end(handle, self._directory, connection)
         for ended in self._on_end:
             ended(connection)
@@ -128,6 +127,7 @@ class Connections:
     def close(self) -> None:
         with self._lock:
             _end_all(self._held, self._directory)
+        self.servers.close()
 
     def is_live(self, connection: str) -> bool:
         """Whether a connection has not ended, or may not have; OSError without locks of files,
@@ -142,7 +142,7 @@ class Connections:
         # A file without a lock is of a process of this machine, and that has ended: its server's
         # row may not show it yet.
         is_of_here = os.path.lexists(file)
-        return not is_of_here and self._servers is not None and self._servers.is_held(connection)
+        return not is_of_here and self.servers.is_held(connection)
 
     def own(self, asked: Asking, client: str, connection: str) -> bool:
         """Whether a connection is the one that asked, or the next one of that client: begun after

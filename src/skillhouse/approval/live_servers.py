@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -26,6 +26,7 @@ from skillhouse.store import (
     SERVERS_FILE,
     STATE,
     STATE_FILE,
+    StateConnection,
     StateStore,
     pooled,
     state_clock,
@@ -127,7 +128,7 @@ class LiveServers:
                         ),
                     )
                     for held in self._held:
-                        connection.execute(*_holding(held, own.id))
+                        _note_holder(connection, held, own.id)
             self._beaten = time.monotonic()
 
     def is_reached(self, within_seconds: float = BEAT_SECONDS) -> bool:
@@ -164,7 +165,8 @@ class LiveServers:
             "SELECT token_digest FROM server WHERE token_digest <> '' AND beat_ms > ?",
             self._now_ms() - int(LOST_SECONDS * 1000),
         )
-        return any([hmac.compare_digest(str(known), digest) for (known,) in rows])
+        # Each is compared, so that the time says nothing of which one is near.
+        return sum(hmac.compare_digest(str(known), digest) for (known,) in rows) > 0
 
     def hold(self, connection: str) -> None:
         """Note that this server holds a connection, if it is one; StateError if that fails."""
@@ -173,7 +175,7 @@ class LiveServers:
             if self._own is None or digest in self._held:
                 return
             with self._used() as store, store.transaction() as writing:
-                writing.execute(*_holding(digest, self._own.id))
+                _note_holder(writing, digest, self._own.id)
             self._held.add(digest)
 
     def release(self, connection: str) -> None:
@@ -182,9 +184,7 @@ class LiveServers:
         with self._lock:
             if digest in self._held:
                 self._held.discard(digest)
-                self._try(
-                    lambda: self._change("DELETE FROM server_connection WHERE digest = ?", digest)
-                )
+                self._try(lambda: self._end_held(digest))
 
     def is_held(self, connection: str) -> bool:
         """Whether a server that is alive holds a connection; StateError if unknown."""
@@ -229,11 +229,11 @@ class LiveServers:
             connection.execute("DELETE FROM server_connection WHERE server = ?", (server,))
             connection.execute("DELETE FROM server WHERE id = ?", (server,))
 
-    def _change(self, statement: str, *values: object) -> None:
+    def _end_held(self, digest: str) -> None:
         with self._used() as store, store.transaction() as connection:
-            connection.execute(statement, values)
+            connection.execute("DELETE FROM server_connection WHERE digest = ?", (digest,))
 
-    def _rows(self, query: str, *values: object) -> list[tuple[object, ...]]:
+    def _rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
         if not self.is_remote and not self._path.exists():
             return []
         with self._used() as store:
@@ -254,8 +254,8 @@ class LiveServers:
         return int(self._clock() * 1000)
 
 
-def _holding(digest: str, server: str) -> tuple[str, tuple[str, str]]:
-    return (
+def _note_holder(connection: StateConnection, digest: str, server: str) -> None:
+    connection.execute(
         "INSERT INTO server_connection (digest, server) VALUES (?, ?) "
         "ON CONFLICT (digest) DO UPDATE SET server = excluded.server",
         (digest, server),

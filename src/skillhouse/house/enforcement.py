@@ -216,12 +216,7 @@ class EnforcementServices:
     @once
     def connections(self) -> approval.Connections:
         """The connections of callers: what is theirs ends with them."""
-        return approval.Connections(self._state, self.servers)
-
-    @once
-    def servers(self) -> approval.LiveServers:
-        """The servers that share this state."""
-        return approval.LiveServers(self._state)
+        return approval.Connections(self._state)
 
     def session_grants(self, key: str) -> tuple[approval.Grant, ...]:
         """Return the approvals for the rest of a conversation: a broker that answered has them."""
@@ -411,8 +406,6 @@ class EnforcementServices:
             self.tier_gate.close()
         if "connections" in vars(self):
             self.connections.close()
-        if "servers" in vars(self):
-            self.servers.close()
         self.audit_log.close()
 
     def _note_policy(self) -> None:

@@ -21,7 +21,9 @@ from tests.replicas import http, replicas
 pytestmark = pytest.mark.slow
 
 GUIDE = ROOT / "docs/guides/from-one-machine-to-many.md"
-BLOCK = re.compile(r"`haproxy\.cfg`:\n\n<!-- run by: [^\n]* -->\n```text\n(.*?)^```", re.S | re.M)
+BLOCK = re.compile(
+    r"`haproxy\.cfg`:\n\n<!-- run by: [^\n]* -->\n```text\n(.*?)^```", re.DOTALL | re.MULTILINE
+)
 
 
 def free_port() -> int:

@@ -196,7 +196,7 @@ def test_a_call_with_a_key_that_runs_at_one_server_is_not_made_at_another(
             )
 
         first = pool.submit(made, place.first)
-        assert until(lambda: (tmp_path / "project/BEGUN").exists(), 30)
+        assert until((tmp_path / "project/BEGUN").exists, 30)
         meanwhile = made(place.second)
         assert (meanwhile.status, meanwhile.value["code"]) == (409, "in-progress")
         answer = first.result()
@@ -282,7 +282,7 @@ def test_a_stop_is_one_row_that_every_server_obeys(tmp_path: Path, state_url: st
             return found.value["content"], time.time()
 
         waiting = [pool.submit(run, one) for one in (place.first, place.second)]
-        assert until(lambda: (tmp_path / "project/BEGUN").exists(), 30)
+        assert until((tmp_path / "project/BEGUN").exists, 30)
         time.sleep(1)
         row = "INSERT INTO tier_stop VALUES (1, 0, 'anna', 'elsewhere')"
         if state_url:
@@ -347,7 +347,7 @@ def test_sigterm_lets_calls_end_and_keeps_questions(tmp_path: Path, state_url: s
         running = pool.submit(http, first.address, "/api/v1/calls", place.caller, call)
         asked = http(first.address, "/api/v1/calls", place.caller, CALL).value
         assert asked["status"] == "pending"
-        assert until(lambda: (tmp_path / "project/BEGUN").exists(), 20)
+        assert until((tmp_path / "project/BEGUN").exists, 20)
         with urllib.request.urlopen(events(first.address, place.person), timeout=20) as stream:
             assert stream.readline() == b"retry: 2000\n"
             first.process.send_signal(signal.SIGTERM)
@@ -377,7 +377,7 @@ def test_a_call_that_outlasts_the_drain_is_ended_with_its_record(tmp_path: Path)
         caller = named_token(tmp_path / "home", "caller", AccessScope.CALL)
         call = {"tool": "exec", "arguments": {"command": "touch BEGUN; sleep 60"}}
         lost = pool.submit(http, server.address, "/api/v1/calls", caller, call)
-        assert until(lambda: (tmp_path / "project/BEGUN").exists(), 20)
+        assert until((tmp_path / "project/BEGUN").exists, 20)
         began = time.monotonic()
         server.process.send_signal(signal.SIGTERM)
         server.process.communicate(timeout=20)

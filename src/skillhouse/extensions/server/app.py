@@ -133,7 +133,7 @@ def make_app(
     """Return the application of `http_app`, with the options of `serve`."""
     house.use_extensions()
     enforcement = house.services.enforcement
-    ready = readiness or Readiness(house, enforcement.servers)
+    ready = readiness or Readiness(house, enforcement.connections.servers)
     example = f"{scheme}://127.0.0.1:{port}/?token=…"
     reader = StatusReader(house, time.monotonic)
     # Pending calls name the page.
@@ -224,7 +224,7 @@ def make_app(
             session=session or (secrets.token_urlsafe(SECRET_BYTES) if read_only else ""),
             port=port,
             kept=enforcement.access_tokens,
-            servers=enforcement.servers,
+            servers=enforcement.connections.servers,
             is_secure=scheme == "https",
         ),
         port=port,

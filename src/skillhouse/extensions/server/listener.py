@@ -54,7 +54,7 @@ def listen(
         # DNS rebinding needs a name, so a literal address may be a Host.
         allowed = (*allowed, place) if name != HOST else tuple(allowed)
         token = secrets.token_urlsafe(SECRET_BYTES)
-        servers = house.services.enforcement.servers
+        servers = house.services.enforcement.connections.servers
         readiness = Readiness(house, servers)
         app = make_app(
             house,

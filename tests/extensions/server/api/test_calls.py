@@ -23,11 +23,10 @@ from tests.house.coded import tool, write_code
 from tests.house.deferred import kinds_house
 
 from skillhouse import tool as own_tool
-from skillhouse.approval import Answer
+from skillhouse.approval import Answer, Connections
 from skillhouse.audit import read_records
 from skillhouse.extensions.server.app import make_app
 from skillhouse.house import Skillhouse
-from skillhouse.approval import Connections
 from skillhouse.house.call_keys import CallKeyError, CallKeys
 from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.sandbox import SandboxStatus

@@ -49,7 +49,7 @@ def _status(api: ApiServices, _: ApiRequest) -> StatusAnswer:
 
 
 def _servers(api: ApiServices, request: ApiRequest) -> ListAnswer:
-    servers = api.house.services.enforcement.servers
+    servers = api.house.services.enforcement.connections.servers
     answer = partial(server_answer, own_id=servers.own_id)
     return short_list(request, "servers", servers.all(), answer)
 

@@ -1,0 +1,74 @@
+"""Tests of approval/live_servers.py: who is alive by rows alone, as on two machines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from skillhouse.approval import Connections, LiveServers
+from skillhouse.approval.live_servers import KEPT_SECONDS, LOST_SECONDS
+from skillhouse.store import SERVERS_FILE
+from tests.harness import Clock
+
+
+def server(base: Path, clock: Clock, name: str) -> LiveServers:
+    made = LiveServers(base, clock=clock)
+    made.begin(name=name, version="1", token=f"token of {name}", beats=False)
+    return made
+
+
+def test_a_server_is_lost_without_beats_and_forgotten_later(tmp_path: Path) -> None:
+    clock = Clock()
+    first = server(tmp_path, clock, "first")
+    clock.now += 1
+    second = server(tmp_path, clock, "second")
+    assert [(one.name, one.state) for one in second.all()] == [
+        ("first", "ready"),
+        ("second", "ready"),
+    ]
+    assert second.is_token("token of first")
+    clock.now += LOST_SECONDS
+    second.beat()
+    assert [one.state for one in first.all()] == ["lost", "ready"]
+    assert not second.is_token("token of first")
+    first.drain()
+    assert [one.state for one in second.all()] == ["draining", "ready"]
+    clock.now += KEPT_SECONDS + 1
+    third = server(tmp_path, clock, "third")
+    assert [one.name for one in third.all()] == ["third"]
+    third.close()
+    assert first.all() == ()
+
+
+def test_a_connection_of_another_machine_lives_as_long_as_its_server(tmp_path: Path) -> None:
+    """Two machines share rows and no directory of locks."""
+    clock = Clock()
+    rows = tmp_path / "rows"
+    rows.mkdir()
+    here = Connections(tmp_path / "here", server(rows, clock, "here"))
+    there = Connections(tmp_path / "there", server(rows, clock, "there"))
+    there.hold("a")
+    there.hold("b")
+    assert (here.is_live("a"), here.is_live("b"), here.is_live("c")) == (True, True, False)
+    there.end("a")
+    assert (here.is_live("a"), here.is_live("b")) == (False, True)
+    clock.now += LOST_SECONDS
+    assert not here.is_live("b")
+    there.servers.beat()
+    assert here.is_live("b")
+    # The file of rows may be lost: each server writes its part again.
+    (rows / SERVERS_FILE).unlink()
+    assert not here.is_live("b")
+    there.servers.beat()
+    assert here.is_live("b")
+    there.close()
+    assert not here.is_live("b")
+    here.close()
+
+
+def test_who_is_no_server_leaves_no_rows(tmp_path: Path) -> None:
+    alone = Connections(tmp_path)
+    alone.hold("a")
+    assert alone.is_live("a")
+    assert not (tmp_path / SERVERS_FILE).exists()
+    assert alone.servers.all() == ()
+    alone.close()

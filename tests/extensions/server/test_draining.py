@@ -1,0 +1,115 @@
+"""Tests of extensions/server/draining.py: when a server that ends may go."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from tests.extensions.server.api.place import make_house
+from tests.harness import Clock
+
+from skillhouse.extensions.server.draining import (
+    NOTICE_SECONDS,
+    PROBED_SECONDS,
+    QUIET_SECONDS,
+    READY_PATH,
+    DrainControl,
+    Readiness,
+)
+
+
+class Desk:
+    def __init__(self, base: Path) -> None:
+        self.house = make_house(base)
+        self.clock = Clock()
+        servers = self.house.services.enforcement.connections.servers
+        self.readiness = Readiness(self.house, servers, clock=self.clock)
+        self.control = DrainControl(self.answer, self.readiness, clock=self.clock)
+        self.media = b"application/json"
+        self.go_on: anyio.Event | None = None
+        self.sent: list[dict[str, Any]] = []
+
+    async def answer(self, _: Any, __: Any, send: Any) -> None:
+        headers = [(b"content-type", self.media)]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        if self.go_on is not None:
+            await self.go_on.wait()
+        await send({"type": "http.response.body", "body": b""})
+
+    async def ask(self, path: str, method: str = "GET") -> None:
+        async def send(message: dict[str, Any]) -> None:
+            self.sent.append(message)
+
+        async def receive() -> dict[str, Any]:
+            return {"type": "http.disconnect"}
+
+        await self.control({"type": "http", "path": path, "method": method}, receive, send)
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+def test_what_nothing_probes_ends_at_once(desk: Desk) -> None:
+    desk.control.drain()
+    assert desk.control.is_over(20)
+
+
+def test_what_is_probed_goes_on_until_the_balancer_has_heard_of_it(desk: Desk) -> None:
+    anyio.run(desk.ask, READY_PATH)
+    desk.control.drain()
+    assert anyio.run(desk.readiness.reasons) == ("draining",)
+    desk.clock.now += QUIET_SECONDS
+    assert not desk.control.is_over(20)
+    anyio.run(desk.ask, READY_PATH)
+    assert desk.control.is_over(20)
+    # A request that comes late is answered, and its connection ends.
+    anyio.run(desk.ask, "/api/v1/skills")
+    assert (b"connection", b"close") in desk.sent[-2]["headers"]
+    assert not desk.control.is_over(20)
+    desk.clock.now += QUIET_SECONDS
+    assert desk.control.is_over(20)
+
+
+def test_probes_that_stop_with_the_signal_are_not_waited_for(desk: Desk) -> None:
+    anyio.run(desk.ask, READY_PATH)
+    desk.control.drain()
+    desk.clock.now += NOTICE_SECONDS - 0.1
+    assert not desk.control.is_over(20)
+    desk.clock.now += 0.1
+    assert desk.control.is_over(20)
+    base = desk.house.project.parent / "old"
+    base.mkdir()
+    old = Desk(base)
+    anyio.run(old.ask, READY_PATH)
+    old.clock.now += PROBED_SECONDS + 1
+    old.control.drain()
+    assert old.control.is_over(20)
+
+
+@pytest.mark.parametrize(
+    ("method", "media", "waits"),
+    [
+        ("POST", b"text/event-stream", True),
+        ("GET", b"text/event-stream", False),
+        ("POST", b"application/json", False),
+    ],
+)
+def test_a_call_that_is_answered_by_a_stream_is_waited_for_to_its_end(
+    desk: Desk, method: str, media: bytes, waits: bool
+) -> None:
+    async def scene() -> None:
+        desk.media, desk.go_on = media, anyio.Event()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(desk.ask, "/mcp", method)
+            await anyio.wait_all_tasks_blocked()
+            desk.control.drain()
+            assert desk.control.is_over(20) is not waits
+            desk.clock.now += 20
+            assert desk.control.is_over(20)
+            desk.go_on.set()
+
+    anyio.run(scene)
