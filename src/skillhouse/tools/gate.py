@@ -260,7 +260,7 @@ class Gate:
         need: PermissionRequest | None = None,
     ) -> CallContext | Refusal:
         """Plan a call and decide it; without an account nothing is reserved, for a forecast."""
-        stopped, unknown = self._tiers.stopped()
+        stopped, unknown = self._tiers.refusals()
         context = CallContext(call=call, verdict=stopped)
         if stopped is not None:
             return _stopped(context, stopped)

@@ -84,7 +84,12 @@ class TierGate:
     def close(self) -> None:
         self._running.close()
 
-    def stopped(self) -> tuple[TierVerdict | None, TierVerdict | None]:
+    def stopped(self) -> TierVerdict | None:
+        """Return the refusal of a call that does more than read; None where it may go on."""
+        stopped, unknown = self.refusals()
+        return stopped or unknown
+
+    def refusals(self) -> tuple[TierVerdict | None, TierVerdict | None]:
         """Return the refusal of every call where all is stopped, and that of every call that does
         more than read where this is not known: the state cannot be reached."""
         if self._tiers is None:

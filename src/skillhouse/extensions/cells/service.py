@@ -273,6 +273,8 @@ class RemoteHost:
         """Drop it: the core does not report progress of such calls yet."""
 
     async def ended(self) -> None:
+        if self._client is None:
+            return
         try:
             for part in self._parts:
                 params = output_params(part.name, part.data, part.left_out)
@@ -283,8 +285,7 @@ class RemoteHost:
         # The call does not fail if its log is lost.
         lines = [{"text": line, "capability": self._capability} for line in self._lines]
         with contextlib.suppress(RpcError):
-            if self._client is not None:
-                await self._client.tell("core.log", lines)
+            await self._client.tell("core.log", lines)
 
     async def _mapping(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
         if self._client is None:

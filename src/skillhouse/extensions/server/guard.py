@@ -394,8 +394,9 @@ class AccessKeys:
         alive: behind a balancer a person's address leads to any of them."""
         if hmac.compare_digest(given, self._token):
             return True
-        is_likely = self._servers is not None and len(given) == len(self._token)
-        return is_likely and self._servers.is_token(given.decode("latin-1"))
+        if self._servers is None or len(given) != len(self._token):
+            return False
+        return self._servers.is_token(given.decode("latin-1"))
 
     def has_session(self, scope: Scope) -> bool:
         """Whether a cookie of the request is that of a browser that is signed in."""

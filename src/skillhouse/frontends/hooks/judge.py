@@ -242,9 +242,10 @@ class HookJudge:
         call: HookCall,
     ) -> HookAnswer:
         """Record a call with what would have been decided, and let it go; a stop holds here too."""
-        if (stopped := house.services.enforcement.tier_gate.stopped()) is not None:
-            return HookAnswer(output=client.answer("deny", f"skillhouse: {stopped.message}"))
+        stopped, unknown = house.services.enforcement.tier_gate.refusals()
         forecast = house.services.gates.for_client(tool).forecast(made, session)
+        if (refusal := stopped or (unknown if forecast.level != "read" else None)) is not None:
+            return HookAnswer(output=client.answer("deny", f"skillhouse: {refusal.message}"))
         draft = AuditDraft(
             kind="intent",
             tool=made.name,
