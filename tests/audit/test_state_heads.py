@@ -1,4 +1,4 @@
-"""Tests of audit/state_heads.py, head_writer.py and server_logs.py: chains of several servers."""
+"""Tests of audit/state_heads.py and server_logs.py: chains of several servers."""
 
 from __future__ import annotations
 

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 import anyio
 
 from skillhouse.audit.chain import MAX_FILE_BYTES, ChainFile, LockHeldError
-from skillhouse.audit.head_writer import HeadWriter
 from skillhouse.audit.line import encode_record, id_of, record_of, unsealed
 from skillhouse.audit.log_end import default_directory, torn_facts
 from skillhouse.audit.record import (
@@ -32,7 +31,7 @@ from skillhouse.audit.record import (
 )
 from skillhouse.audit.redaction import LONG_TEXT, KnownSecrets, Secrets, clean_text, redacted
 from skillhouse.audit.retention import ArchiveCompactor, Retention
-from skillhouse.audit.state_heads import HeadsByLog, StateHead, StateHeads
+from skillhouse.audit.state_heads import HeadsByLog, HeadWriter, StateHead, StateHeads
 from skillhouse.audit.verify import (
     Degraded,
     Pending,

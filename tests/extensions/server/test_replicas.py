@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
+from functools import partial
 from http.cookiejar import CookieJar
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -63,6 +64,14 @@ class Place(NamedTuple):
                 body = {"answer": answer, "content_digest": one["content_digest"]}
                 path = f"/api/v1/approvals/{one['id']}/answer"
                 assert http(server.address, path, self.person, body).status == 200
+
+
+def _is_ready(place: Place, server: Replica) -> bool:
+    return server.port in place.balancer.ready
+
+
+def _is_out(server: Replica) -> bool:
+    return http(server.address, "/readyz").status == 503
 
 
 @contextmanager
@@ -445,7 +454,7 @@ def test_a_rolling_restart_loses_and_doubles_nothing(tmp_path: Path) -> None:
                 new = Replica(tmp_path, *options)
                 fresh.append(new)
                 place.balancer.add(new.address)
-                assert until(lambda new=new: new.port in place.balancer.ready, 20)
+                assert until(partial(_is_ready, place, new), 20)
                 code, said = old.end()
                 assert (code, said) == (0, "")
                 time.sleep(1)
@@ -567,5 +576,5 @@ def test_servers_whose_database_goes_away_refuse_all_but_reads_at_once(
             assert (status, "only reads go on" in content) == ("denied", True), content
             assert seconds < 1
             assert call(server, "read", path="here.txt")[0] == "ok"
-            assert until(lambda server=server: http(server.address, "/readyz").status == 503)
+            assert until(partial(_is_out, server))
         assert not (tmp_path / "project/EFFECT").exists()

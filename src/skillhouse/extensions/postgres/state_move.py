@@ -40,6 +40,18 @@ Progress = Callable[[int, int], None]
 """Rows that are done, and all rows."""
 
 
+class _Counter:
+    """Counts the rows that were copied."""
+
+    def __init__(self, total: int, progress: Progress) -> None:
+        self.total = total
+        self._done, self._progress = 0, progress
+
+    def add(self) -> None:
+        self._done += 1
+        self._progress(self._done, self.total)
+
+
 class Copied(NamedTuple):
     """What was copied and found alike on both sides."""
 
@@ -79,9 +91,9 @@ def move_to_server(path: Path, address: str, progress: Progress) -> Copied:
             _clear(connection, path)
             state_id = secrets.token_hex(16)
             make(connection, state_id, ARRIVING)
-            done = 0
+            counter = _Counter(total, progress)
             for table, columns in tables.items():
-                done = _into_server(source, connection, table, columns, (done, total), progress)
+                _into_server(source, connection, table, columns, counter)
                 _compare(source, connection, table, columns, path)
         # The file first: whoever uses the server from here on finds the mark and ends the move.
         _end_file(source, state_id)
@@ -209,17 +221,14 @@ def _into_server(
     connection: Rows,
     table: str,
     columns: tuple[str, ...],
-    at: tuple[int, int],
-    progress: Progress,
-) -> int:
-    done, total = at
+    counter: _Counter,
+) -> None:
     copy = sql.SQL("COPY {} ({}) FROM STDIN").format(sql.Identifier(table), _names(columns))
     try:
         with connection.cursor() as cursor, cursor.copy(copy) as rows:
             for row in source.execute(_query(table, columns)):
                 rows.write_row(row)
-                done += 1
-                progress(done, total)
+                counter.add()
     except (psycopg.DataError, UnicodeError) as error:
         said = str(error).strip().splitlines()[:1]
         raise StateError(
@@ -233,7 +242,6 @@ def _into_server(
             connection.execute(
                 "SELECT setval(pg_get_serial_sequence(%s, 'seq'), %s)", (table, last[0])
             )
-    return done
 
 
 def _copy_to(
@@ -257,10 +265,10 @@ def _copy_to(
             _lock(connection)
             state_id = _whole(connection, path)
             migrate(file, STATE, target)
-            total, done = sum(_server_count(connection, table) for table in tables), 0
+            counter = _Counter(sum(_server_count(connection, one) for one in tables), progress)
             file.execute("BEGIN IMMEDIATE")
             for table, columns in tables.items():
-                done = _out_of_server(file, connection, table, columns, (done, total), progress)
+                _out_of_server(file, connection, table, columns, counter)
             file.execute("COMMIT")
             for table, columns in tables.items():
                 _compare(file, connection, table, columns, path)
@@ -271,7 +279,7 @@ def _copy_to(
         if not standing or _standing_after(connection) != standing:
             target.unlink(missing_ok=True)
         raise
-    return Copied(len(tables), total, state_id)
+    return Copied(len(tables), counter.total, state_id)
 
 
 def _whole(connection: Rows, path: Path) -> str:
@@ -302,18 +310,15 @@ def _out_of_server(
     connection: Rows,
     table: str,
     columns: tuple[str, ...],
-    at: tuple[int, int],
-    progress: Progress,
-) -> int:
-    done, total = at
+    counter: _Counter,
+) -> None:
     marks = ", ".join("?" * len(columns))
     insert = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})"  # noqa: S608 - ours.
     with connection.cursor(name=f"copy_{table}") as cursor:
         cursor.execute(sql.SQL("SELECT {} FROM {}").format(_names(columns), sql.Identifier(table)))
         for row in cursor:
             file.execute(insert, row)
-            done += 1
-            progress(done, total)
+            counter.add()
     if columns[0] == "seq":
         last = connection.execute(
             "SELECT last_value FROM pg_sequences WHERE "
@@ -323,7 +328,6 @@ def _out_of_server(
         if last and last[0]:
             file.execute("DELETE FROM sqlite_sequence WHERE name = ?", (table,))
             file.execute("INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)", (table, last[0]))
-    return done
 
 
 def _compare(

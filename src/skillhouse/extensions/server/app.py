@@ -36,7 +36,7 @@ from skillhouse.extensions.server.companion.app_endpoints import OPEN_PATHS as C
 from skillhouse.extensions.server.companion.app_endpoints import CompanionEndpoints
 from skillhouse.extensions.server.companion.app_pushes import Pushes
 from skillhouse.extensions.server.companion.companion_watch import CompanionWatch
-from skillhouse.extensions.server.draining import (
+from skillhouse.extensions.server.drain import (
     HEALTH_PATH,
     PROBE_PATHS,
     READY_PATH,

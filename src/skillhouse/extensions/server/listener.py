@@ -16,7 +16,7 @@ from typing import Literal
 
 import skillhouse
 from skillhouse.extensions.server.app import SECRET_BYTES, Beside, make_app
-from skillhouse.extensions.server.draining import DrainControl, Readiness
+from skillhouse.extensions.server.drain import DrainControl, Readiness
 from skillhouse.extensions.server.tcp_server import HOST, Certificate, bound, make_server
 from skillhouse.floor import SkillError
 from skillhouse.house import Skillhouse, open_on_desktop

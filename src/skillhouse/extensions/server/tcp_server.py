@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-    from skillhouse.extensions.server.draining import DrainControl
+    from skillhouse.extensions.server.drain import DrainControl
 
 HOST = "127.0.0.1"
 BACKLOG = 128

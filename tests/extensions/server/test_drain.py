@@ -1,7 +1,8 @@
-"""Tests of extensions/server/draining.py: when a server that ends may go."""
+"""Tests of extensions/server/drain.py: when a server that ends may go."""
 
 from __future__ import annotations
 
+from collections.abc import MutableMapping
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from tests.extensions.server.api.place import make_house
 from tests.harness import Clock
 
-from skillhouse.extensions.server.draining import (
+from skillhouse.extensions.server.drain import (
     NOTICE_SECONDS,
     PROBED_SECONDS,
     QUIET_SECONDS,
@@ -39,8 +40,8 @@ class Desk:
         await send({"type": "http.response.body", "body": b""})
 
     async def ask(self, path: str, method: str = "GET") -> None:
-        async def send(message: dict[str, Any]) -> None:
-            self.sent.append(message)
+        async def send(message: MutableMapping[str, Any]) -> None:
+            self.sent.append(dict(message))
 
         async def receive() -> dict[str, Any]:
             return {"type": "http.disconnect"}
