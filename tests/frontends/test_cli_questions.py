@@ -228,6 +228,12 @@ ASKING = (
     Asking("manage._asked", ("new", "x"), "use it:", answers={**FREE, "": 2}),
     Asking("manage._resume", ("resume",), "Type `resume`", stopped),
     Asking(
+        "kept_state._move",
+        ("state", "move", "--to", "postgresql://127.0.0.1:1/none"),
+        "(y, n)",
+        stopped,
+    ),
+    Asking(
         "install_answers.InstallAnswers._is_agreed", ("install", "{}"), "Type `unsigned`", source
     ),
     Asking("install._chosen", ("install", "{}"), "Which ones?", two_sources, answers=TICKS),
