@@ -90,7 +90,9 @@ def test_two_processes_that_use_a_fresh_database_first_at_once_have_one_state(
             with psycopg.connect(url) as connection:
                 found = connection.execute("SELECT name FROM notice ORDER BY name").fetchall()
                 assert found == [("a",), ("b",)]
-                assert connection.execute("SELECT count(*) FROM skillhouse_state").fetchone() == (1,)
+                assert connection.execute("SELECT count(*) FROM skillhouse_state").fetchone() == (
+                    1,
+                )
 
 
 def test_a_cluster_without_a_locale_has_texts_and_not_bytes(
@@ -108,13 +110,14 @@ def test_a_cluster_without_a_locale_has_texts_and_not_bytes(
             assert row == (place.name, "\u00fc\u4e2d")
 
 
-def test_the_encoding_of_a_role_does_not_count(
-    tmp_path: Path, postgres_server: str
-) -> None:
+def test_the_encoding_of_a_role_does_not_count(tmp_path: Path, postgres_server: str) -> None:
     url = new_database(postgres_server)
     with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute("ALTER DATABASE " + url.partition("@/")[2].partition("?")[0]
-                           + " SET client_encoding = 'LATIN1'")  # type: ignore[arg-type]
+        connection.execute(
+            "ALTER DATABASE "
+            + url.partition("@/")[2].partition("?")[0]
+            + " SET client_encoding = 'LATIN1'"
+        )  # type: ignore[arg-type]
     with served(tmp_path, url), pooled(tmp_path / STATE_FILE, STATE) as kept:
         with kept.transaction() as connection:
             connection.execute("INSERT INTO notice VALUES ('a', '\u4e2d')")
