@@ -1,7 +1,7 @@
 """deploy/compose-replicas.yaml in a container engine.
 
 As tests/test_engine.py: one test, whose parts are subtests, in the order of CHECKS. PostgreSQL and
-HAProxy are of Debian; the cluster of PostgreSQL is made without a locale, as its package does there.
+HAProxy are of Debian; the cluster of PostgreSQL is made without a locale, as one easily is there.
 """
 
 from __future__ import annotations

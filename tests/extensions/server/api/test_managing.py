@@ -289,7 +289,8 @@ def test_a_service_says_which_one_it_is(house: Skillhouse, client: TestClient) -
     assert client.get(f"{API}/health").json() == {"status": "ok", "instance": own}
     # Who has no key learns nothing of this machine.
     assert client_of(house, {}).get(f"{API}/health").json() == {"status": "ok"}
-    info = f'skillhouse_instance_info{{id="{own["id"]}",host="{own["host"]}",name="{own["name"]}",version="'
+    labels = ",".join(f'{name}="{own[name]}"' for name in ("id", "host", "name"))
+    info = f'skillhouse_instance_info{{{labels},version="'
     assert info in client.get(f"{API}/metrics").text
     assert client_of(house).get(f"{API}/status").json()["instance"]["id"] != own["id"]
 
