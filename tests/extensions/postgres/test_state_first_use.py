@@ -116,7 +116,7 @@ def test_the_encoding_of_a_role_does_not_count(tmp_path: Path, postgres_server: 
             "ALTER DATABASE "
             + url.partition("@/")[2].partition("?")[0]
             + " SET client_encoding = 'LATIN1'"
-        )  # type: ignore[arg-type]
+        )
     with served(tmp_path, url), pooled(tmp_path / STATE_FILE, STATE) as kept:
         with kept.transaction() as connection:
             connection.execute("INSERT INTO notice VALUES ('a', '\u4e2d')")
