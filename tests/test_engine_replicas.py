@@ -298,7 +298,7 @@ def one_killed_executor_costs_the_call_on_it(place: Replicated) -> None:
     assert "may have had its effect" in lost[0]
     assert killed[0][:12] not in found
     listed = place.in_core("core-a", "audit", "list", "--status", "unknown")["records"]
-    assert [one["record"]["tool"] for one in listed] == ["echo:wait"]
+    assert [one["record"]["tool"] for one in listed] == ["echo__wait"]
     for _ in range(EXECUTORS * 2):
         for core in CORES:
             body = {"tool": "echo:echo", "arguments": {"text": "x"}}
@@ -328,7 +328,7 @@ def one_killed_replica_costs_the_call_on_it(place: Replicated) -> None:
         assert one["problems"] == [], one
     # The call that was on it has no outcome, and says so.
     listed = place.in_core("core-a", "audit", "list", "--status", "unknown")["records"]
-    assert [one["record"]["tool"] for one in listed] == ["echo:wait"] * 2
+    assert [one["record"]["tool"] for one in listed] == ["echo__wait"] * 2
 
 
 def the_balancer_goes_on_while_one_replica_is_restarted(place: Replicated) -> None:
