@@ -211,6 +211,7 @@ def test_no_executor_reaches_the_database_and_no_one_but_the_balancer_is_publish
         **{name: {"front", "state", "external", "internal"} for name in CORES},
         "balancer": {"front", "published"},
         "skill-executor": {"internal"},
+        "audit": {"state"},
     }
     inner = {name for name, one in REPLICAS["networks"].items() if (one or {}).get("internal")}
     assert inner == {"internal", "state", "front"}
@@ -240,6 +241,15 @@ def test_replicas_differ_by_their_name_and_home_alone() -> None:
     assert a.replace("core-a", "core-b") == b
 
 
+def test_who_reads_the_logs_changes_none_and_starts_when_asked_alone() -> None:
+    found = REPLICAS["services"]["audit"]
+    assert found["profiles"] == ["audit"]
+    assert found["volumes"][:2] == ["home-a:/logs/core-a:ro", "home-b:/logs/core-b:ro"]
+    assert all(volume.endswith(":ro") for volume in found["volumes"])
+    settings = tomllib.loads((DEPLOY / "audit.toml").read_text(encoding="utf-8"))
+    assert settings == {"state": {"url": "file:/run/secrets/state-url"}}
+
+
 def test_the_secrets_of_replicas_are_files_that_one_service_has() -> None:
     has = {name: one.get("secrets", []) for name, one in REPLICAS["services"].items()}
     assert has == {
@@ -247,6 +257,7 @@ def test_the_secrets_of_replicas_are_files_that_one_service_has() -> None:
         **{name: ["rpc-token", "state-url"] for name in CORES},
         "balancer": [],
         "skill-executor": ["rpc-token"],
+        "audit": ["state-url"],
     }
     assert REPLICAS["secrets"] == {
         name: {"file": f"./secrets/{name}"} for name in ("rpc-token", "state-password", "state-url")

@@ -1,7 +1,7 @@
 """deploy/compose-replicas.yaml in a container engine.
 
-As tests/test_engine.py: one test, whose parts are subtests. It runs once the configuration has a
-state by address; until then tests/test_deploy.py holds what the file says.
+As tests/test_engine.py: one test, whose parts are subtests, in the order of CHECKS. PostgreSQL and
+HAProxy are of Debian; the cluster of PostgreSQL is made without a locale, as one easily is there.
 """
 
 from __future__ import annotations
@@ -10,15 +10,16 @@ import json
 import os
 import re
 import signal
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from skillhouse.house.config.config_values import Settings
 from tests.containers import ROOT
 from tests.engine import BASE, Composed, Engine, composers, engine, until
 from tests.house.coded import tool, write_code
@@ -35,11 +36,31 @@ MORE = """services:
     image: skillhouse-test/haproxy
 """
 CODE = """
+import os, time
+
 def echo(params, context):
     return params.get("text", "")
 
-tools = {"echo": echo, "change": echo}
+def wait(params, context):
+    time.sleep(params["seconds"])
+    return os.uname().nodename
+
+tools = {"echo": echo, "change": echo, "wait": wait}
 """
+OWN = "own"
+"""In the place of scopes: the token that `core-b` printed at its start."""
+HOST = {"Host": "127.0.0.1:8600"}
+"""As a client sends it: the test publishes another port, so that it may run twice."""
+SEND = """
+import json, sys, urllib.request
+method, path, token, body = sys.argv[1:]
+headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+asked = urllib.request.Request(
+    "http://127.0.0.1:8600" + path, body.encode() or None, headers, method=method
+)
+print(urllib.request.urlopen(asked, timeout=60).read().decode())
+"""
+"""Sends a request from inside a replica to that replica itself."""
 
 
 class Replicated(Composed):
@@ -59,7 +80,14 @@ class Replicated(Composed):
         os.chown(secrets / "state-url", 65534, 65534)
         (secrets / "state-url").chmod(0o400)
         (base / "more.yaml").write_text(MORE)
-        write_code(base / "workspace/skills/echo", CODE, tool("echo"), tool("change", "write"))
+        write_code(
+            base / "workspace/skills/echo",
+            CODE,
+            tool("echo"),
+            tool("change", "write"),
+            tool("wait"),
+        )
+        self.tokens: dict[str, str] = {}
 
     def in_core(self, core: str, *words: str) -> Any:
         """Return what a verb of skillhouse says as JSON in a replica."""
@@ -67,8 +95,43 @@ class Replicated(Composed):
         assert done.stdout, done.stderr
         return json.loads(done.stdout)
 
-    def called(self, core: str, name: str, **arguments: Any) -> Any:
-        return self.in_core(core, "call", name, "--args", json.dumps(arguments))
+    def token(self, *scopes: str) -> str:
+        """Return a token of the state that has some scopes."""
+        name = "-".join(scopes)
+        if name == OWN:
+            logs = self.compose("logs", "--no-color", "core-b").stdout
+            return re.findall(r"token=([\w-]+)", logs)[-1]
+        if name not in self.tokens:
+            words = [word for scope in scopes for word in ("--scope", scope)]
+            done = self.inside("core-a", "skillhouse", "tokens", "new", name, *words)
+            self.tokens[name] = done.stdout.strip().splitlines()[-1]
+        return self.tokens[name]
+
+    def sent(self, core: str, path: str, *scopes: str, body: Any = None) -> Any:
+        """Return what one replica answers to a request, past the balancer."""
+        method, text = ("GET", "") if body is None else ("POST", json.dumps(body))
+        argv = ("python", "-c", SEND, method, path, self.token(*scopes), text)
+        return json.loads(self.inside(core, *argv).stdout)
+
+    def by_balancer(self, path: str, *scopes: str, body: Any = None) -> Any:
+        data = None if body is None else json.dumps(body).encode()
+        headers = {**HOST, "Authorization": f"Bearer {self.token(*scopes)}"}
+        headers["Content-Type"] = "application/json"
+        asked = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", data, headers)
+        with urllib.request.urlopen(asked, timeout=60) as found:
+            return json.loads(found.read())
+
+    def servers_by_balancer(self, times: int = 8) -> list[str]:
+        """Return the names of the servers that answered one request after the other."""
+        names = (self.by_balancer("/api/v1/status", "read") for _ in range(times))
+        return [one["instance"]["name"] for one in names]
+
+    def verified(self) -> Any:
+        """Return what `audit verify --all` says of the logs of both replicas."""
+        words = ("audit", "verify", "--all", "/logs", "--json")
+        done = self.compose("run", "--rm", "audit", *words, check=False)
+        assert done.stdout.strip(), done.stderr
+        return json.loads(done.stdout)
 
     def executors(self) -> list[str]:
         """Return the containers of the executors that run."""
@@ -77,7 +140,8 @@ class Replicated(Composed):
     def fetched(self, path: str) -> int:
         """Return the status of an answer by the balancer."""
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=10) as found:
+            asked = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", headers=HOST)
+            with urllib.request.urlopen(asked, timeout=10) as found:
                 return int(found.status)
         except urllib.error.HTTPError as error:
             with error:
@@ -86,8 +150,6 @@ class Replicated(Composed):
 
 @pytest.fixture
 def running(need: Any) -> Iterator[Engine]:
-    if "state" not in Settings.__struct_fields__:
-        pytest.skip("this version keeps no state by address")
     signal.setitimer(signal.ITIMER_REAL, SECONDS, 5)
     with engine() as found:
         if isinstance(found, str):
@@ -119,29 +181,89 @@ def test_the_composition_of_replicas_runs(running: Engine, tmp_path: Path, subte
                 check(place)
 
 
+def both_replicas_are_ready_behind_the_balancer(place: Replicated) -> None:
+    until(
+        lambda: set(place.servers_by_balancer()) == set(CORES),
+        seconds=30,
+        otherwise=lambda: place.compose("logs", "--no-color").stdout[-3000:],
+    )
+    assert place.fetched("/readyz") == 200
+    found = place.by_balancer("/api/v1/servers", "read")["servers"]
+    assert sorted((one["name"], one["state"]) for one in found) == [(one, "ready") for one in CORES]
+
+
 def calls_reach_every_executor(place: Replicated) -> None:
     assert len(place.executors()) == EXECUTORS
     for number in range(EXECUTORS * 4):
         for core in CORES:
-            found = place.called(core, "echo:echo", text=f"{core}-{number}")
-            assert (found["status"], found["content"]) == ("ok", f"{core}-{number}"), found
-    for container in place.executors():
-        logs = place.engine.run("docker", "logs", container)
-        assert "echo:echo" in logs.stdout + logs.stderr
+            body = {"tool": "echo:echo", "arguments": {"text": f"{core}-{number}"}}
+            found = place.sent(core, "/api/v1/calls", "call", body=body)
+            assert found["status"] == "ok", found
+            assert f"{core}-{number}" in json.dumps(found)
+    hosts = waited(place, "core-a", *[0.5] * EXECUTORS)
+    assert set(hosts) == {container[:12] for container in place.executors()}
 
 
-def a_question_of_one_replica_is_in_the_inbox_of_the_other(place: Replicated) -> None:
-    asked = place.called("core-a", "echo:change", text="x")
-    assert asked["status"] == "pending"
-    listed = json.dumps(place.in_core("core-b", "approvals", "list"))
-    assert asked["approval_id"] in listed
+def waited(
+    place: Replicated, core: str, *seconds: float, meanwhile: Callable[[], object] = lambda: None
+) -> list[str]:
+    """Make calls at once at one replica; return who ran each, or how it ended otherwise."""
+
+    def call(one: float) -> str:
+        body = {"tool": "echo:wait", "arguments": {"seconds": one}}
+        try:
+            found = place.sent(core, "/api/v1/calls", "call", body=body)
+        except AssertionError:
+            return "no answer"
+        if found["status"] != "ok":
+            return f"{found['status']}: {found['content']}"
+        return str(found["content"])
+
+    place.token("call")
+    with ThreadPoolExecutor(len(seconds)) as threads:
+        calls = [threads.submit(call, one) for one in seconds]
+        meanwhile()
+        return [one.result() for one in calls]
 
 
-def a_stop_on_one_replica_holds_on_the_other(place: Replicated) -> None:
-    assert place.inside("core-a", "skillhouse", "stop").returncode == 0
-    assert place.called("core-b", "echo:change", text="x")["status"] in ("denied", "error")
-    assert place.inside("core-b", "skillhouse", "resume").returncode == 0
-    assert place.called("core-a", "echo:echo", text="x")["status"] == "ok"
+def a_question_of_one_replica_is_answered_at_the_other(place: Replicated) -> None:
+    body = {"tool": "echo:change", "arguments": {"text": "once"}}
+    asked = place.sent("core-a", "/api/v1/calls", "call", body=body)
+    assert asked["status"] == "pending", asked
+    assert place.sent("core-b", "/api/v1/calls", "call", body=body)["status"] == "pending"
+    listed = place.sent("core-b", "/api/v1/approvals", "read", "approve")["approvals"]
+    (question,) = [one for one in listed if one["state"] == "open"]
+    assert question["id"] == asked["approval_id"]
+    answer = {"answer": "once", "content_digest": question["content_digest"]}
+    path = f"/api/v1/approvals/{question['id']}/answer"
+    place.sent("core-b", path, "read", "approve", body=answer)
+    done = place.sent("core-a", "/api/v1/calls", "call", body=body)
+    assert done["status"] == "ok", done
+    # It is used up, at both.
+    again = place.sent("core-b", "/api/v1/calls", "call", body=body)
+    assert again["status"] == "pending"
+    assert again["approval_id"] != asked["approval_id"]
+
+
+def a_stop_at_one_replica_ends_what_runs_at_the_other(place: Replicated) -> None:
+    took: list[float] = []
+
+    def stop() -> None:
+        time.sleep(3)
+        assert place.inside("core-a", "skillhouse", "stop").returncode == 0
+        took.append(time.monotonic())
+
+    (ended,) = waited(place, "core-b", 30, meanwhile=stop)
+    assert ended.startswith(("emergency-stopped", "stopped", "denied", "error")), ended
+    # Much less than the call would have taken; a second of it is the stop's.
+    assert time.monotonic() - took[0] < 5
+    for core in CORES:
+        body = {"tool": "echo:echo", "arguments": {"text": "x"}}
+        assert place.sent(core, "/api/v1/calls", "call", body=body)["status"] != "ok"
+    # Only the owner's own key lifts it, or a person at a terminal.
+    place.sent("core-b", "/api/v1/resume", OWN, body={"confirm": "resume"})
+    for core in CORES:
+        assert place.sent(core, "/api/v1/calls", "call", body=body)["status"] == "ok"
 
 
 def executors_see_neither_the_database_nor_the_balancer(place: Replicated) -> None:
@@ -153,19 +275,68 @@ def executors_see_neither_the_database_nor_the_balancer(place: Replicated) -> No
     assert place.inside("core-a", "python", "-c", reach, "postgres", "5432").returncode == 0
 
 
-def one_killed_executor_costs_no_later_call(place: Replicated) -> None:
-    place.engine.run("docker", "kill", place.executors()[0])
-    for number in range(EXECUTORS * 2):
-        assert place.called("core-a", "echo:echo", text=str(number))["status"] == "ok"
+def both_logs_are_whole_and_the_state_has_their_heads(place: Replicated) -> None:
+    found = place.verified()
+    assert [one["file"] for one in found["logs"]] == [f"{core}/state/audit.jsonl" for core in CORES]
+    for core, one in zip(CORES, found["logs"], strict=True):
+        assert (one["ok"], one["servers"], one["problems"]) == (True, [core], []), one
+        assert one["heads"] > 0
+    assert (found["ok"], found["is_compared"], found["absent"]) == (True, True, [])
 
 
-def the_balancer_goes_on_with_one_replica(place: Replicated) -> None:
-    place.compose("stop", "--timeout", "70", "core-a")
-    for _ in range(20):
-        # Without a token, but by a replica.
-        assert place.fetched("/api/v1/status") == 401
+def one_killed_executor_costs_the_call_on_it(place: Replicated) -> None:
+    killed: list[str] = []
+
+    def kill() -> None:
+        time.sleep(3)
+        killed.append(place.executors()[0])
+        place.engine.run("docker", "kill", killed[0])
+
+    found = waited(place, "core-a", *[8] * EXECUTORS, meanwhile=kill)
+    lost = [one for one in found if not re.fullmatch("[0-9a-f]{12}", one)]
+    assert len(lost) == 1, found
+    assert "may have had its effect" in lost[0]
+    assert killed[0][:12] not in found
+    listed = place.in_core("core-a", "audit", "list", "--status", "unknown")["records"]
+    assert [one["record"]["tool"] for one in listed] == ["echo__wait"]
+    for _ in range(EXECUTORS * 2):
+        for core in CORES:
+            body = {"tool": "echo:echo", "arguments": {"text": "x"}}
+            assert place.sent(core, "/api/v1/calls", "call", body=body)["status"] == "ok"
+
+
+def one_killed_replica_costs_the_call_on_it(place: Replicated) -> None:
+    answered: list[list[str]] = []
+
+    def kill() -> None:
+        time.sleep(3)
+        place.engine.run("docker", "kill", place.container("core-a"))
+        until(
+            lambda: place.fetched("/api/v1/status") == 401,
+            seconds=5,
+            otherwise=lambda: place.compose("logs", "--no-color", "balancer").stdout,
+        )
+        time.sleep(1.5)
+        answered.append(place.servers_by_balancer())
+
+    assert waited(place, "core-a", 60, meanwhile=kill) == ["no answer"]
+    assert answered == [["core-b"] * 8]
     place.compose("start", "core-a")
     place.wait_for("core-a", "/?token=", times=2)
+    both_replicas_are_ready_behind_the_balancer(place)
+    for one in place.verified()["logs"]:
+        assert one["problems"] == [], one
+    # The call that was on it has no outcome, and says so.
+    listed = place.in_core("core-a", "audit", "list", "--status", "unknown")["records"]
+    assert [one["record"]["tool"] for one in listed] == ["echo__wait"] * 2
+
+
+def the_balancer_goes_on_while_one_replica_is_restarted(place: Replicated) -> None:
+    place.compose("stop", "--timeout", "70", "core-a")
+    # Each is answered, and by the other one.
+    assert place.servers_by_balancer(20) == ["core-b"] * 20
+    place.compose("start", "core-a")
+    place.wait_for("core-a", "/?token=", times=3)
 
 
 def without_the_database_only_reading_goes_on(place: Replicated) -> None:
@@ -185,20 +356,24 @@ def without_the_database_only_reading_goes_on(place: Replicated) -> None:
     until(is_back, seconds=60, otherwise=lambda: place.compose("logs", "core-b").stdout)
 
 
-def each_replica_has_a_whole_log_of_its_own_name(place: Replicated) -> None:
+def each_record_has_the_name_of_its_server(place: Replicated) -> None:
     for core in CORES:
-        assert place.inside(core, "skillhouse", "audit", "verify").returncode == 0
         listed = place.inside(core, "skillhouse", "audit", "list", "--json").stdout
         assert set(re.findall(r'"server": ?"([^"]*)"', listed)) == {core}
+    for one in place.verified()["logs"]:
+        assert one["problems"] == [], one
 
 
 CHECKS: tuple[Callable[[Replicated], None], ...] = (
+    both_replicas_are_ready_behind_the_balancer,
     calls_reach_every_executor,
-    a_question_of_one_replica_is_in_the_inbox_of_the_other,
-    a_stop_on_one_replica_holds_on_the_other,
+    a_question_of_one_replica_is_answered_at_the_other,
+    a_stop_at_one_replica_ends_what_runs_at_the_other,
     executors_see_neither_the_database_nor_the_balancer,
-    one_killed_executor_costs_no_later_call,
-    the_balancer_goes_on_with_one_replica,
+    both_logs_are_whole_and_the_state_has_their_heads,
+    one_killed_executor_costs_the_call_on_it,
+    one_killed_replica_costs_the_call_on_it,
+    the_balancer_goes_on_while_one_replica_is_restarted,
     without_the_database_only_reading_goes_on,
-    each_replica_has_a_whole_log_of_its_own_name,
+    each_record_has_the_name_of_its_server,
 )

@@ -540,6 +540,29 @@ def test_each_server_shows_all_of_them(tmp_path: Path, state_url: str) -> None:
         assert http(second, "/api/v1/status", place.first.token).status == 401
 
 
+def test_a_server_has_the_name_that_its_operator_gave_it_everywhere(tmp_path: Path) -> None:
+    with placed(tmp_path, config='server_name = "core-a"\n') as place:
+        here, person = place.second.address, place.person
+        listed = http(here, "/api/v1/servers", person).value["servers"]
+        assert [one["name"] for one in listed] == ["core-a", "core-a"]
+        assert http(here, "/api/v1/status", person).value["instance"]["name"] == "core-a"
+        assert "core-a" in http(here, "/system", place.second.token).value
+        http(here, "/api/v1/calls", place.caller, CALL)
+
+        def records(name: str) -> list[str]:
+            found = http(here, f"/api/v1/audit/records?server={name}", person).value["records"]
+            return [one["record"]["server"] for one in found]
+
+        assert set(records("core-a")) == {"core-a"}
+        assert records("core-b") == []
+        pages = [
+            http(here, f"/audit?server={name}", place.second.token).value
+            for name in ("core-a", "core-b")
+        ]
+        assert ["a.txt" in page for page in pages] == [True, False]
+        assert 'value="core-b"' in pages[1]
+
+
 def test_a_killed_server_is_lost_after_some_beats(tmp_path: Path, state_url: str) -> None:
     with placed(tmp_path, state_url=state_url) as place:
         place.first.kill()

@@ -63,10 +63,11 @@ def tries(params, context):
         found.append("the memory of an earlier call")
     LEFT.append(params["word"])
     places = ["/tmp", "/dev/shm", "/var/tmp", os.getcwd(), os.path.dirname(__file__)]
-    for place in places:
-        path = os.path.join(place, params["word"])
-        if os.path.exists(path):
-            found.append("files of an earlier call")
+    paths = [os.path.join(place, params["word"]) for place in places]
+    # All before any is written: two of them may be one place, as where /tmp is a call's own.
+    if any(map(os.path.exists, paths)):
+        found.append("files of an earlier call")
+    for place, path in zip(places, paths):
         try:
             write(path, params["word"])
         except OSError:

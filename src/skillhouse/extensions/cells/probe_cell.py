@@ -22,6 +22,7 @@ MARK = "left-by-another-call"
 SCRATCH = ("/tmp", "/dev/shm")  # noqa: S108 - the cell's own.
 FIXED = ("/", "/skill", "/usr", "/etc", "/dev", "/proc", "/sys")
 OWN_NAMES = {"PATH", "LANG", "HOME", "TMPDIR"}
+OUTPUT = "OUTPUT_DIR"  # As in cell_output.py.
 PTRACE_ATTACH = 16
 
 
@@ -125,7 +126,7 @@ def look_contained(params: Any, context: Any) -> dict[str, str]:
     extra = set(os.environ) - OWN_NAMES
     descriptors = [number for number in range(3, 256) if is_open(number)]
     return {name: all_refused(actions) for name, actions in attempts.items()} | {
-        "variables_clean": "" if extra == {"SKILLHOUSE_PROBE"} else str(extra),
+        "variables_clean": "" if extra == {"SKILLHOUSE_PROBE", OUTPUT} else str(extra),
         "descriptors_clean": "" if descriptors == [3] else str(descriptors),
         "own_place_writable": use_own_place(),
         "existence_hidden": existence_hidden(params),
@@ -135,7 +136,10 @@ def look_contained(params: Any, context: Any) -> dict[str, str]:
 
 def left_contained(params: Any, context: Any) -> dict[str, str]:
     """Look for what an earlier call left; it wrote to its own directory only."""
-    return {"nothing_left": ", ".join(os.listdir(os.environ["TMPDIR"]))}
+    output, own = os.environ[OUTPUT], os.environ["TMPDIR"]
+    # Each call has an output folder, which is empty when it begins.
+    remains = {os.path.join(own, name) for name in os.listdir(own)} - {output}
+    return {"nothing_left": ", ".join(sorted(remains) + os.listdir(output))}
 
 
 def memory(params: Any, context: Any) -> int:

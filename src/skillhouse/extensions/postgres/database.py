@@ -46,6 +46,7 @@ class SearchDatabase:
                 autocommit=True,
                 connect_timeout=CONNECT_SECONDS,
                 application_name="skillhouse search",
+                client_encoding="utf8",
             )
         # A view that is replaced has no moment at which it closes its index.
         weakref.finalize(self, self._connection.close)

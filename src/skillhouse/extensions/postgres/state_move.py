@@ -25,6 +25,7 @@ from skillhouse.extensions.postgres.state_tables import (
     MOVED,
     WHOLE,
     Rows,
+    check_encoding,
     definitions,
     look,
     make,
@@ -90,6 +91,7 @@ def move_to_server(path: Path, address: str, progress: Progress) -> Copied:
             _lock(connection)
             _clear(connection, path)
             state_id = secrets.token_hex(16)
+            check_encoding(connection, path)
             make(connection, state_id, ARRIVING)
             counter = _Counter(total, progress)
             for table, columns in tables.items():

@@ -116,6 +116,9 @@ def connected(address: str, *, purpose: str) -> BoundedConnection:
         autocommit=True,
         # Behind PgBouncer the next transaction may be on another connection of the server's.
         prepare_threshold=None,
+        # Whatever the database, the role or PGCLIENTENCODING says. A cluster made without a locale
+        # has SQL_ASCII, of which psycopg gives texts as bytes, and these equal no text.
+        client_encoding="utf8",
         **_defaults(address, purpose),
     )
     connection.adapters.register_loader("numeric", _WholeNumber)

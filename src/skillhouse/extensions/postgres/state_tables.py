@@ -17,6 +17,8 @@ from skillhouse.store import STATE, migrate
 
 PORTABLE_FROM = 53
 """The version of the state that was the first on a server; each step since is for both."""
+ENCODINGS = ("UTF8", "SQL_ASCII")
+"""Of databases that keep every text: the second takes bytes as they come, and ours are UTF-8."""
 WHOLE, ARRIVING, MOVED = "whole", "arriving", "moved"
 """What a state on a server is: in use, not yet verified after a move to here, or moved away."""
 
@@ -101,6 +103,7 @@ def opened(connection: Rows, path: Path) -> StateRow:
             connection.execute(f"SELECT pg_advisory_xact_lock({LOCK})")
             found = look(connection)
             if found is None:
+                check_encoding(connection, path)
                 make(connection, secrets.token_hex(16))
             elif found.schema_version < STATE.version:
                 _step(connection, found, path)
@@ -114,6 +117,17 @@ def opened(connection: Rows, path: Path) -> StateRow:
             path,
         )
     return found
+
+
+def check_encoding(connection: Rows, path: Path) -> None:
+    """StateError where a database cannot keep every text."""
+    (encoding,) = connection.execute("SELECT getdatabaseencoding()").fetchone() or ("",)
+    if encoding not in ENCODINGS:
+        raise StateError(
+            f"the database has the encoding {encoding}, which has not every letter: make one with "
+            "`ENCODING 'UTF8' TEMPLATE template0`",
+            path,
+        )
 
 
 def make(connection: Rows, state_id: str, standing: str = WHOLE) -> None:

@@ -78,7 +78,8 @@ def listen(
             drain_seconds=drain_seconds,
         )
         servers.begin(
-            name=socket.gethostname(),
+            # As in its records and telemetry.
+            name=house.config.server_name or socket.gethostname(),
             version=skillhouse.__version__,
             address=f"{scheme}://{place}",
             # As for its cookies: see `make_app`.

@@ -148,6 +148,8 @@ class InstanceAnswer(JsonAnswer, frozen=True, kw_only=True):
 
     id: str
     """Another one after each start."""
+    name: str
+    """What its operator calls it, as in its records; its machine's name where that is not said."""
     host: str
     version: str
     started: str

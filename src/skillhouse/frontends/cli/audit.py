@@ -20,6 +20,7 @@ from skillhouse.audit import (
     write_gate_lines,
 )
 from skillhouse.audit.server_logs import LOG_PATTERN, entries_of_all, find_logs, verify_all
+from skillhouse.audit.state_heads import StateHeads, heads_by_log
 from skillhouse.floor import structs
 from skillhouse.frontends.answers.audit import (
     all_logs_answer,
@@ -40,10 +41,12 @@ from skillhouse.frontends.cli.options import (
     utc_time,
 )
 from skillhouse.frontends.presentation.text import counted, fitted, one_line, shown
+from skillhouse.store import STATE_FILE, state_server
 
 if TYPE_CHECKING:
     from skillhouse.audit import AuditEntry, AuditLog, Stats, Trouble, Verification
     from skillhouse.frontends.cli.terminal import Terminal
+    from skillhouse.house import Skillhouse
 
 _EXAMPLES = """examples:
   skillhouse audit list --limit 20
@@ -114,10 +117,11 @@ def _add_filters(parser: argparse.ArgumentParser) -> None:
 
 def _run(options: argparse.Namespace, terminal: Terminal) -> int:
     """Read the audit log; 1 when it was changed or an outcome is unknown."""
-    log = house_of(options).audit_log
+    house = house_of(options)
+    log = house.audit_log
     if options.verb == "verify":
         if options.all is not None:
-            return _verify_all(log, Path(options.all), terminal, json=options.json)
+            return _verify_all(house, Path(options.all), terminal, json=options.json)
         return _verify(log, terminal, json=options.json)
     if options.verb == "show":
         entry = find_record(log.path, options.id, key=log.key)
@@ -274,8 +278,12 @@ def _say_verified(found: Verification, terminal: Terminal) -> None:
     terminal.line(f"{counted(found.records, 'record')}{_besides(found)}, the log is {word}")
 
 
-def _verify_all(log: AuditLog, folder: Path, terminal: Terminal, *, json: bool) -> int:
-    found = verify_all(_logs(folder), heads=log.state_heads())
+def _verify_all(house: Skillhouse, folder: Path, terminal: Terminal, *, json: bool) -> int:
+    heads = house.audit_log.state_heads()
+    if heads is None and state_server(house.config.state_directory / STATE_FILE) is not None:
+        # Who collects the logs of others has often no name, and no log, of its own.
+        heads = heads_by_log(StateHeads(house.config.state_directory).all()) or None
+    found = verify_all(_logs(folder), heads=heads)
     if json:
         terminal.json(all_logs_answer(found, folder))
     else:

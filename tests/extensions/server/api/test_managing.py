@@ -282,14 +282,15 @@ def test_roots_of_publishers_are_listed(client: TestClient) -> None:
 
 def test_a_service_says_which_one_it_is(house: Skillhouse, client: TestClient) -> None:
     own = client.get(f"{API}/status").json()["instance"]
-    assert own.keys() == {"id", "host", "version", "started"}
-    assert own["host"] == socket.gethostname()
+    assert own.keys() == {"id", "name", "host", "version", "started"}
+    assert own["name"] == own["host"] == socket.gethostname()
     assert own["version"] == skillhouse.__version__
     assert datetime.fromisoformat(own["started"]).utcoffset() == timedelta(0)
     assert client.get(f"{API}/health").json() == {"status": "ok", "instance": own}
     # Who has no key learns nothing of this machine.
     assert client_of(house, {}).get(f"{API}/health").json() == {"status": "ok"}
-    info = f'skillhouse_instance_info{{id="{own["id"]}",host="{own["host"]}",version="'
+    labels = ",".join(f'{name}="{own[name]}"' for name in ("id", "host", "name"))
+    info = f'skillhouse_instance_info{{{labels},version="'
     assert info in client.get(f"{API}/metrics").text
     assert client_of(house).get(f"{API}/status").json()["instance"]["id"] != own["id"]
 

@@ -107,6 +107,7 @@ class ApiServices:
         self.started = clock()
         self.instance = InstanceAnswer(
             id=events.start,
+            name=house.config.server_name or socket.gethostname(),
             host=socket.gethostname(),
             version=skillhouse.__version__,
             started=timestamp(int(self.started * 1000)),

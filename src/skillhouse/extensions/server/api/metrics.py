@@ -94,7 +94,7 @@ def metrics_text(
 
     A gauge is what it is, in words, and its value; `answered` counts answers by status.
     """
-    labels = {"id": own.id, "host": own.host, "version": own.version}
+    labels = {"id": own.id, "host": own.host, "name": own.name, "version": own.version}
     lines = (
         *metric_lines("instance_info", "gauge", "Which service this is.", [(labels, 1)]),
         *(

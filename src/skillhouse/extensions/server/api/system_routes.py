@@ -76,6 +76,7 @@ def _proof(api: ApiServices, request: ApiRequest) -> ProofAnswer:
 
 INSTANCE_EXAMPLE = {
     "id": "3fa9c1d25e6f7a8b",
+    "name": "core-a",
     "host": "build-7",
     "version": "0.1.0",
     "started": "2026-01-31T12:00:00.000Z",

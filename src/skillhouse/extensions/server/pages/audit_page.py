@@ -44,7 +44,7 @@ SPAN_MIN = timedelta(hours=2)
 STATUSES = tuple("ok denied error timeout pending stopped emergency-stopped unknown".split())
 """As they are offered; a stack of the plot has them from below up, and others on top."""
 VERDICTS = ("allow", "ask", "deny", "none")
-FILTERS = ("text", "tool", "skill", "status", "client", "agent", "user", "since", "until")
+FILTERS = ("text", "tool", "skill", "status", "client", "agent", "user", "server", "since", "until")
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _ID = re.compile(r"[0-9A-Z]{26}", re.ASCII)
 _FIELD_MAX = 200
