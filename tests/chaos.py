@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -40,7 +41,8 @@ KINDS = ("mark", "mark", "mark", "spend", "rare", "asked", "asked")
 SKILL = """
 def run(params, context):
     # One line of the counter, outside of all that is broken here.
-    return context.fetch(params["counter"] + "/" + params["kind"] + "/" + params["word"]).text()
+    parts = (params["counter"], params["kind"], params["word"], str(params["wait"]))
+    return context.fetch("/".join(parts)).text()
 
 tools = {"mark": run, "spend": run, "rare": run, "asked": run}
 """
@@ -50,6 +52,11 @@ roots = ["{base}/skills"]
 
 [state]
 url = "{state}"
+
+[approvals]
+open_max = 100000
+user_open_max = 100000
+user_rate = 100000
 
 [net]
 hosts = ["GET http://127.0.0.1:{counter}"]
@@ -85,6 +92,8 @@ tools:
 fallback: {{tier: 1}}
 """
 TOKEN = "c" * 64
+FULL = "the audit log cannot be written"
+"""Then nothing is done, and the refusal cannot be recorded."""
 REFUSED_LATER = "a person refused it; no call waited for the answer"
 """Of a record about an answer, beside that of the call, which ended before it came."""
 
@@ -422,6 +431,8 @@ class Callers:
         arguments: dict[str, Any] = {
             "word": word,
             "kind": kind,
+            # How long an effect takes, in milliseconds: what is broken then is broken in the middle.
+            "wait": choice.choice((0, 0, 50, 400)) if kind != "asked" else 100,
             "counter": f"http://127.0.0.1:{self._place.counter.port}",
         }
         if kind == "spend":
@@ -463,7 +474,7 @@ class ChaosReport:
             **self.facts,
         }
         lines = [f"chaos: seed {self.seed}", *(f"  {name}: {what}" for name, what in parts.items())]
-        lines += [f"  e.g. {name}: {text}" for name, text in self.examples.items()]
+        lines += [f"  e.g. {name.partition(':')[0]}: {text}" for name, text in self.examples.items()]
         return "\n".join([*lines, *(f"  WRONG: {one}" for one in self.wrong[:40])])
 
 
@@ -510,7 +521,8 @@ def _check(place: ChaosPlace, callers: Callers, report: ChaosReport) -> None:
     for one in callers.sent:
         report.seen[one.seen] += 1
         if one.seen not in ("ok", "pending"):
-            report.examples.setdefault(f"{one.seen} {one.said[4:60]}", one.said)
+            said = re.sub(r"`[^`]*`|\d+", "…", one.said)[4:]
+            report.examples.setdefault(f"{one.seen}: {said[:50]}", said)
     records = {
         core.name: [
             record
@@ -536,6 +548,12 @@ def _check_calls(
         for record in found:
             if record.tool.startswith("chaos__"):
                 by_call.setdefault(record.call, []).append(record)
+    asked = {
+        str(record.arguments.get("word"))
+        for found in by_call.values()
+        for record in found
+        if record.status == "pending"
+    }
     begun: Counter[str] = Counter()
     counted: Counter[str] = Counter()
     for one in sent:
@@ -547,6 +565,11 @@ def _check_calls(
         begun[one.word] += kinds["intent"]
         status = ends[0] if ends else "no outcome" if kinds["intent"] else "no record"
         report.recorded[status] += 1
+        is_silent = one.seen in ("lost", "refused") or FULL in one.said
+        # A repeated call finds the question open, which has the record of the one that asked.
+        is_silent = is_silent or (one.seen == "pending" and one.word in asked)
+        if status == "no record" and not is_silent:
+            report.wrong.append(f"{one} has no record")
         if kinds["intent"] and status in ("ok", "unknown", "no outcome"):
             counted[one.kind] += 1
         fits = {
@@ -598,7 +621,15 @@ def _check_chains(
         cwd=first.running.start,
     )
     verified = json.loads(found.stdout)
-    report.facts["verify"] = verified
+    for one in verified["logs"]:
+        report.wrong += [f"{one['file']}: {problem}" for problem in one["problems"]]
+        if not one["heads"]:
+            report.wrong.append(f"{one['file']}: the state has no head of it")
+    report.wrong += [f"the state knows a log that is gone: {one}" for one in verified["absent"]]
+    if not verified["is_compared"]:
+        report.wrong.append("no heads were compared")
+    report.facts["heads compared"] = sum(one["heads"] for one in verified["logs"])
+    unknown = {record["id"] for one in verified["logs"] for record in one["unknown"]}
     left: Counter[str] = Counter()
     for core in place.cores:
         mine = records[core.name]
@@ -606,6 +637,8 @@ def _check_chains(
         for record in mine:
             if record.kind == "intent" and record.id not in ended:
                 left[core.name] += 1
+                if record.id not in unknown:
+                    report.wrong.append(f"verify does not say that {record.id} has no outcome")
                 if not core.ended_at and not core.is_full_at:
                     report.wrong.append(f"no outcome of {record.tool} {record.ts} at {core.name}")
     report.facts["intents without an outcome"] = dict(left)
