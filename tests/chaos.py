@@ -54,9 +54,9 @@ roots = ["{base}/skills"]
 url = "{state}"
 
 [approvals]
-open_max = 100000
-user_open_max = 100000
-user_rate = 100000
+open_max = 80000
+user_open_max = 80000
+user_rate = 80000
 
 [net]
 hosts = ["GET http://127.0.0.1:{counter}"]

@@ -405,10 +405,13 @@ ROLLING_SECONDS = 20
 
 
 @pytest.mark.heavy
-def test_a_rolling_restart_loses_and_doubles_nothing(tmp_path: Path) -> None:
+def test_a_rolling_restart_loses_and_doubles_nothing(tmp_path: Path, state_url: str) -> None:
     """Two servers are replaced one after the other under calls with effects; nothing is retried."""
     config = '[[rules]]\neffect = "allow"\naction = "write"\npattern = "*"\n'
-    with placed(tmp_path, config=config) as place, ThreadPoolExecutor(40) as pool:
+    with (
+        placed(tmp_path, config=config, state_url=state_url) as place,
+        ThreadPoolExecutor(40) as pool,
+    ):
         stopped = threading.Event()
         times: list[float] = []
 
@@ -442,7 +445,7 @@ def test_a_rolling_restart_loses_and_doubles_nothing(tmp_path: Path) -> None:
         try:
             time.sleep(2)
             for old in (place.first, place.second):
-                new = Replica(tmp_path, *options)
+                new = Replica(tmp_path, *options, HOME=old.environment["HOME"])
                 fresh.append(new)
                 place.balancer.add(new.address)
                 assert until(lambda new=new: new.port in place.balancer.ready, 20)
@@ -459,7 +462,9 @@ def test_a_rolling_restart_loses_and_doubles_nothing(tmp_path: Path) -> None:
                 one.kill()
         lost = [one for one in done if one[1] != "ok"]
         assert not lost, lost[:5]
-        records = lines_of(place.log, "write")
+        other = tmp_path / "other" / place.log.relative_to(tmp_path)
+        logs = (place.log, other) if state_url else (place.log,)
+        records = [one for log in logs for one in lines_of(log, "write")]
         made = Counter(
             Path(one["arguments"]["path"]).name for one in records if one["kind"] == "intent"
         )
