@@ -140,18 +140,21 @@ class Core:
         self.is_full_at: list[tuple[float, float]] = []
 
     @property
-    def state(self) -> Path:
-        return self.disk.directory if self.disk else self._home / ".local/state/skillhouse"
+    def said(self) -> Path:
+        """File of what it writes to stderr."""
+        return self._home.parent / "said"
 
     @property
-    def state_inside(self) -> Path:
-        return self._home / ".local/state/skillhouse"
+    def state(self) -> Path:
+        return self.disk.directory if self.disk else self._home / ".local/state/skillhouse"
 
     def start(self) -> None:
         options = ("--allow-host", f"127.0.0.1:{self._place.balancer.port}")
         prefix = self.disk.prefix if self.disk else ()
         if self.disk:
             prefix = (*prefix, str(self._place.base / "project"))
+        # A pipe that is read at the end alone would fill, and hold the server up.
+        prefix = (*prefix, "sh", "-c", 'exec "$@" 2>> "$0"', str(self.said))
         before = self.running
         self.running = Replica(self._place.base, *options, prefix=prefix, HOME=str(self._home))
         if before is None:
@@ -494,7 +497,7 @@ def run_chaos(base: Path, seconds: float, seed: int, *, has_disk: bool) -> Chaos
         # All is whole again: what goes on must do so by itself.
         ready = until(lambda: len(place.balancer.ready) == len(place.cores), 60)
         if not ready:
-            report.wrong.append(f"only {len(place.balancer.ready)} servers are ready again")
+            report.wrong += [f"not ready again: {_standing(core)}" for core in place.cores]
         began = len(callers.sent)
         time.sleep(5)
         callers.end()
@@ -506,13 +509,23 @@ def run_chaos(base: Path, seconds: float, seed: int, *, has_disk: bool) -> Chaos
     return report
 
 
+def _standing(core: Core) -> str:
+    assert core.running is not None
+    try:
+        found: object = http(core.running.address, "/readyz", seconds=5)[:2]
+    except OSError as error:
+        found = repr(error)
+    code, said = core.running.process.poll(), core.said.read_text()[-300:]
+    return f"{core.name}: {found}, exit code {code}, said {said!r}"
+
+
 def _check(place: ChaosPlace, callers: Callers, report: ChaosReport) -> None:
     collected = place.base / "collected"
     for core in place.cores:
         assert core.running is not None
-        code, said = core.running.end(60)
+        code, _ = core.running.end(60)
         if code != 0:
-            report.wrong.append(f"{core.name} ended with {code}: {said[-500:]}")
+            report.wrong.append(f"{core.name} ended with {code}: {core.said.read_text()[-500:]}")
         (collected / f"core-{core.name}").mkdir(parents=True)
         for file in core.state.glob("audit*"):
             target = collected / f"core-{core.name}" / file.name
@@ -656,7 +669,8 @@ def _main(seconds: float, seed: int) -> int:
         print(report)
         if report.wrong:
             kept = Path(tempfile.mkdtemp(prefix="skh-chaos-kept-"))
-            subprocess.run(["cp", "-a", f"{base}/collected", f"{base}/effects", kept], check=False)
+            subprocess.run(["sh", "-c", 'cp -a "$0"/collected "$0"/effects "$1"; cp "$0"/core-a/said "$1"/said-a;'
+                            'cp "$0"/core-b/said "$1"/said-b;cp "$0"/core-c/said "$1"/said-c', base, str(kept)], check=False)
             print(f"kept: {kept}")
     return bool(report.wrong)
 
