@@ -6,7 +6,6 @@ faults, their moments and what callers do; threads and processes still interleav
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import random
@@ -18,12 +17,10 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
-
-import psycopg
 
 from skillhouse.audit import AuditRecord, read_records
 from tests.chaos_parts import HANG, MUTE, PASS, REFUSE, Cut, DatabasePair, EffectCounter, SmallDisk
@@ -259,7 +256,7 @@ def schedule(seed: int, seconds: float, *, has_disk: bool) -> list[Fault]:
     >>> schedule(1, 30, has_disk=True) == schedule(1, 30, has_disk=True)
     True
     """
-    choice = random.Random(seed)  # noqa: S311 - it repeats a run, and hides nothing.
+    choice = random.Random(seed)
     kinds = [name for name in FAULTS if has_disk or name != "full disk"]
     found: list[Fault] = []
     spent = 0.0
@@ -378,7 +375,7 @@ class Callers:
             raise self.faults[0]
 
     def _run(self, number: int) -> None:
-        choice = random.Random(f"{self._seed}/{number}")  # noqa: S311 - it repeats a run.
+        choice = random.Random(f"{self._seed}/{number}")
         try:
             while not self._is_over.wait(choice.uniform(0.02, 0.2)):
                 kind, word = choice.choice(KINDS), f"{choice.getrandbits(64):016x}"
@@ -397,7 +394,7 @@ class Callers:
             time.sleep(0.5)
         seeds = [choice.getrandbits(32) for _ in range(2)]
         twins = [
-            threading.Thread(target=self._call, args=(random.Random(seed), "asked", word))  # noqa: S311
+            threading.Thread(target=self._call, args=(random.Random(seed), "asked", word))
             for seed in seeds
         ]
         for twin in twins:
@@ -477,7 +474,9 @@ class ChaosReport:
             **self.facts,
         }
         lines = [f"chaos: seed {self.seed}", *(f"  {name}: {what}" for name, what in parts.items())]
-        lines += [f"  e.g. {name.partition(':')[0]}: {text}" for name, text in self.examples.items()]
+        lines += [
+            f"  e.g. {name.partition(':')[0]}: {text}" for name, text in self.examples.items()
+        ]
         return "\n".join([*lines, *(f"  WRONG: {one}" for one in self.wrong[:40])])
 
 
@@ -669,8 +668,8 @@ def _main(seconds: float, seed: int) -> int:
         print(report)
         if report.wrong:
             kept = Path(tempfile.mkdtemp(prefix="skh-chaos-kept-"))
-            subprocess.run(["sh", "-c", 'cp -a "$0"/collected "$0"/effects "$1"; cp "$0"/core-a/said "$1"/said-a;'
-                            'cp "$0"/core-b/said "$1"/said-b;cp "$0"/core-c/said "$1"/said-c', base, str(kept)], check=False)
+            names = ("collected", "effects", *(f"core-{name}/said" for name in "abc"))
+            subprocess.run(["cp", "-a", "--parents", *names, kept], cwd=base, check=False)
             print(f"kept: {kept}")
     return bool(report.wrong)
 

@@ -239,7 +239,7 @@ class EffectCounter:
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                counter._note(self.path)  # noqa: SLF001 - its own.
+                counter._note(self.path)
                 time.sleep(int(self.path.rpartition("/")[2]) / 1000)
                 self.send_response(200)
                 self.send_header("Content-Length", "2")
