@@ -21,7 +21,6 @@ from hypothesis import settings
 
 HANG_SECONDS = 240
 """Longest setup, call or teardown of one test; on a loaded machine the slowest take a minute."""
-TOO_LONG = f"took longer than {HANG_SECONDS} seconds"
 CI_SKIPS = Path(__file__).with_name("tests") / "ci_skips.toml"
 RECURSION_LIMIT = sys.getrecursionlimit()
 
@@ -97,8 +96,8 @@ def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest
 
 
 @contextmanager
-def ended_if_it_hangs() -> Iterator[None]:
-    """Fail what takes longer than `HANG_SECONDS`; its stderr has the stacks of all threads.
+def ended_if_it_hangs(seconds: float = HANG_SECONDS) -> Iterator[None]:
+    """Fail what takes longer than `seconds`; its stderr has the stacks of all threads.
 
     The test fails alone, and its process goes on with the next one. Only code in C that never
     returns to Python cannot be ended so.
@@ -111,12 +110,12 @@ def ended_if_it_hangs() -> Iterator[None]:
     def fail(number: int, frame: FrameType | None) -> NoReturn:
         nonlocal late
         late = True
-        pytest.fail(TOO_LONG)
+        pytest.fail(f"took longer than {seconds:g} seconds")
 
     before = signal.signal(signal.SIGALRM, fail)
     faulthandler.register(signal.SIGALRM, file=sys.__stderr__ or 2, chain=True)
     # Again every 5 seconds, because an event loop may keep the first exception to itself.
-    signal.setitimer(signal.ITIMER_REAL, HANG_SECONDS, 5)
+    signal.setitimer(signal.ITIMER_REAL, seconds, 5)
     try:
         yield
     finally:
@@ -124,7 +123,7 @@ def ended_if_it_hangs() -> Iterator[None]:
         faulthandler.unregister(signal.SIGALRM)
         signal.signal(signal.SIGALRM, before)
     if late:
-        pytest.fail(TOO_LONG)
+        pytest.fail(f"took longer than {seconds:g} seconds")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -134,8 +133,9 @@ def pytest_runtest_setup() -> Generator[None]:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_call() -> Generator[None]:
-    with ended_if_it_hangs():
+def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
+    marked = item.get_closest_marker("longest")
+    with ended_if_it_hangs(marked.args[0] if marked else HANG_SECONDS):
         return (yield)
 
 

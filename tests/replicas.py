@@ -33,13 +33,16 @@ HEAD_MAX = 65_536
 class Replica:
     """One `skillhouse up` as a process."""
 
-    def __init__(self, base: Path, *options: str, **environment: str) -> None:
+    def __init__(
+        self, base: Path, *options: str, prefix: Sequence[str] = (), **environment: str
+    ) -> None:
+        """Start it; `prefix` is a command that runs the one that follows."""
         places = make_places(base)
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("SKILLHOUSE_", "XDG_"))}
         self.environment = {**kept, "HOME": str(places.home), **environment}
         self.start = places.start
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "skillhouse", "up", "--port", "0", *options],
+            [*prefix, sys.executable, "-m", "skillhouse", "up", "--port", "0", *options],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -16,7 +16,7 @@ from skillhouse.approval import Answer, ApprovalRequest, ApprovalSettings, Reply
 from skillhouse.audit import AuditEntry, read_records, verify_log
 from skillhouse.audit.entries import row_of, write_gate_lines
 from skillhouse.audit.redaction import HIDDEN
-from skillhouse.floor import make_private, structs
+from skillhouse.floor import StateError, make_private, structs
 from skillhouse.house import Skillhouse, configured
 from skillhouse.permission import Effect, Rule
 from skillhouse.tools import WriteGate
@@ -386,3 +386,23 @@ def test_a_full_disk_under_the_house_refuses_effects_and_loses_nothing(
         "logged_reads": 20,
         "again": True,
     }
+
+
+def test_a_call_whose_question_the_state_cannot_keep_has_a_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found by tests/test_chaos.py: the connection to the state ended while a person was asked."""
+    with house_at(tmp_path, person=Person([Answer.ONCE])) as house:
+
+        async def lost(*_: object) -> None:
+            raise StateError("the connection ended", tmp_path / "state")
+
+        monkeypatch.setattr(house.approvals, "request_approval", lost)
+        found = house.call_sync(*WRITE, call_id="c1")
+        assert (found.status, "the connection ended" in found.content) == ("error", True)
+        (entry,) = entries(house)
+        assert entry.outcome is None
+        record = entry.record
+        assert (record.kind, record.status, record.call) == ("refusal", "error", "c1")
+        assert record.reason == found.content
+        assert not (tmp_path / "project/a.txt").exists()

@@ -207,7 +207,11 @@ class Gate:
                 if not (isinstance(error, StateError) or is_unwritable(error)):
                     raise
                 state.account.outcome = TierOutcome.WITHDRAWN
-                refusal = ToolResult(content=unprepared_text(error), status="error")
+                text, context = unprepared_text(error), state.context
+                if state.intent:
+                    state.output = Output(text=text, failed=True)
+                    return ToolResult(content=text, status="error")
+                refusal = await in_thread(lambda: self._recorder.refuse(context, text, "error"))
         return refusal or await self._run(tool, session, state, span)
 
     def _authorize(
