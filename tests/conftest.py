@@ -24,7 +24,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--state",
         choices=["sqlite", "postgresql"],
         default="sqlite",
-        help="where the states of the test process are: each in a file, or in a database",
+        help="where the states of tests and of what they start are: in files, or in databases",
     )
 
 
@@ -48,12 +48,14 @@ def state_pool(request: pytest.FixtureRequest) -> StatePool | None:
 
 
 @pytest.fixture(autouse=True)
-def place_of_states(state_pool: StatePool | None) -> Iterator[None]:
-    """Have the states of this process where the option `--state` says."""
+def place_of_states(
+    state_pool: StatePool | None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[None]:
+    """Have the states of a test where the option `--state` says, those of what it starts too."""
     if state_pool is None:
         yield
         return
-    with state_pool.every_state_served():
+    with state_pool.every_state_served(tmp_path_factory.getbasetemp()):
         yield
 
 

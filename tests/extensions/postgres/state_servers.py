@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import os
 import re
 import secrets
 from collections.abc import Iterator
@@ -12,18 +10,17 @@ from pathlib import Path
 from urllib.parse import quote
 
 import psycopg
+from tests.extensions.postgres.started import states_of_started
 
 from skillhouse import store
 from skillhouse.extensions.postgres.state_server import PostgresState
 from skillhouse.extensions.postgres.state_tables import make
 from skillhouse.store import STATE_FILE
 
-_NUMBERS = itertools.count(1)
-
-
 def new_database(server: str, template: str = "template1") -> str:
     """Make a database on a server, empty or as a template; return its URL."""
-    name = f"state_{os.getpid()}_{next(_NUMBERS)}"
+    # Of no counter: a process that forked makes some as well.
+    name = f"state_{secrets.token_hex(8)}"
     with psycopg.connect(server, autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {name} TEMPLATE {template}".encode())
     return url_of(server, name)
@@ -47,24 +44,47 @@ class StatePool:
         self._free: list[str] = []
 
     @contextmanager
-    def every_state_served(self) -> Iterator[None]:
-        """Have each state that a test uses in this process be in a database of its own."""
-        made: list[tuple[Path, str]] = []
+    def every_state_served(self, base: Path) -> Iterator[None]:
+        """Have each state of a test be in a database of its own: those that it uses in this
+        process, and those of processes that it starts with a home below `base`."""
+        made: dict[Path, str] = {}
+        shared: set[Path] = set()
+
+        def url_of_state(path: Path) -> str:
+            if path not in made:
+                made[path] = (
+                    self._free.pop() if self._free else new_database(self._server, self._template)
+                )
+            return made[path]
+
+        def url_for_process(path: Path) -> str:
+            shared.add(path)
+            return url_of_state(path)
 
         def connect(path: Path) -> PostgresState:
-            url = self._free.pop() if self._free else new_database(self._server, self._template)
-            made.append((path, url))
+            url = url_of_state(path)
             # Tests set the clocks of what they test.
             return PostgresState(path, lambda: url, has_own_clock=False)
 
         store.serve_every_state(connect)
         try:
-            yield
+            with states_of_started(base, url_for_process):
+                yield
         finally:
             store.serve_every_state(None)
-            for path, url in made:
+            for path, url in made.items():
                 store.forget_state(path)
-                self._free.append(emptied(url))
+                if path in shared:
+                    # A process that outlives its test is to find no state of another one.
+                    dropped(self._server, url)
+                else:
+                    self._free.append(emptied(url))
+
+
+def dropped(server: str, url: str) -> None:
+    """Remove a database, whoever uses it."""
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(f"DROP DATABASE {database_of(url)} WITH (FORCE)".encode())
 
 
 def emptied(url: str) -> str:
