@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from skillhouse.approval import Connections, LiveServers
 from skillhouse.approval.live_servers import KEPT_SECONDS, LOST_SECONDS
 from skillhouse.store import SERVERS_FILE

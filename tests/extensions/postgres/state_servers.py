@@ -17,6 +17,7 @@ from skillhouse.extensions.postgres.state_server import PostgresState
 from skillhouse.extensions.postgres.state_tables import make
 from skillhouse.store import STATE_FILE
 
+
 def new_database(server: str, template: str = "template1") -> str:
     """Make a database on a server, empty or as a template; return its URL."""
     # Of no counter: a process that forked makes some as well.
