@@ -37,33 +37,27 @@ def new_template(server: str) -> str:
 
 
 class StatePool:
-    """Databases that have an empty state, each used by one test at a time."""
+    """Databases that have an empty state, each used by one state directory at a time."""
 
     def __init__(self, server: str) -> None:
         self._server = server
         self._template = new_template(server)
         self._free: list[str] = []
+        self._made: dict[Path, str] = {}
+        self._shared: set[Path] = set()
+        """Those that processes of tests were given."""
 
     @contextmanager
     def every_state_served(self, base: Path) -> Iterator[None]:
-        """Have each state of a test be in a database of its own: those that it uses in this
+        """Have each state be in a database of its own for a block: those that are used in this
         process, and those of processes that it starts with a home below `base`."""
-        made: dict[Path, str] = {}
-        shared: set[Path] = set()
-
-        def url_of_state(path: Path) -> str:
-            if path not in made:
-                made[path] = (
-                    self._free.pop() if self._free else new_database(self._server, self._template)
-                )
-            return made[path]
 
         def url_for_process(path: Path) -> str:
-            shared.add(path)
-            return url_of_state(path)
+            self._shared.add(path)
+            return self._url(path)
 
         def connect(path: Path) -> PostgresState:
-            url = url_of_state(path)
+            url = self._url(path)
             # Tests set the clocks of what they test.
             return PostgresState(path, lambda: url, has_own_clock=False)
 
@@ -73,13 +67,26 @@ class StatePool:
                 yield
         finally:
             store.serve_every_state(None)
-            for path, url in made.items():
+            for path in self._made:
                 store.forget_state(path)
-                if path in shared:
-                    # A process that outlives its test is to find no state of another one.
-                    dropped(self._server, url)
-                else:
-                    self._free.append(emptied(url))
+
+    def forget_below(self, directory: Path) -> None:
+        """Take back the databases of the states below a directory, which is used no more."""
+        for path in [path for path in self._made if path.is_relative_to(directory)]:
+            url = self._made.pop(path)
+            store.forget_state(path)
+            if path in self._shared:
+                # A process that outlives its test is to find no state of another one.
+                dropped(self._server, url)
+            else:
+                self._free.append(emptied(url))
+
+    def _url(self, path: Path) -> str:
+        if path not in self._made:
+            self._made[path] = (
+                self._free.pop() if self._free else new_database(self._server, self._template)
+            )
+        return self._made[path]
 
 
 def dropped(server: str, url: str) -> None:
