@@ -21,7 +21,6 @@ from hypothesis import settings
 
 HANG_SECONDS = 240
 """Longest setup, call or teardown of one test; on a loaded machine the slowest take a minute."""
-TOO_LONG = f"took longer than {HANG_SECONDS} seconds"
 CI_SKIPS = Path(__file__).with_name("tests") / "ci_skips.toml"
 RECURSION_LIMIT = sys.getrecursionlimit()
 
@@ -96,9 +95,15 @@ def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest
     return report
 
 
+def hang_seconds(item: pytest.Item) -> int:
+    """Return the limit of a test: `HANG_SECONDS`, unless its mark `takes` names a longer one."""
+    mark = item.get_closest_marker("takes")
+    return HANG_SECONDS if mark is None else int(mark.args[0])
+
+
 @contextmanager
-def ended_if_it_hangs() -> Iterator[None]:
-    """Fail what takes longer than `HANG_SECONDS`; its stderr has the stacks of all threads.
+def ended_if_it_hangs(seconds: int) -> Iterator[None]:
+    """Fail what takes longer than its limit; its stderr has the stacks of all threads.
 
     The test fails alone, and its process goes on with the next one. Only code in C that never
     returns to Python cannot be ended so.
@@ -111,12 +116,12 @@ def ended_if_it_hangs() -> Iterator[None]:
     def fail(number: int, frame: FrameType | None) -> NoReturn:
         nonlocal late
         late = True
-        pytest.fail(TOO_LONG)
+        pytest.fail(f"took longer than {seconds} seconds")
 
     before = signal.signal(signal.SIGALRM, fail)
     faulthandler.register(signal.SIGALRM, file=sys.__stderr__ or 2, chain=True)
     # Again every 5 seconds, because an event loop may keep the first exception to itself.
-    signal.setitimer(signal.ITIMER_REAL, HANG_SECONDS, 5)
+    signal.setitimer(signal.ITIMER_REAL, seconds, 5)
     try:
         yield
     finally:
@@ -124,22 +129,22 @@ def ended_if_it_hangs() -> Iterator[None]:
         faulthandler.unregister(signal.SIGALRM)
         signal.signal(signal.SIGALRM, before)
     if late:
-        pytest.fail(TOO_LONG)
+        pytest.fail(f"took longer than {seconds} seconds")
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_setup() -> Generator[None]:
-    with ended_if_it_hangs():
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None]:
+    with ended_if_it_hangs(hang_seconds(item)):
         return (yield)
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_call() -> Generator[None]:
-    with ended_if_it_hangs():
+def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
+    with ended_if_it_hangs(hang_seconds(item)):
         return (yield)
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_teardown() -> Generator[None]:
-    with ended_if_it_hangs():
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None]:
+    with ended_if_it_hangs(hang_seconds(item)):
         return (yield)
