@@ -72,7 +72,7 @@ def state_pool(
 def states_of_test(request: pytest.FixtureRequest, state_pool: StatePool | None) -> Iterator[None]:
     """Take back the states of a test at its end; those of wider fixtures stay."""
     yield
-    if state_pool is not None and (directory := request.node.funcargs.get("tmp_path")):
+    if state_pool is not None and (directory := (request.node.funcargs or {}).get("tmp_path")):
         state_pool.forget_below(directory)
 
 

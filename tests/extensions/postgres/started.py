@@ -26,7 +26,7 @@ def states_of_started(base: Path, url_of: Callable[[Path], str]) -> Iterator[Non
     A process that inherits the variables of this one, as after a fork, gets none: name its state
     with `with_state`. One whose variables or whose user's file name a state keeps it.
     """
-    start = subprocess.Popen.__init__
+    start: Callable[..., None] = subprocess.Popen.__init__
     current = _CURRENT[:]
 
     def init(self: Any, *words: Any, env: Mapping[str, str] | None = None, **named: Any) -> None:
