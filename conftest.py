@@ -95,9 +95,15 @@ def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest
     return report
 
 
+def hang_seconds(item: pytest.Item) -> int:
+    """Return the limit of a test: `HANG_SECONDS`, unless its mark `takes` names a longer one."""
+    mark = item.get_closest_marker("takes")
+    return HANG_SECONDS if mark is None else int(mark.args[0])
+
+
 @contextmanager
-def ended_if_it_hangs(seconds: float = HANG_SECONDS) -> Iterator[None]:
-    """Fail what takes longer than `seconds`; its stderr has the stacks of all threads.
+def ended_if_it_hangs(seconds: int) -> Iterator[None]:
+    """Fail what takes longer than its limit; its stderr has the stacks of all threads.
 
     The test fails alone, and its process goes on with the next one. Only code in C that never
     returns to Python cannot be ended so.
@@ -110,7 +116,7 @@ def ended_if_it_hangs(seconds: float = HANG_SECONDS) -> Iterator[None]:
     def fail(number: int, frame: FrameType | None) -> NoReturn:
         nonlocal late
         late = True
-        pytest.fail(f"took longer than {seconds:g} seconds")
+        pytest.fail(f"took longer than {seconds} seconds")
 
     before = signal.signal(signal.SIGALRM, fail)
     faulthandler.register(signal.SIGALRM, file=sys.__stderr__ or 2, chain=True)
@@ -123,23 +129,22 @@ def ended_if_it_hangs(seconds: float = HANG_SECONDS) -> Iterator[None]:
         faulthandler.unregister(signal.SIGALRM)
         signal.signal(signal.SIGALRM, before)
     if late:
-        pytest.fail(f"took longer than {seconds:g} seconds")
+        pytest.fail(f"took longer than {seconds} seconds")
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_setup() -> Generator[None]:
-    with ended_if_it_hangs():
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None]:
+    with ended_if_it_hangs(hang_seconds(item)):
         return (yield)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
-    marked = item.get_closest_marker("longest")
-    with ended_if_it_hangs(marked.args[0] if marked else HANG_SECONDS):
+    with ended_if_it_hangs(hang_seconds(item)):
         return (yield)
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_teardown() -> Generator[None]:
-    with ended_if_it_hangs():
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None]:
+    with ended_if_it_hangs(hang_seconds(item)):
         return (yield)

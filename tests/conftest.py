@@ -24,37 +24,56 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--state",
         choices=["sqlite", "postgresql"],
         default="sqlite",
-        help="where the states of the test process are: each in a file, or in a database",
+        help="where the states of tests and of what they start are: in files, or in databases",
+    )
+    parser.addoption(
+        "--replicas",
+        action="store_true",
+        help="where a test starts `skillhouse up`, start two of one state behind HAProxy",
     )
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--replicas"):
+        from tests.balanced import replicate  # noqa: PLC0415 - by option.
+
+        replicate(is_wanted=True)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if config.getoption("--state") == "sqlite":
-        return
-    skipped = pytest.mark.skip(reason="about the state as a file")
-    for item in items:
-        if item.get_closest_marker("file_state"):
-            item.add_marker(skipped)
+    left_out = set()
+    if config.getoption("--state") != "sqlite":
+        left_out.add("file_state")
+    if config.getoption("--replicas"):
+        left_out.add("one_server")
+    # Not skipped: CI fails for a skip, and what they show is shown without the option.
+    gone = [item for item in items if any(map(item.get_closest_marker, left_out))]
+    if gone:
+        config.hook.pytest_deselected(items=gone)
+        items[:] = [item for item in items if item not in gone]
 
 
-@pytest.fixture(scope="session")
-def state_pool(request: pytest.FixtureRequest) -> StatePool | None:
-    """Return where states are made on a server; None for files."""
+@pytest.fixture(scope="session", autouse=True)
+def state_pool(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[StatePool | None]:
+    """Have the states of tests, and of what they start, where the option `--state` says."""
     if request.config.getoption("--state") == "sqlite":
-        return None
+        yield None
+        return
     from tests.extensions.postgres.state_servers import StatePool  # noqa: PLC0415 - by option.
 
-    return StatePool(request.getfixturevalue("postgres_server"))
+    pool = StatePool(request.getfixturevalue("postgres_server"))
+    with pool.every_state_served(tmp_path_factory.getbasetemp()):
+        yield pool
 
 
 @pytest.fixture(autouse=True)
-def place_of_states(state_pool: StatePool | None) -> Iterator[None]:
-    """Have the states of this process where the option `--state` says."""
-    if state_pool is None:
-        yield
-        return
-    with state_pool.every_state_served():
-        yield
+def states_of_test(request: pytest.FixtureRequest, state_pool: StatePool | None) -> Iterator[None]:
+    """Take back the states of a test at its end; those of wider fixtures stay."""
+    yield
+    if state_pool is not None and (directory := (request.node.funcargs or {}).get("tmp_path")):
+        state_pool.forget_below(directory)
 
 
 @pytest.fixture(autouse=True)

@@ -45,7 +45,7 @@ def test_a_minute_of_faults(tmp_path: Path, need: Need) -> None:
 @pytest.mark.slow
 @pytest.mark.heavy
 @pytest.mark.nightly
-@pytest.mark.longest(1_200)
+@pytest.mark.takes(1_200)
 def test_ten_minutes_of_faults(tmp_path: Path, need: Need) -> None:
     broken(tmp_path, LONG_SECONDS, time.time_ns() % 10**6, need)
 

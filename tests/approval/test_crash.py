@@ -18,13 +18,12 @@ from skillhouse.house import Skillhouse, configured
 from tests.approval.questions import said
 from tests.house.places import make_places
 
-# Its processes read no configuration that names a server.
-pytestmark = [pytest.mark.slow, pytest.mark.file_state]
+pytestmark = pytest.mark.slow
 
 WRITE = ("write", {"path": "a.txt", "content": "text"})
 
 HOUSE = """
-import sys, anyio
+import os, sys, anyio
 from pathlib import Path
 from skillhouse.house import Locations, Skillhouse, configured
 
@@ -34,16 +33,20 @@ class Silent:
 
 base = Path(sys.argv[1])
 places = Locations(
-    start=base / "project", home=base / "home", environment={}, managed_file=base / "m"
+    start=base / "project", home=base / "home", environment=os.environ, managed_file=base / "m"
 )
 with Skillhouse(configured(places), channel=Silent()) as house:
     house.call_sync("write", {"path": "a.txt", "content": "text"})
 """
 
 
+def environment(base: Path) -> dict[str, str]:
+    found = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path)}
+    return {**found, "HOME": str(base / "home")}
+
+
 def started(base: Path) -> subprocess.Popen[bytes]:
-    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path)}
-    return subprocess.Popen([sys.executable, "-c", HOUSE, str(base)], env=environment)
+    return subprocess.Popen([sys.executable, "-c", HOUSE, str(base)], env=environment(base))
 
 
 def until(holds: Callable[[], Any], process: subprocess.Popen[bytes]) -> Any:
@@ -105,9 +108,8 @@ def test_a_house_killed_after_the_yes_was_used_does_not_use_it_again(tmp_path: P
         "    house.audit_log.write = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)\n"
         "    house.call_sync(",
     )
-    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path)}
     killed = subprocess.run(
-        [sys.executable, "-c", script, str(tmp_path)], env=environment, check=False
+        [sys.executable, "-c", script, str(tmp_path)], env=environment(tmp_path), check=False
     )
     assert killed.returncode == -9
     with house_of(tmp_path) as again:

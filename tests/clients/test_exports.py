@@ -393,6 +393,7 @@ def test_one_more_client_of_a_folder_is_kept_in_mind(place: Place) -> None:
     assert place.remove("notes", clients=("codex",))[0].reason == "stays for gemini-cli"
 
 
+@pytest.mark.file_state  # With a server, looking at the state leaves the file that points to it.
 def test_a_dry_run_changes_nothing(place: Place) -> None:
     assert [item.done for item in place.export("notes", dry_run=True)] == [False, False]
     assert not (place.home / ".agents").exists()

@@ -22,6 +22,7 @@ from mcp_types import CallToolResult, TextContent
 from skillhouse.extensions.cells import self_test
 from skillhouse.house import Locations
 from skillhouse.sandbox import SandboxLevel
+from tests.balanced import balanced, free_port, is_replicated
 from tests.harness import ran
 from tests.house.places import environment_under, make_places
 
@@ -156,10 +157,26 @@ def up(peer: Peer, *options: str) -> Iterator[tuple[str, str]]:
 
 @contextmanager
 def running_up(peer: Peer, *options: str) -> Iterator[tuple[subprocess.Popen[str], str, str]]:
-    """Start `skillhouse up` and give its process, address and token; it is killed at the end."""
+    """Start `skillhouse up` and give its process, address and token; it is killed at the end.
+
+    With `--replicas` the address is of HAProxy, which has another server of the same state too.
+    """
     command = [sys.executable, "-m", "skillhouse", "up", "--port", "0", "-C", str(peer.project)]
-    with announced(peer, [*command, *options]) as found:
-        yield found
+    if not is_replicated():
+        with announced(peer, [*command, *options]) as found:
+            yield found
+        return
+    front = free_port()
+    command += ["--allow-host", f"127.0.0.1:{front}", *options]
+    with (
+        announced(peer, command) as (process, first, token),
+        announced(peer, command) as (beside, second, _),
+        balanced(peer.home, front, (first, second)) as address,
+    ):
+        yield process, address, token
+        beside.terminate()
+        _, errors = beside.communicate(timeout=PATIENCE_SECONDS)
+        assert beside.returncode == 0, errors
 
 
 @contextmanager

@@ -13,6 +13,8 @@ import sys
 import termios
 from pathlib import Path
 
+from tests.extensions.postgres.started import with_state
+
 PATIENCE_SECONDS = 60
 _START = """
 import sys
@@ -31,11 +33,12 @@ class Seat:
     ) -> None:
         # No coding agent runs it, whoever runs the tests.
         program = [sys.executable, "-c", _START, str(place / "no-processes"), *arguments]
+        given = with_state({**os.environ, "TERM": "xterm", **variables}) or {}
         self.pid, self._ours = pty.fork()
         if self.pid == 0:
             fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
             os.environ.pop("COLUMNS", None)
-            os.environ.update({"TERM": "xterm", **variables})
+            os.environ.update(given)
             os.execv(program[0], program)
         self.said = b""
         """Everything that was shown, with its codes."""

@@ -7,11 +7,9 @@ import json
 import os
 import pty
 import re
-import sqlite3
 import subprocess
 import sys
 from collections import Counter
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +22,7 @@ from skillhouse.frontends.cli.terminal import Terminal
 from skillhouse.frontends.presentation.question import FACT_LINES
 from tests.approval.questions import question
 from tests.frontends.conftest import Run
+from tests.states import state_at
 
 Typing = Run
 """Runs a command at a terminal on which a word is typed."""
@@ -126,7 +125,7 @@ def test_a_person_narrows_a_lasting_yes(run: Run, typing: Typing) -> None:
 def test_an_update_of_standing_approvals_is_said_once(run: Run, place: Path) -> None:
     found = asked(run)
     (state,) = place.rglob("state.sqlite3")
-    with closing(sqlite3.connect(state)) as connection, connection:
+    with state_at(state) as connection:
         connection.execute("INSERT INTO notice VALUES ('standing-approvals', '2 narrowed')")
     said = "2 narrowed; `skillhouse approvals grants` lists what holds\n"
     assert run("approvals", "show", found)[2] == said

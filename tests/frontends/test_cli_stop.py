@@ -71,6 +71,7 @@ def spoil(database: Path) -> None:
     database.write_bytes(b"no database at all, and long enough to have a header" * 40)
 
 
+@pytest.mark.file_state
 @pytest.mark.parametrize("lose", [empty, remove, spoil])
 def test_a_stop_outlives_the_database(run: Run, lose: Callable[[Path], None]) -> None:
     run("stop", "--reason", "a test")
@@ -87,6 +88,7 @@ def test_a_stop_outlives_its_file(run: Run) -> None:
     assert run("stop", "--status")[:2] == (1, "stopped: a test (by local)\n")
 
 
+@pytest.mark.file_state
 @pytest.mark.slow
 def test_a_resume_lifts_a_stop_whose_database_was_lost(run: Run, typing: Run) -> None:
     run("stop")

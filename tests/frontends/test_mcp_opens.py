@@ -44,6 +44,7 @@ def of_state(opens: list[str], state: Path) -> int:
     return opens.count(state.name)
 
 
+@pytest.mark.file_state
 @pytest.mark.skipif(not has_sandbox(), reason="no command can be run here")
 def test_an_asked_exec_opens_the_state_at_most_twice(tmp_path: Path, opens: list[str]) -> None:
     person = Person([Answer.ONCE])
@@ -56,6 +57,7 @@ def test_an_asked_exec_opens_the_state_at_most_twice(tmp_path: Path, opens: list
         assert 1 <= of_state(opens, state) <= OPENS_MAX
 
 
+@pytest.mark.file_state
 @pytest.mark.skipif(not has_sandbox(), reason="no command can be run here")
 @pytest.mark.parametrize("mode", ERAS)
 async def test_an_exec_that_is_asked_over_mcp_opens_the_state_at_most_twice(

@@ -163,6 +163,7 @@ def test_a_skill_that_needs_a_yes_is_an_error_with_the_way_to_give_it(inside: In
     assert "Other." in got(inside, "deploy", {})
 
 
+@pytest.mark.file_state
 def test_a_house_whose_state_is_lost_starts_nothing(inside: Inside) -> None:
     changed = write_skill(inside.project / ".agents/skills/deploy")
     inside.house.project_trust.trust()

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -17,6 +15,7 @@ from skillhouse.store import STATE_FILE
 from tests.house.coded import tool, write_code
 from tests.house.places import make_places, write_skill
 from tests.house.worktrees import house_in
+from tests.states import state_at
 
 GEM = "project/.gemini/skills/gem"
 ODD = "---\nname: Other Name\ndescription: Fix: this.\n---\nBody.\n"
@@ -148,7 +147,7 @@ def test_revoking_takes_away_what_every_profile_was_trusted_with(tmp_path: Path)
         house_at(tmp_path, profile).project_trust.trust()
     assert house_at(tmp_path).project_trust.revoke()
     path = tmp_path / "home/.local/state/skillhouse" / STATE_FILE
-    with closing(sqlite3.connect(path)) as connection:
+    with state_at(path) as connection:
         assert connection.execute("SELECT count(*) FROM trust").fetchall() == [(0,)]
     assert shown(tmp_path, "owliabot") == {}
 

@@ -17,6 +17,7 @@ from skillhouse.store import STATE_FILE, close_pooled
 from tests.house.coded import tool, write_code
 from tests.house.places import make_places, write_skill
 from tests.house.worktrees import git, house_in, repository_at, trust, worktree_of
+from tests.states import state_at
 
 SKILLS = "project/.agents/skills"
 STATE = f"home/.local/state/skillhouse/{STATE_FILE}"
@@ -158,12 +159,12 @@ def test_fields_that_say_who_starts_a_skill_count_when_they_are_stricter(tmp_pat
 
 def forget_texts(base: Path) -> None:
     """Leave what a program of before kept: digests alone."""
-    with closing(sqlite3.connect(base / STATE)) as connection, connection:
+    with state_at(base / STATE) as connection:
         connection.execute("UPDATE trust SET shown = ''")
 
 
 def kept_texts(base: Path) -> dict[str, str]:
-    with closing(sqlite3.connect(base / STATE)) as connection:
+    with state_at(base / STATE) as connection:
         rows = connection.execute("SELECT directory, shown FROM trust WHERE directory <> ''")
         texts = {place: texts_of(text) for place, text in rows}
     return {place: "".join(text.description for text in every) for place, every in texts.items()}
@@ -184,7 +185,7 @@ def test_of_a_trust_without_texts_what_is_unchanged_is_shown_and_kept_then(tmp_p
 
 def test_a_kept_text_that_cannot_be_read_counts_as_none(tmp_path: Path) -> None:
     trusted_at(tmp_path, pdf="Reads PDF.")
-    with closing(sqlite3.connect(tmp_path / STATE)) as connection, connection:
+    with state_at(tmp_path / STATE) as connection:
         connection.execute("UPDATE trust SET shown = '[1'")
     assert shown(house_at(tmp_path)) == {"project:pdf": NEW_TEXT}
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import re
 import shutil
-import sqlite3
 from collections import deque
 from collections.abc import AsyncIterator, Iterator
-from contextlib import closing
 from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -27,6 +25,7 @@ from tests.harness import Need
 from tests.house.coded import best_sandbox, tool, write_code
 from tests.house.places import write_skill
 from tests.loopback_http import serving_http
+from tests.states import state_at
 
 from skillhouse.audit import read_records
 from skillhouse.extensions.channels import gateway
@@ -244,7 +243,7 @@ def test_tier_1_and_the_absence_of_the_app_are_said_in_the_chat(
 def pass_minutes(house: Skillhouse, minutes: int) -> None:
     """Have the app's last sign of life be so much longer ago."""
     path = house.config.state_directory / STATE_FILE
-    with closing(sqlite3.connect(path, timeout=20)) as connection, connection:
+    with state_at(path) as connection:
         changed = connection.execute(
             "UPDATE tier_mark SET at_ms = at_ms - ? WHERE name = 'companion'",
             (minutes * 60_000,),

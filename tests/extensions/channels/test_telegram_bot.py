@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import sqlite3
 import threading
 from collections import deque
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import anyio
@@ -16,6 +14,7 @@ from tests.extensions.channels.fake_telegram import FakeTelegram, fake_telegram
 from tests.extensions.chat.test_conversation import LOAD, WRITE, Script
 from tests.frontends.adapters.houses import answers, written
 from tests.harness import until
+from tests.states import state_at
 
 from skillhouse.audit import read_records
 from skillhouse.extensions.channels import gateway
@@ -215,12 +214,10 @@ def test_state_that_another_process_holds_is_waited_for(
     with bot(tmp_path, fake, Script("On ledges.", "On cliffs.").model) as house:
         fake.write("Where do falcons nest?")
         fake.said("On ledges.")
-        with closing(sqlite3.connect(house.config.state_directory / STATE_FILE)) as other:
-            other.execute("BEGIN IMMEDIATE")
+        with state_at(house.config.state_directory / STATE_FILE):
             fake.write("And where else?")
             until(lambda: "it is tried again" in caplog.text)
             assert "On cliffs." not in str(fake.messages)
-            other.rollback()
         fake.said("On cliffs.")
     assert [one["text"] for one in fake.messages] == ["On ledges.", "On cliffs."]
 

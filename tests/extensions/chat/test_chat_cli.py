@@ -15,6 +15,7 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 import pytest
+from tests.extensions.postgres.started import with_state
 from tests.frontends.conftest import Run
 
 pytestmark = pytest.mark.slow
@@ -144,9 +145,10 @@ def test_at_a_real_terminal_ctrl_c_ends_an_answer_and_ctrl_d_the_chat(
 ) -> None:
     options = model("write", {"path": "a.txt", "content": "x"})
     program = [sys.executable, "-m", "skillhouse", "chat", *options]
+    given = with_state({**os.environ, "TERM": "dumb", "HOME": str(place / "home")}) or {}
     pid, handle = pty.fork()
     if pid == 0:
-        os.environ.update(TERM="dumb", HOME=str(place / "home"))
+        os.environ.update(given)
         os.chdir(place / "project")
         os.execv(program[0], program)
     seen = b""

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from tests.extensions.chat.providers import Request, provider
 from tests.extensions.chat.recorded import broken, events, whole
+from tests.extensions.postgres.started import with_state
 from tests.frontends.conftest import Run
 
 # Left out of the fast part: each starts a process.
@@ -26,9 +27,10 @@ class Seat:
 
     def __init__(self, *options: str, place: Path, term: str = "xterm", argv: str = "") -> None:
         program = [sys.executable, "-m", "skillhouse", "chat", *options]
+        given = with_state({**os.environ, "TERM": term, "HOME": str(place / "home")}) or {}
         self.pid, self.handle = pty.fork()
         if self.pid == 0:
-            os.environ.update(TERM=term, HOME=str(place / "home"))
+            os.environ.update(given)
             os.environ.pop("OPENAI_API_KEY", None)
             os.chdir(place / "project")
             os.execv(program[0], program)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import os
 import re
 import secrets
 from collections.abc import Iterator
@@ -12,18 +10,18 @@ from pathlib import Path
 from urllib.parse import quote
 
 import psycopg
+from tests.extensions.postgres.started import states_of_started
 
 from skillhouse import store
 from skillhouse.extensions.postgres.state_server import PostgresState
 from skillhouse.extensions.postgres.state_tables import make
 from skillhouse.store import STATE_FILE
 
-_NUMBERS = itertools.count(1)
-
 
 def new_database(server: str, template: str = "template1") -> str:
     """Make a database on a server, empty or as a template; return its URL."""
-    name = f"state_{os.getpid()}_{next(_NUMBERS)}"
+    # Of no counter: a process that forked makes some as well.
+    name = f"state_{secrets.token_hex(8)}"
     with psycopg.connect(server, autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {name} TEMPLATE {template}".encode())
     return url_of(server, name)
@@ -39,32 +37,62 @@ def new_template(server: str) -> str:
 
 
 class StatePool:
-    """Databases that have an empty state, each used by one test at a time."""
+    """Databases that have an empty state, each used by one state directory at a time."""
 
     def __init__(self, server: str) -> None:
         self._server = server
         self._template = new_template(server)
         self._free: list[str] = []
+        self._made: dict[Path, str] = {}
+        self._shared: set[Path] = set()
+        """Those that processes of tests were given."""
 
     @contextmanager
-    def every_state_served(self) -> Iterator[None]:
-        """Have each state that a test uses in this process be in a database of its own."""
-        made: list[tuple[Path, str]] = []
+    def every_state_served(self, base: Path) -> Iterator[None]:
+        """Have each state be in a database of its own for a block: those that are used in this
+        process, and those of processes that it starts with a home below `base`."""
+
+        def url_for_process(path: Path) -> str:
+            self._shared.add(path)
+            return self._url(path)
 
         def connect(path: Path) -> PostgresState:
-            url = self._free.pop() if self._free else new_database(self._server, self._template)
-            made.append((path, url))
+            url = self._url(path)
             # Tests set the clocks of what they test.
             return PostgresState(path, lambda: url, has_own_clock=False)
 
         store.serve_every_state(connect)
         try:
-            yield
+            with states_of_started(base, url_for_process):
+                yield
         finally:
             store.serve_every_state(None)
-            for path, url in made:
+            for path in self._made:
                 store.forget_state(path)
+
+    def forget_below(self, directory: Path) -> None:
+        """Take back the databases of the states below a directory, which is used no more."""
+        for path in [path for path in self._made if path.is_relative_to(directory)]:
+            url = self._made.pop(path)
+            store.forget_state(path)
+            if path in self._shared:
+                # A process that outlives its test is to find no state of another one.
+                dropped(self._server, url)
+            else:
                 self._free.append(emptied(url))
+
+    def _url(self, path: Path) -> str:
+        if path not in self._made:
+            self._made[path] = (
+                self._free.pop() if self._free else new_database(self._server, self._template)
+            )
+        return self._made[path]
+
+
+def dropped(server: str, url: str) -> None:
+    """Remove a database, whoever uses it."""
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(f"DROP DATABASE {database_of(url)} WITH (FORCE)".encode())
 
 
 def emptied(url: str) -> str:

@@ -410,6 +410,7 @@ def test_a_root_that_cannot_be_a_path_costs_nothing(tmp_path: Path):
     assert client_of(house).get("/").status_code == 200
 
 
+@pytest.mark.file_state
 def test_state_that_cannot_be_read_is_a_page_and_not_a_traceback(house: Skillhouse, tmp_path: Path):
     state = tmp_path / "home/.local/state/skillhouse/state.sqlite3"
     state.write_bytes(b"not a database, not at all" * 100)

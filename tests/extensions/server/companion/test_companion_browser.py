@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from typing import Any
 
 import pytest
@@ -14,6 +12,7 @@ from tests.extensions.server import test_http_browser
 from tests.extensions.server.test_http_serve import started
 from tests.harness import until
 from tests.house.places import make_places
+from tests.states import state_at
 
 from skillhouse.approval import Answer, Approval, ApprovalState, Pattern, canonical, content_digest
 from skillhouse.house import Skillhouse, configured
@@ -316,7 +315,7 @@ def test_a_push_is_shown_and_is_a_sign_of_life(phones: Callable[..., Phone]) -> 
     until(lambda: phone.page.evaluate("1") and registrations)
     companion = phone.house.services.companion
     state = phone.house.config.state_directory / STATE_FILE
-    with closing(sqlite3.connect(state)) as connection, connection:
+    with state_at(state) as connection:
         connection.execute("UPDATE tier_mark SET at_ms = at_ms - 1500000 WHERE name = 'companion'")
     assert companion.warning() == 5
     note = {"kind": "question", "id": "3fa9", "tool": "wallet__<b>pay</b>"}

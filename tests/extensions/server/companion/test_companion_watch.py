@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.extensions.server.companion.app_device import AppDevice
 from tests.extensions.server.pages.served import COOKIE, PORT, client_of
+from tests.states import state_at
 from tests.tools.houses import Person, house_at
 from tests.tools.test_gate_tiers import ALLOW, WRITE, policy, records
 
@@ -52,7 +51,7 @@ class Scene:
     def passes(self, minutes: float) -> None:
         """Have the last sign of life be so much longer ago."""
         path = self.house.config.state_directory / STATE_FILE
-        with closing(sqlite3.connect(path)) as connection, connection:
+        with state_at(path) as connection:
             changed = connection.execute(
                 "UPDATE tier_mark SET at_ms = at_ms - ? WHERE name = 'companion'",
                 (int(minutes * MINUTE_MS),),

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +12,7 @@ from starlette.testclient import TestClient
 from tests.approval.questions import begun, question, said
 from tests.extensions.server.pages.served import COOKIE, OURS, PORT, client_of
 from tests.extensions.server.pages.test_approval_pages import form_of
+from tests.states import state_at
 
 from skillhouse.approval import (
     Answer,
@@ -118,7 +117,7 @@ def test_what_has_no_one_amount_and_recipient_is_signed_by_a_code(
 
 def rewritten(state: Path, approval: Approval, **changes: Any) -> None:
     """Change a stored question, as whoever can write the state could."""
-    with closing(sqlite3.connect(state / STATE_FILE)) as connection, connection:
+    with state_at(state / STATE_FILE) as connection:
         [(text,)] = connection.execute("SELECT request FROM approval WHERE id = ?", (approval.id,))
         value = json.dumps({**json.loads(text), **changes})
         connection.execute("UPDATE approval SET request = ? WHERE id = ?", (value, approval.id))
