@@ -23,7 +23,7 @@ from skillhouse.frontends.presentation.question import question_of
 from skillhouse.house import Caller, Conversation, Skillhouse
 from skillhouse.house.model_tools import OPENAI_CHARS, ShownTool
 from skillhouse.permission import Effect
-from skillhouse.tools import ProgressHandler, ToolResult
+from skillhouse.tools import ProgressHandler, ToolResult, kept_line
 
 V = TypeVar("V")
 
@@ -314,13 +314,15 @@ CANCEL_SECONDS = 0.1
 
 
 async def _cancelled(cancel: threading.Event | None, scope: anyio.CancelScope) -> None:
-    while cancel is not None and not cancel.is_set():
+    # An event of another thread, which no event of this loop is set by.
+    while cancel is not None and not cancel.is_set():  # noqa: ASYNC110
         await anyio.sleep(CANCEL_SECONDS)
     scope.cancel()
 
 
 def _for_model(result: ToolResult) -> ToolResult:
-    return replace(result, content=sendable(result.content))
+    lines = filter(None, (result.content, kept_line(result.artifacts)))
+    return replace(result, content=sendable("\n".join(lines)))
 
 
 def _failed(name: str, error: Exception) -> ToolResult:
