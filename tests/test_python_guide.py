@@ -100,6 +100,76 @@ def test_mypy_finds_no_fault_in_the_program_and_every_slip(tmp_path: Path, chang
     assert fault in done.stdout
 
 
+PROGRAM = Path(__file__).parent / "builder_program.py"
+
+
+@pytest.mark.slow
+def test_a_program_over_all_that_a_builder_uses_runs(tmp_path: Path):
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    done = ran([sys.executable, str(PROGRAM)], cwd=tmp_path, env=environment)
+    assert done.returncode == 0, done.stderr
+    pending = "no value, the call is `pending`\n"
+    assert done.stdout == f"{pending}2 ['ok', 'pending', 'ok']\n1.3, 1.4\n"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        (("", ""), ""),
+        (("wait=5", "waits=5"), 'did you mean "wait"'),
+        (("done.value, int", "done.value, str"), 'Expression is of type "int", not "str"'),
+        (("asyncio.run(main())", "asyncio.run(main)"), "incompatible type"),
+        (("-> Answer | None", "-> str"), "Incompatible types in assignment"),
+        (("async with Skillhouse.open", "with Skillhouse.open"), "no attribute"),
+        (("again.value) ==", "again.valu) =="), 'maybe "value"'),
+        (("Answer.ONCE, by=", "'once', by="), 'expected "Answer"'),
+        (("nonce=request.nonce", ""), 'Missing named argument "nonce"'),
+        (('session_id="first"', "session=1"), "Unexpected keyword argument"),
+        (("house.call_sync(versions", "house.call_sync(versions.fn"), "no attribute"),
+        (
+            ("asyncio.run(main())", "anyio.run(partial(main, 7))"),
+            "Too many arguments",
+        ),
+    ],
+)
+def test_mypy_finds_each_slip_in_that_program(tmp_path: Path, change, fault):
+    text = PROGRAM.read_text("utf-8")
+    assert change[0] in text
+    program = tmp_path / "program.py"
+    head = "import anyio\nfrom functools import partial\nimport asyncio\n"
+    program.write_text(text.replace(*change).replace("import asyncio\n", head, 1), encoding="utf-8")
+    done = ran(
+        [sys.executable, "-m", "mypy", "--strict", "--no-incremental", str(program)], cwd=tmp_path
+    )
+    assert done.returncode == (1 if fault else 0), done.stdout
+    assert fault in done.stdout
+
+
+@pytest.mark.slow
+def test_the_line_of_the_guide_for_another_loop_keeps_the_type(tmp_path: Path):
+    (line,) = re.findall(r"`(anyio\.run\(partial\(.*?\)\))`", GUIDE.read_text("utf-8"))
+    program = example(1).replace(
+        "import asyncio\n", "import anyio\nfrom functools import partial\n"
+    )
+    head, _, _ = program.partition("async def main()")
+    sync = "with Skillhouse(tools=[versions]) as house:\n"
+    program = (
+        f"{head}{sync}    result = {line}\n    for each in result.value:\n        each.title()\n"
+    )
+    file = tmp_path / "program.py"
+    for change, fault in (("title", ""), ("real", 'has no attribute "real"')):
+        file.write_text(program.replace("each.title", f"each.{change}"), encoding="utf-8")
+        done = ran(
+            [sys.executable, "-m", "mypy", "--strict", "--no-incremental", str(file)], cwd=tmp_path
+        )
+        assert done.returncode == (1 if fault else 0), done.stdout
+        assert fault in done.stdout
+    file.write_text(program, encoding="utf-8")
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    assert ran([sys.executable, str(file)], cwd=tmp_path, env=environment).returncode == 0
+
+
 def test_the_keywords_of_a_house_are_the_fields_of_its_configuration():
     # `source` is where a configuration was read from, and no part of it.
     assert set(ConfigFields.__annotations__) == {*field_names(Config)} - {"source"}

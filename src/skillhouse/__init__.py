@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from skillhouse.approval import Answer as Answer
+    from skillhouse.approval import Approval as Approval
     from skillhouse.approval import ApprovalBroker as ApprovalBroker
+    from skillhouse.approval import ApprovalError as ApprovalError
     from skillhouse.approval import ApprovalRequest as ApprovalRequest
     from skillhouse.approval import ApprovalSettings as ApprovalSettings
+    from skillhouse.approval import ApprovalState as ApprovalState
     from skillhouse.approval import Asked as Asked
     from skillhouse.approval import Channel as Channel
     from skillhouse.approval import Pattern as Pattern

@@ -86,6 +86,8 @@ def test_what_is_swapped_after_the_question_is_asked_about_again(
         official.skills.clear()
         directory = make_skill(tmp_path / "notes", EVIL, version="1.0.0")
         official.publish(directory)
+        swapped = asked(house, "notes")
+        assert (swapped.status, "not what was approved" in swapped.content) == ("error", True)
         again = asked(house, "notes")
         assert again.status == "pending"
         assert not installed_file(tmp_path).exists()
@@ -95,12 +97,10 @@ def test_what_is_swapped_after_the_question_is_asked_about_again(
         assert EVIL in installed_file(tmp_path).read_text()
 
 
-@pytest.mark.parametrize("after", [2, 3])
 def test_what_is_swapped_after_the_answer_is_not_installed(
-    tmp_path: Path, official: StaticRepository, after: int
+    tmp_path: Path, official: StaticRepository
 ) -> None:
-    """The index is read for the question, for the repeated call, when the approval is used, and
-    when the skill is installed."""
+    """The index is read for the question, and when the skill is installed."""
     evil = StaticRepository(tmp_path / "evil")
     evil.publish(make_skill(tmp_path / "notes", EVIL, version="1.0.0"))
     asks: list[str] = []
@@ -109,7 +109,7 @@ def test_what_is_swapped_after_the_answer_is_not_installed(
         def do_GET(self) -> None:
             if self.path.endswith("notes.json"):
                 asks.append(self.path)
-            chosen = official if len(asks) <= after else evil
+            chosen = official if len(asks) <= 1 else evil
             handler: type[BaseHTTPRequestHandler] = static_server(chosen.place)
             handler.do_GET(self)  # type: ignore[attr-defined]
 
@@ -121,7 +121,42 @@ def test_what_is_swapped_after_the_answer_is_not_installed(
             result = asked(house, "notes")
             assert result.is_error, result.content
             assert not installed_file(tmp_path).exists()
-    assert len(asks) > after
+            naive_install(house, "notes")
+            assert EVIL in installed_file(tmp_path).read_text()
+    assert len(asks) == 3
+
+
+def test_a_model_that_repeats_its_call_causes_no_further_download(
+    tmp_path: Path, official: StaticRepository
+) -> None:
+    """A naive tool fetches for each call, so a model makes any number of requests of a server."""
+    asks: list[str] = []
+
+    class Counted(static_server(official.place)):  # type: ignore[misc]
+        def do_GET(self) -> None:
+            asks.append(self.path)
+            super().do_GET()
+
+    with served(Counted) as address:
+        configure(tmp_path, ("official", address, True))
+        with house_in(tmp_path) as house:
+            assert asked(house, "notes").status == "pending"
+            before = len(asks)
+            for _ in range(5):
+                assert asked(house, "notes").status == "pending"
+            assert len(asks) == before
+            answer(house)
+            assert asked(house, "notes").status == "ok"
+            assert before < len(asks) <= 2 * before
+            # What is refused is not asked for again at once either.
+            assert "is installed already" in asked(house, "notes").content
+            before = len(asks)
+            assert "is installed already" in asked(house, "notes").content
+            assert len(asks) == before
+            for _ in range(3):
+                with Installer(house) as installer:
+                    installer.opened("notes")
+            assert len(asks) >= before + 3
 
 
 def test_a_description_gives_no_orders_and_hides_nothing(

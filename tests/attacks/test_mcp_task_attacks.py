@@ -16,6 +16,7 @@ from skillhouse.approval import ApprovalState
 from skillhouse.audit import read_records
 from skillhouse.frontends.mcp.elicitation import ALLOW, DECISION
 from skillhouse.frontends.mcp.server import SkillhouseServer
+from skillhouse.frontends.mcp.task_news import LOOK_SECONDS
 from tests.frontends.mcp_inside import Inside
 from tests.frontends.mcp_peer import PATIENCE_SECONDS, Peer, running_up
 from tests.frontends.mcp_tasks import ASKS, DECLARED, WRITE, posted, talking
@@ -224,3 +225,30 @@ def test_over_http_a_token_reaches_no_task_of_another_and_a_header_misleads_none
             assert post(bob, "tasks/get", name, taskId=task_id)["error"]["code"] == -32020
         found = post(bob, "tasks/get", task_id, taskId=task_id)
         assert found["result"]["status"] == "working"
+
+
+@pytest.mark.parametrize("number", range(5))
+def test_who_listens_for_the_task_of_another_client_hears_nothing(
+    inside: Inside, number: int
+) -> None:
+    """A naive server sends each change of a task to whoever names its id."""
+
+    async def work() -> None:
+        async with talking(inside.server(), ASKS) as client:
+            task_id = (await client.call("write", **WRITE))["taskId"]
+            server, name = others(inside)[number]
+            async with talking(server, ASKS, name) as eve:
+                wanted = {"taskIds": [task_id], "toolsListChanged": True}
+                await eve.begin("subscriptions/listen", notifications=wanted)
+                first = await eve.receive()
+                assert first["method"] == "notifications/subscriptions/acknowledged"
+                honoured = first["params"]["notifications"]
+                assert honoured == {"taskIds": [], "toolsListChanged": True}
+                await client.result("tasks/cancel", taskId=task_id)
+                heard = []
+                with anyio.move_on_after(3 * LOOK_SECONDS):
+                    heard.append(await eve.receive())
+                assert heard == []
+
+    anyio.run(work)
+    assert begun(inside) == 0

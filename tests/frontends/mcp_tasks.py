@@ -49,19 +49,25 @@ class Talk:
 
     async def send(self, method: str, **params: Any) -> dict[str, Any]:
         """Make a request, and return the answer as JSON."""
-        await self.begin(method, **params)
+        number = await self.begin(method, **params)
         while True:
-            got = (await self._read.receive()).message
-            answer: dict[str, Any] = got.model_dump(mode="json", by_alias=True, exclude_unset=True)
-            if answer.get("id") == self._id:
+            answer = await self.receive()
+            if answer.get("id") == number:
                 return answer
 
-    async def begin(self, method: str, **params: Any) -> None:
-        """Make a request, and wait for no answer."""
+    async def receive(self) -> dict[str, Any]:
+        """Return the next message of the server, as JSON."""
+        got = (await self._read.receive()).message
+        message: dict[str, Any] = got.model_dump(mode="json", by_alias=True, exclude_unset=True)
+        return message
+
+    async def begin(self, method: str, **params: Any) -> int:
+        """Make a request, wait for no answer, and return its id."""
         self._id += 1
         params["_meta"] = envelope(self.capabilities, self._name)
         request = JSONRPCRequest(jsonrpc="2.0", id=self._id, method=method, params=params)
         await self._write.send(SessionMessage(request))
+        return self._id
 
     async def notify(self, method: str, **params: Any) -> None:
         """Send a notification."""

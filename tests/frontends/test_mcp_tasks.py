@@ -11,7 +11,7 @@ import anyio
 import httpx2
 import pytest
 
-from skillhouse.approval import ApprovalBroker, ApprovalState
+from skillhouse.approval import ApprovalBroker, ApprovalSettings, ApprovalState
 from skillhouse.audit import read_records
 from skillhouse.frontends.mcp import tasks
 from skillhouse.frontends.mcp.elicitation import ALLOW, DECISION, DENY
@@ -20,7 +20,16 @@ from skillhouse.tools import UnknownToolError
 from tests.answers import approve
 from tests.frontends.mcp_inside import YES, Inside, Person, asked, talk
 from tests.frontends.mcp_peer import PATIENCE_SECONDS, Peer, Pipe, has_sandbox, running, running_up
-from tests.frontends.mcp_tasks import ASKS, DECLARED, TASKS, WRITE, envelope, posted, talking
+from tests.frontends.mcp_tasks import (
+    ASKS,
+    DECLARED,
+    TASKS,
+    WRITE,
+    Talk,
+    envelope,
+    posted,
+    talking,
+)
 from tests.harness import Need
 
 pytestmark = pytest.mark.slow
@@ -414,3 +423,81 @@ def test_a_call_that_ran_when_its_server_was_killed_is_lost_and_not_repeated(
             assert found["status"] == "failed"
             assert "whether it took effect is not known" in found["statusMessage"]
     assert sum(one.record.kind == "intent" for one in read_records(peer.log)) == 1
+
+
+async def heard(client: Talk, task_id: str, *states: str) -> list[dict[str, Any]]:
+    """Return the notifications of a task up to one of these states."""
+    found: list[dict[str, Any]] = []
+    while not found or found[-1]["status"] not in states:
+        message = await client.receive()
+        if message.get("method") == "notifications/tasks":
+            assert message["params"]["taskId"] == task_id
+            found.append(message["params"])
+    return found
+
+
+def test_a_client_that_listens_hears_of_its_tasks_and_polls_no_more(inside: Inside) -> None:
+    async def work() -> None:
+        async with talking(inside.server(), ASKS) as client:
+            task_id = (await client.call("write", **WRITE))["taskId"]
+            ids = {"taskIds": [task_id, "of-another-client", 7]}
+            number = await client.begin("subscriptions/listen", notifications=ids)
+            first = await client.receive()
+            assert first["method"] == "notifications/subscriptions/acknowledged"
+            assert first["params"]["notifications"] == {"taskIds": [task_id]}
+            [asking] = await heard(client, task_id, "input_required")
+            assert asking["_meta"]["io.modelcontextprotocol/subscriptionId"] == number
+            assert "resultType" not in asking
+            [key] = asking["inputRequests"]
+            inside.answer()
+            ended = (await heard(client, task_id, "completed"))[-1]
+            assert not ended["result"]["isError"]
+            assert (inside.project / "a.txt").read_text() == "once\n"
+            polled = await client.get(task_id)
+            assert {name: ended[name] for name in ended if name != "_meta"} == {
+                name: polled[name] for name in polled if name not in ("_meta", "resultType")
+            }
+            assert len(key) == 32
+
+    anyio.run(work)
+    assert intents(inside) == ["ok"]
+
+
+def test_who_does_not_declare_it_listens_to_no_task(inside: Inside) -> None:
+    async def work() -> None:
+        async with talking(inside.server(), {}) as client:
+            wanted: dict[str, Any] = {"taskIds": ["x"]}
+            error = await client.error("subscriptions/listen", notifications=wanted)
+            assert (error["code"], error["data"]) == (-32021, {"requiredCapabilities": DECLARED})
+
+    anyio.run(work)
+
+
+@pytest.mark.parametrize("answer", [ALLOW, DENY])
+def test_a_call_that_waits_inside_the_server_is_answered_by_an_update(
+    tmp_path: Path, answer: str
+) -> None:
+    inside = Inside(tmp_path, approvals=ApprovalSettings(unattended="deny", wait_seconds=60))
+    server = inside.server()
+    server.tasks.after_seconds = 0
+
+    async def work() -> None:
+        async with talking(server, ASKS) as client:
+            task_id = (await client.call("write", **WRITE))["taskId"]
+            asking = await client.polled(task_id, "input_required")
+            [[key, request]] = asking["inputRequests"].items()
+            assert request["params"]["message"].startswith("write: ")
+            assert not (inside.project / "a.txt").exists()
+            given = {"other": {"action": "accept", "content": {DECISION: ALLOW}}}
+            await client.result("tasks/update", taskId=task_id, inputResponses=given)
+            assert (await client.get(task_id))["inputRequests"] == {key: request}
+            given = {key: {"action": "accept", "content": {DECISION: answer}}}
+            await client.result("tasks/update", taskId=task_id, inputResponses=given)
+            ended = await client.polled(task_id)
+            assert ended["result"]["isError"] is (answer == DENY)
+
+    anyio.run(work)
+    assert (inside.project / "a.txt").exists() is (answer == ALLOW)
+    [approval] = inside.house.approvals.latest()
+    state = ApprovalState.USED if answer == ALLOW else ApprovalState.DENIED
+    assert (approval.state, approval.by, approval.channel) == (state, "local", "mcp")

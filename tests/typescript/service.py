@@ -6,6 +6,7 @@ import contextlib
 import os
 import shutil
 import subprocess
+import tarfile
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -16,9 +17,10 @@ from skillhouse.floor import Locations
 from skillhouse.house import Skillhouse, configured
 from skillhouse.house.access_tokens import AccessScope
 from tests.extensions.server.test_http_serve import started
+from tests.harness import ran
 from tests.house.places import make_places
 from tests.interop import npx_skills
-from tests.own_environments import ROOT, own_npm_of
+from tests.own_environments import ROOT, own_npm_of, run_there
 
 PACKAGE = ROOT / "typescript"
 MAKES = "SKILLHOUSE_TYPESCRIPT"
@@ -52,6 +54,7 @@ class NodePackage:
         self._node = node
         shutil.copytree(PACKAGE, place, ignore=shutil.ignore_patterns("node_modules", "dist"))
         (place / "node_modules").symlink_to(modules)
+        self._modules = modules
 
     def run(self, *arguments: str, typed: Sequence[str] = (), **environment: str) -> str:
         """Run node there, which has to succeed; return what it printed.
@@ -85,6 +88,35 @@ class NodePackage:
 
     def compile(self, *options: str) -> None:
         self.run("node_modules/typescript/bin/tsc", *options)
+
+    def pack(self, target: Path) -> Path:
+        """Return the archive that `npm pack` makes of the compiled package."""
+        own = {"HOME": str(self.place), "npm_config_cache": str(self.place / "cache")}
+        npm = shutil.which("npm") or "npm"
+        said = run_there(
+            npm, "pack", "--ignore-scripts", "--offline", "--loglevel=error",
+            "--pack-destination", target, cwd=self.place, own=own,
+        )  # fmt: skip
+        return target / said.split()[-1]
+
+    def project(self, place: Path, packed: Path) -> Path:
+        """Make a project that has the packed package, and the other packages beside it."""
+        own = place / "node_modules"
+        own.mkdir(parents=True)
+        for module in self._modules.iterdir():
+            if not module.name.startswith("."):
+                own.joinpath(module.name).symlink_to(module)
+        with tarfile.open(packed) as archive:
+            archive.extractall(place / "unpacked", filter="data")
+        own.joinpath("@skillhouse").mkdir()
+        (place / "unpacked/package").rename(own / "@skillhouse/tools")
+        return place
+
+    def checked(self, project: Path) -> str:
+        """Compile a project; return what is wrong with it."""
+        compiler = self._modules / "typescript/bin/tsc"
+        done = ran((self._node, compiler, "-p", project), cwd=project, timeout=SECONDS)
+        return "" if done.returncode == 0 else done.stdout + done.stderr
 
 
 def node_package(base: Path) -> NodePackage:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,75 @@ def test_the_package_has_strict_types_and_its_own_tests_pass(
         made = [one for one in read_records(path, tool="write", limit=99) if one.status == "ok"]
         targets = [str(one.record.arguments["path"]) for one in made]
         assert sorted(targets) == sorted(set(targets))
+
+
+@pytest.mark.parametrize("framework", ["ai-sdk", "mastra"])
+def test_an_approval_is_used_by_a_second_process(
+    package: NodePackage, tmp_path: Path, framework: str
+) -> None:
+    """The first has ended before the answer is used; a file is all that they share."""
+    kept = str(tmp_path / "kept.json")
+    with served(tmp_path) as (variables, house):
+        asked = package.run("tests/restart.ts", "ask", framework, kept, **variables)
+        assert asked.strip() == "nothing"
+        (question,) = house.approvals.pending()
+        assert question.request.tool == "write"
+        done = package.run("tests/restart.ts", "answer", framework, kept, **variables)
+        assert done.strip() == "Rain."
+        assert house.approvals.pending() == ()
+        # A third process with the same file makes no second call.
+        (tmp_path / "project" / f"{framework}-restart.txt").unlink()
+        again = package.run("tests/restart.ts", "answer", framework, kept, **variables)
+        assert again.strip() == "nothing"
+        made = read_records(house.audit_log.path, tool="write", limit=99)
+        assert [one.status for one in made].count("ok") == 1
+
+
+USER_PROGRAM = """\
+import { generateText, isStepCount } from "ai";
+import { type CallResult, SkillhouseClient } from "@skillhouse/tools";
+import { answerDenied, skillhouseTools } from "@skillhouse/tools/ai-sdk";
+import { skillhouseTools as mastraTools, type SuspendedAnswer } from "@skillhouse/tools/mastra";
+
+const url = process.env["SKILLHOUSE_URL"] ?? "";
+const house = new SkillhouseClient({ url, token: process.env["SKILLHOUSE_TOKEN"] ?? "" });
+const names: string[] = Object.keys(await skillhouseTools(house));
+const others: string[] = Object.keys(await mastraTools(house));
+const result: CallResult = await house.call("skill", { name: "weather" });
+export const answer: SuspendedAnswer = { approved: true, nonce: "" };
+export const used = [generateText, isStepCount, answerDenied];
+console.log(names.includes("write"), others.length === names.length, result.status);
+"""
+USER_OPTIONS = {
+    "target": "es2023",
+    "module": "nodenext",
+    "types": ["node"],
+    "strict": True,
+    "skipLibCheck": True,
+    "outDir": "dist",
+}
+
+
+def test_the_packed_package_serves_a_project_of_its_own(
+    package: NodePackage, tmp_path: Path
+) -> None:
+    package.compile("--project", "tsconfig.build.json")
+    packed = package.pack(tmp_path)
+    with tarfile.open(packed) as archive:
+        names = sorted(archive.getnames())
+    assert {"package/package.json", "package/README.md", "package/dist/client.js"} <= {*names}
+    assert not any(name.startswith(("package/src", "package/tests")) for name in names)
+    project = package.project(tmp_path / "fresh", packed)
+    project.joinpath("package.json").write_text('{"type": "module", "private": true}')
+    project.joinpath("tsconfig.json").write_text(
+        json.dumps({"compilerOptions": USER_OPTIONS, "files": ["main.ts"]})
+    )
+    for change, fault in (("house.call(7, {});\n", "TS2345"), ("", "")):
+        project.joinpath("main.ts").write_text(USER_PROGRAM + change)
+        said = package.checked(project)
+        assert (fault in said) if fault else not said, said
+    with served(tmp_path) as (variables, _):
+        assert package.run(str(project / "dist/main.js"), **variables) == "true true ok\n"
 
 
 @pytest.mark.parametrize("typed", [("y", "y"), ("n", "y")])

@@ -1,11 +1,17 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { generateText, isStepCount, type ModelMessage, type ToolApprovalResponse } from "ai";
+import {
+  generateText,
+  isStepCount,
+  type ModelMessage,
+  streamText,
+  type ToolApprovalResponse,
+} from "ai";
 
 import { answerDenied, skillhouseTools } from "../src/ai-sdk.ts";
 import { SkillhouseClient, SkillhouseError } from "../src/client.ts";
-import { client, CONNECTION, model, type ToolCall, write, written } from "./service.ts";
+import { client, CONNECTION, model, streamed, type ToolCall, write, written } from "./service.ts";
 
 const USER: ModelMessage = { role: "user", content: "do it" };
 
@@ -76,6 +82,33 @@ test("an approval is kept over a restart of the program", async () => {
   // A client and tools of a new process, which has nothing but the messages.
   await run(client(), answered(first, true));
   assert.equal(await written("restart.txt"), "Rain.\n");
+});
+
+test("streamText asks in its stream, and makes the approved call once", async () => {
+  const house = client();
+  async function parts(messages: ModelMessage[], ...calls: ToolCall[]) {
+    const tools = await skillhouseTools(house);
+    const stopWhen = isStepCount(5);
+    const run = streamText({ model: streamed(...calls), tools, messages, stopWhen });
+    const found = [];
+    for await (const part of run.fullStream) found.push(part);
+    return { found, messages: await run.responseMessages };
+  }
+  const first = await parts([USER], write("stream-1", "stream.txt", "Rain.\n"));
+  const requests = first.found.filter((part) => part.type === "tool-approval-request");
+  assert.equal(requests.length, 1);
+  assert.equal(await written("stream.txt"), undefined);
+  const content: ToolApprovalResponse[] = requests.map(({ approvalId }) => ({
+    type: "tool-approval-response",
+    approvalId,
+    approved: true,
+  }));
+  const answer: ModelMessage = { role: "tool", content };
+  const second = await parts([USER, ...first.messages, answer]);
+  assert.equal(await written("stream.txt"), "Rain.\n");
+  assert.equal(second.found.filter((part) => part.type === "tool-result").length, 1);
+  assert.deepEqual(second.found.filter((part) => part.type === "error"), []);
+  assert.equal(await house.askedAbout("write", "stream-1"), undefined);
 });
 
 test("ATTACK: an approval for a call that was never asked about approves nothing", async () => {

@@ -3,7 +3,7 @@
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 
-import { MockLanguageModelV4 } from "ai/test";
+import { convertArrayToReadableStream, MockLanguageModelV4 } from "ai/test";
 
 import { type Connection, SkillhouseClient } from "../src/client.ts";
 
@@ -69,6 +69,31 @@ export function inTurn(...steps: readonly (readonly ToolCall[])[]): MockLanguage
         usage: USAGE,
         warnings: [],
       };
+    },
+  });
+}
+
+type Streamed = Awaited<ReturnType<MockLanguageModelV4["doStream"]>>["stream"];
+type StreamPart = Streamed extends ReadableStream<infer Part> ? Part : never;
+
+/** A model as `model` makes it, for `streamText`. */
+export function streamed(...calls: readonly ToolCall[]): MockLanguageModelV4 {
+  const whole = model(...calls);
+  return new MockLanguageModelV4({
+    doStream: async (options) => {
+      const { content, finishReason, usage } = await whole.doGenerate(options);
+      const parts = content.flatMap((part): StreamPart[] => {
+        if (part.type === "tool-call") return [part];
+        if (part.type !== "text") throw new Error(`no stream of ${part.type}`);
+        return [
+          { type: "text-start", id: "1" },
+          { type: "text-delta", id: "1", delta: part.text },
+          { type: "text-end", id: "1" },
+        ];
+      });
+      const start: StreamPart = { type: "stream-start", warnings: [] };
+      const finish: StreamPart = { type: "finish", finishReason, usage };
+      return { stream: convertArrayToReadableStream([start, ...parts, finish]) };
     },
   });
 }

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from skillhouse.approval.request import rows_of as rows_of
     from skillhouse.approval.request import rule_text as rule_text
     from skillhouse.approval.request import session_key as session_key
+    from skillhouse.approval.wait import AWAITED as AWAITED
     from skillhouse.approval.wait import ApprovalOutcome as ApprovalOutcome
     from skillhouse.approval.webhook import SignatureError as SignatureError
     from skillhouse.approval.webhook import WebhookChannel as WebhookChannel

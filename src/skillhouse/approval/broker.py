@@ -36,6 +36,7 @@ from skillhouse.approval.request import (
     session_key,
 )
 from skillhouse.approval.wait import (
+    AWAITED,
     ApprovalOutcome,
     SessionLocks,
     answered,
@@ -321,9 +322,14 @@ class ApprovalBroker:
     def _waiting(self, approval_id: str) -> Iterator[None]:
         """Count a call that waits for a question, and will record its denial."""
         self._waited[approval_id] += 1
+        awaited = AWAITED.get()
+        if awaited is not None:
+            awaited.append(approval_id)
         try:
             yield
         finally:
+            if awaited is not None:
+                awaited.remove(approval_id)
             self._waited[approval_id] -= 1
             if not self._waited[approval_id]:
                 del self._waited[approval_id]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from functools import partial
 from typing import Literal
 
@@ -32,6 +33,9 @@ POLL_SECONDS = 0.1
 """Delay until an answer of another process is noticed; one check costs two `stat` calls."""
 LOOK_SECONDS = 1.0
 """After which a question is looked at, whether or not its file seems to have changed."""
+
+AWAITED: ContextVar[list[str] | None] = ContextVar("awaited approvals", default=None)
+"""Where a caller set a list: the ids of the questions that its call waits for now, newest last."""
 
 logger = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ import re
 import secrets
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Protocol
 from urllib.parse import quote, unquote
@@ -47,6 +47,8 @@ NAME_MAX = 200
 PARTS_MAX = 8
 LEFT_OUT_MAX = 16
 """Files that are left out which are named; the others are counted."""
+NAMED_MAX = 8
+"""Kept files that a model hears of by name; the others are counted."""
 SHOWN_MAX = 120
 """Characters of a name or a reason that is shown of what is left out."""
 SETS_MAX = 10_000
@@ -165,6 +167,16 @@ class KeptArtifacts(Struct, frozen=True, kw_only=True):
         if self.left_out:
             detail["artifacts_left_out"] = list(self.left_out)
         return detail
+
+
+def kept_line(files: Sequence[ArtifactFile]) -> str:
+    """Return the line by which a model without resources hears of kept files; empty for none.
+
+    The names are the skill's own words, each of printable characters.
+    """
+    names = [one.name for one in files[:NAMED_MAX]]
+    more = [f"and {len(files) - NAMED_MAX} more"] * (len(files) > NAMED_MAX)
+    return f"kept: {', '.join((*names, *more))}" if files else ""
 
 
 def shown_name(text: str) -> str:

@@ -22,6 +22,7 @@ from tests.frontends.adapters.houses import open_house, written
 from tests.frontends.adapters.loopback import Call, Json, Loopback, listening
 
 from skillhouse.approval import Answer, ApprovalRequest, Channel
+from skillhouse.audit import read_records
 from skillhouse.house import Skillhouse
 
 Reaction = Literal["yes", "no", "left"]
@@ -201,3 +202,21 @@ def _block(block: Json, role: str) -> tuple[str, str]:
     if "functionResponse" in block:
         return "result", block["functionResponse"].get("id") or block["functionResponse"]["name"]
     return "text", role
+
+
+def hold_cancelled_outputs(
+    tmp_path: Path, run: Callable[[Skillhouse], Awaitable[Any]]
+) -> None:
+    """Cancel what runs the calls of a message, `write` first: it ends, and no other begins."""
+    waiting = Waiting()
+    with open_house(tmp_path, channel=waiting) as house:
+        (tmp_path / "project/note.txt").write_text("A note.\n")
+
+        async def go() -> None:
+            await waiting.cancelled(run(house))
+
+        asyncio.run(go())
+        assert [one.state.value for one in house.approvals.latest()] == ["open"]
+        records = list(read_records(house.audit_log.path, limit=9))
+        assert {one.record.tool for one in records} <= {"write"}
+    assert written(tmp_path) is None

@@ -14,11 +14,14 @@ from anthropic import Anthropic
 from tests.frontends.adapters.guide import CALLS, LAST, Typing, run_example
 from tests.frontends.adapters.houses import FALCONS, open_house, written
 from tests.frontends.adapters.parallel import (
+    READ,
+    WRITE,
     Reacting,
     Reaction,
     Scenario,
     each_scenario,
     hold_as_native,
+    hold_cancelled_outputs,
     native_read,
     native_write,
 )
@@ -123,3 +126,10 @@ def native_outputs(answer: Any) -> list[Any]:
     ]
     calls = [call.model_dump(exclude_none=True) for call in answer.content]
     return [{"role": "assistant", "content": calls}, {"role": "user", "content": results}]
+
+
+def test_a_cancelled_turn_ends_its_call_and_begins_no_other(tmp_path: Path) -> None:
+    client, _ = client_of([WRITE, READ])
+    said: list[Any] = [{"role": "user", "content": "go"}]
+    message = client.messages.create(model="m", max_tokens=9, messages=said)
+    hold_cancelled_outputs(tmp_path, lambda house: skillhouse_outputs_async(house, message))

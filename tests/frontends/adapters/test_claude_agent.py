@@ -36,6 +36,7 @@ from tests.frontends.adapters.parallel import (
     AFTERWARDS,
     Reaction,
     Scenario,
+    Waiting,
     each_scenario,
     hold_as_native,
     native_read,
@@ -189,6 +190,22 @@ def test_errors_are_texts(tmp_path: Path) -> None:
         anyio.run(cli.query, "go")
         assert [error for error, _ in cli.told] == [True, True]
         assert "denied: " in cli.told[1][1]
+
+
+def test_a_cancelled_call_of_its_server_ends(tmp_path: Path) -> None:
+    waiting = Waiting()
+    with open_house(tmp_path, channel=waiting) as house:
+        servers: Any = skillhouse_options(house).mcp_servers
+
+        async def go() -> None:
+            async with Client(servers["skillhouse"]["instance"]) as client:
+                await waiting.cancelled(client.call_tool(*WRITE))
+                # The server serves the next one.
+                assert not (await client.call_tool("skill", {"name": "kestrel"})).is_error
+
+        anyio.run(go)
+        assert [one.state.value for one in house.approvals.latest()] == ["open"]
+    assert written(tmp_path) is None
 
 
 @each_scenario

@@ -6,6 +6,7 @@ this file there.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import threading
@@ -36,6 +37,7 @@ from tests.frontends.adapters.loopback import Call, Json, Loopback, listening
 
 from skillhouse import tool
 from skillhouse.approval import OWNER, Answer
+from skillhouse.audit import read_records
 from skillhouse.frontends.adapters.crewai import skillhouse_tools
 from skillhouse.house import Skillhouse
 
@@ -49,13 +51,17 @@ def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
 
 
+def agent_of(house: Skillhouse, url: str, **more: Any) -> Agent:
+    """Return an agent whose model is at an address."""
+    llm = LLM(model="openai/fake", base_url=url, api_key="none")
+    tools = skillhouse_tools(house, **more)
+    return Agent(role="Poet", goal="Write.", backstory="Short.", llm=llm, tools=tools)
+
+
 def worked(house: Skillhouse, *calls: Call, **more: Any) -> list[Json]:
     """Have an agent make its calls in one turn, and return the requests that the model got."""
     with listening(Loopback(calls, LAST)) as model:
-        llm = LLM(model="openai/fake", base_url=model.url, api_key="none")
-        tools = skillhouse_tools(house, **more)
-        agent = Agent(role="Poet", goal="Write.", backstory="Short.", llm=llm, tools=tools)
-        assert str(agent.kickoff("go")) == LAST
+        assert str(agent_of(house, model.url, **more).kickoff("go")) == LAST
     return model.bodies
 
 
@@ -161,6 +167,49 @@ def test_a_call_waits_for_an_answer_that_is_given_elsewhere(tmp_path: Path) -> N
         worked(house, WRITE, wait=30)
         thread.join()
         assert written(tmp_path) == "Rain.\n"
+
+
+@pytest.mark.parametrize("way", ["task", "thread"])
+def test_a_cancelled_crew_ends_its_call_and_begins_no_other(tmp_path: Path, way: str) -> None:
+    begun, ended, cancel = threading.Event(), threading.Event(), threading.Event()
+
+    @tool(level="read")
+    async def hang(text: str) -> str:
+        """Take long."""
+        begun.set()
+        try:
+            await asyncio.sleep(600)
+        finally:
+            ended.set()
+        return text
+
+    with open_house(tmp_path, tools=[hang]) as house:
+        (tmp_path / "project/note.txt").write_text("A note.\n")
+        calls = [("hang", {"text": "x"})]
+        with listening(Loopback(calls, LAST)) as model:
+            agent = agent_of(house, model.url, cancel=cancel)
+
+            async def cancelled() -> None:
+                run = asyncio.ensure_future(asyncio.to_thread(agent.kickoff, "go"))
+                assert await asyncio.to_thread(begun.wait, 30)
+                # As the program does where its own task is cancelled.
+                cancel.set()
+                if way == "task":
+                    run.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await run
+
+            asyncio.run(cancelled())
+            assert ended.wait(30)
+            assert len(model.bodies) == 1
+            read = next(one for one in agent.tools or () if one.name == "read")
+            with pytest.raises(asyncio.CancelledError):
+                read.run(path="note.txt")
+        records = list(read_records(house.audit_log.path, limit=9))
+        intents = [one for one in records if one.record.kind == "intent"]
+        assert [(one.record.tool, one.outcome and one.outcome.error) for one in intents] == [
+            ("hang", "cancelled")
+        ]
 
 
 def test_an_approve_that_raises_has_approved_nothing(tmp_path: Path) -> None:

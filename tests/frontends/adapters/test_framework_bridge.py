@@ -13,6 +13,8 @@ from typing import Any
 import anyio
 import pytest
 from tests.frontends.adapters.houses import FALCONS, answers, open_house, written
+from tests.harness import Need
+from tests.house.coded import best_sandbox, coded_house, write_code
 from tests.tools.gates import gate_to
 
 from skillhouse.approval import OWNER, Answer
@@ -298,3 +300,29 @@ class SigningHouse(Skillhouse):
             call.agent, call.user, call.channel, self.view().visible
         )
         return await gate.call(call, session)
+
+
+CHARTS = """
+    def tool(params, context):
+        for at in range(params["count"]):
+            (context.output / f"chart-{at}.png").write_bytes(b"png")
+        return "drawn"
+
+    tools = {"tool": tool}
+"""
+
+
+@pytest.mark.slow
+def test_a_model_of_a_framework_hears_of_kept_files_by_name(tmp_path: Path, need: Need) -> None:
+    write_code(tmp_path / "skills/kite", CHARTS)
+    with coded_house(tmp_path, tmp_path / "skills", status=best_sandbox(need)) as house:
+        bridge = desk(house)
+        texts = [bridge.call_sync("kite:tool", {"count": count}).content for count in (0, 1, 10)]
+        called = anyio.run(bridge.call, "kite:tool", {"count": 2})
+    names = [f"chart-{at}.png" for at in range(8)]
+    assert texts == [
+        "drawn",
+        "drawn\nkept: chart-0.png",
+        f"drawn\nkept: {', '.join(names)}, and 2 more",
+    ]
+    assert called.content == "drawn\nkept: chart-0.png, chart-1.png"

@@ -19,6 +19,7 @@ from tests.frontends.adapters.parallel import (
     Scenario,
     each_scenario,
     hold_as_native,
+    hold_cancelled_outputs,
     native_read,
     native_write,
 )
@@ -187,3 +188,15 @@ def native_outputs(answer: Any) -> list[Any]:
         {"type": "function_call_output", "call_id": call.call_id, "output": text}
         for call, text in zip(answer.output, texts, strict=True)
     ]
+
+
+@pytest.mark.parametrize("chat", [False, True])
+def test_a_cancelled_turn_ends_its_call(tmp_path: Path, chat: bool) -> None:
+    client, _ = client_of(WRITE, chat=chat)
+    said: list[Any] = [{"role": "user", "content": "go"}]
+    create: Callable[..., Any] = client.responses.create
+    more: dict[str, Any] = {"input": said}
+    if chat:
+        create, more = client.chat.completions.create, {"messages": said}
+    response = create(model="m", **more)
+    hold_cancelled_outputs(tmp_path, lambda house: skillhouse_outputs_async(house, response))

@@ -18,9 +18,12 @@ from skillhouse.approval import OWNER
 from skillhouse.extensions.installs.install_question import (
     DESCRIPTION_CHARS,
     InstallQuestion,
+    NotAskedError,
     bounded_line,
     question_of,
+    skills_called,
 )
+from skillhouse.extensions.installs.kept_questions import KeptQuestions
 from skillhouse.floor import SkillhouseError
 from skillhouse.floor.threads import in_thread
 from skillhouse.install import Installer
@@ -72,6 +75,11 @@ class SkillWish(Struct, frozen=True, kw_only=True):
         """Whether it is of a public collection."""
         return self.repository in collections()
 
+    @property
+    def key(self) -> tuple[str, str]:
+        """By what a question is kept."""
+        return self.text, self.repository
+
 
 class FindAndInstallTool(Tool):
     """Searches by words, and asks about and installs the skill of a name."""
@@ -108,6 +116,7 @@ class FindAndInstallTool(Tool):
         """`decide` gives the effect of a permission request, before anything is asked for."""
         self._house = house
         self._decide = decide
+        self._kept = KeptQuestions()
 
     def plan(self, arguments: Mapping[str, Any], session: Session) -> Plan:
         wanted = SkillWish(
@@ -196,13 +205,24 @@ class FindAndInstallTool(Tool):
                 yield installer, staged
 
     def _question(self, wanted: SkillWish) -> InstallQuestion | None:
-        """Return what a person is asked of the skill of a name; RefusedError for one that is not
-        installed for a model."""
+        """Return what a person is asked of the skill of a name, as it was found out lately;
+        RefusedError for one that is not installed for a model."""
+        known = self._kept.get(wanted.key)
+        if isinstance(known, str):
+            raise _refused(NotAskedError(known))
+        if known is not None and not any(skills_called(self._house, known.name)):
+            return known
         try:
             with self._staged(wanted) as found:
-                return None if found is None else question_of(self._house, *found)
+                asked = None if found is None else question_of(self._house, *found)
+        except NotAskedError as error:
+            self._kept.keep(wanted.key, str(error))
+            raise _refused(error) from error
         except SkillhouseError as error:
             raise _refused(error) from error
+        if asked is not None:
+            self._kept.keep(wanted.key, asked)
+        return asked
 
     async def _search(self, wanted: SkillWish) -> Output:
         return await in_thread(partial(self._found, wanted))
@@ -274,8 +294,9 @@ class FindAndInstallTool(Tool):
         """Install what was approved.
 
         INVARIANT: it is fetched and looked at again, and only what the question was about is
-        installed.
+        installed. What was kept of it is not: a release may have been taken down meanwhile.
         """
+        self._kept.drop(wanted.key)
         try:
             with self._staged(wanted) as found:
                 now = None if found is None else question_of(self._house, *found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -31,6 +32,7 @@ def skillhouse_tools(
     user: str = "local",
     approve: Approve | None = None,
     wait: float = 0,
+    cancel: threading.Event | None = None,
 ) -> list[BaseTool]:
     """Return the tools for `Agent(tools=…)`.
 
@@ -38,6 +40,10 @@ def skillhouse_tools(
     gets the question, with `title`, `reasons` and `facts`, and returns whether the user approves.
     Without it, a call waits `wait` seconds for an answer that is given elsewhere; then the model
     gets a pending result.
+
+    CrewAI runs tools on threads, which go on when the task that awaits a crew is cancelled. Set
+    `cancel` then: the call that runs ends, no other begins, and the crew ends with
+    asyncio.CancelledError on its thread.
     """
     bridge = FrameworkBridge(house=house, channel=CHANNEL, agent=agent, user=user)
     return [
@@ -49,6 +55,7 @@ def skillhouse_tools(
             bridge=bridge,
             approve=approve,
             wait=wait,
+            cancel=cancel,
         )
         for tool in bridge.tools(OPENAI_CHARS)
     ]
@@ -58,9 +65,12 @@ class _CrewTool(BaseTool):
     bridge: Any = Field(exclude=True)
     approve: Any = Field(exclude=True)
     wait: float = 0
+    cancel: Any = Field(exclude=True)
 
     def _run(self, /, **arguments: Any) -> str | ToolFailure:
-        result = self.bridge.call_sync(self.name, arguments, wait=0 if self.approve else self.wait)
+        result = self.bridge.call_sync(
+            self.name, arguments, wait=0 if self.approve else self.wait, cancel=self.cancel
+        )
         while self.approve and (question := self.bridge.question(result)) is not None:
             result = self._answered(arguments, question)
         return ToolFailure(message=result.content) if result.is_error else result.content
@@ -72,7 +82,7 @@ class _CrewTool(BaseTool):
         """
         approval_id = str(question["approval_id"])
         result: ToolResult = (
-            self.bridge.allowed_sync(self.name, arguments, approval_id)
+            self.bridge.allowed_sync(self.name, arguments, approval_id, cancel=self.cancel)
             if self.approve(question)
             else self.bridge.refused(approval_id)
         )

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
+import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Generic, TypeVar
 
+import anyio
 from msgspec import Struct
 
 from skillhouse.approval import Answer, ApprovalRequest
@@ -20,7 +23,7 @@ from skillhouse.frontends.presentation.question import question_of
 from skillhouse.house import Caller, Conversation, Skillhouse
 from skillhouse.house.model_tools import OPENAI_CHARS, ShownTool
 from skillhouse.permission import Effect
-from skillhouse.tools import ProgressHandler, ToolResult
+from skillhouse.tools import ProgressHandler, ToolResult, kept_line
 
 V = TypeVar("V")
 
@@ -124,15 +127,38 @@ class FrameworkBridge(Struct, frozen=True, kw_only=True):
         *,
         approval_id: str = "",
         wait: float = 0,
+        cancel: threading.Event | None = None,
     ) -> ToolResult:
-        """Do what `call` does, from synchronous code; `wait` is that of `Skillhouse.call`."""
+        """Do what `call` does, from synchronous code; `wait` is that of `Skillhouse.call`.
+
+        Once `cancel` is set, a call ends as one of a cancelled task does, and none begins:
+        asyncio.CancelledError, which no framework takes for the failure of a tool.
+        """
+        caller = self.caller()
+
+        async def made() -> ToolResult | None:
+            result: ToolResult | None = None
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(_cancelled, cancel, tasks.cancel_scope)
+                if cancel is None or not cancel.is_set():
+                    result = await self.house.call(
+                        name, arguments, caller=caller, approval_id=approval_id, wait=wait
+                    )
+                tasks.cancel_scope.cancel()
+            return result
+
         try:
-            result = self.house.call_sync(
-                name, arguments, caller=self.caller(), approval_id=approval_id, wait=wait
-            )
-            return _for_model(result)
+            if cancel is None:
+                result = self.house.call_sync(
+                    name, arguments, caller=caller, approval_id=approval_id, wait=wait
+                )
+                return _for_model(result)
+            found = self.house.services.portal().call(made)
         except Exception as error:  # noqa: BLE001 - an edge of the process; it is logged there.
             return _failed(name, error)
+        if found is None:
+            raise asyncio.CancelledError(f"the run was cancelled, and with it `{name}`")
+        return _for_model(found)
 
     def question(self, result: ToolResult) -> dict[str, Any] | None:
         """Return the question for the framework's user; None if the framework must not ask.
@@ -188,12 +214,19 @@ class FrameworkBridge(Struct, frozen=True, kw_only=True):
             return now
         return await self.call(name, arguments, approval_id=approval_id)
 
-    def allowed_sync(self, name: str, arguments: Mapping[str, Any], approval_id: str) -> ToolResult:
-        """Do what `allowed` does, from synchronous code."""
-        now = self.call_sync(name, arguments)
+    def allowed_sync(
+        self,
+        name: str,
+        arguments: Mapping[str, Any],
+        approval_id: str,
+        *,
+        cancel: threading.Event | None = None,
+    ) -> ToolResult:
+        """Do what `allowed` does, from synchronous code; `cancel` is that of `call_sync`."""
+        now = self.call_sync(name, arguments, cancel=cancel)
         if not self.approve_unchanged(now, approval_id):
             return now
-        return self.call_sync(name, arguments, approval_id=approval_id)
+        return self.call_sync(name, arguments, approval_id=approval_id, cancel=cancel)
 
     def approve_unchanged(self, now: ToolResult, approval_id: str) -> bool:
         """Approve a call that, planned again, still has this question; return whether it has."""
@@ -276,8 +309,20 @@ class KeptResult(Generic[V]):
         return self._values.pop(call_id or "", None)
 
 
+CANCEL_SECONDS = 0.1
+"""Delay until a cancellation is seen that is said by another thread."""
+
+
+async def _cancelled(cancel: threading.Event | None, scope: anyio.CancelScope) -> None:
+    # An event of another thread, which no event of this loop is set by.
+    while cancel is not None and not cancel.is_set():  # noqa: ASYNC110
+        await anyio.sleep(CANCEL_SECONDS)
+    scope.cancel()
+
+
 def _for_model(result: ToolResult) -> ToolResult:
-    return replace(result, content=sendable(result.content))
+    lines = filter(None, (result.content, kept_line(result.artifacts)))
+    return replace(result, content=sendable("\n".join(lines)))
 
 
 def _failed(name: str, error: Exception) -> ToolResult:

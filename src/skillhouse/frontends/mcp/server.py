@@ -34,7 +34,8 @@ from skillhouse.frontends.mcp.call_result import answer, guarded, named
 from skillhouse.frontends.mcp.completion import CompletionRequests
 from skillhouse.frontends.mcp.handshake import ICON
 from skillhouse.frontends.mcp.skills import PromptRequests, SkillRequests
-from skillhouse.frontends.mcp.tasks import TaskRequests, check_listens
+from skillhouse.frontends.mcp.task_news import TaskNews
+from skillhouse.frontends.mcp.tasks import TaskRequests
 from skillhouse.frontends.mcp.tool_list import UNSTRUCTURED, ToolListing, as_listed_in
 from skillhouse.frontends.presentation.service_log import AuditNews
 from skillhouse.house import Caller, Skillhouse
@@ -88,7 +89,6 @@ class SkillhouseServer:
         self._bridge = ApprovalBridge(house, who, is_persons=is_persons, identity=identity)
         self.connections = self._bridge.connections
         self._bus = InMemorySubscriptionBus()
-        self._listened = ListenHandler(self._bus)
         self._sessions: deque[ServerSession] = deque(maxlen=SESSIONS_MAX)
         self.sdk = _NotifyingServer(
             listing,
@@ -96,7 +96,6 @@ class SkillhouseServer:
             icons=[types.Icon.model_validate(ICON)],
             lifespan=self._watching,
             on_list_tools=self._list_tools,
-            on_subscriptions_listen=self._listen,
         )
         # Not by the keyword, whose type knows no result of an extension.
         self.sdk.add_request_handler("tools/call", types.CallToolRequestParams, self._call_tool)
@@ -107,6 +106,10 @@ class SkillhouseServer:
         CompletionRequests(skills.resources, listing, is_persons=is_persons).register(self.sdk)
         self.tasks = TaskRequests(house, who, self._bridge, self._made)
         self.tasks.register(self.sdk)
+        listen = TaskNews(self.tasks, ListenHandler(self._bus))
+        self.sdk.add_request_handler(
+            "subscriptions/listen", types.SubscriptionsListenRequestParams, listen
+        )
         PromptRequests(house, listing, self._bridge, is_persons=is_persons).register(self.sdk)
         self.sdk.add_notification_handler(
             "notifications/initialized", types.NotificationParams, self._initialized
@@ -173,12 +176,6 @@ class SkillhouseServer:
             return result
 
         return made
-
-    async def _listen(
-        self, context: ServerRequestContext[None], params: types.SubscriptionsListenRequestParams
-    ) -> types.SubscriptionsListenResult:
-        check_listens(context)
-        return await self._listened(context, params)
 
     async def _initialized(
         self, context: ServerRequestContext[None], _: types.NotificationParams

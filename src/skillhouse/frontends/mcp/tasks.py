@@ -25,7 +25,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
-from skillhouse.approval import ApprovalError, ApprovalRequest, ApprovalState
+from skillhouse.approval import AWAITED, ApprovalError, ApprovalRequest, ApprovalState
 from skillhouse.floor import SkillhouseError
 from skillhouse.floor.paths import sendable
 from skillhouse.floor.threads import in_thread
@@ -81,6 +81,8 @@ class TaskRun:
         self.result: ToolResult | None = None
         self.error: MCPError | None = None
         self.is_cancelled = False
+        self.awaited: list[str] = []
+        """The ids of the questions that it waits for inside of this server, newest last."""
         self.scope = anyio.CancelScope()
         self.done = anyio.Event()
 
@@ -215,6 +217,8 @@ class TaskRequests:
         self, run: TaskRun, caller: Mapping[str, str], approval_id: str, call: Call
     ) -> None:
         """Make a call to its end, and keep what became of it if it is a task by then."""
+        # Its task in this event loop is its own, so no other call is seen in the list.
+        AWAITED.set(run.awaited)
         try:
             with run.scope:
                 run.result = await guarded(self._bridge.make(caller, approval_id, call))
@@ -252,19 +256,30 @@ class TaskRequests:
             self._store.end(run.task_id, "done", _wire(result))
 
     async def _get(self, context: Context, params: TaskParams) -> dict[str, Any]:
-        task = await self._own(context, params.task_id)
-        task = await self._advanced(context, params.task_id, task)
-        return await in_thread(lambda: self._described(context, params.task_id, task))
+        _check_header(context, params.task_id)
+        return await self.described(context, params.task_id)
+
+    async def described(self, context: Context, task_id: str) -> dict[str, Any]:
+        """Return a task as `tasks/get` does, and make its call if its question is answered.
+
+        Raises:
+            MCPError: it is no task of the client of this request.
+        """
+        task = await self._own(context, task_id)
+        task = await self._advanced(context, task_id, task)
+        return await in_thread(lambda: self._described(context, task_id, task))
 
     async def _update(self, context: Context, params: UpdateParams) -> dict[str, Any]:
+        _check_header(context, params.task_id)
         task = await self._own(context, params.task_id)
         caller = self._bridge.fields(context)
         client = self._bridge.client_of(context, caller["session_id"])
-        if task.state == "asking" and client is not None:
+        if client is not None and task.state in ("asking", "running"):
             try:
                 await in_thread(lambda: self._answered(task, client, params))
             except DeniedError as error:
                 why = str(error)
+                # A call that runs was approved elsewhere before, and has gone on.
                 await in_thread(lambda: self._denied(params.task_id, task, why))
                 return {}
             await self._advanced(context, params.task_id, task)
@@ -277,6 +292,7 @@ class TaskRequests:
             self._store.end(task_id, "done", _wire(result))
 
     async def _cancel(self, context: Context, params: TaskParams) -> dict[str, Any]:
+        _check_header(context, params.task_id)
         task = await self._own(context, params.task_id)
         if await in_thread(lambda: self._store.cancel(params.task_id)):
             message = "the client cancelled the call"
@@ -300,10 +316,6 @@ class TaskRequests:
             raise MCPError(types.METHOD_NOT_FOUND, "Method not found", context.method)
         if not is_declared(context):
             raise undeclared()
-        headers = getattr(context.request, "headers", None)
-        if headers is not None and headers.get("mcp-name") != task_id:
-            message = "the header `Mcp-Name` is not the request's `taskId`"
-            raise MCPError(types.HEADER_MISMATCH, message)
         caller = self._bridge.fields(context)
 
         def found() -> CallTask | None:
@@ -338,24 +350,35 @@ class TaskRequests:
         return await in_thread(lambda: self._store.get(task_id)) or task
 
     def _is_asked(self, task: CallTask) -> bool:
+        return self._open_question(task.approval) is not None
+
+    def _open_question(self, approval_id: str) -> ApprovalRequest | None:
+        """Return the question that has to be answered for an approval; None if none is open."""
         try:
-            approval = self._house.approvals.get(task.approval)
+            approval = self._house.approvals.get(approval_id)
             if approval.waits_for and approval.state is ApprovalState.APPROVED:
                 # The call is approved, and a question inside of it may not be answered yet.
                 approval = self._house.approvals.get(approval.waits_for)
         except ApprovalError:
-            return False
-        return approval.state is ApprovalState.OPEN
+            return None
+        return approval.request if approval.state is ApprovalState.OPEN else None
+
+    def _awaited(self, task_id: str, task: CallTask) -> str:
+        """Return the id of the approval that a task waits for; of a call that waits inside of a
+        server, that server alone knows it. Empty if there is none."""
+        if task.state == "asking":
+            return task.approval
+        run = self._runs.get(task_id)
+        return next(reversed(tuple(run.awaited)), "") if run is not None else ""
 
     def _question(
-        self, task: CallTask, client: ElicitationClient | None
+        self, approval_id: str, client: ElicitationClient | None
     ) -> tuple[str, ApprovalRequest, Elicitation] | None:
         """Return the key, the question and how its client asks it; None if it cannot."""
-        if client is None or not (client.form or client.url):
+        if not approval_id or client is None or not (client.form or client.url):
             return None
-        try:
-            request = self._house.approvals.get(task.approval).request
-        except ApprovalError:
+        request = self._open_question(approval_id)
+        if request is None:
             return None
         wanted = elicitation_channel(self._house.approvals).question(request, client)
         # Another one for each question: an answer to an earlier one answers no later one.
@@ -363,7 +386,7 @@ class TaskRequests:
         return None if wanted is None else (key, request, wanted)
 
     def _answered(self, task: CallTask, client: ElicitationClient, params: UpdateParams) -> None:
-        asked = self._question(task, client)
+        asked = self._question(self._awaited(params.task_id, task), client)
         if asked is None or asked[0] not in params.input_responses:
             return
         key, request, wanted = asked
@@ -411,15 +434,16 @@ class TaskRequests:
             case "lost":
                 error = {"code": types.INTERNAL_ERROR, "message": LOST}
                 return "failed", {"statusMessage": LOST, "error": error}
-            case "running" | "cancelling":
+            case "running" | "cancelling" if not self._awaited(task_id, task):
                 run = self._runs.get(task_id)
                 message = sendable(run.message) if run is not None else ""
                 return "working", {"statusMessage": message} if message else {}
         session_id = self._bridge.fields(context)["session_id"]
-        asked = self._question(task, self._bridge.client_of(context, session_id))
+        approval = self._awaited(task_id, task)
+        asked = self._question(approval, self._bridge.client_of(context, session_id))
         page = self._house.approvals.page
-        where = f" ({page}/approvals/{task.approval})" if page else ""
-        message = f"waits for the user's approval {task.approval}{where}, and runs once it is given"
+        where = f" ({page}/approvals/{approval})" if page else ""
+        message = f"waits for the user's approval {approval}{where}, and runs once it is given"
         if asked is None:
             return "working", {"statusMessage": message}
         wanted = types.ElicitRequest(params=asked[2])
@@ -450,11 +474,12 @@ def undeclared() -> MCPError:
     return MCPError(types.MISSING_REQUIRED_CLIENT_CAPABILITY, message, needed)
 
 
-def check_listens(context: Context) -> None:
-    """Raise MCPError for a subscription to tasks by a client that does not declare them."""
-    wanted = (context.params or {}).get("notifications")
-    if isinstance(wanted, dict) and wanted.get("taskIds") and not is_declared(context):
-        raise undeclared()
+def _check_header(context: Context, task_id: str) -> None:
+    """Raise MCPError over HTTP if `Mcp-Name`, by which a balancer goes, is another than the id."""
+    headers = getattr(context.request, "headers", None)
+    if headers is not None and headers.get("mcp-name") != task_id:
+        message = "the header `Mcp-Name` is not the request's `taskId`"
+        raise MCPError(types.HEADER_MISMATCH, message)
 
 
 def _wire(result: ToolResult) -> str:

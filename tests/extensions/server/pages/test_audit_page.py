@@ -290,7 +290,10 @@ def test_the_page_of_a_call_has_its_files_to_be_saved(tmp_path: Path, need: Need
     text = client.get(path).text
     assert f'<a href="{path}/files/0" download><bdi>&lt;b&gt;page.html</bdi></a>' in text
     assert "25 bytes" in text
-    assert ".hidden: its name has a part that begins with a dot or a dash" in text
+    why = "its name has a part that begins with a dot or a dash"
+    assert f'<li><bdi>.hidden</bdi> <span class="note">{why}</span></li>' in text
+    chinese = client.get(path, headers={"accept-language": "zh"}).text
+    assert '<bdi>.hidden</bdi> <span class="note">其名称有一段以点或连字符开头</span>' in chinese
     # It is no fact of the record that the page shows beside.
     assert "artifact_set" not in text
     answer = client.get(f"{path}/files/0")

@@ -34,13 +34,22 @@ ID_MAX = 64
 """Characters of a record's id."""
 
 
+class LeftOutFile(Struct, frozen=True, kw_only=True):
+    """A file that was not kept."""
+
+    name: str
+    """Empty for what is said of the folder as a whole."""
+    why: str
+    """Ours, or what the process of the skill said: a text like any other."""
+
+
 class CallFiles(Struct, frozen=True, kw_only=True):
     """What a call's code wrote to its output folder."""
 
     set: ArtifactSet | None = None
     """None where nothing was kept, or is not any more."""
     was_kept: bool = False
-    left_out: tuple[str, ...] = ()
+    left_out: tuple[LeftOutFile, ...] = ()
 
 
 class CallPage:
@@ -103,7 +112,7 @@ class CallPage:
         """Return what came of the call's output folder."""
         detail = detail_of(entry)
         said, left_out = detail.get("artifact_set"), detail.get("artifacts_left_out")
-        left = tuple(map(str, left_out)) if isinstance(left_out, list) else ()
+        left = tuple(map(left_out_file, left_out)) if isinstance(left_out, list) else ()
         if not isinstance(said, str):
             return CallFiles(left_out=left)
         try:
@@ -141,6 +150,18 @@ class CallPage:
         if entry is None:
             raise HTTPException(404)
         return entry
+
+
+def left_out_file(line: object) -> LeftOutFile:
+    """Return name and reason of a line of `artifacts_left_out`.
+
+    >>> left_out_file("a.txt: it has several names").why
+    'it has several names'
+    """
+    name, is_named, why = str(line).partition(": ")
+    if not is_named or str(line).startswith("it cannot be written"):
+        return LeftOutFile(name="", why=str(line))
+    return LeftOutFile(name=name, why=why)
 
 
 def plain_detail(detail: Mapping[str, object]) -> dict[str, object]:
