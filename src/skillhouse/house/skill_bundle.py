@@ -31,10 +31,13 @@ from skillhouse.floor import (
     encode,
     make_private,
     needs_extra,
+    shaped,
     structs,
     tree_digest,
     write_atomically,
 )
+from skillhouse.floor.digests import canonical_json
+from skillhouse.floor.documents import json_value
 from skillhouse.house.allowed_sources import check_source
 from skillhouse.house.code_manifests import Reloads
 from skillhouse.house.config.secret_places import read_secret
@@ -45,7 +48,8 @@ from skillhouse.skill import ARCHIVE_MAX
 from skillhouse.skill.archive import write_members
 
 if TYPE_CHECKING:
-    from skillhouse.house.config import Config, SkillsSettings
+    from skillhouse.house.config import Config
+    from skillhouse.house.config.repositories import SkillsSettings
     from skillhouse.house.house import Skillhouse
     from skillhouse.remote import ObjectStore, StoreAccess
     from skillhouse.remote.object_store import OpenStore
@@ -74,6 +78,9 @@ class BundlePointer(Struct, frozen=True, kw_only=True):
     def path(self) -> str:
         """Where the archive is; it never changes there."""
         return archive_path(self.digest)
+
+    def as_json(self) -> bytes:
+        return canonical_json(structs.asdict(self))
 
 
 class BundleState(Struct, frozen=True, kw_only=True):
@@ -157,7 +164,7 @@ def read_pointer(store: ObjectStore) -> tuple[BundlePointer | None, remote.Store
     if found is None:
         return None, None
     try:
-        pointer = decode(found.data, BundlePointer)
+        pointer = shaped(json_value(found.data), BundlePointer)
     except DecodeError as error:
         raise remote.RemoteError(f"`{POINTER}` cannot be read: {error}") from error
     hexadecimal = pointer.digest.removeprefix("sha256:")
@@ -183,7 +190,7 @@ def publish_bundle(store: ObjectStore, archive: bytes, number: int) -> BundlePoi
         there = store.read(pointer.path, ARCHIVE_MAX)
         if there is None or digest(there.data) != pointer.digest:
             raise remote.RemoteError(f"`{pointer.path}` is there with other bytes")
-    if not store.replace(POINTER, encode(pointer), found):
+    if not store.replace(POINTER, pointer.as_json(), found):
         raise remote.RemoteError("another bundle was published at this moment; try again")
     return pointer
 
@@ -204,7 +211,7 @@ class SkillBundleSource:
         self._open_store = open_store or remote.open_store
         self._now = now or (lambda: datetime.now(UTC))
         key = bundle_place(config).name
-        self._state_file = config.state_directory / STATES / f"{key}.json"
+        self._state_file = config.state_directory / STATES / key
 
     def state(self) -> BundleState:
         """Return what was taken; an empty one where nothing was, or the file cannot be read."""
@@ -230,9 +237,9 @@ class SkillBundleSource:
         try:
             check_source(self._config.registry, self._settings.source)
             after = self._taken(before, moment)
+        except AuditError:
+            raise
         except Exception as error:  # noqa: BLE001 - a stranger's bytes, at the edge of a thread.
-            if isinstance(error, AuditError):
-                raise
             problem = str(as_error(error))[:PROBLEM_MAX]
             state = structs.replace(before, problem=problem, failures=before.failures + 1)
             self._write(state)

@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 EXTRA = "s3"
 CONNECT_SECONDS = 5.0
 REQUEST_SECONDS = 60.0
-"""Of one request, with its answer."""
-READ_SECONDS = 120.0
-"""Of one object, with what is tried again."""
+"""Of one request, with its answer; an object may take twice as long, with what is tried again."""
 RETRIES = 2
+ERROR_MAX = 240
+"""Characters of what a store says went wrong."""
 _LOCK = ".lock"
 
 
@@ -70,6 +70,7 @@ class StoreAccess(Struct, frozen=True, kw_only=True):
     access_key: str = ""
     secret_key: str = ""
     """Both empty: what the process's environment or the machine's role gives."""
+    seconds: float = REQUEST_SECONDS
 
     def __repr__(self) -> str:
         return f"StoreAccess(endpoint={self.endpoint!r}, region={self.region!r})"
@@ -101,6 +102,8 @@ class DirectoryStore:
         except (PathError, OSError) as error:
             said = error.code if isinstance(error, PathError) else error.strerror
             raise RemoteError(f"cannot read `{name}` in `{self._directory}`: {said}") from error
+        if len(data) > most:
+            raise RemoteError(f"expected at most {most} bytes in `{name}`")
         return StoredObject(data=data, tag=digest(data))
 
     def create(self, name: str, data: bytes) -> bool:
@@ -131,13 +134,14 @@ class S3ObjectStore:
 
     def __init__(self, bucket: str, prefix: str, access: StoreAccess) -> None:
         self._bucket = bucket
+        self._seconds = access.seconds
         with needs_extra(EXTRA):
             import obstore  # noqa: PLC0415 - an optional part, in this one file
             from obstore import exceptions  # noqa: PLC0415 - likewise
             from obstore.store import S3Store  # noqa: PLC0415 - likewise
         self._obstore: Any = obstore
         self._errors: Any = exceptions
-        config: dict[str, Any] = {"virtual_hosted_style_request": not access.endpoint}
+        config: Any = {"virtual_hosted_style_request": not access.endpoint}
         named = {
             "endpoint": access.endpoint,
             "region": access.region,
@@ -152,20 +156,21 @@ class S3ObjectStore:
             client_options={
                 "allow_http": access.endpoint.startswith("http://"),
                 "connect_timeout": timedelta(seconds=CONNECT_SECONDS),
-                "timeout": timedelta(seconds=REQUEST_SECONDS),
+                "timeout": timedelta(seconds=access.seconds),
             },
             retry_config={
                 "max_retries": RETRIES,
-                "retry_timeout": timedelta(seconds=REQUEST_SECONDS),
+                "retry_timeout": timedelta(seconds=access.seconds),
             },
         )
 
     def read(self, name: str, most: int) -> StoredObject | None:
-        end = time.monotonic() + READ_SECONDS
+        most_seconds = 2 * self._seconds
+        end = time.monotonic() + most_seconds
         with self._asking(name):
             try:
                 result = self._obstore.get(self._store, name)
-            except self._errors.NotFoundError:
+            except (self._errors.NotFoundError, FileNotFoundError):
                 return None
             chunks, size = [], 0
             # What an answer says of its own length is not believed.
@@ -174,7 +179,7 @@ class S3ObjectStore:
                 if size > most:
                     raise RemoteError(f"expected at most {most} bytes in `{name}`")
                 if time.monotonic() > end:
-                    raise RemoteError(f"`{name}` did not come within {READ_SECONDS:.0f} seconds")
+                    raise RemoteError(f"`{name}` did not come within {most_seconds:.0f} seconds")
                 chunks.append(bytes(chunk))
             return StoredObject(data=b"".join(chunks), tag=str(result.meta["e_tag"] or ""))
 
@@ -196,9 +201,9 @@ class S3ObjectStore:
     def _asking(self, name: str) -> Iterator[None]:
         try:
             yield
-        except self._errors.BaseError as error:
+        except (self._errors.BaseError, OSError, NotImplementedError, ValueError) as error:
             # The first line: behind it is a dump of the library's own values.
-            said = str(error).partition("\n")[0][:300]
+            said = str(error).partition("\n")[0][:ERROR_MAX]
             raise RemoteError(f"`{name}` in the bucket `{self._bucket}`: {said}") from error
 
 

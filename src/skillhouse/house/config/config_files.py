@@ -139,7 +139,9 @@ def load_config(
 
 
 _CHANGED = frozenset(
-    "roots cache_directory state_directory sandbox agents skills assignees audit_checkpoints".split()
+    (
+        "roots cache_directory state_directory sandbox agents skills assignees audit_checkpoints"
+    ).split()
 )
 """Keys that a configuration holds in another form than they are written in."""
 _AS_WRITTEN = {*field_names(Settings)} & {*field_names(Config)}
