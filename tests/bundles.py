@@ -1,4 +1,4 @@
-"""A bundle of skills of a test: who signs, where it is, who takes it; and a small S3 on loopback."""
+"""A bundle of skills of a test: who signs, where it is, who takes it; and a small S3."""
 
 from __future__ import annotations
 

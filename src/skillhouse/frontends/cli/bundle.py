@@ -86,7 +86,8 @@ def _push(options: argparse.Namespace, terminal: Terminal) -> int:
         access = store_access(settings, house.config.places.environment)
         store = remote.open_store(settings.source, access)
         before, _ = read_pointer(store)
-        number = options.number or (before.number if before else 0) + 1
+        following = 1 if before is None else before.number + 1
+        number = following if options.number is None else options.number
         if not 1 <= number <= registry.NUMBER_MAX:
             raise UsageError(f"expected a number from 1 to {registry.NUMBER_MAX}, got {number}")
         private = open_private(keys, key, options.password)
