@@ -41,7 +41,7 @@ def test_a_bundle_is_published_taken_and_shown(run: Run, place: Path, skills: Pa
     assert (code, out.splitlines()[0]) == (0, f"{source}: taken now")
     assert "  skills    notes, winds" in out
     assert "remote:winds" in run("list", "--json")[1]
-    assert f"remote  {source}" in " ".join(run("list")[1].split("\n"))
+    assert run("list")[1].startswith(f"remote  {source[:40]}")
 
     write_skill(skills / "winds", body="Zephyr.\n")
     published = json.loads(run("bundle", "push", str(skills), source, "--json", *LOCKED)[1])
