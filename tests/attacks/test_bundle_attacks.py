@@ -9,8 +9,10 @@ from __future__ import annotations
 import io
 import json
 import tarfile
+import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 import pytest
@@ -235,6 +237,32 @@ def test_a_cleared_cache_forgets_no_number(tmp_path: Path) -> None:
     assert place.look().status == "refused"
     assert place.taken() == {}
     assert not place.bundle.is_here()
+
+
+def test_looks_at_one_moment_lose_no_number(tmp_path: Path) -> None:
+    """A look that fails writes over what it read: without a lock, over a newer number."""
+    place = BundlePlace(tmp_path)
+    place.push(1)
+    place.look()
+    entered, go_on = threading.Event(), threading.Event()
+
+    def failing(address: str, access: remote.StoreAccess) -> remote.ObjectStore:
+        entered.set()
+        go_on.wait(10)
+        raise remote.RemoteError(f"no answer of {address} with {access}")
+
+    slow = SkillBundleSource(place.config, open_store=failing, now=lambda: NOW)
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(slow.look)
+        assert entered.wait(10)
+        write_skill(place.skills / "pdf", body="Second.\n")
+        place.push(2)
+        second = pool.submit(place.look)
+        # The naive version ends here, and the slow look then writes number 1.
+        assert not wait([second], 0.3).done
+        go_on.set()
+        assert (first.result(10).status, second.result(10).status) == ("refused", "taken")
+    assert place.bundle.state().number == 2
 
 
 def test_only_a_person_allows_the_way_back(tmp_path: Path) -> None:

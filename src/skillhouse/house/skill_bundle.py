@@ -38,6 +38,7 @@ from skillhouse.floor import (
 )
 from skillhouse.floor.digests import canonical_json
 from skillhouse.floor.documents import json_value
+from skillhouse.floor.lock import locked_file
 from skillhouse.house.allowed_sources import check_source
 from skillhouse.house.code_manifests import Reloads
 from skillhouse.house.config.secret_places import read_secret
@@ -229,9 +230,17 @@ class SkillBundleSource:
     def look(self) -> BundleLook:
         """Take the current bundle if it is another one; what is wrong keeps the last good one.
 
+        One process of this state looks at a time; another one waits for it.
+
         Raises:
             AuditError: the log cannot be written; nothing was taken.
         """
+        make_private(self._state_file.parent)
+        # INVARIANT: what is written of a look is over what was read for it, so no number is lost.
+        with locked_file(self._state_file.with_name("lock")):
+            return self._looked()
+
+    def _looked(self) -> BundleLook:
         before = self.state()
         moment = f"{self._now():{_TIME}}"
         try:
@@ -351,7 +360,6 @@ class SkillBundleSource:
                 cache_sync.tidy(place, beside=earlier)
 
     def _write(self, state: BundleState) -> None:
-        make_private(self._state_file.parent)
         with write_atomically(self._state_file, durable=True) as file:
             file.write(encode(state))
 

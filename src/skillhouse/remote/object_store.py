@@ -1,4 +1,4 @@
-"""A few small operations on named bytes: in a directory, or in S3 and what speaks its protocol.
+"""A few small operations on named bytes: in a directory, or in a bucket by the protocol of S3.
 
 Everything that is read is bounded in bytes and in time. What writes either makes a new object or
 replaces the one that it read; who comes second is refused.
