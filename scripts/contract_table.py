@@ -166,6 +166,20 @@ webhook_secret_env = "HOOK_SECRET"
 SERVER = '[[mcp_servers]]\nlabel = "a"\nurl = "https://a.example.com/mcp"\n'
 REMOTE = '[[remotes]]\nurl = "https://a.example.com"\nkind = "opencode"\n'
 REPOSITORY = '[[skills.repositories]]\nname = "a"\nurl = "https://a.example.com"\n'
+BUNDLE = """[skills]
+source = "s3://acme-skills/team"
+source_publisher = "acme of skills.example.com"
+"""
+BUNDLE_KEYS = {
+    "": "",
+    "_publisher": "",
+    "_seconds": "source_seconds = 60",
+    "_allow_older": "source_allow_older = true",
+    "_endpoint": 'source_endpoint = "https://s3.example.com"',
+    "_region": 'source_region = "eu-central-1"',
+    "_access_key": 'source_access_key = "env:S3_ID"\nsource_secret_key = "env:S3_SECRET"',
+    "_secret_key": 'source_access_key = "env:S3_ID"\nsource_secret_key = "env:S3_SECRET"',
+}
 OAUTH = """[oauth]
 issuer = "https://login.example.com"
 resource = "https://skills.example.com/mcp"
@@ -240,6 +254,7 @@ SETTINGS = {
     "remotes.url": REMOTE,
     "remotes.kind": REMOTE,
     "signer.password": '[signer]\npassword = "terminal"',
+    **{f"skills.source{name}": BUNDLE + more for name, more in BUNDLE_KEYS.items()},
     "skills.repositories.name": REPOSITORY,
     "skills.repositories.url": REPOSITORY,
     "skills.repositories.trusted": REPOSITORY + "trusted = true",

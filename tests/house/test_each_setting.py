@@ -20,6 +20,7 @@ from skillhouse.approval import Answer, ApprovalRequest
 from skillhouse.floor.structs import field_names, is_struct
 from skillhouse.house import BotSettings, ConfigNews, Settings, Skillhouse, configured
 from skillhouse.house.config.config_values import AgentSettings, OAuthSettings
+from skillhouse.house.config.repositories import SkillsSettings
 from skillhouse.house.config_reload import RESTART, RESTART_CODE
 from skillhouse.tools import ToolResult
 from tests.house.coded import best_sandbox, tool, write_code
@@ -694,6 +695,10 @@ ELSEWHERE = {
     "signer.password": "tests/signer; enforcement.py ends the process of the one before",
     "sections": "of extensions, whose tools each reload makes again; tests/extension",
     "skills.repositories": "read at each install",
+    **dict.fromkeys(
+        (f"skills.{name}" for name in field_names(SkillsSettings) if name.startswith("source")),
+        "read at each look, by a process whose configuration was read again; test_skill_bundle.py",
+    ),
     "registry.sources": "likewise; tests/install/test_source_policy.py",
     "registry.min_release_age": "likewise",
     "registry.sigstore_roots": "likewise; tests/attacks/test_attestation_attacks.py",

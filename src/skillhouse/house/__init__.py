@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from skillhouse.house.house import Skillhouse as Skillhouse
     from skillhouse.house.house_snapshot import Difference as Difference
     from skillhouse.house.house_snapshot import HouseSnapshot as HouseSnapshot
+    from skillhouse.house.house_snapshot import bundle_root as bundle_root
     from skillhouse.house.installed_check import InstalledCheck as InstalledCheck
     from skillhouse.house.installed_check import InstalledState as InstalledState
     from skillhouse.house.line_verdicts import JudgedLine as JudgedLine

@@ -478,15 +478,25 @@ def _signatures(index: SkillIndex) -> dict[str, Signature]:
     return {skill.file: skill.signature for skill in index.skills}
 
 
+def bundle_root(cache: Path, address: str) -> Path:
+    """Return the root of a bundle's skills, in the cache of other servers' skills."""
+    return remote.place_of(cache, "bundle", address) / remote.CURRENT / remote.SKILLS
+
+
 def remote_roots(config: Config, profile: Profile) -> tuple[Root, ...]:
     """Return a root for each configured server; none where the profile has no such scope."""
     if all(scope.name != SCOPE for scope in profile.scopes):
         return ()
-    return tuple(
+    own = tuple(
         Root(remote.skills_place(config.remote_directory, source), SCOPE)
         for source in config.remotes
         if may_come_from(config, source.url)
     )
+    bundle = config.skills.source
+    if bundle and may_come_from(config, bundle):
+        # Before servers that are not signed, and behind all skills of this machine.
+        return (Root(bundle_root(config.remote_directory, bundle), SCOPE), *own)
+    return own
 
 
 def with_remotes(config: Config, profile: Profile, roots: tuple[Root, ...]) -> tuple[Root, ...]:
@@ -499,7 +509,7 @@ def with_remotes(config: Config, profile: Profile, roots: tuple[Root, ...]) -> t
         ConfigError: what is synced would be found as something else as well.
     """
     directory = config.remote_directory
-    if config.remotes or directory.exists():
+    if config.remotes or config.skills.source or directory.exists():
         check_outside(directory, roots)
     own = remote_roots(config, profile)
     if not own:

@@ -43,7 +43,7 @@ class Network:
     def __init__(self, config: Config, *, route: net.Route | None = None) -> None:
         self._settings = config.net
         self._approvals = config.approvals
-        self._repositories = config.repositories
+        self._skills = replace(config.skills, repositories=config.repositories)
         self._search = config.search
         self._state = config.state
         self._environment = config.places.environment
@@ -100,7 +100,7 @@ class Network:
         """The values that no log may hold."""
         variables = sorted(
             secret_variables(
-                self._settings, self._approvals, self._repositories, self._search, self._state
+                self._settings, self._approvals, self._skills, self._search, self._state
             )
         )
         return tuple(value for name in variables if (value := self._environment.get(name, "")))

@@ -24,7 +24,8 @@ NAMES_SHOWN = 5
 
 
 def trust_notes(house: Skillhouse) -> list[str]:
-    """Return what of signatures ended or soon does, and when repositories are asked by themselves.
+    """Return what of signatures ended or soon does, and when repositories are asked by themselves,
+    after what is wrong with the bundle of skills.
 
     A lock that cannot be used is passed over: `changed_skills` names it.
     """
@@ -33,7 +34,8 @@ def trust_notes(house: Skillhouse) -> list[str]:
         for mark in installed_marks(house):
             if mark.is_well and mark.ending:
                 endings.setdefault(mark.ending, []).append(f"{mark.scope}:{mark.name}")
-    lines = [one.warning for one in repository_freshness(house) if one.warning]
+    lines = _bundle_notes(house)
+    lines += [one.warning for one in repository_freshness(house) if one.warning]
     for text, names in endings.items():
         lines.append(f"{first_of(names, NAMES_SHOWN)}: {text}")
     wanted = [one for one in house.config.repositories if one.refresh]
@@ -43,6 +45,15 @@ def trust_notes(house: Skillhouse) -> list[str]:
         looks = {one.repository: one for one in house.services.installed_check.memory.looks()}
         lines += [_asked(one, looks.get(one.name)) for one in wanted]
     return [*lines, *map(str, failed)]
+
+
+def _bundle_notes(house: Skillhouse) -> list[str]:
+    if not house.config.skills.source:
+        return []
+    # Most have no bundle, and need none of it.
+    from skillhouse.house.skill_bundle import bundle_note  # noqa: PLC0415
+
+    return [*filter(None, [bundle_note(house.config)])]
 
 
 def signature_warnings(house: Skillhouse) -> dict[str, str]:

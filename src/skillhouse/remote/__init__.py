@@ -6,6 +6,8 @@ Each name is loaded when it is first used, because most commands fetch nothing.
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from skillhouse.remote.cache_sync import CURRENT as CURRENT
+    from skillhouse.remote.cache_sync import SKILLS as SKILLS
     from skillhouse.remote.cache_sync import Fetch as Fetch
     from skillhouse.remote.cache_sync import Fetched as Fetched
     from skillhouse.remote.cache_sync import SyncReport as SyncReport
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
     from skillhouse.remote.cache_sync import cached as cached
     from skillhouse.remote.cache_sync import fetch_listing as fetch_listing
     from skillhouse.remote.cache_sync import fetch_skill as fetch_skill
+    from skillhouse.remote.cache_sync import place_of as place_of
     from skillhouse.remote.cache_sync import skills_place as skills_place
     from skillhouse.remote.cache_sync import sync as sync
     from skillhouse.remote.mcp_entry import McpServer as McpServer
@@ -26,6 +29,10 @@ if TYPE_CHECKING:
     from skillhouse.remote.mcp_source import read_members as read_members
     from skillhouse.remote.mcp_source import read_offer as read_offer
     from skillhouse.remote.mcp_source import server_identity as server_identity
+    from skillhouse.remote.object_store import ObjectStore as ObjectStore
+    from skillhouse.remote.object_store import StoreAccess as StoreAccess
+    from skillhouse.remote.object_store import StoredObject as StoredObject
+    from skillhouse.remote.object_store import open_store as open_store
     from skillhouse.remote.source import RemoteError as RemoteError
     from skillhouse.remote.source import RemoteSource as RemoteSource
 else:

@@ -69,9 +69,14 @@ def cache_fault(root: str, file: str) -> str:
     return "" if digest == expected else "its files are not those that were synced"
 
 
-def cache_place(cache: Path, source: RemoteSource) -> Path:
-    key = hashlib.sha256(f"{source.kind} {source.url}".encode()).hexdigest()
+def place_of(cache: Path, kind: str, address: str) -> Path:
+    """Return the directory of the cache for what is at one address."""
+    key = hashlib.sha256(f"{kind} {address}".encode()).hexdigest()
     return cache / key[:32]
+
+
+def cache_place(cache: Path, source: RemoteSource) -> Path:
+    return place_of(cache, source.kind, source.url)
 
 
 def skills_place(cache: Path, source: RemoteSource) -> Path:
@@ -131,7 +136,7 @@ async def sync(source: RemoteSource, cache: Path, fetch: Fetch) -> SyncReport:
     """
     place = cache_place(cache, source)
     make_private(place)
-    with _locked(place):
+    with hold_place(place):
         listing = await fetch_listing(source, fetch)
         before = cached(cache, source)
         staging = place / f"staging-{secrets.token_hex(8)}"
@@ -154,9 +159,9 @@ async def sync(source: RemoteSource, cache: Path, fetch: Fetch) -> SyncReport:
             (staging / VERSIONS).write_bytes(encode(after))
             (staging / DIGESTS).write_bytes(encode(digests))
             if after != before or digests != known or faulty & fetched:
-                _swap(place, staging)
+                swap_in(place, staging)
         finally:
-            _tidy(place)
+            tidy(place)
     same = {name for name in after.keys() & before.keys() if after[name] == before[name]}
     repaired = tuple(sorted(same & faulty & fetched))
     return SyncReport(
@@ -298,17 +303,23 @@ async def _body(artifact: Artifact, fetch: Fetch, left: int) -> bytes:
     return response.body
 
 
-def _swap(place: Path, staging: Path) -> None:
+def swap_in(place: Path, staging: Path) -> None:
     """Make `staging` current by replacing one symbolic link, which readers see whole or not."""
     link = place / f"next-{secrets.token_hex(8)}"
     link.symlink_to(staging.name)
     os.replace(link, place / CURRENT)
 
 
-def _tidy(place: Path) -> None:
-    """Remove everything but what is current; whoever reads an old file keeps it open."""
+def current_name(place: Path) -> str:
+    """Return the name of the directory that is current; empty for none."""
     current = place / CURRENT
-    kept = {CURRENT, "lock", os.readlink(current) if current.is_symlink() else ""}
+    return os.readlink(current) if current.is_symlink() else ""
+
+
+def tidy(place: Path, *, beside: str = "") -> None:
+    """Remove everything but what is current, and `beside`; whoever reads an old file keeps it
+    open."""
+    kept = {CURRENT, "lock", current_name(place), beside}
     for entry in os.scandir(place):
         if entry.name in kept:
             continue
@@ -319,7 +330,7 @@ def _tidy(place: Path) -> None:
 
 
 @contextlib.contextmanager
-def _locked(place: Path) -> Iterator[None]:
+def hold_place(place: Path) -> Iterator[None]:
     """Hold a source for this process: two that sync at once would undo each other."""
     with open(place / "lock", "wb") as file:
         if not try_lock(file.fileno()):

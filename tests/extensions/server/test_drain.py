@@ -8,10 +8,12 @@ from typing import Any
 
 import anyio
 import pytest
+from tests.bundles import BundlePlace
 from tests.extensions.server.api.place import make_house
 from tests.harness import Clock
 
 from skillhouse.extensions.server.drain import (
+    LOOK_SECONDS,
     NOTICE_SECONDS,
     PROBED_SECONDS,
     QUIET_SECONDS,
@@ -19,6 +21,7 @@ from skillhouse.extensions.server.drain import (
     DrainControl,
     Readiness,
 )
+from skillhouse.house import Skillhouse
 
 
 class Desk:
@@ -114,3 +117,20 @@ def test_a_call_that_is_answered_by_a_stream_is_waited_for_to_its_end(
             desk.go_on.set()
 
     anyio.run(scene)
+
+
+async def test_a_server_is_ready_once_it_has_ever_taken_its_bundle(tmp_path: Path) -> None:
+    place = BundlePlace(tmp_path)
+    with Skillhouse(place.config) as house:
+        servers, clock = house.services.enforcement.connections.servers, Clock()
+        ready = Readiness(house, servers, clock=clock)
+        assert await ready.reasons() == ("skills",)
+        place.push(1)
+        place.look()
+        clock.now += LOOK_SECONDS
+        assert await ready.reasons() == ()
+        # What is wrong later keeps the last good one, and the server its work.
+        (place.store / "current.json").write_text("{}")
+        assert place.look().status == "refused"
+        clock.now += LOOK_SECONDS
+        assert await ready.reasons() == ()

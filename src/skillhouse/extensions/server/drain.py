@@ -18,6 +18,7 @@ from anyio.lowlevel import RunVar
 from skillhouse.approval import LiveServers
 from skillhouse.floor import SkillhouseError
 from skillhouse.house import Skillhouse
+from skillhouse.house.skill_bundle import SkillBundleSource
 from skillhouse.store import STATE, STATE_FILE, pooled
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ LOOK_SECONDS = 0.5
 STATE_SECONDS = 2.0
 """After which a state that does not answer is one that cannot be used."""
 
-Reason = Literal["draining", "state", "configuration"]
+Reason = Literal["draining", "state", "configuration", "skills"]
 
 
 class Readiness:
@@ -102,6 +103,9 @@ class Readiness:
             self._house.config_reload.check()
             if self._house.config_reload.fault:
                 found.append("configuration")
+            config = self._house.config
+            if config.skills.source and not SkillBundleSource(config).is_here():
+                found.append("skills")
             self._looked = (self._clock(), tuple(found))
             return tuple(found)
 

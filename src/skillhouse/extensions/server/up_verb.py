@@ -128,6 +128,7 @@ def _up(options: argparse.Namespace, terminal: Terminal) -> int:
     from skillhouse.extensions import server as http
     from skillhouse.frontends.cli.person import coding_agent
     from skillhouse.frontends.presentation.service_log import service_logging
+    from skillhouse.house.skill_bundle import BundleRefresh
     from skillhouse.install import RepositoryRefresh
 
     is_reachable = not ipaddress.ip_address(options.host).is_loopback
@@ -159,7 +160,7 @@ def _up(options: argparse.Namespace, terminal: Terminal) -> int:
     threading.Thread(target=_note_later, args=(house, terminal), daemon=True).start()
     before = collect_often()
     try:
-        with RepositoryRefresh(house):
+        with RepositoryRefresh(house), BundleRefresh(house):
             return http.serve(
                 house,
                 port=options.port,

@@ -266,6 +266,36 @@ class SyncedAnswer(JsonAnswer, frozen=True, kw_only=True):
     error: str | UnsetType = UNSET
 
 
+class PublishedBundleAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """A bundle of skills that was published."""
+
+    source: str
+    name: str
+    number: Count
+    digest: str
+    publisher: str
+    skills: tuple[str, ...]
+    bytes: Count
+
+
+class BundleAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """The bundle of skills that is used here, and how the last look for one went."""
+
+    source: str
+    number: Count
+    """0 where none was ever taken."""
+    digest: str
+    publisher: str
+    signed_at: str
+    taken_at: str
+    asked_at: str
+    skills: tuple[str, ...]
+    problem: str
+    failures: Count
+    status: Literal["taken", "unchanged", "refused"] | UnsetType = UNSET
+    """Of the look that was just made."""
+
+
 class McpServerAnswer(JsonAnswer, frozen=True, kw_only=True):
     label: str
     where: str | None

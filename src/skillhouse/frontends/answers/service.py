@@ -73,7 +73,7 @@ class ReadyAnswer(JsonAnswer, frozen=True, kw_only=True):
     """Whether a balancer is to send work to this server, and why not."""
 
     status: Literal["ready", "not-ready"]
-    reasons: list[Literal["draining", "state", "configuration"]]
+    reasons: list[Literal["draining", "state", "configuration", "skills"]]
 
 
 class ResetEventAnswer(JsonAnswer, frozen=True, kw_only=True):

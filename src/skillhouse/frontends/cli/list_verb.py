@@ -276,11 +276,11 @@ def _said(skill: Skill, order: str, used: Mapping[str, str]) -> str:
 
 def _urls(house: Skillhouse) -> dict[str, str]:
     """Return the address of each configured server by the root of what was synced from it."""
-    directory = house.config.remote_directory
-    return {
-        str(remote.skills_place(directory, source).resolve()): source.url
-        for source in house.config.remotes
-    }
+    directory, bundle = house.config.remote_directory, house.config.skills.source
+    places = {remote.skills_place(directory, one): one.url for one in house.config.remotes}
+    if bundle:
+        places[skillhouse.house.bundle_root(directory, bundle)] = bundle
+    return {str(place.resolve()): url for place, url in places.items()}
 
 
 def _addresses(house: Skillhouse, skills: Sequence[Skill]) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,6 +25,8 @@ from skillhouse.net import NetError, fetch, parse_url
 from skillhouse.registry.passwords import PasswordSource
 
 if TYPE_CHECKING:
+    from cryptography.x509 import Certificate
+
     from skillhouse.frontends.cli.terminal import Terminal
     from skillhouse.house import Skillhouse
 
@@ -69,13 +72,7 @@ def _sign(options: argparse.Namespace, terminal: Terminal) -> int:
     directory, now = skill_directory(options, options.directory), datetime.now(UTC)
     with house_of(options) as house:
         keys = registry.PublisherKeys(house.config.state_directory / registry.KEYS_DIRECTORY)
-        key = _signing_key(keys, options.key)
-        chain = keys.certificates(key.name)
-        if not chain:
-            message = (
-                f"the key `{key.name}` has no certificate; `skillhouse keys request` asks for one"
-            )
-            raise registry.PublisherError("certificate", message)
+        key, chain = signing_chain(keys, options.key)
         name = registry.check_role(chain[0], registry.Role.DEVELOPER)
         registry.check_time(chain[0], registry.Role.DEVELOPER, now)
         package = registry.pack(directory)
@@ -125,6 +122,18 @@ def _how_long(signed: SignedSkillAnswer, authority: str) -> str:
     if not authority:
         reason = "no timestamp authority is set (`registry.timestamp`, or --timestamp URL)"
     return f"it ends with the certificate, on {end}: {reason}"
+
+
+def signing_chain(
+    keys: registry.PublisherKeys, name: str | None
+) -> tuple[registry.PublisherKey, Sequence[Certificate]]:
+    """Return the key that signs skills, and its certificates; PublisherError where it has none."""
+    key = _signing_key(keys, name)
+    chain = keys.certificates(key.name)
+    if not chain:
+        message = f"the key `{key.name}` has no certificate; `skillhouse keys request` asks for one"
+        raise registry.PublisherError("certificate", message)
+    return key, chain
 
 
 def _signing_key(keys: registry.PublisherKeys, name: str | None) -> registry.PublisherKey:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -16,7 +16,7 @@ from skillhouse.floor.regex import regex
 from skillhouse.floor.structs import field_names
 from skillhouse.house.config.config_keys import values_of
 from skillhouse.house.config.config_values import NetSettings, OAuthSettings, SearchSettings
-from skillhouse.house.config.repositories import RepositorySettings
+from skillhouse.house.config.repositories import SkillsSettings
 from skillhouse.house.config.state_settings import StateSettings
 from skillhouse.permission import Effect, Rule, matches
 from skillhouse.registry import passwords
@@ -211,14 +211,17 @@ _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 def secret_variables(
     settings: NetSettings,
     approvals: ApprovalSettings | None,
-    repositories: Iterable[RepositorySettings] = (),
+    skills: SkillsSettings | None = None,
     search: SearchSettings | None = None,
     state: StateSettings | None = None,
 ) -> frozenset[str]:
     """Return the variables of this process that hold a secret of the configuration."""
     named = (secret.env for secret in settings.secrets)
     webhook = approvals.webhook_secret_env if approvals is not None else ""
-    places = [one.token for one in repositories]
+    places = []
+    if skills is not None:
+        places += [one.token for one in skills.repositories]
+        places += [skills.source_access_key, skills.source_secret_key]
     if search is not None:
         places.append(search.database)
     if state is not None:

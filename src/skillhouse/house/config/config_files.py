@@ -131,6 +131,7 @@ def load_config(
         **tool_lists(managed, flags or Settings(), user, agents=agents),
         remote_directory=remote / REMOTE_DIRECTORY,
         repositories=(merged.skills or SkillsSettings()).repositories,
+        skills=replace(merged.skills or SkillsSettings(), repositories=()),
         assignees=frozenset({OWNER, *(merged.assignees or ())}),
         audit_checkpoints=Path(merged.audit_checkpoints) if merged.audit_checkpoints else None,
         problems=problems,
@@ -138,7 +139,9 @@ def load_config(
 
 
 _CHANGED = frozenset(
-    "roots cache_directory state_directory sandbox agents assignees audit_checkpoints".split()
+    (
+        "roots cache_directory state_directory sandbox agents skills assignees audit_checkpoints"
+    ).split()
 )
 """Keys that a configuration holds in another form than they are written in."""
 _AS_WRITTEN = {*field_names(Settings)} & {*field_names(Config)}
@@ -185,11 +188,10 @@ def _check_merged(settings: Settings) -> None:
         if isinstance(most, int) and most < 0:
             raise ConfigError(f'expected 0 or more, or "none", got {most}', key=key)
     check_server_name(settings.server_name)
-    repositories = (settings.skills or SkillsSettings()).repositories
     secret = secret_variables(
         settings.net or NetSettings(),
         settings.approvals,
-        repositories,
+        settings.skills,
         settings.search,
         settings.state,
     )
@@ -220,7 +222,7 @@ def _with_published(user: Settings, path: Path) -> Settings:
         return user
     every = ((user.skills or SkillsSettings()).repositories) + published
     check_repositories(every, path)
-    return replace(user, skills=SkillsSettings(repositories=every))
+    return replace(user, skills=replace(user.skills or SkillsSettings(), repositories=every))
 
 
 def _cache_of(settings: Settings, places: Locations) -> Path | None:

@@ -29,7 +29,11 @@ if TYPE_CHECKING:
         SearchSettings,
         SignerSettings,
     )
-    from skillhouse.house.config.repositories import RegistrySettings, RepositorySettings
+    from skillhouse.house.config.repositories import (
+        RegistrySettings,
+        RepositorySettings,
+        SkillsSettings,
+    )
     from skillhouse.house.config.state_settings import StateSettings
     from skillhouse.permission import Layer, Rule
     from skillhouse.remote import RemoteSource
@@ -79,6 +83,7 @@ class ConfigFields(TypedDict, total=False):
     oauth: OAuthSettings | None
     registry: RegistrySettings
     repositories: tuple[RepositorySettings, ...]
+    skills: SkillsSettings
     assignees: frozenset[str]
     audit_checkpoints: Path | None
     server_name: str

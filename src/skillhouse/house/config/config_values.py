@@ -370,7 +370,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     registry: RegistrySettings | None = None
     """Whether skills must be signed."""
     skills: SkillsSettings | None = None
-    """Repositories of packages."""
+    """Repositories of packages, and a signed bundle of skills."""
     assignees: tuple[str, ...] | None = None
     """The users who count for `assignee-only` in a tier policy."""
     audit_checkpoints: str | None = None
@@ -475,6 +475,8 @@ class Config(PartialStruct, frozen=True, kw_only=True):
     """Whether skills must be signed."""
     repositories: tuple[RepositorySettings, ...] = ()
     """Where packages are looked for by name, in this order."""
+    skills: SkillsSettings = field(default_factory=SkillsSettings)
+    """Where a signed bundle of skills is from; without `repositories`, which are above."""
     assignees: frozenset[str] = frozenset({OWNER})
     """The users who count for `assignee-only`; the owner always does."""
     audit_checkpoints: Path | None = None

@@ -7,7 +7,7 @@ import re
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from msgspec import Struct
 
@@ -122,6 +122,87 @@ class SkillsSettings(Struct, frozen=True, kw_only=True):
 
     repositories: tuple[RepositorySettings, ...] = ()
     """In the order in which a name is looked for."""
+    source: str = ""
+    """Address of a signed bundle of skills, which servers take and keep up to date:
+    s3://BUCKET/PATH or file:///DIRECTORY. Its last part is the bundle's name; see
+    [skills from a bundle](../guides/from-one-machine-to-many.md#6-skills-from-a-signed-bundle)."""
+    source_publisher: str = ""
+    """Who must have signed it, as `HANDLE of REGISTRY`, whose root is trusted here
+    (`skillhouse keys trust`)."""
+    source_seconds: int = 60
+    """How often `up` asks for a newer one, from 5 seconds to a day."""
+    source_allow_older: bool = False
+    """Whether a bundle with a lower number than an earlier one is taken, for a way back."""
+    source_endpoint: str = ""
+    """Address of a server with S3's protocol; empty for Amazon's."""
+    source_region: str = ""
+    """The region of the bucket."""
+    source_access_key: str = ""
+    """Where the id of the key for S3 is, env:NAME or file:PATH, never itself. Without it the
+    process's environment (`AWS_…`) or the machine's role gives both."""
+    source_secret_key: str = ""
+    """Where its secret is, likewise."""
+
+    def __post_init__(self) -> None:
+        """Raise ConfigError for a source that is none, or whose publisher is not named."""
+        if problem := _source_problem(self):
+            key, message = problem
+            raise ConfigError(message, key=f"skills.{key}")
+
+    @property
+    def source_name(self) -> str:
+        """The name that the bundle was signed for."""
+        return unquote(urlsplit(self.source).path).rstrip("/").rpartition("/")[2]
+
+
+SOURCE_SECONDS = (5, 86_400)
+"""The least and the most of `source_seconds`."""
+_BUCKET = regex(r"[a-z0-9](?:[a-z0-9.-]{1,61}[a-z0-9])")
+
+
+def _source_problem(one: SkillsSettings) -> tuple[str, str] | None:
+    """Return the key that is wrong about a bundle's address, and what is wrong."""
+    least, most = SOURCE_SECONDS
+    if not least <= one.source_seconds <= most:
+        return "source_seconds", f"expected from {least} to {most}, got {one.source_seconds}"
+    for key in ("source_access_key", "source_secret_key"):
+        place = getattr(one, key)
+        if place and not is_place(place):
+            # What was written may be the secret, so it is not repeated.
+            return key, f"expected `file:PATH` or `env:NAME` in `{key}`"
+    if bool(one.source_access_key) != bool(one.source_secret_key):
+        return "source_secret_key", "expected `source_access_key` and `source_secret_key` together"
+    if one.source_endpoint and not _is_endpoint(one.source_endpoint):
+        message = "expected https://host, or http:// on this machine, in `source_endpoint`"
+        return "source_endpoint", message
+    if not one.source:
+        return None
+    expected = "expected s3://BUCKET/PATH or file:///DIRECTORY that ends with the bundle's name"
+    try:
+        parts = urlsplit(one.source)
+        name = one.source_name
+    except ValueError:
+        return "source", expected
+    if parts.query or parts.fragment or not one.source.isprintable():
+        return "source", expected
+    is_s3 = parts.scheme == "s3" and _BUCKET.fullmatch(parts.netloc) is not None
+    if not (is_s3 or (parts.scheme == "file" and not parts.netloc)):
+        return "source", expected
+    segments = unquote(parts.path).strip("/").split("/")
+    if any(part in (".", "..", "") for part in segments) or validate_name(name, directory=name):
+        return "source", expected
+    handle, found, registry = one.source_publisher.partition(" of ")
+    if not (found and handle and registry):
+        message = "expected `HANDLE of REGISTRY` in `source_publisher`: who signs the bundle"
+        return "source_publisher", message
+    return None
+
+
+def _is_endpoint(text: str) -> bool:
+    if not is_web_address(text):
+        return False
+    parts = urlsplit(text)
+    return not parts.query and (parts.scheme == "https" or parts.hostname in _LOOPBACK)
 
 
 REPOSITORY_KEYS = frozenset(field_names(RepositorySettings))
