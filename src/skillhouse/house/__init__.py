@@ -83,6 +83,8 @@ if TYPE_CHECKING:
     from skillhouse.house.services import Services as Services
     from skillhouse.house.settings import SettingsStore as SettingsStore
     from skillhouse.house.settings import SkillSettings as SkillSettings
+    from skillhouse.house.skill_bundle import BundleRefresh as BundleRefresh
+    from skillhouse.house.skill_bundle import SkillBundleSource as SkillBundleSource
     from skillhouse.house.trust import TrustReport as TrustReport
     from skillhouse.house.trust import TrustStore as TrustStore
     from skillhouse.tools import Caller as Caller

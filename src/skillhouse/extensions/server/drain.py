@@ -17,8 +17,7 @@ from anyio.lowlevel import RunVar
 
 from skillhouse.approval import LiveServers
 from skillhouse.floor import SkillhouseError
-from skillhouse.house import Skillhouse
-from skillhouse.house.skill_bundle import SkillBundleSource
+from skillhouse.house import SkillBundleSource, Skillhouse
 from skillhouse.store import STATE, STATE_FILE, pooled
 
 if TYPE_CHECKING:

@@ -128,7 +128,7 @@ def _up(options: argparse.Namespace, terminal: Terminal) -> int:
     from skillhouse.extensions import server as http
     from skillhouse.frontends.cli.person import coding_agent
     from skillhouse.frontends.presentation.service_log import service_logging
-    from skillhouse.house.skill_bundle import BundleRefresh
+    from skillhouse.house import BundleRefresh
     from skillhouse.install import RepositoryRefresh
 
     is_reachable = not ipaddress.ip_address(options.host).is_loopback
