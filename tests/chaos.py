@@ -431,7 +431,7 @@ class Callers:
         arguments: dict[str, Any] = {
             "word": word,
             "kind": kind,
-            # How long an effect takes, in milliseconds: what is broken then is broken in the middle.
+            # Milliseconds that an effect takes: what is broken then is broken in the middle.
             "wait": choice.choice((0, 0, 50, 400)) if kind != "asked" else 100,
             "counter": f"http://127.0.0.1:{self._place.counter.port}",
         }
