@@ -177,6 +177,10 @@ class Core:
         self.running.kill()
         self.ended_at.append(time.time())
 
+    def close(self) -> None:
+        if self.running is not None:
+            self.running.kill()
+
 
 class ChaosPlace:
     """Everything that runs, and what breaks it."""
@@ -215,7 +219,7 @@ class ChaosPlace:
                 kept.callback(cut.close)
             self.cores.append(core)
             core.start()
-            kept.callback(lambda core=core: core.running and core.running.kill())
+            kept.callback(core.close)
         assert until(lambda: len(self.balancer.ready) == len(self.cores), 30)
         self.caller = self._token("caller", "call")
         self.person = self._token("person", "read", "approve")
@@ -431,7 +435,7 @@ class Callers:
         arguments: dict[str, Any] = {
             "word": word,
             "kind": kind,
-            # Milliseconds that an effect takes: what is broken then is broken in the middle.
+            # How long an effect takes, in milliseconds: faults come in the middle of it.
             "wait": choice.choice((0, 0, 50, 400)) if kind != "asked" else 100,
             "counter": f"http://127.0.0.1:{self._place.counter.port}",
         }

@@ -84,12 +84,13 @@ class Cut:
         far.close()
 
     def _connected(self) -> socket.socket | None:
+        is_port = isinstance(self.target, int)
+        far = socket.socket(socket.AF_INET if is_port else socket.AF_UNIX)
         try:
-            if isinstance(self.target, int):
-                return socket.create_connection(("127.0.0.1", self.target), 5)
-            far = socket.socket(socket.AF_UNIX)
-            far.connect(self.target)
+            far.settimeout(5)
+            far.connect(("127.0.0.1", self.target) if is_port else self.target)
         except OSError:
+            far.close()
             return None
         return far
 

@@ -28,6 +28,7 @@ from tests.house.places import make_places
 ADDRESS = re.compile(r"(http://127\.0\.0\.1:(\d+))/\?token=([\w-]{43})\n")
 HEALTH_SECONDS = 0.1
 HEAD_MAX = 65_536
+READY = b"GET /readyz HTTP/1.1\r\nHost: balancer\r\nConnection: close\r\n\r\n"
 
 
 class Replica:
@@ -202,9 +203,11 @@ class RoundRobin:
         try:
             async with asyncio.timeout(2):
                 reader, writer = await asyncio.open_connection("127.0.0.1", port)
-                writer.write(b"GET /readyz HTTP/1.1\r\nHost: balancer\r\nConnection: close\r\n\r\n")
-                line = await reader.readline()
-                writer.close()
+                try:
+                    writer.write(READY)
+                    line = await reader.readline()
+                finally:
+                    writer.close()
         except (OSError, TimeoutError):
             return False
         return b" 200 " in line

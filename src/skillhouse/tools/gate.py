@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -207,12 +208,16 @@ class Gate:
                 if not (isinstance(error, StateError) or is_unwritable(error)):
                     raise
                 state.account.outcome = TierOutcome.WITHDRAWN
-                text, context = unprepared_text(error), state.context
-                if state.intent:
-                    state.output = Output(text=text, failed=True)
-                    return ToolResult(content=text, status="error")
-                refusal = await in_thread(lambda: self._recorder.refuse(context, text, "error"))
+                refusal = await in_thread(partial(self._unprepared, state, error))
         return refusal or await self._run(tool, session, state, span)
+
+    def _unprepared(self, state: CallState, error: StateError | OSError) -> ToolResult:
+        """End a call for which something of ours could not be written, with a record of it."""
+        text = unprepared_text(error)
+        if not state.intent:
+            return self._recorder.refuse(state.context, text, "error")
+        state.output = Output(text=text, failed=True)
+        return ToolResult(content=text, status="error")
 
     def _authorize(
         self, tool: Tool, session: Session, state: CallState, span: CallSpan
