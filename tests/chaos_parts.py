@@ -18,6 +18,7 @@ import threading
 import time
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 from tests.postgres import USERS, program
 
@@ -84,11 +85,12 @@ class Cut:
         far.close()
 
     def _connected(self) -> socket.socket | None:
-        is_port = isinstance(self.target, int)
+        target: Any = self.target
+        is_port = isinstance(target, int)
         far = socket.socket(socket.AF_INET if is_port else socket.AF_UNIX)
         try:
             far.settimeout(5)
-            far.connect(("127.0.0.1", self.target) if is_port else self.target)
+            far.connect(("127.0.0.1", target) if is_port else target)
         except OSError:
             far.close()
             return None
