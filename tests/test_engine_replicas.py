@@ -100,7 +100,7 @@ class Replicated(Composed):
         name = "-".join(scopes)
         if name == OWN:
             logs = self.compose("logs", "--no-color", "core-b").stdout
-            return re.findall(r"token=([\w-]+)", logs)[-1]
+            return str(re.findall(r"token=([\w-]+)", logs)[-1])
         if name not in self.tokens:
             words = [word for scope in scopes for word in ("--scope", scope)]
             done = self.inside("core-a", "skillhouse", "tokens", "new", name, *words)
