@@ -266,6 +266,7 @@ def test_the_question_of_a_changed_skill_names_the_one_in_whose_place_it_is(
         assert ("in place of", "user:pdf") in [tuple(fact) for fact in asked.request.found]
 
 
+@pytest.mark.file_state
 def test_a_state_with_one_text_of_each_directory_keeps_it(tmp_path: Path) -> None:
     """Before version 48 of the state the text was no list."""
     trusted_at(tmp_path, pdf="Reads PDF.")

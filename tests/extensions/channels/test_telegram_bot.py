@@ -203,6 +203,7 @@ def test_sessions_are_side_by_side_and_one_of_a_session_after_the_other(
     assert fake.texts(42)[1:] == ["written", "after"]
 
 
+@pytest.mark.file_state  # The test shortens the wait for a file; a server has its own.
 def test_state_that_another_process_holds_is_waited_for(
     tmp_path: Path,
     fake: FakeTelegram,
