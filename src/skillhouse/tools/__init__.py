@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from skillhouse.tools.artifacts import ArtifactError as ArtifactError
     from skillhouse.tools.artifacts import ArtifactFile as ArtifactFile
     from skillhouse.tools.artifacts import Artifacts as Artifacts
-    from skillhouse.tools.artifacts import kept_line as kept_line
     from skillhouse.tools.artifacts import ArtifactSet as ArtifactSet
+    from skillhouse.tools.artifacts import kept_line as kept_line
     from skillhouse.tools.asker import Asker as Asker
     from skillhouse.tools.asset_tools import SKILL_FILE_TOOL as SKILL_FILE_TOOL
     from skillhouse.tools.asset_tools import SkillFileTool as SkillFileTool

@@ -204,9 +204,7 @@ def _block(block: Json, role: str) -> tuple[str, str]:
     return "text", role
 
 
-def hold_cancelled_outputs(
-    tmp_path: Path, run: Callable[[Skillhouse], Awaitable[Any]]
-) -> None:
+def hold_cancelled_outputs(tmp_path: Path, run: Callable[[Skillhouse], Awaitable[Any]]) -> None:
     """Cancel what runs the calls of a message, `write` first: it ends, and no other begins."""
     waiting = Waiting()
     with open_house(tmp_path, channel=waiting) as house:
