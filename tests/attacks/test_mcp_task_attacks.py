@@ -16,7 +16,7 @@ from skillhouse.approval import ApprovalState
 from skillhouse.audit import read_records
 from skillhouse.frontends.mcp.elicitation import ALLOW, DECISION
 from skillhouse.frontends.mcp.server import SkillhouseServer
-from skillhouse.frontends.mcp.task_news import LOOK_SECONDS
+from skillhouse.frontends.mcp.task_news import LOOK_MS
 from tests.frontends.mcp_inside import Inside
 from tests.frontends.mcp_peer import PATIENCE_SECONDS, Peer, running_up
 from tests.frontends.mcp_tasks import ASKS, DECLARED, WRITE, posted, talking
@@ -246,7 +246,7 @@ def test_who_listens_for_the_task_of_another_client_hears_nothing(
                 assert honoured == {"taskIds": [], "toolsListChanged": True}
                 await client.result("tasks/cancel", taskId=task_id)
                 heard = []
-                with anyio.move_on_after(3 * LOOK_SECONDS):
+                with anyio.move_on_after(3 * LOOK_MS / 1000):
                     heard.append(await eve.receive())
                 assert heard == []
 

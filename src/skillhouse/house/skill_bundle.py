@@ -9,13 +9,12 @@ from __future__ import annotations
 import logging
 import os
 import secrets
-import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
@@ -42,6 +41,7 @@ from skillhouse.floor.lock import locked_file
 from skillhouse.house.allowed_sources import check_source
 from skillhouse.house.code_manifests import Reloads
 from skillhouse.house.config.secret_places import read_secret
+from skillhouse.house.config_reload import ConfiguredThread
 from skillhouse.house.house_snapshot import bundle_root
 from skillhouse.house.own_files import audit_log_of
 from skillhouse.remote import cache_sync
@@ -51,7 +51,6 @@ from skillhouse.skill.archive import write_members
 if TYPE_CHECKING:
     from skillhouse.house.config import Config
     from skillhouse.house.config.repositories import SkillsSettings
-    from skillhouse.house.house import Skillhouse
     from skillhouse.remote import ObjectStore, StoreAccess
     from skillhouse.remote.object_store import OpenStore
 
@@ -364,36 +363,13 @@ class SkillBundleSource:
             file.write(encode(state))
 
 
-class BundleRefresh:
-    """Looks for a newer bundle while a process runs, on one thread of its own.
+class BundleRefresh(ConfiguredThread):
+    """Looks for a newer bundle while a process runs, from where and as often as is configured."""
 
-    The configuration that holds says from where and how often; one without a source costs no
-    thread.
-    """
+    name = "bundle"
 
-    def __init__(self, house: Skillhouse) -> None:
-        self._house = house
-        self._ended = threading.Event()
-        self._changed = threading.Event()
-        self._thread: threading.Thread | None = None
-        self._unsubscribe: Callable[[], None] = lambda: None
-
-    def __enter__(self) -> Self:
-        self._unsubscribe = self._house.config_reload.subscribe(lambda _: self._follow())
-        self._follow()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._unsubscribe()
-        self._ended.set()
-        self._changed.set()
-
-    def _follow(self) -> None:
-        self._changed.set()
-        if self._house.config.skills.source and self._thread is None and not self._ended.is_set():
-            # A daemon: a request that hangs keeps no process from ending.
-            self._thread = threading.Thread(target=self._run, name="bundle", daemon=True)
-            self._thread.start()
+    def _is_wanted(self) -> bool:
+        return bool(self._house.config.skills.source)
 
     def _run(self) -> None:
         while not self._ended.is_set():

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import logging
 import random
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from skillhouse import registry
 from skillhouse.floor import SkillhouseError, as_error, isolated, structs
+from skillhouse.house import ConfiguredThread
 
 if TYPE_CHECKING:
     from skillhouse.house.config import Config, RepositorySettings
@@ -38,8 +38,10 @@ WAKE_SECONDS = 3_600.0
 """The longest sleep: a clock may be set, and a machine wakes up."""
 
 
-class RepositoryRefresh:
+class RepositoryRefresh(ConfiguredThread):
     """Looks at the repositories with `refresh` of a running process's configuration."""
+
+    name = "refresh"
 
     def __init__(
         self,
@@ -49,33 +51,13 @@ class RepositoryRefresh:
         clock: Callable[[], float] = time.time,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        self._house = house
+        super().__init__(house)
         self._start_seconds = start_seconds
         self._clock = clock
         self._chance = chance
-        self._ended = threading.Event()
-        self._changed = threading.Event()
-        self._thread: threading.Thread | None = None
-        self._unsubscribe: Callable[[], None] = lambda: None
 
-    def __enter__(self) -> Self:
-        self._unsubscribe = self._house.config_reload.subscribe(lambda _: self._follow())
-        self._follow()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._unsubscribe()
-        self._ended.set()
-        self._changed.set()
-
-    def _follow(self) -> None:
-        """Begin with the first repository that is to be asked; none costs a thread."""
-        self._changed.set()
-        wanted = any(one.refresh for one in self._house.config.repositories)
-        if wanted and self._thread is None and not self._ended.is_set():
-            # A daemon: a request that hangs keeps no process from ending.
-            self._thread = threading.Thread(target=self._run, name="refresh", daemon=True)
-            self._thread.start()
+    def _is_wanted(self) -> bool:
+        return any(one.refresh for one in self._house.config.repositories)
 
     def _run(self) -> None:
         seconds = self._start_seconds

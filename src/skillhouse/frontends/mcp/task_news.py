@@ -19,7 +19,7 @@ from mcp.shared.exceptions import MCPError
 from skillhouse.frontends.mcp.tasks import TaskRequests, is_declared, undeclared
 from skillhouse.house.call_tasks import KEPT_MAX
 
-LOOK_SECONDS = 0.5
+LOOK_MS = 500
 """Interval at which the tasks of a stream are looked at."""
 ENDED = frozenset({"completed", "failed", "cancelled"})
 
@@ -80,7 +80,7 @@ class TaskNews:
         for task in found.values():
             await _sent(context, task)
         while open_ones := [one for one in found if found[one]["status"] not in ENDED]:
-            await anyio.sleep(LOOK_SECONDS)
+            await anyio.sleep(LOOK_MS / 1000)
             for task_id in open_ones:
                 try:
                     # As with a poll, the call of an answered question is made by this.

@@ -172,7 +172,9 @@ def test_the_data_of_an_event_is_what_the_document_says(tmp_path: Path) -> None:
     log.publish("companion", CompanionEventAnswer(state="soon", minutes=9))
     log.publish("progress", progress(message=None))
     log.publish("progress", progress(message="x" * EVENT_MAX))
-    log.instance = InstanceAnswer(id="a", host="b", version="1", started="2026-01-31T12:00:00.000Z")
+    log.instance = InstanceAnswer(
+        id="a", name="n", host="b", version="1", started="2026-01-31T12:00:00.000Z"
+    )
     log.publish("reset", log.reset)
     assert set(check(log)) == set(EVENTS) - {"index"}
     assert json.loads(log.after(0)[0][-2].data) == {"id": None, "is_cut": True}
