@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from skillhouse.house.config.rule_tables import starting_rules as starting_rules
     from skillhouse.house.config.secret_places import read_secret as read_secret
     from skillhouse.house.config_reload import ConfigNews as ConfigNews
-    from skillhouse.house.config_reload import ConfiguredThread as ConfiguredThread
+    from skillhouse.house.configured_thread import ConfiguredThread as ConfiguredThread
     from skillhouse.house.container import token_at as token_at
     from skillhouse.house.conversation import Conversation as Conversation
     from skillhouse.house.conversation import agent_skills as agent_skills

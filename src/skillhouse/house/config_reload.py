@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -29,7 +29,6 @@ from skillhouse.store import STATE_FILE, commit_stamp
 if TYPE_CHECKING:
     from skillhouse.house.config import Config
     from skillhouse.house.config.config_values import ConfigSource
-    from skillhouse.house.house import Skillhouse
 
 SETTLE_SECONDS = 0.02
 """Between two looks at a file that is being written."""
@@ -394,46 +393,3 @@ def _digest(path: Path) -> str:
         return "gone"
     except (OSError, ConfigError):
         return "unreadable"
-
-
-class ConfiguredThread:
-    """Does something in the background of a process while its configuration wants that.
-
-    One that does not costs no thread.
-    """
-
-    name: str
-    """Of the thread."""
-
-    def __init__(self, house: Skillhouse) -> None:
-        self._house = house
-        self._ended = threading.Event()
-        self._changed = threading.Event()
-        """The configuration changed, or this has ended."""
-        self._thread: threading.Thread | None = None
-        self._unsubscribe: Callable[[], None] = lambda: None
-
-    def __enter__(self) -> Self:
-        self._unsubscribe = self._house.config_reload.subscribe(lambda _: self._follow())
-        self._follow()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._unsubscribe()
-        self._ended.set()
-        self._changed.set()
-
-    def _follow(self) -> None:
-        self._changed.set()
-        if self._thread is None and not self._ended.is_set() and self._is_wanted():
-            # A daemon: a request that hangs keeps no process from ending.
-            self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
-            self._thread.start()
-
-    def _is_wanted(self) -> bool:
-        """Whether the configuration that holds now has something to do."""
-        raise NotImplementedError
-
-    def _run(self) -> None:
-        """Work until `_ended` is set."""
-        raise NotImplementedError

@@ -10,7 +10,7 @@ import logging
 import os
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -41,7 +41,7 @@ from skillhouse.floor.lock import locked_file
 from skillhouse.house.allowed_sources import check_source
 from skillhouse.house.code_manifests import Reloads
 from skillhouse.house.config.secret_places import read_secret
-from skillhouse.house.config_reload import ConfiguredThread
+from skillhouse.house.configured_thread import ConfiguredThread
 from skillhouse.house.house_snapshot import bundle_root
 from skillhouse.house.own_files import audit_log_of
 from skillhouse.remote import cache_sync

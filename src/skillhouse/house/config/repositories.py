@@ -161,7 +161,7 @@ _BUCKET = regex(r"[a-z0-9](?:[a-z0-9.-]{1,61}[a-z0-9])")
 
 
 def _source_problem(one: SkillsSettings) -> tuple[str, str] | None:
-    """Return the key that is wrong about a bundle's address, and what is wrong."""
+    """Return the key that is wrong about a bundle, and what is wrong."""
     least, most = SOURCE_SECONDS
     if not least <= one.source_seconds <= most:
         return "source_seconds", f"expected from {least} to {most}, got {one.source_seconds}"
@@ -175,8 +175,10 @@ def _source_problem(one: SkillsSettings) -> tuple[str, str] | None:
     if one.source_endpoint and not _is_endpoint(one.source_endpoint):
         message = "expected https://host, or http:// on this machine, in `source_endpoint`"
         return "source_endpoint", message
-    if not one.source:
-        return None
+    return _address_problem(one) if one.source else None
+
+
+def _address_problem(one: SkillsSettings) -> tuple[str, str] | None:
     expected = "expected s3://BUCKET/PATH or file:///DIRECTORY that ends with the bundle's name"
     try:
         parts = urlsplit(one.source)
