@@ -626,6 +626,7 @@ SIGNS_IN_JAVASCRIPT = """
 """
 
 
+@pytest.mark.file_state  # The signer counts in a file, and refuses a state on a server (0531).
 @pytest.mark.slow
 @pytest.mark.req("S002-20", "S002-43", "S002-96")
 def test_a_signature_for_a_skill_is_decided_on_the_page_too(
@@ -693,6 +694,7 @@ async def waited_for(house: Skillhouse, call: Any, *delays: tuple[str, float]) -
     return results[0]
 
 
+@pytest.mark.file_state  # The signer counts in a file, and refuses a state on a server (0531).
 @pytest.mark.slow
 @pytest.mark.parametrize("language", ["python", "javascript"])
 def test_code_before_a_signature_runs_once_where_the_caller_waits(
