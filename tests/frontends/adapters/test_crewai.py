@@ -212,7 +212,7 @@ def test_a_cancelled_crew_ends_its_call_and_begins_no_other(tmp_path: Path, way:
             ("hang", "cancelled")
         ]
     # CrewAI leaves the connection to the model open: it is collected where that is a warning.
-    del agent, read
+    agent = read = None
     gc.collect()
 
 
