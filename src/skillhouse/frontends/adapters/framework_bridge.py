@@ -141,9 +141,13 @@ class FrameworkBridge(Struct, frozen=True, kw_only=True):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(_cancelled, cancel, tasks.cancel_scope)
                 if cancel is None or not cancel.is_set():
-                    result = await self.house.call(
-                        name, arguments, caller=caller, approval_id=approval_id, wait=wait
-                    )
+                    # Its failure is a result here: the group would wrap what is raised.
+                    try:
+                        result = await self.house.call(
+                            name, arguments, caller=caller, approval_id=approval_id, wait=wait
+                        )
+                    except Exception as error:  # noqa: BLE001 - as below.
+                        result = _failed(name, error)
                 tasks.cancel_scope.cancel()
             return result
 
