@@ -312,6 +312,7 @@ ASKING = (
                 "password of `",
             ),
             ("skill_signatures._sign", "sign pdf", "password of `"),
+            ("bundle._push", "bundle push . file:///tmp/none/team", "password of `"),
         )
     ),
 )

@@ -45,6 +45,7 @@ NOT_RUN = {
     "docs/guides/executable-skills.md": 1,
     "docs/guides/first-hour.md": 1,
     "docs/guides/python.md": 1,
+    "docs/guides/several-machines.md": 5,
     "docs/guides/signing.md": 1,
     "docs/guides/telemetry.md": 2,
     "docs/guides/typescript.md": 1,

@@ -52,6 +52,6 @@ def test_commands_and_what_they_print() -> None:
 def test_a_block_has_its_mark_its_file_and_its_place() -> None:
     found = blocks("docs/guides/executable-skills.md")
     files = [block.file for block in found if block.language == "js"]
-    assert files == ["index.js"]
+    assert files == ["index.js", None]
     assert {block.mark for block in found} == {"", "exit 1", "not run"}
     assert [block.line for block in found] == sorted({block.line for block in found})

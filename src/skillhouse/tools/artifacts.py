@@ -228,7 +228,7 @@ def media_type(name: str) -> str:
 def artifact_uri(set_id: str, name: str) -> str:
     """Return the address of a file.
 
-    >>> artifact_uri("0" * 32, "a b.png")[-10:]
+    >>> artifact_uri("0" * 32, "a b.png")[-11:]
     '0/a%20b.png'
     """
     return f"{ARTIFACTS_URI}{set_id}/{quote(name, safe='/')}"

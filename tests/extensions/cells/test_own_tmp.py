@@ -14,6 +14,8 @@ from skillhouse.sandbox.status import LANDLOCK_ABI, landlock_abi
 
 pytestmark = pytest.mark.slow
 NAMES = ("works", "again", "elsewhere")
+OUTPUT = "skill-output"
+"""The output folder of a call, which is there at its beginning."""
 
 PYTHON = """
     import io, os, pathlib, shutil, sqlite3, tempfile, zipfile
@@ -136,23 +138,23 @@ def answers(tmp_path: Path, status: SandboxStatus, code: str, language: str) -> 
 def test_python_has_a_tmp_of_each_call(tmp_path: Path, landlock: SandboxStatus) -> None:
     works, again, elsewhere = answers(tmp_path, landlock, PYTHON, "python")
     assert works == [
-        [], [], True, 2, True, False, False,
-        ["a.zip", "copied", "one"],
+        [OUTPUT], [OUTPUT], True, 2, True, False, False,
+        ["a.zip", "copied", "one", OUTPUT],
         ["a.zip", "copied", "file", "moved"],
         "x",
-        ["a.zip"],
+        ["a.zip", OUTPUT],
     ]  # fmt: skip
-    assert again == [[], [], False]
+    assert again == [[OUTPUT], [OUTPUT], False]
     assert elsewhere == [["PermissionError", True]] * 3
 
 
 def test_node_has_a_tmp_of_each_call(tmp_path: Path, landlock: SandboxStatus, node: None) -> None:
     works, again, elsewhere = answers(tmp_path, landlock, NODE, "javascript")
     assert works == [
-        [], [], "x", "ENOENT", "12", 2, True, False, ["copied", "one"], "x", "ENOENT",
-        ["file", "moved"], ["copied"],
+        [OUTPUT], [OUTPUT], "x", "ENOENT", "12", 2, True, False, ["copied", "one", OUTPUT], "x",
+        "ENOENT", ["file", "moved"], ["copied", OUTPUT],
     ]  # fmt: skip
-    assert again == [[], []]
+    assert again == [[OUTPUT], [OUTPUT]]
     assert elsewhere == [["EACCES", True]] * 3
 
 
@@ -175,5 +177,5 @@ def test_what_does_not_come_through_pythons_functions_finds_its_place_in_tmpdir(
     tmp_path: Path, landlock: SandboxStatus
 ) -> None:
     found = answers(tmp_path, landlock, textwrap.dedent(CODE_IN_C), "python")
-    assert found == [["PermissionError", ["file"]]] * 3
+    assert found == [["PermissionError", ["file", OUTPUT]]] * 3
     assert not Path("/tmp/skillhouse-own-tmp").exists()
