@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from skillhouse.audit import AuditEntry as AuditEntry
     from skillhouse.audit import AuditLog as AuditLog
     from skillhouse.audit import AuditRecord as AuditRecord
+    from skillhouse.audit import StateHead as StateHead
     from skillhouse.audit import Verification as Verification
     from skillhouse.audit import read_records as read_records
     from skillhouse.audit import verify_log as verify_log

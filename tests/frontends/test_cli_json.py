@@ -117,6 +117,9 @@ THINGS = (
 """Those that print one thing."""
 REFUSED = (
     "state move --to sqlite",
+    "bundle push . ftp://example.com/team",
+    "bundle pull",
+    "bundle show",
     "registry restore no-such-backup",
     "registry root rotate",
     "registry root owners x=y",

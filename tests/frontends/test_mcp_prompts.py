@@ -9,7 +9,7 @@ import anyio
 import pytest
 from mcp.client import Client
 from mcp.shared.exceptions import MCPError
-from mcp_types import INVALID_PARAMS, Prompt, PromptArgument, TextContent
+from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, Prompt, PromptArgument, TextContent
 
 from skillhouse.audit import read_records
 from skillhouse.frontends.mcp.skill_resources import PAGE_MAX
@@ -175,9 +175,9 @@ def test_a_house_whose_state_is_lost_starts_nothing(inside: Inside) -> None:
     async def work(client: Client) -> None:
         for file in state.parent.glob("state.sqlite3*"):
             file.write_bytes(b"no database at all, and long enough to be looked at" * 9)
-        with pytest.raises(MCPError, match="everything is stopped") as caught:
+        with pytest.raises(MCPError, match="the state cannot be used") as caught:
             await client.get_prompt("deploy", {})
-        assert caught.value.code == NOT_APPROVED
+        assert caught.value.code == INTERNAL_ERROR
 
     talk(inside, work)
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
+
+from skillhouse.house import code_packages
 from skillhouse.manage.code_prepare import prepare_code
 from skillhouse.sandbox import SandboxStatus
 from skillhouse.tools import SkillCodeTool
@@ -16,8 +19,11 @@ USES = "import greet\ntools = {'tool': lambda params, context: greet.word}\n"
 
 
 async def test_what_was_prepared_is_not_installed_by_the_first_call(
-    status: SandboxStatus, tmp_path: Path
+    status: SandboxStatus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # It is said however soon it is done.
+    for name in ("QUIET_SECONDS", "WORD_SECONDS"):
+        monkeypatch.setattr(code_packages, name, 0.001)
     digest = wheel(tmp_path / "wheels", "greet", "1.0", "word = 'hello'")
     for name in ("sdk", "other"):
         skill = write_code(tmp_path / "root" / name, USES, dependencies=["greet"])

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from skillhouse.audit.series import first_moment as first_moment
     from skillhouse.audit.series import last_moment as last_moment
     from skillhouse.audit.series import series_of as series_of
+    from skillhouse.audit.state_heads import StateHead as StateHead
     from skillhouse.audit.verify import LogProblem as LogProblem
     from skillhouse.audit.verify import Trouble as Trouble
     from skillhouse.audit.verify import Verification as Verification

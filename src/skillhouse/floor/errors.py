@@ -15,7 +15,7 @@ from pathlib import Path
 from msgspec import Struct
 
 _IN_ALL = frozenset(
-    "mcp server watch chat telegram discord telemetry registry sigstore postgres".split()
+    "mcp server watch chat telegram discord telemetry registry sigstore postgres s3".split()
 )
 """The extras that `all` has (pyproject.toml)."""
 _DISTRIBUTIONS = {"signer": "signer", "hsm": "signer[hsm]"}
