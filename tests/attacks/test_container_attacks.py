@@ -271,7 +271,7 @@ def test_a_bomb_ends_its_own_call_and_no_other(place: Place, name: str, said: st
     assert found["status"] == "error"
     assert re.search(said, found["content"]), found["content"]
     after = place.call("hostile:works")
-    variables = ["HOME", "LANG", "PATH", "TMPDIR"]
+    variables = ["HOME", "LANG", "OUTPUT_DIR", "PATH", "TMPDIR"]
     assert after["data"] == {"success": True, "data": [variables, "a note"]}, place.executor.said
 
 
@@ -279,7 +279,8 @@ def test_nothing_is_left_for_the_next_call(place: Place):
     refused = ["PermissionError"] * 5
     for _ in range(3):
         found = place.call("hostile:leaves")
-        assert found["data"] == {"success": True, "data": [*refused, "nothing"]}
+        # Of its /tmp, that of files for the caller alone is there, and empty.
+        assert found["data"] == {"success": True, "data": ["skill-output", *refused, "nothing"]}
 
 
 def left_of_calls(place: Place) -> list[str]:

@@ -16,6 +16,7 @@ from tests.house.places import make_places, write_skill
 
 from skillhouse.extensions.server.app import make_app
 from skillhouse.extensions.server.pages.languages import finding_texts
+from skillhouse.floor.structs import replace
 from skillhouse.frontends.presentation.sandbox_levels import LEVELS
 from skillhouse.house import Skillhouse, configured
 from skillhouse.house.access_tokens import AccessScope
@@ -67,6 +68,19 @@ def test_a_finding_is_in_chinese_with_its_english_words_beneath(client: TestClie
     words = re.findall(r'<td role="cell">(.+) <code class="code">yaml-error', english)
     assert len(words) == 1
     assert f"{text}{beneath}{words[0]}</span>" in chinese
+
+
+def test_a_state_on_a_server_is_named_before_its_directory(
+    house: Skillhouse, monkeypatch: pytest.MonkeyPatch
+):
+    page = client_of(house).get("/system").text
+    assert "postgresql://" not in page
+    # The house has its state by then, which stays where it is.
+    settings = replace(house.config.state, url="postgresql://db.example.org/team")
+    config = replace(house.config, state=settings)
+    monkeypatch.setattr(Skillhouse, "config", property(lambda _: config))
+    page = client_of(house).get("/system").text
+    assert "postgresql://db.example.org/team<br>" in page
 
 
 def test_the_page_that_writes_a_skill_has_the_texts_of_findings(client: TestClient):

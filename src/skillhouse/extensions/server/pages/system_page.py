@@ -102,6 +102,8 @@ class SystemPage:
             project=house.project,
             profile=profile,
             state_directory=config.state_directory,
+            # An address holds no password: what does is named by its place.
+            state_url=config.state.url,
             machine=machine(),
             config_fault=fault,
             files=[(path, path.exists()) for path in _config_files(config)],
