@@ -504,7 +504,7 @@ def test_46_the_environment_of_the_core(lab: Lab, language: str, monkeypatch):
     environment, *processes = done.value
     # LD_ORIGIN_PATH is for an interpreter that is not the system's, and names only its directory.
     own = {"PWD", "LD_ORIGIN_PATH"}
-    assert set(environment) - own == {"PATH", "HOME", "LANG", "API_KEY"}
+    assert set(environment) - own == {"PATH", "HOME", "LANG", "OUTPUT_DIR", "API_KEY"}
     said = json.dumps(processes)
     assert "canary-of-the-core" not in said
     assert str(lab.place) not in said
@@ -800,7 +800,8 @@ for place in ("/tmp", "/dev/shm"):
         return [(await lab.ask(executor, each)).value for each in (spec, spec, other)]
 
     # Not even of the same skill and user.
-    assert lab.run(scene) == [[], [], []]
+    # Its output folder alone is there before its code runs, and empty.
+    assert lab.run(scene) == [["skill-output"]] * 3
 
 
 def test_55_monkeypatching(lab: Lab):

@@ -209,7 +209,7 @@ def test_53_to_55_a_call_leaves_nothing(lab: Lab):
         other = skill(lab, body, user="another")
         return [(await lab.ask(executor, one)).value for one in (spec, spec, other)]
 
-    assert lab.run(scene) == [["EROFS"]] * 3
+    assert lab.run(scene) == [["skill-output", "EROFS"]] * 3
 
 
 def test_without_namespaces_nothing_is_started_and_nothing_is_left(lab: Lab):
@@ -243,5 +243,5 @@ def test_without_namespaces_nothing_is_started_and_nothing_is_left(lab: Lab):
         other = skill(lab, body, user="another")
         return [(await lab.ask(executor, one)).value for one in (spec, spec, other)]
 
-    assert lab.run(scene) == [[[], "EPERM", "EACCES", "EACCES", "EACCES", "EACCES", "EPERM"]] * 3
+    assert lab.run(scene) == [[["skill-output"], "EPERM", "EACCES", "EACCES", "EACCES", "EACCES", "EPERM"]] * 3
     assert (lab.place / "secret").read_text() == "canary"

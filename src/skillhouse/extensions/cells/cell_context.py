@@ -71,10 +71,10 @@ def json_bytes(value: Any) -> bytes:
 
 def output_params(name: str, data: bytes, left_out: str) -> dict[str, Any]:
     """Return the params of `core.output` for a piece of a file, or for one that is left out."""
-    from binascii import b2a_base64  # noqa: PLC0415 - most calls write no file.
-
     if left_out:
         return {"name": name, "left_out": left_out}
+    from binascii import b2a_base64  # noqa: PLC0415 - most calls write no file.
+
     return {"name": name, "data": b2a_base64(data, newline=False).decode("ascii")}
 
 

@@ -288,7 +288,8 @@ def send_output(link: cell_context.Link, output: str) -> None:
             return
         for name, data, left_out in part(OUTPUT).output_parts(output):
             link.tell("core.output", cell_context.output_params(name, data, left_out))
-    except (OSError, ValueError, MemoryError) as error:
+    except (OSError, ValueError, MemoryError, ImportError) as error:
+        # Also where the code has left no descriptor: what it returned is worth more.
         why = f"the output folder cannot be read: {said(error)}"
         link.tell("core.output", cell_context.output_params("", b"", why[:200]))
 
