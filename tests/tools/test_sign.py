@@ -53,7 +53,8 @@ from tests.signer.places import ALICE, ETH, MALLORY, TOKEN, Bench, payment, proc
 from tests.tools.gates import gate_to
 from tests.tools.houses import Person
 
-pytestmark = pytest.mark.slow
+# The signer counts in a file, and refuses a state on a server (0531).
+pytestmark = [pytest.mark.slow, pytest.mark.file_state]
 
 NOBODY = Session(
     agent="default",
