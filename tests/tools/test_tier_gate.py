@@ -12,9 +12,11 @@ import anyio.lowlevel
 import anyio.to_thread
 import pytest
 
-from skillhouse.tiers import TierEngine
+from skillhouse.floor import StateError
+from skillhouse.tiers import TierEngine, tier_ledger
 from skillhouse.tiers.emergency_stop import lines
 from skillhouse.tools.tier_gate import Running, RunningCalls
+from tests.extensions.cells.lab import until
 from tests.tiers.engine import policy_of
 
 
@@ -103,6 +105,33 @@ def test_a_stop_whose_file_cannot_be_written_ends_what_runs(tmp_path: Path) -> N
     assert len(told) == 1
 
 
+def test_a_stop_of_this_machine_ends_what_runs_while_the_state_is_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tiers, told = tiers_at(tmp_path), list[str]()
+    calls = RunningCalls(tiers)
+    asked = 0
+
+    def away(path: Path) -> tuple[int, ...]:
+        nonlocal asked
+        asked += 1
+        raise StateError("the server is away", path)
+
+    monkeypatch.setattr(tier_ledger, "commit_stamp", away)
+
+    async def scene() -> None:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(hangs, calls, told)
+            await until(lambda: asked > 1)
+            # As from another process: this one hears of it by its looks alone.
+            tiers_at(tmp_path).stop("mika", "a test")
+            await until(lambda: told)
+
+    anyio.run(scene)
+    calls.close()
+    assert told == ["a test (by mika)"]
+
+
 def test_what_is_nested_ends_whole_and_what_is_cancelled_otherwise_is_not_stopped(
     tmp_path: Path,
 ) -> None:
@@ -138,7 +167,7 @@ def test_what_runs_beside_the_calls_is_ended_too(
         with Running(calls):
             pass
         await anyio.to_thread.run_sync(tiers.stop, "mika", "a test")
-        with anyio.fail_after(20):
+        with anyio.fail_after(5):
             while cells.is_busy:  # noqa: ASYNC110 - nothing tells of it.
                 await anyio.sleep(0.001)
 

@@ -186,8 +186,14 @@ class TierEngine:
             return "", str(error)
 
     def stop_stamp(self) -> tuple[int, ...]:
-        """Return numbers that change when the row of a stop may have changed; at little cost."""
-        return self._store.stamp()
+        """Return numbers that change when the row of a stop may have changed; at little cost.
+
+        Empty where the state is away: what looks for a stop goes on, by this machine's own file.
+        """
+        try:
+            return self._store.stamp()
+        except StateError:
+            return ()
 
     def must_end_by_row(self) -> str:
         """Return why calls that run must end, as the database says it: a stop that was given on
