@@ -21,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from statistics import median
@@ -30,6 +30,7 @@ from typing import Any
 import anyio
 
 from _measure import ROOT, markdown_table
+from cells import Nothing
 from skillhouse.extensions.cells import CellSpec, Executor
 from skillhouse.floor import tree_digest
 from skillhouse.house import SkillCodeSettings
@@ -75,25 +76,6 @@ listen executors
 {servers}
 """
 Call = Callable[[float], Coroutine[Any, Any, None]]
-
-
-class Nothing:
-    """What a call asks for that asks for nothing."""
-
-    network = None
-
-    async def fetch(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        raise NotImplementedError
-
-    async def sign(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        raise NotImplementedError
-
-    async def read_file(self, path: str) -> str:
-        raise NotImplementedError
-
-    def log(self, text: str) -> None: ...
-
-    def progress(self, fraction: float, text: str) -> None: ...
 
 
 def main() -> None:

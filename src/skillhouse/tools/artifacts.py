@@ -28,6 +28,7 @@ from skillhouse.audit.redaction import MIN_SECRET
 from skillhouse.floor import (
     PathError,
     SkillhouseError,
+    digest,
     is_utf8,
     make_private,
     open_directory_beneath,
@@ -295,7 +296,7 @@ class Artifacts:
             data = read_beneath(place, str(index), max_bytes=one.bytes)
         except (PathError, OSError):
             data = b""
-        if f"sha256:{hashlib.sha256(data).hexdigest()}" != one.digest:
+        if digest(data) != one.digest:
             raise ArtifactError(f"`{shown_name(name)}` was changed or removed since it was kept")
         return one, data
 

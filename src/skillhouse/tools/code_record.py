@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from skillhouse.audit import KnownSecrets, without_secrets
+from skillhouse.floor.schema_words import safe
 from skillhouse.sandbox.code_call import CellResult, CodeFrame
 
 LOG_LINES = 100
@@ -26,18 +27,6 @@ TAIL_FULL = 8_000
 """Characters from which an output counts as cut (`cells.cell.TAIL_BYTES` are kept of it)."""
 
 
-def plain_line(text: str) -> str:
-    """Return a text in one line, with what is not printable as escapes.
-
-    >>> plain_line("a\\x1b[31m\\nb\\tc")
-    'a\\\\x1b[31m b c'
-    """
-    text = " ".join(text.split())
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
 def error_text(
     result: CellResult, secrets: KnownSecrets, *, frames: tuple[CodeFrame, ...] = ()
 ) -> str:
@@ -45,7 +34,7 @@ def error_text(
 
     One line, so that a text that the skill chose cannot look like frames, or like another message.
     """
-    text = plain_line(secrets.hide(result.error))
+    text = safe(secrets.hide(result.error))
     if len(text) > ERROR_MAX:
         text = f"{text[:ERROR_MAX]} [cut: {len(text) - ERROR_MAX} more characters]"
     return "\n".join((text, *(f"  at {frame.text()}" for frame in frames)))

@@ -3,7 +3,6 @@ their files, and kept as digests."""
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -11,6 +10,8 @@ from pathlib import Path
 from typing import Protocol
 
 from msgspec import Struct
+
+from skillhouse.floor import digest
 
 TOKEN_MIN = 16
 """Fewest characters of a token."""
@@ -79,8 +80,8 @@ class TokenFiles:
         self._look()
         shown = digest_of(token)
         found = ""
-        for name, digest in self._digests.items():
-            if hmac.compare_digest(digest, shown):
+        for name, kept in self._digests.items():
+            if hmac.compare_digest(kept, shown):
                 found = name
         return TokenCaller(name=found, token=token) if found else None
 
@@ -110,12 +111,12 @@ class TokenFiles:
             if not text or text[0].startswith("#"):
                 continue
             text = ["core", *text] if len(text) == 1 else text
-            digest = _digest_at(text)
-            if not digest or text[0] in found or len(found) >= TOKENS_MAX:
+            kept = _digest_at(text)
+            if not kept or text[0] in found or len(found) >= TOKENS_MAX:
                 # The line may hold a token, so it is not shown.
                 self._report(f"a token was left out: line {number} of {self._path}")
                 continue
-            found[text[0]] = digest
+            found[text[0]] = kept
         return found
 
 
@@ -164,7 +165,7 @@ def digest_of(token: str) -> str:
     >>> digest_of("a-token-of-enough-letters")[:15]
     'sha256:8d06f985'
     """
-    return "sha256:" + hashlib.sha256(token.encode()).hexdigest()
+    return digest(token.encode())
 
 
 def check_token(token: str) -> None:
