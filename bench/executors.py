@@ -118,8 +118,7 @@ def balanced(place: Path, ports: Sequence[int]) -> Iterator[int | None]:
     if program is None:
         yield None
         return
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port: int = free.getsockname()[1]
+    port = free_port()
     servers = "\n".join(f"  server e{n} 127.0.0.1:{one} check" for n, one in enumerate(ports))
     (place / "haproxy.cfg").write_text(HAPROXY.format(port=port, servers=servers))
     process = subprocess.Popen(
@@ -128,15 +127,26 @@ def balanced(place: Path, ports: Sequence[int]) -> Iterator[int | None]:
         stderr=subprocess.DEVNULL,
     )
     try:
-        deadline = time.monotonic() + 10
-        while time.monotonic() < deadline:
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
-                break
-            time.sleep(0.05)
+        wait_for(port)
         yield port
     finally:
         process.terminate()
         process.wait(10)
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port: int = free.getsockname()[1]
+    return port
+
+
+def wait_for(port: int) -> None:
+    """Wait until something listens there, ten seconds at most."""
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+            break
+        time.sleep(0.05)
 
 
 async def compare(

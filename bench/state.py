@@ -44,7 +44,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=300)
     parser.add_argument("--url", help="an empty database")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as made, _address(options.url) as url:
+    with tempfile.TemporaryDirectory() as made, empty_database(options.url) as url:
         anyio.run(_measured, Path(made), url, options.rounds)
 
 
@@ -179,7 +179,7 @@ def _read(house: Skillhouse) -> Case:
 
 
 @contextlib.contextmanager
-def _address(given: str | None) -> Iterator[str]:
+def empty_database(given: str | None) -> Iterator[str]:
     """Give the address of an empty database."""
     if given:
         yield given
@@ -212,7 +212,7 @@ def _address(given: str | None) -> Iterator[str]:
         options = f"-c listen_addresses='' -c unix_socket_directories={place}"
         run("pg_ctl", "-D", data, "-w", "-l", str(place / "log"), "-o", options, "start")
         try:
-            yield f"host={place} user=bench dbname=postgres"
+            yield f"postgresql://bench@/postgres?host={place}"
         finally:
             run("pg_ctl", "-D", data, "-w", "-m", "immediate", "stop")
     finally:
