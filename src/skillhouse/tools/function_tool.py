@@ -23,6 +23,7 @@ from skillhouse.floor.regex import regex
 from skillhouse.floor.schema_words import decoding_words, safe
 from skillhouse.floor.threads import THREADS_MAX, in_thread
 from skillhouse.permission import Effect, Permission
+from skillhouse.skill.hidden import one_line
 from skillhouse.tools.call import (
     Output,
     PermissionRequest,
@@ -33,7 +34,6 @@ from skillhouse.tools.call import (
     failure_text,
 )
 from skillhouse.tools.function_schema import FunctionSignature, ToolDefinitionError, signature_of
-from skillhouse.tools.skill_text import one_line
 from skillhouse.tools.tool import Session, Tool
 from skillhouse.tools.tool_set import ALL, SKILLS
 

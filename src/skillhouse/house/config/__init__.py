@@ -7,9 +7,9 @@ if TYPE_CHECKING:
     from skillhouse.house.config.bot_settings import BotSettings as BotSettings
     from skillhouse.house.config.bot_settings import DiscordSettings as DiscordSettings
     from skillhouse.house.config.bot_settings import TelegramSettings as TelegramSettings
-    from skillhouse.house.config.bot_settings import callback_of as callback_of
     from skillhouse.house.config.checks import secret_variables as secret_variables
     from skillhouse.house.config.code_settings import SkillCodeSettings as SkillCodeSettings
+    from skillhouse.house.config.code_settings import callback_of as callback_of
     from skillhouse.house.config.config_files import PROJECT_FILE as PROJECT_FILE
     from skillhouse.house.config.config_files import load_config as load_config
     from skillhouse.house.config.config_values import Config as Config
