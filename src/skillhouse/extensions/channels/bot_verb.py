@@ -31,7 +31,7 @@ from skillhouse.frontends.cli.service_unit import (
 )
 from skillhouse.frontends.presentation.text import one_line, shown
 from skillhouse.house import configured
-from skillhouse.house.config.config_files import safe_path
+from skillhouse.house.config import safe_path
 
 if TYPE_CHECKING:
     from skillhouse.audit import AuditLog

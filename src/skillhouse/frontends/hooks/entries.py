@@ -129,6 +129,14 @@ class _Edit(Struct, frozen=True, kw_only=True):
     beside: _Beside | None = None
 
 
+class HookPlan(Struct, frozen=True, kw_only=True):
+    """What would be done, to show before it is done."""
+
+    change: HookChange
+    edit: _Edit | None = None
+    """None where nothing is to be done."""
+
+
 class HookEntries:
     """The entries of one user; every change is in the audit log."""
 
@@ -150,18 +158,32 @@ class HookEntries:
             StateError: others can use our state.
             AuditError: the log cannot be written; nothing was changed.
         """
-        edit = self._installed(hook_client(name), where, mode)
-        if isinstance(edit, HookChange) or dry_run:
-            return edit if isinstance(edit, HookChange) else edit.change
-        self._prepare()
-        return self._written(edit)
+        plan = self.plan_install(name, where=where, mode=mode)
+        return plan.change if dry_run else self.apply(plan)
 
     def remove(self, name: str, *, where: str, dry_run: bool = False) -> HookChange:
         """Take a client's entries away; errors as of `install`."""
-        edit = self._removed(hook_client(name), where)
-        if isinstance(edit, HookChange) or dry_run:
-            return edit if isinstance(edit, HookChange) else edit.change
-        return self._written(edit)
+        plan = self.plan_remove(name, where=where)
+        return plan.change if dry_run else self.apply(plan)
+
+    def plan_install(self, name: str, *, where: str, mode: str) -> HookPlan:
+        """Return what `install` would write (ConfigError)."""
+        return _planned(self._installed(hook_client(name), where, mode))
+
+    def plan_remove(self, name: str, *, where: str) -> HookPlan:
+        """Return what `remove` would take away (ConfigError)."""
+        return _planned(self._removed(hook_client(name), where))
+
+    def apply(self, plan: HookPlan) -> HookChange:
+        """Do what was planned; errors as of `install`.
+
+        ConfigFileError: a file is not what it was then; nothing was changed.
+        """
+        if plan.edit is None:
+            return plan.change
+        if plan.change.action == "install":
+            self._prepare()
+        return self._written(plan.edit)
 
     def removable(self) -> tuple[HookChange, ...]:
         """Return what `remove` would do of every entry here; those of other projects follow, as
@@ -452,6 +474,12 @@ class HookEntries:
         records = self._records()
         if records.pop(os.path.realpath(path), None) is not None:
             _put(self._directory / _RECORDS, encode(tuple(records.values())))
+
+
+def _planned(found: _Edit | HookChange) -> HookPlan:
+    if isinstance(found, HookChange):
+        return HookPlan(change=found)
+    return HookPlan(change=found.change, edit=found)
 
 
 def entry_faults(changes: Iterable[HookChange]) -> Iterator[str]:
