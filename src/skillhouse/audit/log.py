@@ -137,11 +137,6 @@ class AuditLog:
         )
 
     @property
-    def is_degraded(self) -> bool:
-        """Whether the last attempt to write failed, or records wait to be written."""
-        return self._down is not None or bool(self._buffer)
-
-    @property
     def buffered(self) -> int:
         return len(self._buffer)
 

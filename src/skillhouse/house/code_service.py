@@ -16,6 +16,7 @@ from skillhouse.extension import OwnPackage, is_installed
 from skillhouse.floor import Diagnostic, TreeError, WireNameError, WireNames, git_root, tree_digest
 from skillhouse.floor.faults import fault_finding, isolated
 from skillhouse.floor.lock import once
+from skillhouse.floor.paths import safe_path
 from skillhouse.floor.threads import in_thread
 from skillhouse.house.agent_view import AgentView
 from skillhouse.house.code_manifests import (
@@ -32,7 +33,6 @@ from skillhouse.house.code_manifests import (
 )
 from skillhouse.house.code_packages import CodePackages
 from skillhouse.house.config import Config
-from skillhouse.house.config.config_files import safe_path
 from skillhouse.house.policy import Policy, RulesInUse
 from skillhouse.house.sandbox_provider import SandboxProvider
 from skillhouse.house.trusted_text import PROJECT

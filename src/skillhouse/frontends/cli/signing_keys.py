@@ -16,13 +16,13 @@ from skillhouse.frontends.cli.publisher_keys import (
     print_publishers,
     publisher_keys,
 )
+from skillhouse.frontends.cli.publisher_secrets import add_password
 from skillhouse.frontends.cli.publisher_verbs import (
     add_publisher_options,
     add_publisher_verbs,
     run_publisher_verb,
 )
 from skillhouse.house.own_files import KEYSTORE_FILE
-from skillhouse.registry.passwords import PasswordSource
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
@@ -228,13 +228,7 @@ def _verb(
         return parser
     add_common(parser)
     if is_locked:
-        parser.add_argument(
-            "--password",
-            type=PasswordSource.parse,
-            default=PasswordSource(),
-            metavar="PLACE",
-            help="terminal, keyring, fd:NUMBER or env:NAME",
-        )
+        add_password(parser)
     return parser
 
 

@@ -107,11 +107,11 @@ def load_config(
         user = _with_published(user, places.published_file)
     environment = from_environment(places.environment)
     # No project says where the cache is.
-    cache = _cache_of(_merged(managed, flags or Settings(), environment, user), places)
+    cache = _cache_of(merge(managed, flags or Settings(), environment, user), places)
     for file in own:
         file.try_examples(cache)
     near, problems = _read_project(project / PROJECT_FILE, cache) if project else (Settings(), ())
-    merged = _merged(managed, flags or Settings(), environment, near, user)
+    merged = merge(managed, flags or Settings(), environment, near, user)
     _check_merged(merged)
     state = Path(merged.state_directory) if merged.state_directory else places.state()
     if merged.state is not None:
@@ -198,7 +198,8 @@ def _check_merged(settings: Settings) -> None:
     check_exec_environment(settings.exec_environment or (), None, secret=secret)
 
 
-def _merged(*strongest_first: Settings) -> Settings:
+def merge(*strongest_first: Settings) -> Settings:
+    """Return what is set by any of them, each value by the strongest that sets it."""
     values: dict[str, Any] = {}
     for settings in strongest_first:
         for name in field_names(Settings):
@@ -346,6 +347,17 @@ class _ConfigFile:
         tried.remember(self._content)
 
 
+def settings_by_source(config: Config) -> dict[str, Settings]:
+    """Return what each source of a configuration sets, the strongest first (ConfigError)."""
+    places = config.places
+    found = {"managed": _ConfigFile(places.managed_file).settings()}
+    found["environment"] = from_environment(places.environment)
+    if is_trusted(config):
+        found["project"] = _read_project(project_of(places.start) / PROJECT_FILE, None)[0]
+    user = _ConfigFile(places.user_file).settings()
+    return {**found, "user": _with_published(user, places.published_file)}
+
+
 def faults_of_keys(path: Path) -> tuple[ConfigError, ...]:
     """Return a fault of each key of a managed or user file; none where it cannot be read at all."""
     try:
@@ -421,21 +433,6 @@ def approvals_of(config: Config) -> ApprovalSettings:
     if config.approvals.unattended != "profile":
         return config.approvals
     return structs.replace(config.approvals, unattended=profile_of(config).unattended)
-
-
-def safe_path(environment: Mapping[str, str], start: Path) -> str:
-    """Return `PATH` without relative folders and those of the project around `start`.
-
-    `npx` and activated environments put folders of the project first, and an empty entry is the
-    current directory: an untrusted project would choose what `npm` is.
-    """
-    project = os.path.realpath(git_root(start) or start)
-    entries = environment.get("PATH", os.defpath).split(os.pathsep)
-    return os.pathsep.join(
-        entry
-        for entry in entries
-        if os.path.isabs(entry) and not Path(os.path.realpath(entry)).is_relative_to(project)
-    )
 
 
 RECENT_NANOSECONDS = 50_000_000
