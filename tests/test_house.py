@@ -137,15 +137,12 @@ OPENED = {
     "approval": {"webhook"},
     "clients": {"program"},
     "frontends.cli": {
-        *("hooks", "install_review", "options", "person", "publish", "publisher_secrets"),
+        *("hooks", "options", "person", "publish", "publisher_secrets"),
         *("question", "service_unit", "terminal"),
     },
     "frontends.mcp": {"over_http"},
     "frontends.adapters": {"framework_bridge", "pydantic_ai"},
     "house": {"access_tokens", "allowed_sources", "issuer_tokens"},
-    "house.config": {
-        *("config_faults", "config_files", "config_values", "rule_lines", "secret_places"),
-    },
     "install": {"change_plan", "public_collections", "repository_search", "source_policy"},
     "registry": {
         *("attestations", "certificates", "near_names", "owners", "passwords", "releases"),

@@ -17,8 +17,8 @@ import pytest
 from starlette.testclient import TestClient
 
 from skillhouse.approval import Answer
-from skillhouse.extensions.server.api.api_services import Proofs
 from skillhouse.extensions.server.api.events import EventLog
+from skillhouse.extensions.server.forms import Proofs
 from skillhouse.house import Access, AccessTokens, Skillhouse
 from skillhouse.house.access_tokens import AccessError, AccessScope
 from skillhouse.store import STATE_FILE

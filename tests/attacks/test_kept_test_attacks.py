@@ -14,12 +14,12 @@ import pytest
 from skillhouse.extensions import cells
 from skillhouse.floor import ClockReading, decode, encode, system_clock
 from skillhouse.floor.structs import replace
-from skillhouse.sandbox import ProbeResult, SandboxLevel, SandboxStatus, first_use, kept_tests
+from skillhouse.sandbox import ProbeResult, SandboxLevel, SandboxStatus, kept_tests
 from skillhouse.sandbox.kept_tests import KEPT_MS, KeptTests
 from tests.harness import Need
 
 PARTS = {"commands": (ProbeResult(name="tcp_refused", passed=True),)}
-needed = partial(first_use.needed_test, cells=cells)
+needed = partial(kept_tests.needed_test, cells=cells)
 HERE = SandboxLevel.RLIMITS
 Change = Callable[[Path], None]
 
@@ -57,7 +57,7 @@ def test_a_better_level_in_the_file_is_never_the_level(
         tested.append("all")
         return SandboxStatus(level=SandboxLevel.RLIMITS, probes=PARTS["commands"])
 
-    monkeypatch.setattr("skillhouse.sandbox.first_use.detect", detected)
+    monkeypatch.setattr("skillhouse.sandbox.kept_tests.detect", detected)
     monkeypatch.setattr("skillhouse.sandbox.self_test", self_test)
     found = anyio.run(needed, KeptTests(state), None)
     assert (found.level, tested) == (SandboxLevel.RLIMITS, ["all"])
@@ -71,7 +71,7 @@ def test_no_file_makes_a_level_where_there_is_none(
     async def detected(**_: object) -> SandboxStatus:
         return SandboxStatus(level=SandboxLevel.NONE, reasons=("bubblewrap is not installed",))
 
-    monkeypatch.setattr("skillhouse.sandbox.first_use.detect", detected)
+    monkeypatch.setattr("skillhouse.sandbox.kept_tests.detect", detected)
     monkeypatch.setattr("skillhouse.sandbox.level_probes.detect", detected)
     assert anyio.run(needed, KeptTests(state), None).level is SandboxLevel.NONE
 

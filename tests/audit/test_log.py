@@ -315,7 +315,7 @@ def test_a_draft_that_is_no_record_is_refused_and_leaves_nothing(
         with pytest.raises(AuditError) as caught:
             attempt()
         assert caught.value.code == "record-invalid"
-    assert (log.is_degraded, log.buffered) == (False, 0)
+    assert (log.degraded, log.buffered) == (None, 0)
     assert not log.path.exists() or log.path.read_bytes() == b""
 
 
@@ -340,7 +340,7 @@ def test_the_id_of_a_record_is_known_without_the_record_whether_the_log_is_writt
     log.path.rename(tmp_path / "aside")
     log.path.mkdir()
     kept = log.write_read(refusal())
-    assert (log.is_degraded, log.buffered) == (True, 1)
+    assert (log.degraded is not None, log.buffered) == (True, 1)
     log.path.rmdir()
     (tmp_path / "aside").rename(log.path)
     log.flush()
@@ -353,10 +353,14 @@ def test_reads_wait_in_memory_and_are_written_in_order_before_the_next(tmp_path:
     down(log.path)
     kept = [log.append_read(intent("read", path=f"{number}")) for number in range(3)]
     done = log.append_read(outcome(kept[0].id, tool="read"))
-    assert (log.is_degraded, log.buffered, {record.seq for record in kept}) == (True, 4, {0})
+    assert (log.degraded is not None, log.buffered, {record.seq for record in kept}) == (
+        True,
+        4,
+        {0},
+    )
     log.path.rmdir()
     log.append(refusal(), durable=True)
-    assert (log.is_degraded, log.buffered, log.dropped) == (False, 0, 0)
+    assert (log.degraded, log.buffered, log.dropped) == (None, 0, 0)
     found = verify_log(log.path)
     assert (found.problems, found.notes) == ((), ())
     ids = [record.id for record in (*kept, done)]
@@ -389,13 +393,17 @@ def test_a_record_that_cannot_be_written_stops_the_effect(tmp_path: Path) -> Non
     for _ in range(2):
         with pytest.raises(AuditError) as caught:
             log.append(intent(), durable=True)
-        assert (caught.value.code, log.is_degraded, log.buffered) == ("log-not-a-file", True, 0)
+        assert (caught.value.code, log.degraded is not None, log.buffered) == (
+            "log-not-a-file",
+            True,
+            0,
+        )
     log.append_read(refusal())
     with pytest.raises(AuditError):
         log.flush()
     log.path.rmdir()
     log.append(intent(), durable=True)
-    assert not log.is_degraded
+    assert log.degraded is None
 
 
 def test_flush_without_anything_to_write_does_nothing(tmp_path: Path) -> None:

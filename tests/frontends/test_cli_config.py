@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from skillhouse.house.config import CONFIG_KEYS
 from tests.frontends.conftest import Run
 
 Typing = Run
@@ -112,3 +113,38 @@ def test_b5_config_check_names_variables_that_no_setting_sets(run: Run, file: Pa
     assert (code, out) == (0, f"exec_environment: `PATH` has no effect: {why}\n")
     assert err == "the configuration has 0 faults\n"
     assert json.loads(run("config", "check", "--json")[1])["void_variables"] == ["PATH"]
+
+
+def test_a_key_is_shown_with_its_value_and_what_sets_it(run: Run, file: Path) -> None:
+    file.write_text("tool_count = 3\n[sandbox]\nseconds = 5\n")
+    status, out, _ = run("config", "show", "tool_count", "sandbox", "tools")
+    assert (status, out.splitlines()) == (
+        0,
+        [
+            "tool_count = 3  (set by: user)",
+            'sandbox = {"seconds": 5}  (set by: user)',
+            "tools is not set: the default holds",
+        ],
+    )
+    found = json.loads(run("config", "show", "tools", "tool_count", "--json")[1])
+    assert found["keys"] == [
+        {"key": "tools", "value": None, "set_by": []},
+        {"key": "tool_count", "value": 3, "set_by": ["user"]},
+    ]
+
+
+def test_the_stronger_source_of_a_key_is_named_first(
+    run: Run, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file.write_text("catalog_budget_tokens = 3\n")
+    monkeypatch.setenv("SKILLHOUSE_CATALOG_BUDGET_TOKENS", "4")
+    out = run("config", "show", "catalog_budget_tokens")[1]
+    assert out == "catalog_budget_tokens = 4  (set by: environment, user)\n"
+
+
+def test_each_key_can_be_shown_and_another_is_refused_with_the_nearest(run: Run) -> None:
+    assert len(run("config", "show", *sorted(CONFIG_KEYS))[1].splitlines()) == len(CONFIG_KEYS)
+    status, _, noted = run("config", "show", "tool_coun")
+    assert status == 2
+    assert "unknown key `tool_coun`" in noted
+    assert "tool_count" in noted

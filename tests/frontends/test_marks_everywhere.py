@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from skillhouse.discovery.catalog import LISTED, NOT_LISTED, OVER_MCP, SEARCH_ONLY
 from skillhouse.house import Skillhouse, configured
-from skillhouse.house.skill_lines import LISTED, NOT_LISTED, OVER_MCP, SEARCH_ONLY
 from tests.extensions.server.api.place import API, COOKIE, client_of
 from tests.frontends.conftest import Run
 from tests.house.places import make_places, write_skill

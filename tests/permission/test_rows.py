@@ -8,9 +8,14 @@ from pathlib import Path
 import pytest
 
 from skillhouse.permission import Effect, Layer, LayerRules, PathPolicy, Rule, grammar, judge_line
-from skillhouse.permission.grammar import all_rows, grammar_of
+from skillhouse.permission.grammar import grammar_of
 from skillhouse.permission.operand_readers import READERS
 
+TABLES = Path(grammar.__file__).with_name("grammars")
+ROWS = {
+    path.stem: tuple(tomllib.loads(path.read_text(encoding="utf-8")))
+    for path in sorted(TABLES.glob("_*.toml"))
+}
 LINES = tomllib.loads(Path(__file__).with_name("rows.toml").read_text(encoding="utf-8"))
 
 
@@ -20,7 +25,7 @@ def effect_of(line: str, tree: Path) -> Effect:
     return judge_line(line, rules, PathPolicy(tree, writable=(tree,))).effect
 
 
-@pytest.mark.parametrize("file", all_rows())
+@pytest.mark.parametrize("file", ROWS)
 def test_lines_are_judged_as_the_manuals_say(file: str, tmp_path: Path) -> None:
     for line in LINES[file]["harmless"]:
         assert effect_of(line, tmp_path) is Effect.ALLOW, line
@@ -28,7 +33,7 @@ def test_lines_are_judged_as_the_manuals_say(file: str, tmp_path: Path) -> None:
     assert allowed == []
 
 
-@pytest.mark.parametrize(("file", "stems"), all_rows().items())
+@pytest.mark.parametrize(("file", "stems"), ROWS.items())
 def test_a_row_keeps_the_format(file: str, stems: tuple[str, ...]) -> None:
     for stem in stems:
         found = grammar_of(_names(file, stem)[0], module=True)
@@ -38,7 +43,7 @@ def test_a_row_keeps_the_format(file: str, stems: tuple[str, ...]) -> None:
 
 
 def _names(file: str, stem: str) -> list[str]:
-    path = Path(grammar.__file__).with_name("grammars") / f"{file}.toml"
+    path = TABLES / f"{file}.toml"
     names: list[str] = tomllib.loads(path.read_text(encoding="utf-8"))[stem].get("names", [stem])
     return names
 

@@ -20,7 +20,6 @@ from skillhouse.sandbox import (
     SandboxLevel,
     SandboxStatus,
     detect,
-    first_use,
     kept_tests,
     status,
 )
@@ -29,7 +28,7 @@ from tests.harness import Need
 
 PASSED = (ProbeResult(name="tcp_refused", passed=True),)
 CELL = (ProbeResult(name="python_cell_starts", passed=True),)
-needed = partial(first_use.needed_test, cells=cells)
+needed = partial(kept_tests.needed_test, cells=cells)
 HERE = SandboxLevel.CGROUP
 
 

@@ -1,4 +1,4 @@
-"""Tests of skill/manifest_cache.py: when a manifest is read again."""
+"""Tests of skill/manifest.py: when a manifest is read again."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from skillhouse.house.config import SignerSettings
 from skillhouse.sandbox import SandboxLevel, SandboxStatus
 from skillhouse.sandbox.status import CELL_STARTS, ProbeResult
 from skillhouse.tools import Progress, SkillCodeTool
-from skillhouse.tools.code_record import (
+from skillhouse.tools.code_result import (
     LINE_MAX,
     OUTPUT_LINES,
     call_detail,

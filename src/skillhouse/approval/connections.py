@@ -23,7 +23,7 @@ from typing import Protocol
 
 from skillhouse.approval.live_servers import LiveServers
 from skillhouse.floor import make_private
-from skillhouse.floor.lock import try_lock
+from skillhouse.floor.lock import Lazy, try_lock
 
 DIRECTORY = "connections"
 STALE_SECONDS = 86_400
@@ -83,13 +83,17 @@ class Connections:
     def __init__(self, state_directory: Path, servers: LiveServers | None = None) -> None:
         """`servers` has the rows of the servers of the state; None makes it."""
         self._directory = state_directory / DIRECTORY
-        self.servers = servers or LiveServers(state_directory)
-        """The servers that share this state; they end with these connections."""
+        self._servers = Lazy(lambda: servers or LiveServers(state_directory))
         self._held: dict[str, int] = {}
         # INVARIANT: held to change what is held; calls come on threads of their own.
         self._lock = threading.Lock()
         self._on_end: list[Callable[[str], None]] = []
         self._finalizer = weakref.finalize(self, _end_all, self._held, self._directory)
+
+    @property
+    def servers(self) -> LiveServers:
+        """The servers that share this state; they end with these connections."""
+        return self._servers.get()
 
     def hold(self, connection: str) -> None:
         """Keep a connection alive until it ends here; OSError if its file cannot be made, and
@@ -127,7 +131,8 @@ class Connections:
     def close(self) -> None:
         with self._lock:
             _end_all(self._held, self._directory)
-        self.servers.close()
+        if self._servers.made:
+            self.servers.close()
 
     def is_live(self, connection: str) -> bool:
         """Whether a connection has not ended, or may not have; OSError without locks of files,

@@ -7,6 +7,8 @@ import secrets
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import msgspec
+
 from skillhouse.approval.grants import Grant, insert_grants
 from skillhouse.approval.request import (
     CLOCK_BACK_SECONDS,
@@ -414,7 +416,7 @@ def _sweep(connection: StateConnection, now: int) -> None:
 def _stored_text(request: ApprovalRequest) -> str:
     """Return a request as it is stored: its facts as one list, which earlier versions read too,
     and how many of them, from the first on, were found."""
-    value = structs.asdict(request)
+    value = msgspec.to_builtins(request)
     facts = (*value.pop("found"), *value.pop("sent"))
     return json.dumps(value | {"facts": facts, _FOUND_COUNT: len(request.found)})
 

@@ -117,7 +117,7 @@ class AuditLog:
         self._refused = 0
         self._down: tuple[str, str, str] | None = None
         self._boot = short_boot_id()
-        self._heads = HeadWriter(heads)
+        self._heads = None if heads is None else HeadWriter(heads)
         self._server = server
         self._start()
 
@@ -137,11 +137,6 @@ class AuditLog:
         )
 
     @property
-    def is_degraded(self) -> bool:
-        """Whether the last attempt to write failed, or records wait to be written."""
-        return self._down is not None or bool(self._buffer)
-
-    @property
     def buffered(self) -> int:
         return len(self._buffer)
 
@@ -154,7 +149,7 @@ class AuditLog:
     def warnings(self) -> tuple[str, ...]:
         """Problems that stop no record but need a person: checkpoints or archives that fail."""
         chain = self._chain
-        of_heads = chain.head_error or self._heads.error
+        of_heads = chain.head_error or ("" if self._heads is None else self._heads.error)
         own = (chain.checkpoint_error, chain.rotation_error)
         found = (*own, of_heads, self._compactor.error)
         return tuple(each for each in found if each)
@@ -224,7 +219,7 @@ class AuditLog:
 
     def state_heads(self) -> HeadsByLog | None:
         """Return what the state knows of every log; None where it keeps no heads (StateError)."""
-        return self._heads.known()
+        return None if self._heads is None else self._heads.known()
 
     def verify(self, *, progress: Progress | None = None) -> Verification:
         """Do as `verify_log` for this log."""
@@ -251,7 +246,8 @@ class AuditLog:
             self._write_waiting(seconds=locks.LOCK_SECONDS)
         with self._mutex:
             self._last_checkpoint()
-        self._heads.end(self._durable_head)
+        if self._heads is not None:
+            self._heads.end(self._durable_head)
         with self._mutex:
             self._chain.close()
 
@@ -276,9 +272,10 @@ class AuditLog:
             max_bytes=self._max_bytes,
             random_bytes=self._random_bytes,
             server=self._server,
-            heads=self._heads.heads,
+            heads=None if self._heads is None else self._heads.heads,
         )
-        self._heads.restart()
+        if self._heads is not None:
+            self._heads.restart()
 
     def _claim(self) -> None:
         if self._process == os.getpid():
@@ -355,7 +352,8 @@ class AuditLog:
         if not self._is_tidied:
             self._is_tidied = True
             self._compactor.start(self._chain.keys)
-        self._heads.note(self._durable_head)
+        if self._heads is not None:
+            self._heads.note(self._durable_head)
         return line
 
     def _written(self, pending: Pending, *, durable: bool) -> bytes:

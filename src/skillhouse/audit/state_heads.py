@@ -125,9 +125,9 @@ def heads_by_log(heads: Iterable[StateHead]) -> HeadsByLog:
 
 
 class HeadWriter:
-    """Knows when the next head is due. Without `heads` it does nothing."""
+    """Knows when the next head is due."""
 
-    def __init__(self, heads: StateHeads | None) -> None:
+    def __init__(self, heads: StateHeads) -> None:
         self.heads = heads
         self.error = ""
         """Why the newest head is not in the state; empty when it is."""
@@ -139,17 +139,12 @@ class HeadWriter:
         self._records = 0
         self._written_at = float("-inf")
 
-    def known(self) -> HeadsByLog | None:
-        """Return what the state knows of each log, to verify by; None where none are kept.
-
-        StateError: the state cannot be read.
-        """
-        return None if self.heads is None else heads_by_log(self.heads.all())
+    def known(self) -> HeadsByLog:
+        """Return what the state knows of each log, to verify by (StateError)."""
+        return heads_by_log(self.heads.all())
 
     def note(self, head: Callable[[], StateHead | None]) -> None:
         """Count a record, and have a head written when one is due. Called under the log's lock."""
-        if self.heads is None:
-            return
         self._records += 1
         waited = time.monotonic() - self._written_at
         if self._records < HEADS_EVERY and waited < HEADS_SECONDS:
@@ -166,7 +161,7 @@ class HeadWriter:
         """Write the last head of a process, if records came since the one before."""
         if self._thread is not None:
             self._thread.join(END_SECONDS)
-        if self.heads is not None and self._records:
+        if self._records:
             self._records = 0
             self._write(self.heads, head)
 

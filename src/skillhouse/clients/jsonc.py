@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
+from skillhouse.floor.documents import no_constant, unique_members
 from skillhouse.floor.regex import regex
 
 _TOKEN = regex(
@@ -85,25 +86,14 @@ def parse(text: str) -> Document:
         # Joined by spaces, so that two words do not become one.
         value = json.loads(
             " ".join(token.text for token in kept),
-            object_pairs_hook=_once,
-            parse_constant=_no_constant,
+            object_pairs_hook=unique_members,
+            parse_constant=no_constant,
         )
     except (ValueError, RecursionError) as error:
         raise NotEditableError(f"expected JSON: {error}") from None
     if not isinstance(value, dict):
         raise NotEditableError("expected an object, got another value")
     return Document(body, tuple(tokens), tuple(comments), value, len(kept) != len(tokens))
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    members = dict(pairs)
-    if len(members) != len(pairs):
-        raise ValueError("a key is there twice")
-    return members
-
-
-def _no_constant(text: str) -> Any:
-    raise ValueError(f"{text} is no JSON")
 
 
 def with_entry(text: str, table: str, name: str, entry: Any) -> str:

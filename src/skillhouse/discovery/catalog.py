@@ -39,6 +39,12 @@ MARKUP_SHARE = 20
 """Markup takes at most one part in so many of the space, since descriptions say more."""
 BY_NAME = "by name alone: "
 """Before the names of skills without a description."""
+LISTED = "listed"
+SEARCH_ONLY = "found by search only"
+NOT_LISTED = "not listed"
+"""The same where the model has no search."""
+OVER_MCP = " over MCP"
+"""Appended where only the shorter list over MCP has no room for a skill."""
 
 
 class NamesFirst(Struct, frozen=True, kw_only=True):
@@ -291,6 +297,22 @@ class Catalog(Struct, frozen=True, kw_only=True):
     @property
     def tokens(self) -> int:
         return tokens_of(self.text)
+
+    def marks(
+        self, visible: SkillIndex, over_mcp: Catalog, *, can_search: bool
+    ) -> Mapping[str, str]:
+        """Return how a model hears of each visible skill, by the skill's file.
+
+        This is the list of a request that has the usual room, `over_mcp` what an MCP client gets.
+        """
+        named = {skill.file for skill in self.included}
+        named_over_mcp = {skill.file for skill in over_mcp.included}
+        left_out = SEARCH_ONLY if can_search else NOT_LISTED
+        marks = {}
+        for skill in visible.skills:
+            mark = LISTED if skill.file in named_over_mcp else left_out + OVER_MCP
+            marks[skill.file] = mark if skill.file in named else left_out
+        return marks
 
 
 def render_catalog(

@@ -49,7 +49,7 @@ def json_value(data: bytes | str, *, with_nul: bool = False) -> Any:
     text = _text(data, "JSON").removeprefix("\ufeff")
     try:
         value = json.loads(
-            text, object_pairs_hook=_object, parse_float=_finite, parse_constant=_no_number
+            text, object_pairs_hook=unique_members, parse_float=finite, parse_constant=no_constant
         )
     except json.JSONDecodeError as error:
         raise DocumentError(f"not JSON: {_lowered(error.msg)}", error.lineno) from error
@@ -78,7 +78,7 @@ def toml_table(data: bytes | str) -> dict[str, Any]:
     if line is not None:
         raise DocumentError(f"expected at most {KEY_PARTS_MAX} parts between dots", line)
     try:
-        table = tomllib.loads(text, parse_float=_finite)
+        table = tomllib.loads(text, parse_float=finite)
     except tomllib.TOMLDecodeError as error:
         at = _PLACE.search(str(error))
         line = int(at[1]) if at else _last(error, text)
@@ -131,7 +131,12 @@ def _last(error: Exception, text: str) -> int | None:
     return text.count("\n") + 1 if "at end of document" in str(error) else None
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def unique_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object of JSON, as `object_pairs_hook`; ValueError for a key that is there twice.
+
+    >>> unique_members([("a", 1)])
+    {'a': 1}
+    """
     table = dict(pairs)
     if len(table) < len(pairs):
         seen: set[str] = set()
@@ -142,14 +147,20 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return table
 
 
-def _finite(text: str) -> float:
+def finite(text: str) -> float:
+    """Return a number, as `parse_float`; ValueError for one that is not finite.
+
+    >>> finite("1e3")
+    1000.0
+    """
     number = float(text)
     if not math.isfinite(number):
         raise ValueError(f"{text[:20]} is no number that can be used")
     return number
 
 
-def _no_number(text: str) -> NoReturn:
+def no_constant(text: str) -> NoReturn:
+    """Refuse `NaN` and `Infinity`, which are no JSON, as `parse_constant`."""
     raise ValueError(f"`{text}` is no JSON")
 
 

@@ -1,12 +1,15 @@
-"""This machine: its clocks, and where a process and its user's files are."""
+"""This machine: its clocks and signals, and where a process and its user's files are."""
 
 from __future__ import annotations
 
 import errno
 import os
 import secrets
+import signal
+import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import ClassVar, Self
 
@@ -19,8 +22,34 @@ from skillhouse.floor.structs import PartialStruct
 
 SERVER_NAME = regex("[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 """What a server may be called: a name of a host, or of a pod."""
+_SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _PROCESS = secrets.token_hex(16)
+
+
+def seconds_of(text: str, *, units: str, digits: int) -> int | None:
+    """Return a length of time of at most so many digits and one of the units; None for no such.
+
+    >>> seconds_of("24h", units="mhd", digits=5), seconds_of("90s", units="mhd", digits=5)
+    (86400, None)
+    """
+    number, unit = text[:-1], text[-1:]
+    is_number = number.isascii() and number.isdecimal() and len(number) <= digits
+    return int(number) * _SECONDS[unit] if is_number and unit in units and unit else None
+
+
+@contextmanager
+def signals_to(handle: Callable[..., object]) -> Iterator[None]:
+    """Call `handle` on SIGINT and SIGTERM within the block; only the main thread can."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 class ClockReading(Struct, frozen=True, kw_only=True):

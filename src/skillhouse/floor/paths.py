@@ -1,4 +1,7 @@
-"""Paths from outside, checked as text and walked without leaving their base; and whole files."""
+"""Paths from outside, checked as text and walked without leaving their base; and whole files.
+
+Also the directories of programs in which no project chose what a program is.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import errno
 import os
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
@@ -309,3 +312,18 @@ def unix_address(path: Path) -> Iterator[str]:
         yield f"/proc/self/fd/{descriptor}/{path.name}"
     finally:
         os.close(descriptor)
+
+
+def safe_path(environment: Mapping[str, str], start: Path) -> str:
+    """Return `PATH` without relative folders and those of the project around `start`.
+
+    `npx` and activated environments put folders of the project first, and an empty entry is the
+    current directory: an untrusted project would choose what `npm` is.
+    """
+    project = os.path.realpath(git_root(start) or start)
+    entries = environment.get("PATH", os.defpath).split(os.pathsep)
+    return os.pathsep.join(
+        entry
+        for entry in entries
+        if os.path.isabs(entry) and not Path(os.path.realpath(entry)).is_relative_to(project)
+    )

@@ -26,7 +26,7 @@ async def in_thread(work: Callable[[], T], *, limiter: anyio.CapacityLimiter | N
     Work that was begun is waited for, also when the caller is cancelled: what follows a
     cancellation finds it done or not begun, never half done.
     """
-    limiter = limiter or _shared_limiter()
+    limiter = limiter or of_loop(_limiter, THREADS_MAX)
     is_running = False
 
     def run() -> T:
@@ -47,10 +47,11 @@ async def in_thread(work: Callable[[], T], *, limiter: anyio.CapacityLimiter | N
         raise
 
 
-def _shared_limiter() -> anyio.CapacityLimiter:
+def of_loop(known: RunVar[anyio.CapacityLimiter], most: int) -> anyio.CapacityLimiter:
+    """Return the limiter of the running event loop, made for `most` where it has none yet."""
     try:
-        return _limiter.get()
+        return known.get()
     except LookupError:
-        limiter = anyio.CapacityLimiter(THREADS_MAX)
-        _limiter.set(limiter)
+        limiter = anyio.CapacityLimiter(most)
+        known.set(limiter)
         return limiter

@@ -20,13 +20,7 @@ from skillhouse.house.config.secret_places import read_secret
 from skillhouse.house.policy import Policy
 from skillhouse.house.prompts import Prompts
 from skillhouse.house.settings import SkillSettings
-from skillhouse.house.skill_lines import (
-    AS_TOOLS,
-    deferred_of,
-    lines_of,
-    listing_marks,
-    with_lines,
-)
+from skillhouse.house.skill_lines import AS_TOOLS, deferred_of, lines_of
 from skillhouse.permission import Effect, Layer, Permission, decide
 from skillhouse.skill import Skill, SkillIndex, described, read_invocation
 
@@ -170,7 +164,7 @@ class AgentView:
     @once
     def listable(self) -> SkillIndex:
         """What lists and menus of a model may name."""
-        return with_lines(self.visible, self.code_skills)
+        return self.visible.plus(self.code_skills)
 
     @once
     def offer(self) -> toolbox.ToolVisibility:
@@ -260,7 +254,7 @@ class AgentView:
         is_whole = len(listed) == len(self.visible)
         if style != "direct":
             # A skill of code alone has no body.
-            listed = self.listable if is_whole else with_lines(listed, self.code_skills)
+            listed = self.listable if is_whole else listed.plus(self.code_skills)
         if only is not None:
             listed = listed.where(lambda skill: skill.file in only)
         if style == "direct":
@@ -364,13 +358,9 @@ class AgentView:
         nothing = discovery.Catalog(text="", included=(), omitted=self.listable.skills)
         exposure = self.profile.catalog.exposure
         if exposure == "search":
-            return listing_marks(self.listable, nothing, nothing, can_search=can_search)
-        return listing_marks(
-            self.listable,
-            self.tool_catalog(None) if exposure == "tool" else self.catalog(),
-            self.over_mcp() or nothing,
-            can_search=can_search,
-        )
+            return nothing.marks(self.listable, nothing, can_search=can_search)
+        usual = self.tool_catalog(None) if exposure == "tool" else self.catalog()
+        return usual.marks(self.listable, self.over_mcp() or nothing, can_search=can_search)
 
     def code_mark(self, directory: Path) -> str:
         """Return how the model hears of a skill of code alone, of which it has tools."""

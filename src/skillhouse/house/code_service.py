@@ -15,6 +15,8 @@ from skillhouse.discovery import Root
 from skillhouse.extension import OwnPackage, is_installed
 from skillhouse.floor import Diagnostic, TreeError, WireNameError, WireNames, git_root, tree_digest
 from skillhouse.floor.faults import fault_finding, isolated
+from skillhouse.floor.lock import once
+from skillhouse.floor.paths import safe_path
 from skillhouse.floor.threads import in_thread
 from skillhouse.house.agent_view import AgentView
 from skillhouse.house.code_manifests import (
@@ -31,7 +33,6 @@ from skillhouse.house.code_manifests import (
 )
 from skillhouse.house.code_packages import CodePackages
 from skillhouse.house.config import Config
-from skillhouse.house.config.config_files import safe_path
 from skillhouse.house.policy import Policy, RulesInUse
 from skillhouse.house.sandbox_provider import SandboxProvider
 from skillhouse.house.trusted_text import PROJECT
@@ -75,7 +76,6 @@ class SkillCode:
         self._sandboxes = sandboxes
         self._call = call
         self._here: tuple[tuple[str, ...], Any] | None = None
-        self._packages = CodePackages()
         self._executor: toolbox.Runner | None = None
         self._looked_at: set[str] = set()
         self.artifacts = toolbox.Artifacts(
@@ -91,6 +91,10 @@ class SkillCode:
         """What was done with each skill's directory since the last look began (S002-52)."""
         self.problems: list[Diagnostic] = []
         """What keeps skills' tools from being offered, as of the last look."""
+
+    @once
+    def _packages(self) -> CodePackages:
+        return CodePackages()
 
     @property
     def _policy(self) -> Policy:
@@ -319,7 +323,8 @@ class SkillCode:
 
     async def reload(self, skill: str | None = None) -> None:
         """Start new calls with the current code; running calls finish with the old."""
-        self._packages.forget()
+        if "_packages" in vars(self):
+            self._packages.forget()
         if is_installed("cells"):
             await self._in_process().reload(skill)
         if self.is_elsewhere:
@@ -343,7 +348,8 @@ class SkillCode:
         if self._executor is not None:
             await self._executor.close()
             self._executor = None
-        await self._packages.close()
+        if "_packages" in vars(self):
+            await self._packages.close()
 
     def python(self, skill: toolbox.CodeSkill) -> sandbox.Python | None:
         """Return the interpreter of a skill in Python; SandboxError "python-missing" for none."""

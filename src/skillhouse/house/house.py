@@ -14,7 +14,7 @@ from skillhouse.floor import StateError, structs
 from skillhouse.floor.lock import once
 from skillhouse.house.config import Locations
 from skillhouse.house.config.config_files import configured
-from skillhouse.house.config.overrides import overridden
+from skillhouse.house.config.config_keys import overridden
 from skillhouse.house.config_reload import ConfigReload
 from skillhouse.house.find_skills import find_in
 from skillhouse.house.house_snapshot import watch

@@ -376,8 +376,7 @@ class InstalledCheck:
         self._require_signature = require_signature
         self._refuses_ended = refuses_ended
         self._now = now
-        self.memory = TrustMemory(state_directory, note=note)
-        """What this machine learned of publishers and repositories."""
+        self._note = note
         self._state = state_directory
         self._locks = locks
         self._read: dict[Path, tuple[tuple[int, ...], Mapping[str, LockEntry]]] = {}
@@ -392,6 +391,11 @@ class InstalledCheck:
             policy=str(refuses_ended),
         )
         """How the installed skills are, for lists."""
+
+    @once
+    def memory(self) -> TrustMemory:
+        """What this machine learned of publishers and repositories."""
+        return TrustMemory(self._state, note=self._note)
 
     @once
     def publishers(self) -> PublisherCheck:

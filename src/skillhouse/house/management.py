@@ -30,8 +30,9 @@ from skillhouse.floor import (
     isolated,
     read_beneath,
 )
+from skillhouse.floor.paths import safe_path
 from skillhouse.house.code_manifests import NamedCode, code_named
-from skillhouse.house.config.config_files import project_of, safe_path
+from skillhouse.house.config.config_files import project_of
 from skillhouse.house.find_skills import find_in
 from skillhouse.house.house_snapshot import SnapshotInUse
 from skillhouse.house.installed_check import INSTALLS

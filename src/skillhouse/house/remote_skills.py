@@ -12,7 +12,7 @@ from skillhouse import remote
 from skillhouse import skill as skill_package
 from skillhouse import tools as toolbox
 from skillhouse.floor import SkillError
-from skillhouse.house.config.config_files import safe_path
+from skillhouse.floor.paths import safe_path
 from skillhouse.skill import SkillContent, SkillIndex
 
 if TYPE_CHECKING:

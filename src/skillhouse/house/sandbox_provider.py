@@ -13,7 +13,7 @@ from skillhouse.extension import is_installed, own_module
 from skillhouse.house.config import Config
 from skillhouse.house.policy import RulesInUse
 from skillhouse.sandbox.code_call import Language
-from skillhouse.sandbox.first_use import kept_test, needed_test
+from skillhouse.sandbox.kept_tests import kept_test, needed_test
 
 LOOK_SECONDS = 0.02
 """How often it is looked whether another call's self-test, which takes half a second, is over."""

@@ -392,7 +392,7 @@ class Services:
             self._checks,
             self._remote_skills,
             self._note_activation,
-            seen=toolbox.SeenSkills(self.config.state_directory / SEEN_DIRECTORY),
+            seen=Lazy(lambda: toolbox.SeenSkills(self.config.state_directory / SEEN_DIRECTORY)),
             verify=self._verify,
             verify_code=self._verify_code,
         )

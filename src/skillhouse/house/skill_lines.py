@@ -1,29 +1,22 @@
-"""Lines of lists: of skills whose tools have no room, and how a model hears of each skill."""
+"""Skills whose tools have no room in a request, and the lines that lists have of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from skillhouse import skill as skill_package
 from skillhouse import tools as toolbox
 from skillhouse.floor import encode
-from skillhouse.skill import Skill, SkillIndex
+from skillhouse.skill import Skill
 
 if TYPE_CHECKING:
-    from skillhouse.discovery import Catalog
     from skillhouse.house.config import Config
     from skillhouse.skill import Profile
 
-LISTED = "listed"
-SEARCH_ONLY = "found by search only"
-NOT_LISTED = "not listed"
-"""The same where the model has no search."""
 AS_TOOLS = "offered as tools"
 """A skill of code alone whose tools each request has: no list of skills names it."""
-OVER_MCP = " over MCP"
-"""Appended where only the shorter list over MCP has no room for a skill."""
 
 FINDERS = ("search", "skill")
 """Kinds of the tools by which a model finds those that are not in its list; the best first."""
@@ -99,12 +92,6 @@ def lines_of(deferred: toolbox.DeferredTools, known: Iterable[Skill]) -> tuple[S
     return tuple(found)
 
 
-def with_lines(index: SkillIndex, lines: tuple[Skill, ...]) -> SkillIndex:
-    if not lines:
-        return index
-    return SkillIndex((*index.skills, *lines), name_match=index.name_match)
-
-
 def names_of(lines: tuple[Skill, ...]) -> dict[str, Path]:
     """Return the directories of skills of code alone, by name and by id; the stronger one's."""
     found: dict[str, Path] = {}
@@ -112,20 +99,3 @@ def names_of(lines: tuple[Skill, ...]) -> dict[str, Path]:
         for name in (skill.name, skill.id):
             found.setdefault(name, skill.directory)
     return found
-
-
-def listing_marks(
-    visible: SkillIndex, catalog: Catalog, over_mcp: Catalog, *, can_search: bool
-) -> Mapping[str, str]:
-    """Return how a model hears of each visible skill, by the skill's file.
-
-    `catalog` is the list of a request that has the usual room, `over_mcp` what an MCP client gets.
-    """
-    named = {skill.file for skill in catalog.included}
-    named_over_mcp = {skill.file for skill in over_mcp.included}
-    left_out = SEARCH_ONLY if can_search else NOT_LISTED
-    marks = {}
-    for skill in visible.skills:
-        mark = LISTED if skill.file in named_over_mcp else left_out + OVER_MCP
-        marks[skill.file] = mark if skill.file in named else left_out
-    return marks

@@ -185,12 +185,6 @@ def all_grammars() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in _DIRECTORY.glob("[!_]*.toml")))
 
 
-def all_rows() -> Mapping[str, tuple[str, ...]]:
-    """Return the files of several tables, each with the stems of these."""
-    files = sorted(_DIRECTORY.glob("_*.toml"))
-    return {path.stem: tuple(_ROW.findall(path.read_text(encoding="utf-8"))) for path in files}
-
-
 def names_of(stem: str) -> tuple[str, ...]:
     """Return the names that a table's program goes by."""
     return tuple(sorted(name for name, (of, _) in _names().items() if of == stem))

@@ -2,6 +2,9 @@
 
 INVARIANT: no level comes from a file. Its level is what `detect` finds now; a file only says which
 probes passed at that level, on this machine as it is. Whatever failed is tested again each time.
+
+`needed_test` is the part of the self-test that a use of the sandbox needs beyond those: the probes
+are loaded only where something is tested.
 """
 
 from __future__ import annotations
@@ -14,9 +17,11 @@ import shutil
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Protocol
 
 from msgspec import Struct, field
 
+from skillhouse import sandbox
 from skillhouse.floor import (
     Clock,
     DecodeError,
@@ -25,9 +30,11 @@ from skillhouse.floor import (
     directory_problem,
     encode,
     make_private,
+    structs,
     system_clock,
 )
 from skillhouse.floor.paths import sendable, write_atomically
+from skillhouse.sandbox.code_call import Language
 from skillhouse.sandbox.interpreters import interpreter, own_python
 from skillhouse.sandbox.profile import PROGRAM_PATH
 from skillhouse.sandbox.status import (
@@ -35,6 +42,8 @@ from skillhouse.sandbox.status import (
     SWITCHES,
     ProbeResult,
     SandboxLevel,
+    SandboxStatus,
+    detect,
     find_program,
     holds,
     landlock_abi,
@@ -237,3 +246,88 @@ def _text(path: Path) -> str:
         return path.read_text("utf-8", "replace").strip("\0\n")
     except OSError:
         return ""
+
+
+class CellTests(Protocol):
+    """The self-tests of what runs the code of skills."""
+
+    async def self_test(
+        self, *, least: SandboxLevel, languages: Sequence[Language]
+    ) -> SandboxStatus: ...
+
+    async def language_test(self, found: SandboxStatus, language: Language) -> SandboxStatus: ...
+
+    def installed(self) -> tuple[Language, ...]: ...
+
+
+COMMANDS = "commands"
+"""The part of the self-test that every use of the sandbox needs."""
+
+
+async def needed_test(
+    kept: KeptTests,
+    language: Language | None,
+    *,
+    before: SandboxStatus | None = None,
+    least: SandboxLevel = SandboxLevel.LANDLOCK,
+    cells: CellTests | None = None,
+) -> SandboxStatus:
+    """Return the level for commands, and for cells of a language; test only what is not kept.
+
+    Args:
+        kept: The results of earlier processes.
+        language: Of the code that is to run; None for commands only.
+        before: What this process has tested already, whose level is not found again.
+        least: The weakest level that the operator accepts.
+        cells: Tests the cells of languages; None where none are installed.
+    """
+    facts = kept.facts()
+    found = before
+    if found is None:
+        found = await detect(least=least, is_version_known=kept.has_bubblewrap(facts))
+    known = {} if found.level is SandboxLevel.NONE else kept.passed(facts, found.level)
+    if before is None:
+        if COMMANDS not in known:
+            if language is None or cells is None:
+                tested = await sandbox.self_test(least=least)
+            else:
+                tested = await cells.self_test(least=least, languages=(language,))
+            kept.keep(facts, tested.level, _parts(tested))
+            return tested
+        found = structs.replace(found, probes=known[COMMANDS])
+    if language is None or found.level is SandboxLevel.NONE:
+        return found
+    if language in known:
+        return structs.replace(found, probes=(*found.probes, *known[language]))
+    if cells is None or language not in cells.installed():
+        return found
+    tested = await cells.language_test(found, language)
+    kept.keep(facts, tested.level, _parts(tested))
+    return tested
+
+
+async def kept_test(
+    kept: KeptTests, language: Language, *, least: SandboxLevel
+) -> SandboxStatus | None:
+    """Return the level for commands and cells of a language; None unless both tests are kept.
+
+    Nothing is tested; arguments as of `needed_test`.
+    """
+    facts = kept.facts()
+    if not kept.has_bubblewrap(facts):
+        return None
+    found = await detect(least=least, is_version_known=True)
+    known = kept.passed(facts, found.level)
+    if COMMANDS not in known or language not in known:
+        return None
+    return structs.replace(found, probes=(*known[COMMANDS], *known[language]))
+
+
+def _parts(status: SandboxStatus) -> Mapping[str, tuple[ProbeResult, ...]]:
+    """Return the probes of commands, and those of the cells of each language."""
+    parts: dict[str, tuple[ProbeResult, ...]] = {}
+    for probe in status.probes:
+        language, mark, _ = probe.name.partition("_cell_")
+        name = language if mark else COMMANDS
+        parts[name] = (*parts.get(name, ()), probe)
+    return parts

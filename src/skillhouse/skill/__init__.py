@@ -56,11 +56,11 @@ if TYPE_CHECKING:
     from skillhouse.skill.manifest import MANIFEST_FILES as MANIFEST_FILES
     from skillhouse.skill.manifest import MANIFEST_MAX as MANIFEST_MAX
     from skillhouse.skill.manifest import PYTHON_FILE as PYTHON_FILE
+    from skillhouse.skill.manifest import ManifestCache as ManifestCache
     from skillhouse.skill.manifest import find_manifests as find_manifests
     from skillhouse.skill.manifest import has_manifest as has_manifest
     from skillhouse.skill.manifest import read_manifest as read_manifest
     from skillhouse.skill.manifest import says_skill as says_skill
-    from skillhouse.skill.manifest_cache import ManifestCache as ManifestCache
     from skillhouse.skill.manifest_fields import python_fits as python_fits
     from skillhouse.skill.model import DEFAULT_POLICY as DEFAULT_POLICY
     from skillhouse.skill.model import SKILL_FILE as SKILL_FILE

@@ -201,7 +201,7 @@ def _zip(data: bytes) -> Iterator[ArchiveMember]:
     _check_end(data, archive)
     infos = sorted(archive.infolist(), key=lambda info: info.header_offset)
     for info, after in zip(infos, [*infos[1:], None], strict=True):
-        _check_entry(data, info)
+        _check_entry(info)
         end = archive.start_dir if after is None else after.header_offset
         _check_local(data, info, end)
     if infos and infos[0].header_offset:
@@ -232,7 +232,7 @@ def _check_end(data: bytes, archive: zipfile.ZipFile) -> None:
         raise ArchiveError("archive-overlap", "bytes between the entries and their directory")
 
 
-def _check_entry(data: bytes, info: zipfile.ZipInfo) -> None:
+def _check_entry(info: zipfile.ZipInfo) -> None:
     name, mode = info.orig_filename, info.external_attr >> 16
     if info.flag_bits & _ENCRYPTED:
         raise ArchiveError("archive-encrypted", f"encrypted: {name!r}")

@@ -355,3 +355,16 @@ def _is_emoji(character: str) -> bool:
         or 0x25A0 <= code <= 0x27BF
         or 0x2B00 <= code <= 0x2BFF
     ) and not _is_skin_tone(character)
+
+
+def one_line(text: str) -> str:
+    r"""Return a text on one line, without what cannot be seen.
+
+    >>> one_line("half\n\x1b[31mdone")
+    'half [31mdone'
+    """
+    shown = (
+        letter if letter.isprintable() or is_demanded(text, at) else " "
+        for at, letter in enumerate(text)
+    )
+    return " ".join("".join(shown).split())

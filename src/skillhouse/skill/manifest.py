@@ -6,6 +6,8 @@ an error: with two lists of tools under one name it would be up to the reader wh
 package.json or pyproject.toml that claims nothing is an ordinary package: no skill where
 directories are searched, part of a Markdown skill where a SKILL.md is beside it, and an error
 (S002-32) where its directory is named as a skill.
+
+`ManifestCache` remembers manifests between two looks, and reads those of changed files alone.
 """
 
 from __future__ import annotations
@@ -13,10 +15,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache, partial
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
+
+from msgspec import Struct
 
 from skillhouse.floor import (
     InternalFaultError,
@@ -27,6 +32,7 @@ from skillhouse.floor import (
     read_beneath,
 )
 from skillhouse.floor.documents import DocumentError, json_value, toml_table
+from skillhouse.floor.ownership import is_settled
 from skillhouse.floor.regex import regex
 from skillhouse.floor.structs import replace
 from skillhouse.skill.manifest_fields import Keys, LineOf, RawManifest, mapping_at, read_fields
@@ -405,3 +411,61 @@ def _judged(directory: Path, written: RawManifest) -> tuple[SkillManifest | None
         findings.append(Finding(f"entry-{error.code.removeprefix('path-')}", message, fatal=True))
         return None, findings
     return manifest, findings
+
+
+Stamp = tuple[int, ...]
+
+
+class _KnownManifest(Struct, frozen=True, kw_only=True):
+    result: ManifestResult | None
+    """None of a directory without a manifest that says so."""
+    stamps: tuple[Stamp, ...]
+
+
+class ManifestCache:
+    """What `read` found, by directory; any thread may ask.
+
+    A manifest that cannot be used is read each time: what is wrong may be anywhere.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[Path, _KnownManifest] = {}
+
+    def clear(self) -> None:
+        """Have everything read again."""
+        self._known = {}
+
+    def read(self, directory: Path, on_step: StepListener) -> ManifestResult | None:
+        """Return what the manifest in a directory says; None where no file says that it is one.
+
+        The listener hears of what is read now.
+        """
+        known = self._known.get(directory)
+        if known is not None and known.stamps == tuple(_stamps(directory, known.result)):
+            return known.result
+        began = time.time_ns()
+        result = read_manifest(directory, on_step=on_step) if has_manifest(directory) else None
+        stamps = tuple(_stamps(directory, result))
+        times = [time_ns for stamp in stamps for time_ns in stamp[:2]]
+        is_usable = result is None or result.manifest is not None
+        if is_usable and (not times or is_settled(*times, now=began)):
+            self._known[directory] = _KnownManifest(result=result, stamps=stamps)
+        else:
+            self._known.pop(directory, None)
+        return result
+
+
+def _stamps(directory: Path, result: ManifestResult | None) -> Iterator[Stamp]:
+    """Yield what changes when a file that the manifest depends on is written or replaced."""
+    names = [*MANIFEST_FILES, SKILL_FILE]
+    if result is not None and result.manifest is not None:
+        entry = PurePosixPath(result.manifest.entry)
+        # A directory on the way may become a link, which is refused.
+        names += [str(entry), *(str(one) for one in entry.parents if one.name)]
+    for name in names:
+        try:
+            info = os.lstat(os.path.join(directory, name))
+        except OSError:
+            yield ()
+        else:
+            yield (info.st_mtime_ns, info.st_ctime_ns, info.st_size, info.st_ino, info.st_mode)

@@ -423,6 +423,12 @@ class SkillIndex:
             left_out=content.left_out,
         )
 
+    def plus(self, further: tuple[Skill, ...]) -> SkillIndex:
+        """Return an index with further skills at its end; this one where there are none."""
+        if not further:
+            return self
+        return SkillIndex((*self.skills, *further), name_match=self.name_match)
+
     @property
     def is_decoded(self) -> bool:
         """Whether the skills were looked at, so that they are at hand."""

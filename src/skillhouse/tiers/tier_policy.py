@@ -7,7 +7,7 @@ from decimal import Decimal
 from types import MappingProxyType
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from skillhouse.floor.rules import Effect, matches
 from skillhouse.floor.structs import field_names, replace
@@ -38,17 +38,15 @@ DENIALS_MAX = 3
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 
 _WILDCARD = "wildcards "
-_NOTHING: Mapping[str, ToolPolicy] = MappingProxyType({})
-_NO_NAMES: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 
 
 class TierPolicy(Struct, frozen=True, kw_only=True):
     """The content of a `policy.yml`; the defaults hold without one."""
 
-    defaults: ToolPolicy = field(default_factory=ToolPolicy)
-    thresholds: Thresholds = field(default_factory=Thresholds)
-    emergency_stop: EmergencyStop = field(default_factory=EmergencyStop)
-    tools: Mapping[str, ToolPolicy] = field(default_factory=lambda: _NOTHING)
+    defaults: ToolPolicy = ToolPolicy()
+    thresholds: Thresholds = Thresholds()
+    emergency_stop: EmergencyStop = EmergencyStop()
+    tools: Mapping[str, ToolPolicy] = MappingProxyType({})
     wildcards: tuple[tuple[str, ToolPolicy], ...] = ()
     """Patterns with `*` in their order; the first that matches counts."""
     fallback: ToolPolicy | None = None
@@ -64,7 +62,7 @@ class TierPolicy(Struct, frozen=True, kw_only=True):
     """Why the policy file cannot be used; then everything but reads is refused."""
     warnings: tuple[str, ...] = ()
     """Parts of the file that can have no effect."""
-    published: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: _NO_NAMES)
+    published: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     """What a design calls our tools, by our name: an entry may have either."""
 
     def resolve(

@@ -6,6 +6,7 @@ Each name is loaded when it is first used, because most commands of the program 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from skillhouse.skill.hidden import one_line as one_line
     from skillhouse.tools.activation import ATTACHED_SKILL_TOKENS as ATTACHED_SKILL_TOKENS
     from skillhouse.tools.activation import ATTACHED_TOKENS as ATTACHED_TOKENS
     from skillhouse.tools.activation import Activation as Activation
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
     from skillhouse.tools.code_network import BY_CONTEXT as BY_CONTEXT
     from skillhouse.tools.code_network import CodeNetwork as CodeNetwork
     from skillhouse.tools.code_network import CodeReach as CodeReach
+    from skillhouse.tools.code_result import structured_content as structured_content
     from skillhouse.tools.command import ExecTool as ExecTool
     from skillhouse.tools.command_network import NamedRequest as NamedRequest
     from skillhouse.tools.command_requests import shown_variables as shown_variables
@@ -101,7 +103,6 @@ if TYPE_CHECKING:
     from skillhouse.tools.remote_skills import acts as acts
     from skillhouse.tools.result_files import RESULT_MAX as RESULT_MAX
     from skillhouse.tools.result_files import ResultFiles as ResultFiles
-    from skillhouse.tools.result_value import structured_content as structured_content
     from skillhouse.tools.seen_skills import SeenSkills as SeenSkills
     from skillhouse.tools.skill_code import CODE_ACTION as CODE_ACTION
     from skillhouse.tools.skill_code import Ask as Ask
@@ -110,7 +111,6 @@ if TYPE_CHECKING:
     from skillhouse.tools.skill_code import SkillCodeTool as SkillCodeTool
     from skillhouse.tools.skill_code import cell_of as cell_of
     from skillhouse.tools.skill_text import caution_of as caution_of
-    from skillhouse.tools.skill_text import one_line as one_line
     from skillhouse.tools.skill_text import render_content as render_content
     from skillhouse.tools.skill_text import result_data as result_data
     from skillhouse.tools.skills import VisibleSkills as VisibleSkills

@@ -9,6 +9,7 @@ from msgspec import Struct, field
 from skillhouse.approval import Approval, Level
 from skillhouse.floor.structs import replace
 from skillhouse.permission import CommandVerdict, Decision, Effect, strictest
+from skillhouse.skill.hidden import one_line
 from skillhouse.tiers import TierVerdict
 from skillhouse.tools.call import (
     EvaluatedPermission,
@@ -20,7 +21,6 @@ from skillhouse.tools.call import (
     ToolCall,
     level_of,
 )
-from skillhouse.tools.skill_text import one_line
 from skillhouse.tools.tier_gate import Account, Running
 from skillhouse.tools.tool import Session, Tool
 

@@ -36,9 +36,9 @@ from skillhouse.tools.result_files import (
     gets_whole,
     page_of,
 )
-from skillhouse.tools.skill_text import Facts, cautioned, handed, skill_directory_of
+from skillhouse.tools.skill_text import Facts, cautioned, handed
 from skillhouse.tools.tool import Session, Tool
-from skillhouse.tools.workspace import Place, Workspace, opened, refusal
+from skillhouse.tools.workspace import Place, Workspace, opened, refusal, skill_directory_of
 
 READ_MAX = 8 * 1_048_576
 """Bytes of a file that is read at all; a result holds a page of it."""

@@ -21,8 +21,9 @@ from anyio.lowlevel import RunVar
 from skillhouse.floor import ConfigError
 from skillhouse.floor.regex import regex
 from skillhouse.floor.schema_words import decoding_words, safe
-from skillhouse.floor.threads import THREADS_MAX, in_thread
+from skillhouse.floor.threads import THREADS_MAX, in_thread, of_loop
 from skillhouse.permission import Effect, Permission
+from skillhouse.skill.hidden import one_line
 from skillhouse.tools.call import (
     Output,
     PermissionRequest,
@@ -33,7 +34,6 @@ from skillhouse.tools.call import (
     failure_text,
 )
 from skillhouse.tools.function_schema import FunctionSignature, ToolDefinitionError, signature_of
-from skillhouse.tools.skill_text import one_line
 from skillhouse.tools.tool import Session, Tool
 from skillhouse.tools.tool_set import ALL, SKILLS
 
@@ -287,7 +287,9 @@ class FunctionTool(Tool, Generic[P, R_co, V]):
                 value = await self._awaited(given)
             else:
                 function: Callable[..., object] = self.function
-                value = await in_thread(lambda: function(**given), limiter=_threads())
+                value = await in_thread(
+                    lambda: function(**given), limiter=of_loop(_limiter, THREADS_MAX)
+                )
                 if inspect.isawaitable(value):
                     value = await value
         except (Exception, SystemExit) as error:  # noqa: BLE001 - as follows.
@@ -319,15 +321,6 @@ class FunctionTool(Tool, Generic[P, R_co, V]):
 
 
 def _unheard(fraction: float, text: str) -> None: ...
-
-
-def _threads() -> anyio.CapacityLimiter:
-    try:
-        return _limiter.get()
-    except LookupError:
-        limiter = anyio.CapacityLimiter(THREADS_MAX)
-        _limiter.set(limiter)
-        return limiter
 
 
 def _output(name: str, value: object) -> Output:

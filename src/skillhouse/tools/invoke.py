@@ -26,6 +26,7 @@ from skillhouse.skill import (
     followed_digest,
     plain_words,
 )
+from skillhouse.skill.hidden import one_line
 from skillhouse.tools.activation import Activation, activation_of, text_digest
 from skillhouse.tools.call import (
     UNBOUND,
@@ -38,7 +39,7 @@ from skillhouse.tools.call import (
 )
 from skillhouse.tools.messages import render
 from skillhouse.tools.remote_skills import SkillLoad, begun
-from skillhouse.tools.skill_text import SKILL_TEXT_MAX, fitted, one_line, with_body
+from skillhouse.tools.skill_text import SKILL_TEXT_MAX, fitted, with_body
 from skillhouse.tools.tool import Session, Tool
 
 INVOKE = "invoke"

@@ -13,9 +13,9 @@ from skillhouse.sandbox import CoveredPaths, OpenedProtection, covered_paths
 from skillhouse.skill import Skill
 from skillhouse.tools.call import PermissionRequest
 from skillhouse.tools.files import text_if_any
-from skillhouse.tools.skill_text import cautioned, skill_directory_of
+from skillhouse.tools.skill_text import cautioned
 from skillhouse.tools.tool import Decide, Session
-from skillhouse.tools.workspace import Workspace
+from skillhouse.tools.workspace import Workspace, skill_directory_of
 
 _ANY = "\ue000"
 """A name that no file has: what a rule says about it, it says about all names."""

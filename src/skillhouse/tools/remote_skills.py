@@ -39,7 +39,7 @@ class SkillLoad:
         digest = self.needs[0].skill_digest
         if session.seen is not None and digest:
             # The digest is there only for a skill that a person is asked about.
-            said, changes = session.seen.changes(skill, digest, session.server_listing(skill))
+            said, changes = session.seen.get().changes(skill, digest, session.server_listing(skill))
             if said:
                 why = f"{self.needs[0].why}; {said}"
                 self.needs = (replace(self.needs[0], why=why), *self.needs[1:])
@@ -58,7 +58,7 @@ class SkillLoad:
         digest = self.needs[0].skill_digest
         if self._session.seen is not None and digest:
             listing = self._session.server_listing(self._skill)
-            self._session.seen.note(self._skill, digest, listing)
+            self._session.seen.get().note(self._skill, digest, listing)
         return content
 
 

@@ -42,8 +42,7 @@ from skillhouse.tools.call import (
     UnknownToolError,
 )
 from skillhouse.tools.code_network import CodeNetwork, CodeReach, network_hint
-from skillhouse.tools.code_record import LOG_LINES, call_detail, error_text
-from skillhouse.tools.result_value import misfit, returned_value
+from skillhouse.tools.code_result import LOG_LINES, call_detail, error_text, misfit, returned_value
 from skillhouse.tools.telemetry import code_inside
 from skillhouse.tools.tool import Session, Tool
 

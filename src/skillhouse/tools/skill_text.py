@@ -7,7 +7,6 @@ and the next one asks. A profile may replace the messages of the tools about ski
 
 from __future__ import annotations
 
-import os
 import re
 import secrets
 from collections.abc import Callable, Mapping
@@ -18,16 +17,15 @@ from skillhouse.floor import ConfigError, SkillError, TreeError, nearest, tree_d
 from skillhouse.floor.regex import regex
 from skillhouse.floor.structs import replace
 from skillhouse.skill import (
-    SKILL_FILE,
     HiddenText,
     Skill,
     SkillContent,
     followed_digest,
     hidden_text,
-    is_demanded,
     load_listing,
     revealed,
 )
+from skillhouse.skill.hidden import one_line
 from skillhouse.tools.call import OUTPUT_MAX, UNBOUND, PermissionRequest, RefusedError
 from skillhouse.tools.tool import Session
 
@@ -142,19 +140,6 @@ def result_data(
         case "envelope":
             return {"success": False, "error": output}
     return dict(metadata)
-
-
-def one_line(text: str) -> str:
-    r"""Return a text on one line, without what cannot be seen.
-
-    >>> one_line("half\n\x1b[31mdone")
-    'half [31mdone'
-    """
-    shown = (
-        letter if letter.isprintable() or is_demanded(text, at) else " "
-        for at, letter in enumerate(text)
-    )
-    return " ".join("".join(shown).split())
 
 
 def _escaped(text: str) -> str:
@@ -278,12 +263,6 @@ def handed(text: str) -> str:
         return text
     # The gate cuts the rest, and escapes only make a text longer.
     return f"{hidden.notice}\n{revealed(text[:OUTPUT_MAX])}{text[OUTPUT_MAX:]}"
-
-
-def skill_directory_of(file: Path, base: Path) -> Path | None:
-    """Return the nearest skill's directory at or below `base`."""
-    within = (place for place in file.parents if place.is_relative_to(base))
-    return next((place for place in within if os.path.lexists(place / SKILL_FILE)), None)
 
 
 def binding_of(session: Session, skill: Skill | Path) -> str:

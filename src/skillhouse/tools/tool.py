@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from msgspec import Struct, field
 
+from skillhouse.floor.lock import Lazy
 from skillhouse.floor.structs import replace
 from skillhouse.permission import Decision
 from skillhouse.skill import SKILL_FILE, HiddenText, Skill, SkillIndex, linked_files
@@ -145,7 +146,7 @@ class Session(Struct, kw_only=True):
     """Raises RefusedError for a skill whose files are not those that they should be."""
     verify_code: Callable[[Path, str], None] = lambda _, __: None
     """Likewise for the directory and the scope of a skill whose code is about to run."""
-    seen: SeenSkills | None = None
+    seen: Lazy[SeenSkills] | None = None
     """What skills held that were asked about; None keeps nothing."""
     remote_skills: RemoteSkillProvider | None = None
     active_remote_requests: dict[str, PermissionRequest] = field(default_factory=dict)
@@ -267,7 +268,7 @@ class Sessions:
         *,
         verify: Callable[[Skill], None] = lambda _: None,
         verify_code: Callable[[Path, str], None] = lambda _, __: None,
-        seen: SeenSkills | None = None,
+        seen: Lazy[SeenSkills] | None = None,
     ) -> None:
         self._verify = verify
         self._verify_code = verify_code

@@ -20,6 +20,7 @@ from skillhouse.floor import (
     open_beneath,
 )
 from skillhouse.sandbox import CoverCache, find_git
+from skillhouse.skill import SKILL_FILE
 from skillhouse.tools.call import RefusedError
 from skillhouse.tools.protection import Guarded, NoFiles, OwnFiles, links_below, other_names
 from skillhouse.tools.tool import Session
@@ -301,6 +302,12 @@ def _places(directories: Iterable[Path]) -> frozenset[str]:
     return frozenset(
         place for given in directories for place in (str(given), os.path.realpath(given))
     )
+
+
+def skill_directory_of(file: Path, base: Path) -> Path | None:
+    """Return the nearest skill's directory at or below `base`."""
+    within = (place for place in file.parents if place.is_relative_to(base))
+    return next((place for place in within if os.path.lexists(place / SKILL_FILE)), None)
 
 
 def opened(place: Place) -> int:

@@ -25,6 +25,7 @@ from tests.house.coded import coded_house, played, tool, write_code
 from tests.house.places import write_skill
 
 from skillhouse.audit import KnownSecrets, read_records
+from skillhouse.discovery.catalog import LISTED, OVER_MCP, SEARCH_ONLY
 from skillhouse.extensions.chat.compaction import texts
 from skillhouse.extensions.chat.conversation import ChatConversation
 from skillhouse.extensions.chat.marks import SUMMARY
@@ -33,7 +34,6 @@ from skillhouse.extensions.chat.repl import Commands
 from skillhouse.extensions.chat.screen import Screen
 from skillhouse.extensions.chat.transcript import Transcripts
 from skillhouse.house import Skillhouse
-from skillhouse.house.skill_lines import LISTED, OVER_MCP, SEARCH_ONLY
 from skillhouse.sandbox import SandboxStatus
 from skillhouse.tiers.emergency_stop import OwnLine
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from skillhouse.house import Locations
-from skillhouse.house.config.overrides import STATE_VARIABLE
+from skillhouse.house.config.config_keys import STATE_VARIABLE
 from skillhouse.store import STATE_FILE
 
 DIRECTORY_VARIABLE = "SKILLHOUSE_STATE_DIRECTORY"

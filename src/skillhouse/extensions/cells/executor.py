@@ -117,7 +117,7 @@ class Executor:
         self._retired: set[_Held] = set()
         self._closings: set[asyncio.Task[None]] = set()
         self._sweeper: asyncio.Task[None] | None = None
-        self._early = EarlyStart(self._environment, self._snapshots)
+        self._early: EarlyStart | None = None
         self._freed = asyncio.Condition()
         self._waiting = 0
         self._closed = False
@@ -185,6 +185,7 @@ class Executor:
         A call that it fits takes it over; `close` ends it otherwise.
         """
         if not self._cells and not self._closed and "python" not in self._untested:
+            self._early = self._early or EarlyStart(self._environment, self._snapshots)
             await self._early.start()
 
     async def reload(self, skill: str | None) -> None:
@@ -199,7 +200,8 @@ class Executor:
 
     async def end(self) -> None:
         """Kill every cell, after its running calls; later calls start new ones."""
-        await self._early.end()
+        if self._early is not None:
+            await self._early.end()
         await self.reload(None)
 
     async def close(self) -> None:
@@ -209,7 +211,8 @@ class Executor:
             await asyncio.wait({self._sweeper})
         for held in (*self._cells.values(), *self._retired):
             self._discard(held)
-        await self._early.end()
+        if self._early is not None:
+            await self._early.end()
         while self._closings:
             await asyncio.wait(set(self._closings))
 
@@ -307,7 +310,7 @@ class Executor:
 
     async def _started(self, key: _Key, spec: CellSpec) -> _Held | None:
         """Return a new cell; None when another call made it, or took the last place."""
-        early = self._early.take(spec)
+        early = None if self._early is None else self._early.take(spec)
         is_used = False
         try:
             reserved = None if early is None else early.tree

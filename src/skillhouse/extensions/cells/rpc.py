@@ -6,7 +6,6 @@ The input was written by a skill, so everything is bounded before it is parsed.
 from __future__ import annotations
 
 import json
-import math
 import re
 import struct
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -15,6 +14,7 @@ from typing import Any
 from msgspec import Struct
 
 from skillhouse.floor import InternalFaultError, SkillhouseError, as_error
+from skillhouse.floor.documents import finite, no_constant, unique_members
 from skillhouse.floor.regex import regex
 from skillhouse.sandbox.code_call import INTERNAL_ERROR, METHOD_NOT_FOUND, RpcError
 
@@ -76,9 +76,9 @@ def parse(data: bytes) -> Any:
         text = data.decode("utf-8")
         value = json.loads(
             text,
-            object_pairs_hook=_unique,
-            parse_constant=_no_constant,
-            parse_float=_finite,
+            object_pairs_hook=unique_members,
+            parse_constant=no_constant,
+            parse_float=finite,
         )
         if "\\ud" in text or "\\uD" in text:
             json.dumps(value, ensure_ascii=False).encode("utf-8")
@@ -100,24 +100,6 @@ def _check_size(data: bytes) -> None:
         depth += 1 if byte in b"[{" else -1
         if depth > DEPTH:
             raise RpcError(PARSE_ERROR, f"expected at most {DEPTH} levels")
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    table = dict(pairs)
-    if len(table) != len(pairs):
-        raise ValueError("a key appears twice in one object")
-    return table
-
-
-def _no_constant(text: str) -> Any:
-    raise ValueError(f"{text} is not a number")
-
-
-def _finite(text: str) -> float:
-    value = float(text)
-    if not math.isfinite(value):
-        raise ValueError("a number is too large")
-    return value
 
 
 def message(value: Any) -> RpcRequest | RpcResponse:

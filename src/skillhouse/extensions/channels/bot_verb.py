@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from skillhouse.clients.program import own_program
 from skillhouse.floor import MissingExtraError
+from skillhouse.floor.paths import safe_path
 from skillhouse.frontends.cli.options import (
     UsageError,
     Verb,
@@ -31,7 +32,6 @@ from skillhouse.frontends.cli.service_unit import (
 )
 from skillhouse.frontends.presentation.text import one_line, shown
 from skillhouse.house import configured
-from skillhouse.house.config.config_files import safe_path
 
 if TYPE_CHECKING:
     from skillhouse.audit import AuditLog

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from skillhouse.floor import SkillhouseError, digest, structs
-from skillhouse.frontends.cli.install_review import report_pairs
+from skillhouse.frontends.presentation.install_words import report_pairs
 from skillhouse.frontends.presentation.text import cut
 from skillhouse.house.allowed_sources import rule_for
 from skillhouse.install.change_plan import UNSIGNED, UNTRUSTED, agreements

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from skillhouse.extensions.meaning.embedder import Embedder as Embedder
     from skillhouse.extensions.meaning.embedder import EncoderError as EncoderError
-    from skillhouse.extensions.meaning.encoders import CHOICES as CHOICES
     from skillhouse.extensions.meaning.encoders import Encoders as Encoders
     from skillhouse.extensions.meaning.encoders import encoders_of as encoders_of
     from skillhouse.extensions.meaning.weights import SHA256 as SHA256

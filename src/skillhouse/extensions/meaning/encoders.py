@@ -15,9 +15,6 @@ from skillhouse.floor import MissingExtraError
 if TYPE_CHECKING:
     from skillhouse.extensions.meaning.embedder import Embedder, VectorPlace
 
-CHOICES = ("auto", "none", "use", "granite", "use+granite")
-"""The values of `search.encoder`."""
-
 
 class Encoders:
     """Some encoders; each is loaded once, for all indexes and threads."""
@@ -61,7 +58,7 @@ def encoders_of(choice: str, weights: Path | None = None) -> Encoders | None:
     Nothing is loaded yet.
 
     Args:
-        choice: One of `CHOICES`.
+        choice: One of those of the key `encoder` of `[search]`.
         weights: Directory with the files of the encoders, instead of the installed packages.
 
     Raises:

@@ -45,7 +45,7 @@ from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.publish import CHANGES, add_changes, change
 from skillhouse.frontends.presentation.text import shown
 from skillhouse.house import Skillhouse
-from skillhouse.house.config.secret_places import is_place, read_secret
+from skillhouse.house.config import is_place, read_secret
 
 if TYPE_CHECKING:
     from skillhouse.extensions.registry.change_webhook import ChangeWebhook

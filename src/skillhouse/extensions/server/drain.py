@@ -17,6 +17,7 @@ from anyio.lowlevel import RunVar
 
 from skillhouse.approval import LiveServers
 from skillhouse.floor import SkillhouseError
+from skillhouse.floor.threads import of_loop
 from skillhouse.house import SkillBundleSource, Skillhouse
 from skillhouse.store import STATE, STATE_FILE, pooled
 
@@ -78,17 +79,9 @@ class Readiness:
         with anyio.move_on_after(STATE_SECONDS):
             # Not `in_thread`, which waits for work that was begun: that may hang at the state.
             found = await to_thread.run_sync(
-                self._found, abandon_on_cancel=True, limiter=self._bound()
+                self._found, abandon_on_cancel=True, limiter=of_loop(self._limiter, 2)
             )
         return ("draining", *found) if self.is_draining else found
-
-    def _bound(self) -> anyio.CapacityLimiter:
-        try:
-            return self._limiter.get()
-        except LookupError:
-            limiter = anyio.CapacityLimiter(2)
-            self._limiter.set(limiter)
-            return limiter
 
     def _found(self) -> tuple[Reason, ...]:
         """Return what is so now, or was a moment ago."""

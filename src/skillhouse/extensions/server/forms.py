@@ -1,9 +1,13 @@
-"""Bodies and forms of requests, and JSON as an answer."""
+"""Bodies and forms of requests, what proves that a form is ours, and JSON as an answer."""
 
 from __future__ import annotations
 
 import hmac
-from collections.abc import Sequence
+import json
+import logging
+import secrets
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, quote
 
 from msgspec import Struct
@@ -12,7 +16,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from skillhouse.approval import BODY_MAX
+from skillhouse.floor import StateError
+from skillhouse.floor.lock import once
 from skillhouse.frontends.answers.json_form import json_text
+
+if TYPE_CHECKING:
+    from skillhouse.house import Access
+
+logger = logging.getLogger(__name__)
 
 
 async def body_of(request: Request, *, limit: int = BODY_MAX) -> bytes:
@@ -63,3 +74,35 @@ def json_response(
     value: Struct | Sequence[Struct], status: int = 200, *, media: str = "application/json"
 ) -> Response:
     return Response(json_text(value, indent=2) + "\n", status, headers={"content-type": media})
+
+
+class Proofs:
+    """What a page of ours sends with a change, besides the cookie: another page cannot know it.
+
+    A proof holds for one browser, method and path, and as long as that browser is signed in.
+    """
+
+    def __init__(self, kept_key: Callable[[], bytes]) -> None:
+        """`kept_key` returns the key of every start, or raises StateError."""
+        self._kept_key = kept_key
+
+    def of(self, access: Access, method: str, path: str, *more: str) -> str:
+        """Return the proof for one change, and for `more`, for a page of `access` to hold.
+
+        `path` is as the browser sends it.
+        """
+        # INVARIANT: what one browser was shown is no proof for another one.
+        bound = json.dumps((access.kind, access.id, method, path, *more)).encode()
+        return hmac.digest(self._key, bound, "sha256").hex()
+
+    def holds(self, given: str, access: Access, method: str, path: str, *more: str) -> bool:
+        return is_equal_secret(given, self.of(access, method, path, *more))
+
+    @once
+    def _key(self) -> bytes:
+        try:
+            return self._kept_key()
+        except StateError as error:
+            # Pages can be read all the same; their forms end with this start.
+            logger.warning("the key of the forms of the pages cannot be kept: %s", error)
+            return secrets.token_bytes(32)

@@ -6,7 +6,6 @@ import errno
 import ipaddress
 import logging
 import secrets
-import socket
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -15,6 +14,7 @@ from threading import Thread
 from typing import Literal
 
 import skillhouse
+from skillhouse.extensions.server.api.api_services import instance_name
 from skillhouse.extensions.server.app import SECRET_BYTES, Beside, make_app
 from skillhouse.extensions.server.drain import DrainControl, Readiness
 from skillhouse.extensions.server.tcp_server import HOST, Certificate, bound, make_server
@@ -78,8 +78,7 @@ def listen(
             drain_seconds=drain_seconds,
         )
         servers.begin(
-            # As in its records and telemetry.
-            name=house.config.server_name or socket.gethostname(),
+            name=instance_name(house.config),
             version=skillhouse.__version__,
             address=f"{scheme}://{place}",
             # As for its cookies: see `make_app`.

@@ -24,7 +24,7 @@ from skillhouse.floor.threads import in_thread
 from skillhouse.frontends.mcp.over_http import MCP_PATH
 from skillhouse.house import Access, AccessScope, Skillhouse
 from skillhouse.house.access_tokens import OAUTH_USER
-from skillhouse.house.config.config_values import OAuthSettings
+from skillhouse.house.config import OAuthSettings
 
 if TYPE_CHECKING:
     from skillhouse.house.issuer_tokens import IssuerTokens

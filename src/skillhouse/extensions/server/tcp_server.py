@@ -12,13 +12,15 @@ import errno
 import signal
 import socket
 import ssl
-import threading
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
+
+from skillhouse.floor.machine import signals_to
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -188,21 +190,9 @@ class Server(uvicorn.Server):
         """Leave signals alone, since uvicorn raises them again at the end."""
         yield
 
-    @contextlib.contextmanager
-    def ended_by_signals(self) -> Iterator[None]:
-        """End on SIGINT and SIGTERM, from the announcement on; only the main thread can."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        before = {
-            number: signal.signal(number, self.handle_exit)
-            for number in (signal.SIGINT, signal.SIGTERM)
-        }
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+    def ended_by_signals(self) -> AbstractContextManager[None]:
+        """End on SIGINT and SIGTERM, from the announcement on."""
+        return signals_to(self.handle_exit)
 
 
 HEAD_SECONDS = 10.0

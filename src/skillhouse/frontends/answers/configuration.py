@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from skillhouse.frontends.answers.json_form import Count, JsonAnswer
 from skillhouse.frontends.answers.policy import RuleFindingAnswer
 
@@ -39,6 +41,15 @@ class ConfigTextAnswer(JsonAnswer, frozen=True, kw_only=True):
 
     path: str
     text: str | None
+
+
+class ConfigKeyAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """A key with the value in use, null where nothing sets it."""
+
+    key: str
+    value: Any
+    set_by: tuple[str, ...]
+    """Which of managed, environment, project and user set it, the strongest first."""
 
 
 class AddedRuleAnswer(JsonAnswer, frozen=True, kw_only=True):

@@ -14,9 +14,8 @@ from skillhouse.frontends.answers.json_form import copied
 from skillhouse.frontends.answers.packages import BundleAnswer, PublishedBundleAnswer
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, house_of
 from skillhouse.frontends.cli.person import refuse_agents
-from skillhouse.frontends.cli.publisher_secrets import open_private
+from skillhouse.frontends.cli.publisher_secrets import add_password, open_private
 from skillhouse.frontends.presentation.text import counted, one_line, shown, some_names
-from skillhouse.registry.passwords import PasswordSource
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
@@ -43,13 +42,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     push.add_argument("source", metavar="URL", help="s3://BUCKET/PATH or file:///DIRECTORY")
     push.add_argument("--key", metavar="NAME", help="whose key (the only one for skills)")
     push.add_argument("--number", type=int, metavar="N", help="its number (the next one)")
-    push.add_argument(
-        "--password",
-        type=PasswordSource.parse,
-        default=PasswordSource(),
-        metavar="PLACE",
-        help="terminal, keyring, fd:NUMBER or env:NAME",
-    )
+    add_password(push)
     pull = verbs.add_parser("pull", help="take the current bundle now")
     show = verbs.add_parser("show", help="show the bundle that is used here")
     for verb in (push, pull, show):

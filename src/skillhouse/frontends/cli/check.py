@@ -27,7 +27,7 @@ from skillhouse.frontends.answers.findings import (
     diagnostic_answers,
 )
 from skillhouse.frontends.answers.rehearsal import rehearsal_answer
-from skillhouse.frontends.cli.mentions import print_mentions
+from skillhouse.frontends.cli.install_review import print_mentions
 from skillhouse.frontends.cli.options import (
     UsageError,
     Verb,

@@ -15,6 +15,7 @@ from skillhouse.frontends.cli.completion_scripts import SCRIPTS, Node, ValueSour
 from skillhouse.frontends.cli.options import Verb, add_json
 from skillhouse.frontends.cli.verbs import VERBS as ALL_VERBS
 from skillhouse.frontends.cli.verbs import parser_of
+from skillhouse.house.config import CONFIG_KEYS
 from skillhouse.permission import ACTIONS
 from skillhouse.skill import DEFAULT_PROFILE
 
@@ -136,6 +137,8 @@ def _source(place: _Place, action: argparse.Action) -> ValueSource | None:
         return ValueSource(kind=_METAVARS[metavar]) if metavar in _METAVARS else None
     if name == "action":
         return _fixed(ACTIONS)
+    if (place.words, name) == (("config", "show"), "keys"):
+        return _fixed(sorted(CONFIG_KEYS))
     kind = _ARGUMENTS.get((place.words[0], name)) or _ARGUMENTS.get(name) or _METAVARS.get(metavar)
     return ValueSource(kind=kind) if kind else None
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+import json
+from typing import TYPE_CHECKING, Any
 
 from skillhouse.frontends.answers.configuration import (
     AddedRuleAnswer,
     ConfigCheckAnswer,
     ConfigFileAnswer,
+    ConfigKeyAnswer,
     ConfigTextAnswer,
     RepositorySettingsAnswer,
 )
@@ -23,6 +25,7 @@ from skillhouse.frontends.presentation.rule_changes import with_example, written
 from skillhouse.frontends.presentation.rule_findings import finding_lines
 from skillhouse.frontends.presentation.text import counted, shown
 from skillhouse.house import Skillhouse, configured, project_of, usable_config
+from skillhouse.house.config import keys_in_use
 from skillhouse.manage import checked_addition, only_editor, rule_value, write_user_text
 from skillhouse.permission import (
     ACTIONS,
@@ -38,7 +41,7 @@ if TYPE_CHECKING:
 
     from skillhouse.floor import Locations
     from skillhouse.frontends.cli.terminal import Terminal
-    from skillhouse.house.config import RepositorySettings
+    from skillhouse.house.config import KeyInUse, RepositorySettings
 
 OWN_VARIABLES = {
     "PATH": "commands have a PATH of their own, to which `path` of `[sandbox]` adds directories",
@@ -48,6 +51,7 @@ OWN_VARIABLES = {
 _CONFIG_EXAMPLES = """examples:
   skillhouse config path       where each file is, and whether it is there
   skillhouse config show       the text of your own file
+  skillhouse config show tool_count sandbox    what these keys are, and what sets them
   skillhouse config check      what is wrong with the files
   skillhouse config repositories   where packages are looked for by name
 """
@@ -57,17 +61,21 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     for name, text in (
         ("path", "list the files of the configuration (default)"),
-        ("show", "print your own file"),
+        ("show", "print your own file, or the values of keys that are in use"),
         ("check", "list what is wrong with the files"),
         ("repositories", "list the repositories of packages, in their order"),
     ):
         verb = verbs.add_parser(name, help=text)
         verb.add_argument("-C", dest="start", metavar="DIR", help="work as if started in DIR")
         add_json(verb)
+        if name == "show":
+            verb.add_argument("keys", nargs="*", metavar="KEY", help="such as tool_count")
 
 
 def _config(options: argparse.Namespace, terminal: Terminal) -> int:
     places = places_of(options)
+    if options.verb == "show" and options.keys:
+        return _show_keys(keys_in_use(places, options.keys), terminal, as_json=options.json)
     if options.verb == "show":
         return _show(places.user_file, terminal, as_json=options.json)
     if options.verb == "check":
@@ -158,6 +166,26 @@ def _show(path: Path, terminal: Terminal, *, as_json: bool) -> int:
     else:
         terminal.document(text)
     return 1 if text is None else 0
+
+
+def _show_keys(found: Sequence[KeyInUse], terminal: Terminal, *, as_json: bool) -> int:
+    if as_json:
+        terminal.json_list("keys", [ConfigKeyAnswer(**one._asdict()) for one in found])
+        return 0
+    for one in found:
+        if one.set_by:
+            value = shown(json.dumps(_without_nulls(one.value), ensure_ascii=False))
+            terminal.line(f"{one.key} = {value}  (set by: {', '.join(one.set_by)})")
+        else:
+            terminal.line(f"{one.key} is not set: the default holds")
+    return 0
+
+
+def _without_nulls(value: Any) -> Any:
+    """Return a table without what is not set in it."""
+    if isinstance(value, dict):
+        return {key: _without_nulls(one) for key, one in value.items() if one is not None}
+    return [_without_nulls(one) for one in value] if isinstance(value, list) else value
 
 
 def configure_rule(parser: argparse.ArgumentParser) -> None:

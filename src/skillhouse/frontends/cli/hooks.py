@@ -117,20 +117,18 @@ def _run(options: argparse.Namespace, terminal: Terminal) -> int:
             return _status(options, entries, terminal)
         where = "project" if options.project else "user"
         if options.action == "install":
-            planned = entries.install(options.client, where=where, mode=options.mode, dry_run=True)
+            plan = entries.plan_install(options.client, where=where, mode=options.mode)
         else:
-            planned = entries.remove(options.client, where=where, dry_run=True)
-        if not planned.action or options.dry_run:
-            return said_change(planned, options, terminal)
+            plan = entries.plan_remove(options.client, where=where)
+        change = plan.change
+        if not change.action or options.dry_run:
+            return said_change(change, options, terminal)
         if not options.yes:
-            _print_difference(planned, terminal)
-            if not confirmed(f"{planned.action} this in {shown(planned.file)}?", terminal):
+            _print_difference(change, terminal)
+            if not confirmed(f"{change.action} this in {shown(change.file)}?", terminal):
                 terminal.note("nothing was changed")
                 return 1
-        if options.action == "install":
-            done = entries.install(options.client, where=where, mode=options.mode)
-        else:
-            done = entries.remove(options.client, where=where)
+        done = entries.apply(plan)
         return said_change(done, options, terminal, with_difference=options.yes)
 
 

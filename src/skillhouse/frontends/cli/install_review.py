@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from skillhouse.frontends.cli.mentions import print_mentions
-from skillhouse.frontends.presentation.text import counted, one_line, shown, some_names
+from skillhouse.frontends.presentation.install_words import report_pairs
+from skillhouse.frontends.presentation.text import counted, one_line, shown
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
-    from skillhouse.install import InstallReport, RepositoryOffer
+    from skillhouse.house import MentionVerdict
+    from skillhouse.install import InstallReport
+    from skillhouse.skill import UnjudgedBlock
 
 LABEL = 13
-FILES_SHOWN = 30
 DIFF_SHOWN = 60
-"""Files and lines of a diff that are shown without --full."""
+"""Lines of a diff that are shown without --full."""
+EFFECT_WIDTH = 6
 
 
 def print_report(report: InstallReport, terminal: Terminal, *, full: bool) -> None:
@@ -40,100 +41,6 @@ def print_pair(label: str, value: str, terminal: Terminal) -> None:
         terminal.line(terminal.style(f"  {label}".ljust(LABEL), "dim") + value)
 
 
-def report_pairs(report: InstallReport) -> Iterator[tuple[str, str]]:
-    """Yield what is known of a skill, by a label each; verdicts of rules are not among them."""
-    facts, entry = report.facts, report.entry
-    yield from _source_pairs(report)
-    if entry.digest:
-        yield "archive", entry.digest
-    yield "digest", entry.tree_digest
-    yield "licence", one_line(facts.license) or "none given"
-    tree = report.tree
-    yield "size", f"{tree.size} bytes in {counted(len(tree.files), 'file')}"
-    yield "files", some_names([one.path for one in tree.files], FILES_SHOWN)
-    for text in report.lacking:
-        yield "not there", shown(text)
-    if report.effects.executables:
-        yield "executable", ", ".join(map(shown, report.effects.executables))
-    for path, why in report.effects.obeyed:
-        yield "obeyed", f"{shown(path)}: {why}"
-    if facts.allowed_tools:
-        yield "asks for", f"{one_line(', '.join(facts.allowed_tools))} (this grants nothing)"
-    for tool in facts.tools:
-        yield "own tool", f"{shown(tool.name)}, level {tool.level}"
-    if facts.env:
-        yield "variables", one_line(", ".join(facts.env))
-    if facts.dependencies:
-        yield "needs", one_line(", ".join(facts.dependencies))
-    for name, hidden in report.effects.hidden:
-        yield "hidden", f"{shown(name)}: {shown(hidden)}"
-    for found in facts.diagnostics:
-        yield found.severity.value, f"{shown(found.message)} [{found.code}]"
-    yield "goes to", shown(str(report.place.target(report.name)))
-
-
-def _source_pairs(report: InstallReport) -> Iterator[tuple[str, str]]:
-    inside = f" in {shown(report.inside)}" if report.inside else ""
-    yield "source", f"{shown(report.entry.resolved)}{inside}"
-    if report.moved_from:
-        yield "moved", f"at its source, from {shown(report.moved_from)}"
-    if report.rewritten:
-        yield "history", f"warning: {shown(report.rewritten)}"
-    if report.entry.resolved.startswith(("http://", "git+http://")):
-        yield "connection", "not encrypted: others on the way could have changed it"
-    if report.near:
-        yield "near name", f"warning: {one_line(report.near)}"
-    if report.offer is not None:
-        yield from _offer_pairs(report, report.offer)
-    yield "publisher", publisher_text(report)
-    yield from _build_pairs(report)
-    for text in () if report.publisher is None else report.publisher.warnings:
-        yield "warning", shown(text)
-
-
-def _build_pairs(report: InstallReport) -> Iterator[tuple[str, str]]:
-    if report.attested is not None:
-        for origin in report.attested.origins:
-            yield "attested", shown(origin.text)
-        for problem in report.attested.problems:
-            yield "attested", f"warning: {shown(problem)}"
-    if report.unexpected:
-        yield "provenance", f"warning: {shown(report.unexpected)}"
-
-
-def _offer_pairs(report: InstallReport, offer: RepositoryOffer) -> Iterator[tuple[str, str]]:
-    settings, installed = offer.settings, report.installed
-    if settings.trusted:
-        yield "repository", settings.name
-    else:
-        signed = "unsigned" if report.publisher is None else publisher_text(report)
-        said = f"warning: `{settings.name}` is not trusted; published {_age(offer)}, {signed}"
-        yield "repository", said
-    if offer.owners == ():
-        yield "owner", "the name is unclaimed: whoever has a token of the repository publishes it"
-    yield "published", f"{_age(offer)}, as the repository says"
-    if offer.newer_yanked:
-        yield "taken back", f"newer versions: {one_line(', '.join(offer.newer_yanked))}"
-    if installed is not None and report.is_downgrade:
-        versions = f"{shown(installed.version)}, and this one is {shown(report.entry.version)}"
-        yield "downgrade", f"warning: installed is the newer {versions}"
-
-
-def _age(offer: RepositoryOffer) -> str:
-    days = offer.age_days(datetime.now(UTC))
-    if days is None:
-        return "at no known time"
-    return f"{counted(days, 'day')} ago" if days else "today"
-
-
-def publisher_text(report: InstallReport) -> str:
-    publisher = report.publisher
-    if publisher is None:
-        return "unknown: it is unsigned"
-    name = f"{one_line(publisher.handle)} of {one_line(publisher.registry)}"
-    return f"{name}, by certificate {publisher.certificate[:16]}"
-
-
 def _print_effects(report: InstallReport, terminal: Terminal) -> None:
     effects = report.effects
     if effects.mentions:
@@ -148,6 +55,27 @@ def _print_effects(report: InstallReport, terminal: Terminal) -> None:
         )
     if effects.hosts_omitted:
         terminal.line(f"    and {counted(effects.hosts_omitted, 'host')} more")
+
+
+def print_mentions(
+    mentions: Sequence[MentionVerdict],
+    unjudged: Sequence[UnjudgedBlock],
+    terminal: Terminal,
+    *,
+    indent: int,
+) -> None:
+    """Write each mention with its verdict, then the blocks that could not be judged."""
+    column = indent + EFFECT_WIDTH
+    for verdict in mentions:
+        effect = terminal.effect(verdict.effect) + " " * (EFFECT_WIDTH - len(verdict.effect))
+        terminal.indented(one_line(verdict.mention.text), column, " " * indent + effect)
+        terminal.line(" " * column + terminal.style(shown(verdict.reason), "dim"))
+    places = ", ".join(
+        f"{one_line(one.label) or 'no language'} at line {one.line}" for one in unjudged
+    )
+    if places:
+        blocks = counted(len(unjudged), "block")
+        terminal.indented(f"{blocks} not judged, or not wholly: {places}", indent)
 
 
 def _print_changes(report: InstallReport, terminal: Terminal, *, full: bool) -> None:

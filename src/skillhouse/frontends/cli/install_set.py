@@ -10,7 +10,8 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from skillhouse.floor.names import is_near_name
-from skillhouse.frontends.cli.install_review import print_pair, publisher_text
+from skillhouse.frontends.cli.install_review import print_pair
+from skillhouse.frontends.presentation.install_words import publisher_text
 from skillhouse.frontends.presentation.text import counted, cut, one_line, shown, some_names
 from skillhouse.permission import Effect
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import ipaddress
 import os
-import re
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from skillhouse.extension import contract
 from skillhouse.floor import UnknownSkillError, nearest
+from skillhouse.floor.machine import seconds_of
 from skillhouse.frontends.presentation.text import read_time
 from skillhouse.house import Locations, Settings, Skillhouse, configured
 
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 
     from skillhouse.approval import Channel
     from skillhouse.tools import Tool
-
-_AGO = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1)}
-
 
 Verb = contract.Verb
 """Of our verbs and of those that extensions add."""
@@ -238,8 +235,8 @@ def port(text: str) -> int:
 
 def utc_time(text: str) -> str:
     """Return what `read_time` does, also for so long ago (`7d`), for argparse."""
-    if match := re.fullmatch(r"(\d{1,5})([mhd])", text):
-        moment = datetime.now(UTC) - int(match[1]) * _AGO[match[2]]
+    if (seconds := seconds_of(text, units="mhd", digits=5)) is not None:
+        moment = datetime.now(UTC) - timedelta(seconds=seconds)
         return f"{moment:%Y-%m-%dT%H:%M:%S}"
     try:
         return read_time(text)

@@ -12,10 +12,11 @@ from skillhouse.frontends.answers.signatures import (
     ReleaseChangeAnswer,
     published_answer,
 )
-from skillhouse.frontends.cli.install_review import FILES_SHOWN, print_pair
+from skillhouse.frontends.cli.install_review import print_pair
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, house_of
 from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.question import typed
+from skillhouse.frontends.presentation.install_words import FILES_SHOWN
 from skillhouse.frontends.presentation.text import counted, one_line, shown, some_names
 from skillhouse.install import PreparedPackage, Publishing
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,17 @@ def open_private(
         )
         return opened
     return keys.open(key, password)
+
+
+def add_password(parser: argparse.ArgumentParser) -> None:
+    """Add `--password`, which says where the password of a key is."""
+    parser.add_argument(
+        "--password",
+        type=passwords.PasswordSource.parse,
+        default=passwords.PasswordSource(),
+        metavar="PLACE",
+        help="terminal, keyring, fd:NUMBER or env:NAME",
+    )
 
 
 def password_for(

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from skillhouse.extension import own_module
 from skillhouse.floor import MissingExtraError
+from skillhouse.floor.machine import seconds_of
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, house_of
 from skillhouse.frontends.cli.publisher_keys import (
     add_removal_options,
@@ -16,13 +16,13 @@ from skillhouse.frontends.cli.publisher_keys import (
     print_publishers,
     publisher_keys,
 )
+from skillhouse.frontends.cli.publisher_secrets import add_password
 from skillhouse.frontends.cli.publisher_verbs import (
     add_publisher_options,
     add_publisher_verbs,
     run_publisher_verb,
 )
 from skillhouse.house.own_files import KEYSTORE_FILE
-from skillhouse.registry.passwords import PasswordSource
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
@@ -68,7 +68,6 @@ _PUBLISHER_VERBS = ("request", "issue", "certify", "revoke", "trust")
 
 KINDS = ("ed25519", "secp256k1")
 """Of keys that sign messages and transactions; those of the signer's `KeyKind`."""
-UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 TTL_DEFAULT = "24h"
 """The published design gives a session key 24 hours."""
 
@@ -190,9 +189,10 @@ def _is_of_publisher(verb: str, house: Skillhouse, options: argparse.Namespace) 
 
 def seconds_from(text: str) -> int:
     """Return a length of time such as 90s, 30m, 24h or 7d, for argparse."""
-    if not re.fullmatch(r"[1-9][0-9]{0,8}[smhd]", text):
+    seconds = seconds_of(text, units="smhd", digits=9)
+    if not seconds or text.startswith("0"):
         raise argparse.ArgumentTypeError(f"expected a time such as 30m or 24h, got `{text}`")
-    return int(text[:-1]) * UNITS[text[-1]]
+    return seconds
 
 
 def _configure_session(verbs: Any) -> None:
@@ -228,13 +228,7 @@ def _verb(
         return parser
     add_common(parser)
     if is_locked:
-        parser.add_argument(
-            "--password",
-            type=PasswordSource.parse,
-            default=PasswordSource(),
-            metavar="PLACE",
-            help="terminal, keyring, fd:NUMBER or env:NAME",
-        )
+        add_password(parser)
     return parser
 
 

@@ -19,10 +19,9 @@ from skillhouse.frontends.answers.signatures import (
 from skillhouse.frontends.cli.event_loop import run_in_loop
 from skillhouse.frontends.cli.options import UsageError, Verb, add_json, house_of, skill_directory
 from skillhouse.frontends.cli.person import refuse_agents
-from skillhouse.frontends.cli.publisher_secrets import open_private
+from skillhouse.frontends.cli.publisher_secrets import add_password, open_private
 from skillhouse.frontends.presentation.text import counted, shown
 from skillhouse.net import NetError, fetch, parse_url
-from skillhouse.registry.passwords import PasswordSource
 
 if TYPE_CHECKING:
     from cryptography.x509 import Certificate
@@ -51,13 +50,7 @@ def _configure_sign(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--replace", action="store_true", help="in place of the signature of another publisher"
     )
-    parser.add_argument(
-        "--password",
-        type=PasswordSource.parse,
-        default=PasswordSource(),
-        metavar="PLACE",
-        help="terminal, keyring, fd:NUMBER or env:NAME",
-    )
+    add_password(parser)
     add_json(parser)
     parser.add_argument("-C", dest="start", metavar="DIR", help="work as if started in DIR")
     parser.set_defaults(roots=None, profile=None, no_cache=False)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from skillhouse.audit import AuditError, AuditLog
 from skillhouse.audit.log import recorded
@@ -28,6 +28,7 @@ from skillhouse.floor import (
     encode,
     make_private,
 )
+from skillhouse.floor.paths import safe_path
 from skillhouse.floor.structs import replace
 from skillhouse.frontends.hooks.client_rules import runner_words
 from skillhouse.frontends.hooks.entry_text import (
@@ -51,7 +52,6 @@ from skillhouse.frontends.hooks.exceptions import (
 from skillhouse.frontends.hooks.hook_clients import HookClient, hook_client, hook_clients
 from skillhouse.frontends.hooks.judge_client import PROGRAM, VARIABLES
 from skillhouse.frontends.hooks.unknown_tools import UnknownTools
-from skillhouse.house.config.config_files import safe_path
 
 MODES = ("watch", "enforce", "sandbox")
 DIRECTORY = "hooks"
@@ -120,12 +120,15 @@ class _Beside(Struct, frozen=True, kw_only=True):
     """What is to be in there; empty to remove it."""
 
 
-class _Edit(Struct, frozen=True, kw_only=True):
+class HookPlan(Struct, frozen=True, kw_only=True):
+    """What would be done, to show before it is done."""
+
     change: HookChange
-    file: ConfigFile
-    before: str
-    after: str
-    record: HookRecord | None = field(default=None)
+    file: ConfigFile | None = None
+    """None where nothing is to be done."""
+    after: str = ""
+    """What is to be in it."""
+    record: HookRecord | None = None
     beside: _Beside | None = None
 
 
@@ -150,18 +153,24 @@ class HookEntries:
             StateError: others can use our state.
             AuditError: the log cannot be written; nothing was changed.
         """
-        edit = self._installed(hook_client(name), where, mode)
-        if isinstance(edit, HookChange) or dry_run:
-            return edit if isinstance(edit, HookChange) else edit.change
-        self._prepare()
-        return self._written(edit)
+        plan = self.plan_install(name, where=where, mode=mode)
+        return plan.change if dry_run else self.apply(plan)
 
     def remove(self, name: str, *, where: str, dry_run: bool = False) -> HookChange:
         """Take a client's entries away; errors as of `install`."""
-        edit = self._removed(hook_client(name), where)
-        if isinstance(edit, HookChange) or dry_run:
-            return edit if isinstance(edit, HookChange) else edit.change
-        return self._written(edit)
+        plan = self.plan_remove(name, where=where)
+        return plan.change if dry_run else self.apply(plan)
+
+    def apply(self, plan: HookPlan) -> HookChange:
+        """Do what was planned; errors as of `install`.
+
+        ConfigFileError: a file is not what it was then; nothing was changed.
+        """
+        if plan.file is None:
+            return plan.change
+        if plan.change.action == "install":
+            self._prepare()
+        return self._written(plan, plan.file)
 
     def removable(self) -> tuple[HookChange, ...]:
         """Return what `remove` would do of every entry here; those of other projects follow, as
@@ -213,7 +222,9 @@ class HookEntries:
         reason = f"{gone} of {len(wanted)} entries are changed or gone: install them again"
         return replace(change, standing=HookStanding.CHANGED, reason=off or reason)
 
-    def _installed(self, client: HookClient, where: str, mode: str) -> _Edit | HookChange:
+    def plan_install(self, name: str, *, where: str, mode: str) -> HookPlan:
+        """Return what `install` would write (ConfigError)."""
+        client = hook_client(name)
         if mode not in MODES:
             raise ConfigError(f"expected a mode of {', '.join(MODES)}, got `{mode}`", key="mode")
         if mode == "sandbox" and client.rewrite is None:
@@ -237,9 +248,11 @@ class HookEntries:
             beside = self._beside(client, where, mode)
         except (ConfigFileError, NotEditableError) as error:
             reason = f"not edited: {error}"
-            return replace(change, standing=HookStanding.UNREADABLE, reason=reason)
+            unreadable = replace(change, standing=HookStanding.UNREADABLE, reason=reason)
+            return HookPlan(change=unreadable)
         if after == before and known is not None and beside is None:
-            return replace(change, standing=HookStanding.INSTALLED, to_do=client.to_do)
+            as_it_is = replace(change, standing=HookStanding.INSTALLED, to_do=client.to_do)
+            return HookPlan(change=as_it_is)
         was, became = replaced_part(bare, after)
         record = HookRecord(
             client=client.name,
@@ -260,24 +273,25 @@ class HookEntries:
             to_do=client.to_do,
             sandboxed=client.sandboxed if mode == "sandbox" else (),
         )
-        return _Edit(
-            change=change, file=file, before=before, after=after, record=record, beside=beside
-        )
+        return HookPlan(change=change, file=file, after=after, record=record, beside=beside)
 
-    def _removed(self, client: HookClient, where: str) -> _Edit | HookChange:
+    def plan_remove(self, name: str, *, where: str) -> HookPlan:
+        """Return what `remove` would take away (ConfigError)."""
+        client = hook_client(name)
         change = self._status(client, where)
         if change.standing is HookStanding.MISSING:
-            return replace(change, reason="there is no entry of ours")
+            return HookPlan(change=replace(change, reason="there is no entry of ours"))
         try:
             file = self._file(client, where)
             before = file.text
             after, _ = self._bare(client, before, change.file)
             beside = self._beside(client, where, "")
         except (ConfigFileError, NotEditableError) as error:
-            return replace(change, reason=f"not edited, remove the entries yourself: {error}")
+            reason = f"not edited, remove the entries yourself: {error}"
+            return HookPlan(change=replace(change, reason=reason))
         lines = (*difference(before, after, change.file), *_difference_of(beside))
         change = replace(change, action="remove", difference=lines, to_do="")
-        return _Edit(change=change, file=file, before=before, after=after, beside=beside)
+        return HookPlan(change=change, file=file, after=after, beside=beside)
 
     def _bare(self, client: HookClient, text: str, path: str) -> tuple[str, HookRecord | None]:
         """Return a text without our entries: as it was before, where nothing else changed there."""
@@ -303,32 +317,32 @@ class HookEntries:
                     return back, record
         return wanted, record
 
-    def _written(self, edit: _Edit) -> HookChange:
-        change, file = edit.change, edit.file
+    def _written(self, plan: HookPlan, file: ConfigFile) -> HookChange:
+        change = plan.change
         if self._audit is None:
             raise AuditError("closed", "changes need the audit log", self._directory)
         arguments = {"client": change.client, "path": str(file.real), "mode": change.mode}
         with recorded(self._audit, f"hooks-{change.action}", arguments):
             known = self._record(change.file)
-            if edit.record is not None:
+            if plan.record is not None:
                 # INVARIANT: recorded first, so that entries that a crash leaves are known as ours.
-                self._keep(edit.record)
-            is_empty = not edit.after.strip() or edit.after.strip() == "{}"
+                self._keep(plan.record)
+            is_empty = not plan.after.strip() or plan.after.strip() == "{}"
             if change.action == "remove" and is_empty and known is not None and known.made_file:
                 file.remove()
                 remove_empty(known.made_folders)
             else:
-                file.write(edit.after, mode=0o600 if change.where == "user" else 0o644)
-            if edit.beside is not None:
-                if edit.beside.text:
-                    edit.beside.file.write(edit.beside.text, mode=0o600)
+                file.write(plan.after, mode=0o600 if change.where == "user" else 0o644)
+            if plan.beside is not None:
+                if plan.beside.text:
+                    plan.beside.file.write(plan.beside.text, mode=0o600)
                 else:
-                    edit.beside.file.remove()
+                    plan.beside.file.remove()
                     remove_empty(known.made_beside if known is not None else ())
             if change.action == "remove":
                 self._forget(change.file)
                 others = (one for one in self._records().values() if one.client == change.client)
-                if known is not None and known.made_beside and edit.beside is None:
+                if known is not None and known.made_beside and plan.beside is None:
                     # Whoever goes last takes them away.
                     for other in (*others,)[:1]:
                         self._keep(replace(other, made_beside=known.made_beside))

@@ -10,11 +10,13 @@ from __future__ import annotations
 import contextlib
 import os
 import select
-import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+from skillhouse.floor.machine import signals_to
 
 DRAIN_SECONDS = 0.2
 """How long messages that were written before the end may still be answered."""
@@ -98,21 +100,11 @@ class ClosedPipeWatch:
                 if event & (_FAILED | _READ_ENDED):
                     return descriptor == self._sink
 
-    @contextlib.contextmanager
-    def ended_by_signals(self) -> Iterator[None]:
+    def ended_by_signals(self) -> AbstractContextManager[None]:
         """End on SIGINT and SIGTERM as on a closed pipe, until serving takes the signals itself."""
-        if os.name != "posix" or threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        before = {
-            number: signal.signal(number, lambda *_: self.exit())
-            for number in (signal.SIGINT, signal.SIGTERM)
-        }
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+        if os.name != "posix":
+            return contextlib.nullcontext()
+        return signals_to(lambda *_: self.exit())
 
     def exit(self) -> None:
         """End the process here and now; anything that has to be recorded is recorded."""

@@ -14,11 +14,12 @@ from msgspec import Struct
 
 from skillhouse import manage
 from skillhouse.discovery import default_roots
+from skillhouse.discovery.catalog import LISTED, NOT_LISTED, OVER_MCP, SEARCH_ONLY
 from skillhouse.floor import digest
 from skillhouse.frontends.answers.skills import LibrarySkillAnswer, catalog_tokens
 from skillhouse.frontends.presentation.short_paths import clients_of
 from skillhouse.frontends.presentation.text import counted, moment, shown
-from skillhouse.house.skill_lines import AS_TOOLS, LISTED, NOT_LISTED, OVER_MCP, SEARCH_ONLY
+from skillhouse.house.skill_lines import AS_TOOLS
 
 if TYPE_CHECKING:
     from skillhouse.floor import Locations

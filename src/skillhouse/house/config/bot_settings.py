@@ -6,28 +6,13 @@ from msgspec import Struct
 
 from skillhouse.floor import ConfigError
 from skillhouse.floor.regex import regex
+from skillhouse.house.config.code_settings import callback_of
 from skillhouse.house.config.secret_places import check_place
 
 _WHO = regex(
     r"(?:telegram|discord):(?:chat:)?-?[0-9]{1,20}|(?!telegram:|discord:|chat:)[a-z]{1,20}:\S+"
 )
 """An entry of `allow`; the ids of the services that are built in are numbers."""
-
-
-def callback_of(text: str, *, key: str = "callback") -> tuple[str, int]:
-    """Return the address and the port of ADDRESS:PORT.
-
-    >>> callback_of("0.0.0.0:8701"), callback_of("[::1]:0")
-    (('0.0.0.0', 8701), ('::1', 0))
-
-    Raises:
-        ConfigError: the value of `key` is none.
-    """
-    host, _, port = text.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not host or not (port.isascii() and port.isdecimal() and int(port) < 65_536):
-        raise ConfigError(f"expected ADDRESS:PORT in `{key}`, got {text!r}", key=key)
-    return host, int(port)
 
 
 class TelegramSettings(Struct, frozen=True, kw_only=True):

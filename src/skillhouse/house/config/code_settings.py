@@ -10,7 +10,6 @@ from typing import Literal
 from msgspec import Struct, field
 
 from skillhouse.floor import ConfigError
-from skillhouse.house.config.bot_settings import callback_of
 from skillhouse.house.config.secret_places import check_place
 
 DIGEST = r"skilltree1:[0-9a-f]{64}"
@@ -18,6 +17,22 @@ EXTENSION_NAME = r"[a-z][a-z0-9]*(-[a-z0-9]+)*"
 PACKAGES_MAX = 2
 ARTIFACT_BOUNDS = {"files": 256, "bytes": 64 << 20, "days": 3_650, "total_bytes": 1 << 40}
 """The most of `artifact_…`; of files and bytes no more leave a cell (`cells.cell_output`)."""
+
+
+def callback_of(text: str, *, key: str = "callback") -> tuple[str, int]:
+    """Return the address and the port of ADDRESS:PORT.
+
+    >>> callback_of("0.0.0.0:8701"), callback_of("[::1]:0")
+    (('0.0.0.0', 8701), ('::1', 0))
+
+    Raises:
+        ConfigError: the value of `key` is none.
+    """
+    host, _, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not host or not (port.isascii() and port.isdecimal() and int(port) < 65_536):
+        raise ConfigError(f"expected ADDRESS:PORT in `{key}`, got {text!r}", key=key)
+    return host, int(port)
 
 
 class SkillCodeSettings(Struct, frozen=True, kw_only=True):

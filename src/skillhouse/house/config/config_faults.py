@@ -1,20 +1,26 @@
-"""What is wrong with the files of a configuration, for the verbs that look at faults."""
+"""What is wrong with the files of a configuration, and what sets each of its keys."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from skillhouse.floor import ConfigError, Diagnostic, Severity, StateError
+import msgspec
+
+from skillhouse.floor import ConfigError, Diagnostic, Severity, StateError, nearest
 from skillhouse.floor.structs import replace
 from skillhouse.house.config.config_files import (
     configured,
     faults_of_keys,
     is_trusted,
     load_config,
+    merge,
     profile_of,
     project_of,
+    settings_by_source,
 )
+from skillhouse.house.config.config_keys import CONFIG_KEYS
 from skillhouse.tiers import load_tier_policy
 
 if TYPE_CHECKING:
@@ -61,6 +67,34 @@ def usable_config(places: Locations, flags: Settings | None = None) -> UsableCon
         for text in policy.warnings
     )
     return UsableConfig(config, tuple(faults))
+
+
+class KeyInUse(NamedTuple):
+    """A key of the configuration with the value that is in use."""
+
+    key: str
+    value: Any
+    """As a file writes it; None where nothing sets it, so that the default holds."""
+    set_by: tuple[str, ...]
+    """The sources that set it, the strongest first."""
+
+
+def keys_in_use(places: Locations, keys: Sequence[str]) -> tuple[KeyInUse, ...]:
+    """Return the values of these keys; ConfigError for an unknown one."""
+    for key in keys:
+        if key not in CONFIG_KEYS:
+            suggestion = next(iter(nearest(key, CONFIG_KEYS)), "")
+            raise ConfigError(f"unknown key `{key}`", key=key, suggestion=suggestion)
+    sources = settings_by_source(configured(places))
+    merged = merge(*sources.values())
+    return tuple(
+        KeyInUse(
+            key=key,
+            value=msgspec.to_builtins(getattr(merged, key)),
+            set_by=tuple(name for name, one in sources.items() if getattr(one, key) is not None),
+        )
+        for key in keys
+    )
 
 
 def _passing_over(places: Locations, flags: Settings | None, faults: list[Diagnostic]) -> Config:

@@ -45,6 +45,7 @@ from skillhouse.house.config.checks import (
 )
 from skillhouse.house.config.config_keys import (
     CONFIG_KEYS,
+    from_environment,
     project_keys,
     refuse_unknown_keys,
     section_value,
@@ -61,15 +62,15 @@ from skillhouse.house.config.config_values import (
     as_table,
     tool_lists,
 )
-from skillhouse.house.config.overrides import from_environment
 from skillhouse.house.config.repositories import (
     SkillsSettings,
     check_repositories,
     published_repositories,
 )
 from skillhouse.house.config.rule_tables import (
+    RULED,
     TriedExamples,
-    policy_layers,
+    policy_layer,
     try_examples,
     with_each_pattern,
 )
@@ -106,12 +107,11 @@ def load_config(
         user = _with_published(user, places.published_file)
     environment = from_environment(places.environment)
     # No project says where the cache is.
-    cache = _cache_of(_merged(managed, flags or Settings(), environment, user), places)
-    tried = TriedExamples(cache)
+    cache = _cache_of(merge(managed, flags or Settings(), environment, user), places)
     for file in own:
-        file.try_examples(tried)
-    near, problems = _read_project(project / PROJECT_FILE, tried) if project else (Settings(), ())
-    merged = _merged(managed, flags or Settings(), environment, near, user)
+        file.try_examples(cache)
+    near, problems = _read_project(project / PROJECT_FILE, cache) if project else (Settings(), ())
+    merged = merge(managed, flags or Settings(), environment, near, user)
     _check_merged(merged)
     state = Path(merged.state_directory) if merged.state_directory else places.state()
     if merged.state is not None:
@@ -159,7 +159,7 @@ def _layers(
     """Return the rules that are for all agents, from far to near."""
     every = (
         Layer(name="managed", rules=managed.rules or ()),
-        *policy_layers(policy),
+        *((policy_layer(policy),) if policy else ()),
         Layer(name="user", rules=user.rules or ()),
         Layer(name="project", rules=near.rules or (), trusted=False),
     )
@@ -198,7 +198,8 @@ def _check_merged(settings: Settings) -> None:
     check_exec_environment(settings.exec_environment or (), None, secret=secret)
 
 
-def _merged(*strongest_first: Settings) -> Settings:
+def merge(*strongest_first: Settings) -> Settings:
+    """Return what is set by any of them, each value by the strongest that sets it."""
     values: dict[str, Any] = {}
     for settings in strongest_first:
         for name in field_names(Settings):
@@ -231,7 +232,7 @@ def _cache_of(settings: Settings, places: Locations) -> Path | None:
     return Path(settings.cache_directory) if settings.cache_directory else places.cache()
 
 
-def _read_project(path: Path, tried: TriedExamples) -> tuple[Settings, tuple[Diagnostic, ...]]:
+def _read_project(path: Path, cache: Path | None) -> tuple[Settings, tuple[Diagnostic, ...]]:
     """Return what a trusted project's file sets, and what is wrong with it.
 
     A fault of the file costs what it sets, and nothing else. Its rules hold if they can be read;
@@ -240,7 +241,7 @@ def _read_project(path: Path, tried: TriedExamples) -> tuple[Settings, tuple[Dia
     try:
         file = _ConfigFile(path, only=project_keys())
         settings = file.settings()
-        file.try_examples(tried)
+        file.try_examples(cache)
     except ConfigError as error:
         found = Diagnostic(
             code="project-config", severity=Severity.ERROR, message=str(error), path=path
@@ -250,7 +251,7 @@ def _read_project(path: Path, tried: TriedExamples) -> tuple[Settings, tuple[Dia
     try:
         file = _ConfigFile(path, only=project_keys(), rules_only=True)
         settings = file.settings()
-        file.try_examples(tried)
+        file.try_examples(cache)
     except ConfigError:
         reason = f"the rules of this project cannot be read: {found.message}"
         unread = Rule(effect=Effect.ASK, action="*", pattern="*", reason=reason)
@@ -330,17 +331,31 @@ class _ConfigFile:
                 raise
             raise with_line(error, self._content.decode("utf-8", "replace")) from error.__cause__
 
-    def try_examples(self, tried: TriedExamples) -> None:
+    def try_examples(self, cache: Path | None) -> None:
         """Try the examples of the rules, unless those of the same bytes have held."""
         agents = self._settings.agents or {}
         rules = [*(self._settings.rules or ()), *(r for a in agents.values() for r in a.rules)]
-        if not any(rule.match or rule.not_match for rule in rules) or tried.holds(self._content):
+        if not any(rule.match or rule.not_match for rule in rules):
+            return
+        tried = TriedExamples(cache)
+        if tried.holds(self._content):
             return
         with self._lines():
             try_examples(self._table.get("rules"), self._settings.rules or (), self._path)
             for name, agent in agents.items():
                 try_examples(self._table["agents"][name].get("rules"), agent.rules, self._path)
         tried.remember(self._content)
+
+
+def settings_by_source(config: Config) -> dict[str, Settings]:
+    """Return what each source of a configuration sets, the strongest first (ConfigError)."""
+    places = config.places
+    found = {"managed": _ConfigFile(places.managed_file).settings()}
+    found["environment"] = from_environment(places.environment)
+    if is_trusted(config):
+        found["project"] = _read_project(project_of(places.start) / PROJECT_FILE, None)[0]
+    user = _ConfigFile(places.user_file).settings()
+    return {**found, "user": _with_published(user, places.published_file)}
 
 
 def faults_of_keys(path: Path) -> tuple[ConfigError, ...]:
@@ -368,7 +383,8 @@ def _read_table(path: Path) -> tuple[bytes, dict[str, Any]]:
 def _settings(table: Mapping[str, Any], path: Path | None) -> Settings:
     refuse_unknown_keys(table, path)
     try:
-        settings = shaped(with_each_pattern(table, path), Settings)
+        written = with_each_pattern(table, path) if table.keys() & RULED else table
+        settings = shaped(dict(written), Settings)
     except DecodeError as error:
         raise wrong_value(error, table, path) from error
     except ConfigError as error:
@@ -395,7 +411,8 @@ def managed_layers(places: Locations) -> tuple[Layer, ...]:
     """Return the rules of the managed file, and its policy; ConfigError if it cannot be used."""
     settings = _ConfigFile(places.managed_file).settings()
     own = (Layer(name="managed", rules=settings.rules),) if settings.rules else ()
-    return (*own, *policy_layers(settings.policy))
+    policy = (policy_layer(settings.policy),) if settings.policy else ()
+    return (*own, *policy)
 
 
 def project_of(start: Path) -> Path:
@@ -416,21 +433,6 @@ def approvals_of(config: Config) -> ApprovalSettings:
     if config.approvals.unattended != "profile":
         return config.approvals
     return structs.replace(config.approvals, unattended=profile_of(config).unattended)
-
-
-def safe_path(environment: Mapping[str, str], start: Path) -> str:
-    """Return `PATH` without relative folders and those of the project around `start`.
-
-    `npx` and activated environments put folders of the project first, and an empty entry is the
-    current directory: an untrusted project would choose what `npm` is.
-    """
-    project = os.path.realpath(git_root(start) or start)
-    entries = environment.get("PATH", os.defpath).split(os.pathsep)
-    return os.pathsep.join(
-        entry
-        for entry in entries
-        if os.path.isabs(entry) and not Path(os.path.realpath(entry)).is_relative_to(project)
-    )
 
 
 RECENT_NANOSECONDS = 50_000_000

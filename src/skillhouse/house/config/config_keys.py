@@ -1,8 +1,8 @@
 """The keys of a configuration file: the fields of `Settings`, and of the tables that it names.
 
-What may be written, in a file or as a variable, follows from their types. Hints are resolved when
-they are asked for: a start asks for those of the tables that its files have. A key that is not ours
-may be the table of an extension.
+What may be written, in a file, as a variable `SKILLHOUSE_…` or as a keyword of `Skillhouse`,
+follows from their types. Hints are resolved when they are asked for: a start asks for those of the
+tables that its files have. A key that is not ours may be the table of an extension.
 """
 
 from __future__ import annotations
@@ -12,18 +12,23 @@ import functools
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
-from skillhouse.floor import ConfigError, nearest
+from skillhouse.floor import ConfigError, is_utf8, nearest
 from skillhouse.floor.faults import is_of_interrupt
-from skillhouse.floor.structs import field_names, is_struct
-from skillhouse.house.config.config_values import BY_PROJECT, BY_VARIABLE, Settings
+from skillhouse.floor.structs import field_names, is_struct, replace
+from skillhouse.house.config.config_values import BY_PROJECT, BY_VARIABLE, Config, Settings
+from skillhouse.house.config.state_settings import StateSettings
 from skillhouse.permission import Rule
+
+if TYPE_CHECKING:
+    from skillhouse.house.config.config_keywords import ConfigFields
 
 CONFIG_KEYS = frozenset(field_names(Settings)) - {"sections"}
 """The keys of a configuration file; others may be sections of extensions."""
 RULE_KEYS = frozenset({"patterns", *field_names(Rule)})
 _LABELS = {"": "", "agents": "agent "}
+ENVIRONMENT_PREFIX = "SKILLHOUSE_"
 
 
 @functools.cache
@@ -164,3 +169,69 @@ def section_value(key: str, table: Any, path: Path | None) -> Callable[[], objec
             raise ConfigError(fault, path=path, key=key) from error
 
     return read
+
+
+def from_environment(environment: Mapping[str, str]) -> Settings:
+    """Return what `SKILLHOUSE_*` sets; the variable with roots belongs to the profile."""
+    found: dict[str, Any] = {}
+    for variable, value in environment.items():
+        if not variable.startswith(ENVIRONMENT_PREFIX):
+            continue
+        if not is_utf8(variable + value):
+            raise ConfigError(f"expected UTF-8 in the variable `{variable}`", key=variable)
+        if variable in _OTHER_VARIABLES:
+            continue
+        key, known = variable.removeprefix(ENVIRONMENT_PREFIX).lower(), variables()
+        if key not in known:
+            names = [ENVIRONMENT_PREFIX + name.upper() for name in known]
+            suggestion = next(iter(nearest(variable, names)), "")
+            raise ConfigError(
+                f"unknown environment variable `{variable}`", key=variable, suggestion=suggestion
+            )
+        found[key] = _READERS[known[key]](variable, value)
+    if environment.get(STATE_VARIABLE):
+        listens = f"env:{LISTEN_VARIABLE}" if environment.get(LISTEN_VARIABLE) else ""
+        found["state"] = StateSettings(url=f"env:{STATE_VARIABLE}", listen_url=listens)
+    return Settings(**found)
+
+
+def _number(variable: str, value: str) -> int:
+    try:
+        return int(value)
+    except ValueError:
+        raise ConfigError(
+            f"expected a number in `{variable}`, got {value!r}", key=variable
+        ) from None
+
+
+def _switch(variable: str, value: str) -> bool:
+    known = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
+    if value.lower() not in known:
+        raise ConfigError(f"expected true or false in `{variable}`, got {value!r}", key=variable)
+    return known[value.lower()]
+
+
+def _text(_: str, value: str) -> str:
+    return value
+
+
+_READERS: Mapping[type, Callable[[str, str], Any]] = {str: _text, int: _number, bool: _switch}
+STATE_VARIABLE, LISTEN_VARIABLE = "SKILLHOUSE_STATE_URL", "SKILLHOUSE_STATE_LISTEN_URL"
+"""Addresses with their passwords, which a container gets as secrets; they count as `[state]`."""
+_OTHER_VARIABLES = frozenset(
+    "SKILLHOUSE_SKILLS_DIR SKILLHOUSE_CHAT_MODEL SKILLHOUSE_CHAT_BASE_URL "
+    f"SKILLHOUSE_ID_TOKEN {STATE_VARIABLE} {LISTEN_VARIABLE}".split()
+)
+
+
+def overridden(config: Config, overrides: ConfigFields) -> Config:
+    """Return a configuration with some values replaced; ConfigError for an unknown one."""
+    known = field_names(Config)
+    for key in overrides:
+        if key not in known:
+            suggestion = next(iter(nearest(key, known)), "")
+            raise ConfigError(f"unknown setting `{key}`", key=key, suggestion=suggestion)
+    changes: dict[str, Any] = {**overrides}
+    if "roots" in changes:
+        changes["roots"] = tuple(map(Path, changes["roots"]))
+    return replace(config, **changes)

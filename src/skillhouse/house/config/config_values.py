@@ -416,7 +416,7 @@ class Config(PartialStruct, frozen=True, kw_only=True):
     cache_directory: Path | None = None
     """None: every file is read each time."""
     state_directory: Path
-    state: StateSettings = field(default_factory=StateSettings)
+    state: StateSettings = StateSettings()
     """Where the state is."""
     policy: str | None = None
     """The policy of the program whose rules are among `layers`."""
@@ -425,27 +425,27 @@ class Config(PartialStruct, frozen=True, kw_only=True):
     exec_environment: tuple[str, ...] = ()
     sandbox: Literal["any", "bubblewrap"] = "any"
     """What may hold commands and skills' code: "bubblewrap" refuses the level `landlock`."""
-    sandbox_limits: SandboxSettings = field(default_factory=SandboxSettings)
+    sandbox_limits: SandboxSettings = SandboxSettings()
     """The limits of commands; its `level` counts for nothing here."""
-    approvals: ApprovalSettings = field(default_factory=ApprovalSettings)
+    approvals: ApprovalSettings = ApprovalSettings()
     """The bounds of asking a person."""
-    write_gate: WriteGate = field(default_factory=WriteGate)
+    write_gate: WriteGate = WriteGate()
     """Who may change anything at all."""
-    extensions: ExtensionSettings = field(default_factory=ExtensionSettings)
+    extensions: ExtensionSettings = ExtensionSettings()
     """What is turned on or off over the profile."""
-    skill_code: SkillCodeSettings = field(default_factory=SkillCodeSettings)
+    skill_code: SkillCodeSettings = SkillCodeSettings()
     """Whether skills' own code runs, and with what."""
-    protection: ProtectionSettings = field(default_factory=ProtectionSettings)
+    protection: ProtectionSettings = ProtectionSettings()
     """Which protected paths are asked about."""
-    memory: MemorySettings = field(default_factory=MemorySettings)
+    memory: MemorySettings = MemorySettings()
     """Whether agents get tools for the workspace's memory."""
-    search: SearchSettings = field(default_factory=SearchSettings)
+    search: SearchSettings = SearchSettings()
     """How search works."""
-    find_and_install: FindAndInstallSettings = field(default_factory=FindAndInstallSettings)
+    find_and_install: FindAndInstallSettings = FindAndInstallSettings()
     """Whether models may ask to have skills installed."""
-    hooks: HookSettings = field(default_factory=HookSettings)
+    hooks: HookSettings = HookSettings()
     """What hooks of coding agents do."""
-    bot: BotSettings = field(default_factory=BotSettings)
+    bot: BotSettings = BotSettings()
     """The assistant in chat services."""
     mcp_servers: tuple[McpServerSettings, ...] = ()
     """Servers whose skills are listed beside those of this machine."""
@@ -461,21 +461,21 @@ class Config(PartialStruct, frozen=True, kw_only=True):
     """The same of agents that have a list of their own."""
     tool_limits: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Lists that hold besides, by what sets them: no agent is offered what one does not name."""
-    net: NetSettings = field(default_factory=NetSettings)
+    net: NetSettings = NetSettings()
     """What may be reached."""
     remotes: tuple[RemoteSource, ...] = ()
     """Servers whose skills are synced."""
     remote_directory: Path
     """Where they are synced to; never below a place that is scanned for other skills."""
-    signer: SignerSettings = field(default_factory=SignerSettings)
+    signer: SignerSettings = SignerSettings()
     """Where the password of the keys comes from."""
     oauth: OAuthSettings | None = None
     """Whose tokens open `/mcp`; None for our own alone."""
-    registry: RegistrySettings = field(default_factory=RegistrySettings)
+    registry: RegistrySettings = RegistrySettings()
     """Whether skills must be signed."""
     repositories: tuple[RepositorySettings, ...] = ()
     """Where packages are looked for by name, in this order."""
-    skills: SkillsSettings = field(default_factory=SkillsSettings)
+    skills: SkillsSettings = SkillsSettings()
     """Where a signed bundle of skills is from; without `repositories`, which are above."""
     assignees: frozenset[str] = frozenset({OWNER})
     """The users who count for `assignee-only`; the owner always does."""

@@ -12,6 +12,7 @@ from urllib.parse import unquote, urlsplit
 from msgspec import Struct
 
 from skillhouse.floor import ConfigError, file_problem, nearest, read_regular
+from skillhouse.floor.machine import seconds_of
 from skillhouse.floor.regex import regex
 from skillhouse.floor.structs import field_names
 from skillhouse.house.config.secret_places import is_place
@@ -31,8 +32,6 @@ OIDC = "oidc"
 _OIDC_TOKEN: re.Pattern[str] = regex(r"oidc(?::[!-~]{1,200})?")
 _ROOT: re.Pattern[str] = regex(r"sha256:[0-9a-f]{64}|file:[~/].{0,4096}")
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
-_AGE = regex(r"([0-9]{1,5})([mhd])")
-_UNITS = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1)}
 _WORDS = {"true": True, "false": False}
 
 
@@ -110,11 +109,11 @@ def age_of(text: str) -> timedelta:
     """
     if text == "0":
         return timedelta()
-    found = _AGE.fullmatch(text)
-    if found is None:
+    seconds = seconds_of(text, units="mhd", digits=5)
+    if seconds is None:
         message = f"expected a time such as 24h, 7d or 0, got {text[:40]!r}"
         raise ConfigError(message, key="min_release_age")
-    return int(found[1]) * _UNITS[found[2]]
+    return timedelta(seconds=seconds)
 
 
 class SkillsSettings(Struct, frozen=True, kw_only=True):

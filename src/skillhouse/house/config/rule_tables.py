@@ -24,6 +24,8 @@ from skillhouse.permission import Layer, Rule, matches
 
 EXAMPLES_DIRECTORY = "rule-examples"
 """Below the cache directory."""
+RULED = frozenset({"rules", "agents"})
+"""The keys of a file that have rules."""
 REMEMBERED_MAX = 64
 """Files of rules whose examples are remembered."""
 
@@ -182,8 +184,6 @@ def starting_rules(name: str) -> tuple[Rule, ...]:
     return shaped(table, Settings).rules or ()
 
 
-def policy_layers(name: str | None) -> tuple[Layer, ...]:
-    """Return the layer of a policy that is in force, which has its name; none without one."""
-    if name is None:
-        return ()
-    return (Layer(name=name, rules=starting_rules(name), is_builtin=True),)
+def policy_layer(name: str) -> Layer:
+    """Return the layer of a policy that is in force, which has its name."""
+    return Layer(name=name, rules=starting_rules(name), is_builtin=True)

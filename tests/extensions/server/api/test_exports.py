@@ -9,7 +9,7 @@ from starlette.testclient import TestClient
 from tests.extensions.server.api.place import API, COOKIE, client_of, token_of
 from tests.house.places import make_places, write_skill
 
-from skillhouse.extensions.server.api.api_services import Proofs
+from skillhouse.extensions.server.forms import Proofs
 from skillhouse.house import Access, Skillhouse, configured
 from skillhouse.registry import pack
 

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-import hmac
 import json
-import logging
-import secrets
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,8 +16,7 @@ from skillhouse.audit import timestamp
 from skillhouse.extensions.server.api.jobs import Jobs
 from skillhouse.extensions.server.api.metrics import CallCounts
 from skillhouse.extensions.server.api.problems import ApiProblem
-from skillhouse.extensions.server.forms import is_equal_secret
-from skillhouse.floor import StateError
+from skillhouse.extensions.server.forms import Proofs
 from skillhouse.floor.lock import once
 from skillhouse.frontends.answers.doctor import InstanceAnswer
 from skillhouse.frontends.answers.json_form import JsonAnswer, ListAnswer, PageAnswer, listed
@@ -31,9 +27,8 @@ if TYPE_CHECKING:
 
     from skillhouse.extensions.server.api.events import EventLog
     from skillhouse.extensions.server.status import SkillScan, StatusReader
-    from skillhouse.house import Access, AccessTokens, Skillhouse
+    from skillhouse.house import AccessTokens, Config, Skillhouse
 
-logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -41,36 +36,9 @@ PAGE_DEFAULT = 50
 PAGE_MAX = 200
 
 
-class Proofs:
-    """What a page of ours sends with a change, besides the cookie: another page cannot know it.
-
-    A proof holds for one browser, method and path, and as long as that browser is signed in.
-    """
-
-    def __init__(self, kept_key: Callable[[], bytes]) -> None:
-        """`kept_key` returns the key of every start, or raises StateError."""
-        self._kept_key = kept_key
-
-    def of(self, access: Access, method: str, path: str, *more: str) -> str:
-        """Return the proof for one change, and for `more`, for a page of `access` to hold.
-
-        `path` is as the browser sends it.
-        """
-        # INVARIANT: what one browser was shown is no proof for another one.
-        bound = json.dumps((access.kind, access.id, method, path, *more)).encode()
-        return hmac.digest(self._key, bound, "sha256").hex()
-
-    def holds(self, given: str, access: Access, method: str, path: str, *more: str) -> bool:
-        return is_equal_secret(given, self.of(access, method, path, *more))
-
-    @once
-    def _key(self) -> bytes:
-        try:
-            return self._kept_key()
-        except StateError as error:
-            # Pages can be read all the same; their forms end with this start.
-            logger.warning("the key of the forms of the pages cannot be kept: %s", error)
-            return secrets.token_bytes(32)
+def instance_name(config: Config) -> str:
+    """Return the name of this server, as in its records and telemetry; else that of the machine."""
+    return config.server_name or socket.gethostname()
 
 
 class ApiServices:
@@ -107,7 +75,7 @@ class ApiServices:
         self.started = clock()
         self.instance = InstanceAnswer(
             id=events.start,
-            name=house.config.server_name or socket.gethostname(),
+            name=instance_name(house.config),
             host=socket.gethostname(),
             version=skillhouse.__version__,
             started=timestamp(int(self.started * 1000)),

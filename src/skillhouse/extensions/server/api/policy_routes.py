@@ -57,7 +57,7 @@ from skillhouse.permission import ACTIONS, Effect, Rule, lint_rules
 
 if TYPE_CHECKING:
     from skillhouse.house import Skillhouse
-    from skillhouse.house.config.config_faults import UsableConfig
+    from skillhouse.house.config import UsableConfig
 
 _TEXT = {"type": "string", "minLength": 1, "maxLength": 8_192}
 _AGENT = {"type": "string", "minLength": 1, "maxLength": 100}

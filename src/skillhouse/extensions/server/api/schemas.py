@@ -13,7 +13,6 @@ from skillhouse.frontends.answers.json_form import MOMENTS, SPARSE, JsonAnswer, 
 Schema = dict[str, Any]
 
 TEXT: Schema = {"type": "string"}
-NUMBER: Schema = {"type": "number"}
 COUNT: Schema = {"type": "integer", "minimum": 0}
 FLAG: Schema = {"type": "boolean"}
 ANY: Schema = {}

@@ -26,8 +26,7 @@ from skillhouse.approval import (
     allowed_answers,
     narrowed,
 )
-from skillhouse.extensions.server.api.api_services import Proofs
-from skillhouse.extensions.server.forms import form_of, is_equal_secret
+from skillhouse.extensions.server.forms import Proofs, form_of, is_equal_secret
 from skillhouse.extensions.server.guard import access_of
 from skillhouse.extensions.server.pages.object_links import QuestionLinks
 from skillhouse.extensions.server.pages.question_view import is_intact, phrase_of, view_of

@@ -62,14 +62,17 @@ def texts_of(language: str) -> Mapping[str, str]:
 @cache
 def problem_texts(language: str) -> Mapping[str, str]:
     """Return what problems are called in a language, by their codes; empty for English."""
-    file = TEXTS / "problems" / f"{language}.toml"
-    return tomllib.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    return _texts_of("problems", language)
 
 
 @cache
 def finding_texts(language: str) -> Mapping[str, str]:
     """Return what findings say in a language, by their codes; empty for English."""
-    file = TEXTS / "findings" / f"{language}.toml"
+    return _texts_of("findings", language)
+
+
+def _texts_of(what: str, language: str) -> Mapping[str, str]:
+    file = TEXTS / what / f"{language}.toml"
     return tomllib.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
 
 

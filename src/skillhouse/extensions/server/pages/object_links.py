@@ -13,7 +13,7 @@ from skillhouse.extensions.server.pages.renderer import skill_path
 from skillhouse.extensions.server.pages.site import Site
 from skillhouse.floor import SkillhouseError
 from skillhouse.house import usable_config
-from skillhouse.house.config.rule_lines import RuleLayer, rule_layers
+from skillhouse.house.config import RuleLayer, rule_layers
 from skillhouse.permission import Rule
 
 RESOURCE_MAX = 2_000

@@ -24,7 +24,7 @@ from skillhouse.frontends.presentation.rule_changes import (
     user_rules,
 )
 from skillhouse.house import POLICY_SUMMARIES, Skillhouse, usable_config
-from skillhouse.house.config.rule_lines import RuleLayer, rule_layers
+from skillhouse.house.config import RuleLayer, rule_layers
 from skillhouse.permission import ACTIONS, Effect, Layer, Rule, RuleFinding, lint_rules
 
 ACTION_TEXTS: Mapping[str, str] = {

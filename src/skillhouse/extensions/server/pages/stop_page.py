@@ -8,8 +8,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from skillhouse.approval import OWNER
-from skillhouse.extensions.server.api.api_services import Proofs
-from skillhouse.extensions.server.forms import form_of
+from skillhouse.extensions.server.forms import Proofs, form_of
 from skillhouse.extensions.server.guard import access_of
 from skillhouse.extensions.server.pages.approval_pages import INBOX_PATH
 from skillhouse.extensions.server.pages.site import Render
