@@ -314,7 +314,7 @@ class SkillCode:
 
     def _caches(self) -> Any:
         """Return what compiles packages once: a cell of this machine, where calls have any."""
-        executor = self.background
+        executor = self.local_executor
         return None if executor is None else functools.partial(cells.make_caches, executor)
 
     async def reload(self, skill: str | None = None) -> None:
@@ -329,7 +329,7 @@ class SkillCode:
             await self._executor.reload(skill)
 
     @property
-    def background(self) -> Any:
+    def local_executor(self) -> Any:
         """The local executor, whose idle cells a stop ends; a remote one ends its own calls."""
         found = self._executor
         if found is None:

@@ -22,6 +22,18 @@ from skillhouse.registry import (
 from skillhouse.registry.lock import COMMIT_SHOWN
 from skillhouse.registry.owners import refused_signer
 
+UNSIGNED = "unsigned"
+UNTRUSTED = "untrusted"
+"""Its repository is not trusted."""
+OBEYED = "obeyed"
+"""It brings files that other programs act on."""
+NEAR = "near"
+"""Its name may be taken for that of another skill."""
+REWRITTEN = "rewritten"
+"""Its source has another history than it had, or the tag was moved."""
+PROVENANCE = "provenance"
+"""It was not built where earlier versions were, or nothing that is verified here says so."""
+
 
 class UntrustedError(SkillhouseError):
     """A skill of a repository that is not trusted, or with files that other programs obey, was not
@@ -61,10 +73,10 @@ def check_agreed(
     where it was before.
 
     Args:
-        agreed: The words of `change_plan` that a person said of it.
+        agreed: The words above that a person said of it.
     """
     name, offer = report.name, report.offer
-    if report.rewritten and "rewritten" not in agreed:
+    if report.rewritten and REWRITTEN not in agreed:
         raise RewrittenError(f"`{name}`: {report.rewritten}: nothing was installed")
     if report.publisher is None:
         why = ""
@@ -72,19 +84,19 @@ def check_agreed(
             why = ", and `registry.require_signature` is set"
         elif offer is not None and offer.settings.require_signature:
             why = f", and `require_signature` is set for `{offer.settings.name}`"
-        if why or "unsigned" not in agreed:
+        if why or UNSIGNED not in agreed:
             raise UnsignedError(f"`{name}` is unsigned{why}: nothing was installed")
-    if report.is_untrusted and "untrusted" not in agreed:
+    if report.is_untrusted and UNTRUSTED not in agreed:
         repository = "" if offer is None else offer.settings.name
         message = f"`{name}` is from `{repository}`, which is not trusted: nothing was installed"
         raise UntrustedError(message)
-    if report.is_obeyed and "obeyed" not in agreed:
+    if report.is_obeyed and OBEYED not in agreed:
         names = ", ".join(f"`{path}`" for path, _ in report.effects.obeyed[:5])
         message = f"`{name}` brings files that other programs obey ({names}): nothing was installed"
         raise UntrustedError(message)
-    if report.unexpected and "provenance" not in agreed:
+    if report.unexpected and PROVENANCE not in agreed:
         raise ProvenanceError(f"{report.unexpected}: nothing was installed")
-    if report.near and "near" not in agreed:
+    if report.near and NEAR not in agreed:
         raise UntrustedError(f"{report.near}: nothing was installed")
 
 
