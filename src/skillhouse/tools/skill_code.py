@@ -148,6 +148,8 @@ class Runner(Protocol):
 
 
 class CodeServices(Protocol):
+    """What a tool of a skill runs with: runners, interpreters, packages, the network."""
+
     async def runner(self, digest: str, language: Literal["python", "javascript"]) -> Runner:
         """Raises SandboxUnavailableError where no code runs on this machine."""
         ...
@@ -185,6 +187,8 @@ class CodeServices(Protocol):
 
 
 class SkillCodeTool(Tool):
+    """One tool of one skill: its call is planned here, and its code runs in a cell."""
+
     durable = True
     reads_only = False
     is_about_skills = True

@@ -48,6 +48,8 @@ SEARCH_MAX = 50
 
 
 class VisibleSkills(Struct, frozen=True, kw_only=True):
+    """What one agent sees of skills, for the tools that load and find them."""
+
     visible: SkillIndex
     hidden: SkillIndex
     """What a rule denies it: neither listed nor loaded."""

@@ -85,6 +85,8 @@ class _Held(Struct, eq=False):
 
 
 class Executor:
+    """The cells of this process: what starts one for a call, keeps it for the next, and ends it."""
+
     def __init__(
         self,
         status: SandboxStatus,
