@@ -171,12 +171,12 @@ class Asker:
                 work = partial(
                     self._redeem_and_begin, tool, session, state, request, evaluate_again, begin
                 )
-                refusal = await in_thread(work)
-                if refusal is None or isinstance(refusal, ToolResult):
+                begun = await in_thread(work)
+                if begun is None or isinstance(begun, ToolResult):
                     state.holding.push_async_exit(alone.pop_all())
-                    return refusal
-            # Not refused: these are the inputs as they are now, which were not approved.
-            inputs, given = refusal, ""
+                    return begun
+            # It has not begun: these are the inputs as they are now, which were not approved.
+            inputs, given = begun, ""
         text = "not approved: what it depends on changes all the time; wait until nothing else does"
         return await in_thread(lambda: self._recorder.refuse(state.context, text, "denied"))
 

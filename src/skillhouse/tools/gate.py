@@ -231,6 +231,7 @@ class Gate:
         # Plans walk and hash, and the log and the state may be locked by another process: none of
         # it keeps the event loop from other calls.
         refusal = await in_thread(lambda: self._authorize(tool, session, state, span))
+        # With an intent it has begun already: nothing was to be asked or waited for.
         if refusal is None and not state.intent:
             try:
                 refusal = await self._approve_and_begin(tool, session, state)
@@ -250,12 +251,12 @@ class Gate:
     ) -> ToolResult | None:
         """Decide, and begin what need not wait for a person or the workspace; or refuse."""
         call, account = state.context.call, state.account
-        context = self._plan_and_decide(tool, call, session, span, account=account)
-        if isinstance(context, Refusal):
-            state.context = context.context
-            return self._recorder.refuse(context.context, context.text, context.status)
-        state.context = context
-        is_asked = context.effect is Effect.ASK and not (tool.asks_itself and not context.on_page)
+        decided = self._plan_and_decide(tool, call, session, span, account=account)
+        if isinstance(decided, Refusal):
+            state.context = decided.context
+            return self._recorder.refuse(decided.context, decided.text, decided.status)
+        state.context = decided
+        is_asked = decided.effect is Effect.ASK and not (tool.asks_itself and not decided.on_page)
         if is_asked or (self._workspace and state.plan.changes_workspace):
             return None
         return self._begin_unasked(tool, state)
@@ -289,9 +290,9 @@ class Gate:
         if span is None:
             return refused_or_escalated(self._with_decisions(context, session, account))
         span.plan(plan)
-        with policy_span() as decided:
+        with policy_span() as note_decisions:
             context = self._with_decisions(context, session, account)
-            decided(context)
+            note_decisions(context)
         return refused_or_escalated(context)
 
     def _with_decisions(
