@@ -12,19 +12,10 @@ from msgspec import Struct
 
 from skillhouse import registry
 from skillhouse.floor import SkillhouseError, isolated, nearest, structs
-from skillhouse.install.install_policy import (
-    NEAR,
-    OBEYED,
-    PROVENANCE,
-    REWRITTEN,
-    UNSIGNED,
-    UNTRUSTED,
-    HeldBackError,
-)
+from skillhouse.install.install_policy import AGREEMENTS, REWRITTEN, HeldBackError, agreements
 
 if TYPE_CHECKING:
     from skillhouse.house.installed_check import InstalledState
-    from skillhouse.install.install_report import InstallReport
     from skillhouse.install.installed_skills import InstalledSkills
     from skillhouse.install.installer import Installer
     from skillhouse.install.skill_sources import OpenSource
@@ -35,7 +26,7 @@ EDITED = "edited"
 """It replaces files that were edited, which a rollback gives back."""
 CHANGED = "changed"
 """Another installer's lock has another hash of its files."""
-QUESTIONS = (UNSIGNED, UNTRUSTED, OBEYED, NEAR, REWRITTEN, PROVENANCE, EDITED, CHANGED)
+QUESTIONS = (*AGREEMENTS, EDITED, CHANGED)
 """All that a person may have to agree to by name, before a skill is changed."""
 RESTORABLE = ("edited", "accepted", "missing", "unreadable")
 """States of an installed skill from which its files are put back; what a repository took back, or
@@ -107,18 +98,6 @@ class WantedChange(Struct, frozen=True, kw_only=True):
     is_update: bool = False
     entry: OtherEntry | None = None
     """Of another installer's lock."""
-
-
-def agreements(report: InstallReport) -> tuple[str, ...]:
-    """Return what a person must agree to of a skill, whatever is in its place."""
-    return (
-        *[UNSIGNED] * (report.publisher is None),
-        *[UNTRUSTED] * report.is_untrusted,
-        *[OBEYED] * report.is_obeyed,
-        *[NEAR] * bool(report.near),
-        *[REWRITTEN] * bool(report.rewritten),
-        *[PROVENANCE] * bool(report.unexpected),
-    )
 
 
 def is_in_force(installer: Installer, staged: StagedSkill) -> bool:

@@ -33,6 +33,8 @@ REWRITTEN = "rewritten"
 """Its source has another history than it had, or the tag was moved."""
 PROVENANCE = "provenance"
 """It was not built where earlier versions were, or nothing that is verified here says so."""
+AGREEMENTS = (UNSIGNED, UNTRUSTED, OBEYED, NEAR, REWRITTEN, PROVENANCE)
+"""What a person may have to agree to of a skill, by name, whatever is in its place."""
 
 
 class UntrustedError(SkillhouseError):
@@ -65,16 +67,22 @@ class ProvenanceError(SkillhouseError):
     code = "provenance"
 
 
+def agreements(report: InstallReport) -> tuple[str, ...]:
+    """Return those of `AGREEMENTS` that a skill needs; `check_agreed` refuses it without."""
+    return (
+        *[UNSIGNED] * (report.publisher is None),
+        *[UNTRUSTED] * report.is_untrusted,
+        *[OBEYED] * report.is_obeyed,
+        *[NEAR] * bool(report.near),
+        *[REWRITTEN] * bool(report.rewritten),
+        *[PROVENANCE] * bool(report.unexpected),
+    )
+
+
 def check_agreed(
     report: InstallReport, agreed: Collection[str], *, require_signature: bool
 ) -> None:
-    """Refuse what no person agreed to: an unsigned skill, one of an untrusted repository, one with
-    files that other programs obey, one whose source has another history, or one that was not built
-    where it was before.
-
-    Args:
-        agreed: The words above that a person said of it.
-    """
+    """Refuse what no person agreed to: what `agreements` names and is not in `agreed`."""
     name, offer = report.name, report.offer
     if report.rewritten and REWRITTEN not in agreed:
         raise RewrittenError(f"`{name}`: {report.rewritten}: nothing was installed")

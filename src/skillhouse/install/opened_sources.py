@@ -166,16 +166,12 @@ class OpenSources:
         allow_yanked: str = "",
         said: str,
     ) -> OpenSource:
-        """Return an open source; it stays open until the end, or for the next `OPEN_MAX`.
+        """Return an open source; it stays open until the end, or for the next `OPEN_MAX`. Other
+        arguments and errors are those of `open_text`.
 
         Args:
-            expected: The digest that an archive must have; empty for any.
-            is_typed: As of `open_text`.
             allow_yanked: The version that is given although its repository took it back.
             said: How the log calls it.
-
-        Raises:
-            InstallError: as of `open_text`.
         """
         key = source, expected, is_typed, allow_yanked
         known = self._open.get(key)

@@ -173,10 +173,8 @@ class Gate:
         return result
 
     def _resolved(self, call: ToolCall, session: Session) -> tuple[Tool, ToolCall]:
-        """Return the tool and the call of it; of `call_skill_tool` those that its arguments name.
-
-        RefusedError for one that names no tool of a skill, or whose arguments that does not take.
-        """
+        """Return the tool and the call of it; of `call_skill_tool` those that its arguments name,
+        or RefusedError where these name no tool of a skill, or one that does not take the rest."""
         is_inside = call.name == CALL_SKILL_TOOL and not session.origin_digest
         if not is_inside or self._tools.get(CALL_SKILL_TOOL) is None:
             return self._tool_of(call, session)
@@ -311,10 +309,8 @@ class Gate:
     async def _approve_and_begin(
         self, tool: Tool, session: Session, state: CallState
     ) -> ToolResult | None:
-        """Get an approval where one is needed, and the workspace (else WorkspaceLockError); begin.
-
-        Returns the refusal of a call that was not approved.
-        """
+        """Get an approval where one is needed, and the workspace (else WorkspaceLockError), and
+        begin; or return the refusal."""
         lock = self._workspace if state.plan.changes_workspace else None
         if state.context.effect is Effect.ASK:
             # Whoever answers should not have to hear afterwards that nothing could run.

@@ -109,11 +109,8 @@ def begin_use(session: Session, skill: Skill, text: str) -> str:
 
 
 def guard_commands(session: Session, skill: Skill) -> str:
-    """Return the origin of a skill of another server; "" if it is here.
-
-    While it is in use commands need an approval of it too (SEP-2640, "No implicit local
-    execution"); rules that allow commands do not answer that.
-    """
+    """Return the origin of a skill of another server, "" if it is here. While it is in use commands
+    need an approval too (SEP-2640, "No implicit local execution"), whatever rules allow."""
     origin = session.origin(skill)
     if session.remote_skills is None or not origin:
         return ""

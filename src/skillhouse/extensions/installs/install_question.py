@@ -13,8 +13,7 @@ from skillhouse.floor import SkillhouseError, digest, structs
 from skillhouse.frontends.cli.install_review import report_pairs
 from skillhouse.frontends.presentation.text import cut
 from skillhouse.house.allowed_sources import rule_for
-from skillhouse.install import UNSIGNED, UNTRUSTED
-from skillhouse.install.change_plan import agreements
+from skillhouse.install import UNSIGNED, UNTRUSTED, agreements
 from skillhouse.install.source_policy import first_seen, held_back, required_age
 from skillhouse.registry import entry_value
 from skillhouse.tools import one_line

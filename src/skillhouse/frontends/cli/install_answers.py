@@ -30,7 +30,7 @@ from skillhouse.frontends.cli.reload import reload_house
 from skillhouse.frontends.presentation.text import counted, shown, some_names
 from skillhouse.house import Skillhouse, export_source
 from skillhouse.install import Installer
-from skillhouse.install.change_plan import agreements, is_in_force
+from skillhouse.install.change_plan import is_in_force
 from skillhouse.install.install_policy import (
     NEAR,
     OBEYED,
@@ -38,6 +38,7 @@ from skillhouse.install.install_policy import (
     REWRITTEN,
     UNSIGNED,
     UNTRUSTED,
+    agreements,
 )
 
 if TYPE_CHECKING:
