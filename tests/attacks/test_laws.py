@@ -350,7 +350,7 @@ def asked_and_run(
                 Workspace(root),
                 open_,
                 layers=lambda _: (),
-                grants=lambda _, __: Effect.DENY,
+                network_effect=lambda _, __: Effect.DENY,
                 net_policy=NetPolicy,
                 way_out=no_way_out,
                 environment={},

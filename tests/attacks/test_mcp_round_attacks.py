@@ -256,13 +256,13 @@ def test_a_file_that_changes_after_the_question_is_not_overwritten(inside: Insid
 def test_whoever_needs_no_key_brings_no_answers(inside: Inside) -> None:
     """`up --no-auth`: any program of the machine may call, and would say yes to itself."""
     state = talk(inside, state_for)
-    refuses(inside, state, is_persons=False)
+    refuses(inside, state, is_of_user=False)
 
     async def work(client: Client) -> None:
         result = await retried(client, "write", None, **WRITE)
         assert "not approved yet" in text_of(result)
 
-    talk(inside, work, is_persons=False)
+    talk(inside, work, is_of_user=False)
     assert not (inside.project / "a.txt").exists()
 
 
@@ -281,7 +281,7 @@ def test_whoever_needs_no_key_uses_no_answer_to_another_client(inside: Inside) -
     async def own(client: Client) -> str:
         return text_of(await retried(client, "read", state, given=None, **wanted))
 
-    assert "not approved yet" in talk(inside, other, is_persons=False)
+    assert "not approved yet" in talk(inside, other, is_of_user=False)
     assert talk(inside, own) == "for my own client"
 
 
@@ -314,8 +314,8 @@ def test_whoever_needs_no_key_starts_nothing_as_a_person(tmp_path: Path) -> None
 
     assert "mine" in talk(inside, names)
     assert "Only for me." in talk(inside, got)
-    assert talk(inside, names, is_persons=False) == []
-    assert "token" in talk(inside, refused, is_persons=False)
+    assert talk(inside, names, is_of_user=False) == []
+    assert "token" in talk(inside, refused, is_of_user=False)
 
 
 def test_what_a_model_wrote_cannot_pass_for_our_words() -> None:

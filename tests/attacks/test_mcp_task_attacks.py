@@ -44,7 +44,7 @@ def others(inside: Inside) -> list[tuple[SkillhouseServer, str]]:
         (inside.server(inside.another()), "test"),
         (inside.server(inside.another()), "other"),
         (inside.server(inside.another(), user="eve"), "test"),
-        (inside.server(inside.another(), is_persons=False), "test"),
+        (inside.server(inside.another(), is_of_user=False), "test"),
         (inside.server(inside.another(), identity="token 1"), "test"),
     ]
 
@@ -102,7 +102,7 @@ def test_the_client_of_a_program_answers_no_question(inside: Inside) -> None:
     """A named token, and a service without one: whoever asks there is no person."""
 
     async def work() -> None:
-        server = inside.server(is_persons=False, identity="token 1")
+        server = inside.server(is_of_user=False, identity="token 1")
         async with talking(server, ASKS) as client:
             made = await client.call("write", **WRITE)
             assert made["status"] == "working"

@@ -186,7 +186,7 @@ def test_a_stop_ends_what_runs_in_every_process(peer: Peer, need: Any, node: Non
             tasks.start_soon(partial(call, "fetch", url=f"{here}/slow"))
             await until(lambda: len(server.seen) == 5)
             said = await anyio.to_thread.run_sync(stop, peer)
-        await until(lambda: not house.services.skill_code.background.is_busy)
+        await until(lambda: not house.services.skill_code.local_executor.is_busy)
         results["over MCP"] = await anyio.to_thread.run_sync(received, pipe)
         await house.services.release_loop()
         house.close()
@@ -252,7 +252,7 @@ def test_code_of_skills_runs_again_after_a_resume(peer: Peer) -> None:
     async def scene() -> list[str]:
         house = Skillhouse(configured(peer.places))
         found = [(await house.call("short:works", {})).content]
-        background = house.services.skill_code.background
+        background = house.services.skill_code.local_executor
         assert background is not None
         assert background.is_busy
         await anyio.to_thread.run_sync(stop, peer)

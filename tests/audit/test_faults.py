@@ -53,7 +53,7 @@ for durable in (True, False):
     else:
         raise SystemExit("an append beyond the limit")
     assert path.read_bytes() == before
-kept = log.append_read(AuditDraft(kind="intent", tool="read"))
+kept = log.append_or_keep(AuditDraft(kind="intent", tool="read"))
 resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 log.append(AuditDraft(kind="outcome", tool="t", intent=first.id, status="ok"), durable=True)
 found = verify_log(path)
@@ -88,14 +88,14 @@ while written < 1_000:
     written += 1
 full = verify_log(path)
 # The effect that was under way ends, and reads go on; other effects are refused.
-kept = [log.append_read(AuditDraft(kind="outcome", tool="write", intent=last.id, status="ok"))]
-kept += [log.append_read(AuditDraft(kind="intent", tool="read", reason="x" * 900))
+kept = [log.append_or_keep(AuditDraft(kind="outcome", tool="write", intent=last.id, status="ok"))]
+kept += [log.append_or_keep(AuditDraft(kind="intent", tool="read", reason="x" * 900))
          for _ in range(50)]
 refused = 0
 for tier in ("", "3", "1"):
     draft = AuditDraft(kind="intent", tool="exec", tier=tier)
     try:
-        log.append_read(draft) if tier else log.append(draft, durable=True)
+        log.append_or_keep(draft) if tier else log.append(draft, durable=True)
     except AuditError:
         refused += 1
 down = log.degraded
@@ -269,7 +269,7 @@ def test_reads_that_a_power_cut_took_are_counted(tmp_path: Path) -> None:
     log = small_log(tmp_path / "audit.jsonl")
     size = log.path.stat().st_size
     for _ in range(3):
-        log.append_read(intent("read"))
+        log.append_or_keep(intent("read"))
     os.truncate(log.path, size + 100)
     log.append(refusal(), durable=True)
     repair = json.loads(log.path.read_bytes().splitlines()[-2])
@@ -441,7 +441,7 @@ def test_a_lock_that_is_never_released_is_an_error_and_no_hang(
     try:
         locking.lock(handle)
         assert refused(log) == "log-locked"
-        kept = log.append_read(outcome("x"))
+        kept = log.append_or_keep(outcome("x"))
         assert kept.seq == 0
     finally:
         os.close(handle)

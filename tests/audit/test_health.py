@@ -78,7 +78,7 @@ def test_a_second_place_that_cannot_be_written_is_said(tmp_path: Path):
 
 def test_what_an_outage_costs_is_said_while_it_lasts_and_counted_after_it(blocked: Path):
     with AuditLog(blocked, warn=quiet, retry_seconds=0) as log:
-        log.append_read(READ)
+        log.append_or_keep(READ)
         with pytest.raises(AuditError):
             log.append(AuditDraft(kind="intent", tool="exec"), durable=True)
         (found,) = troubles(log)

@@ -200,7 +200,7 @@ def test_another_process_does_not_write_what_waits_in_this_one(
 ) -> None:
     log = log_at(tmp_path / "audit.jsonl")
     down(log.path)
-    log.append_read(refusal())
+    log.append_or_keep(refusal())
     log.path.rmdir()
     # What a forked child sees.
     monkeypatch.setattr(os, "getpid", lambda: -1)
@@ -311,7 +311,7 @@ def test_a_draft_that_is_no_record_is_refused_and_leaves_nothing(
     tmp_path: Path, draft: AuditDraft
 ) -> None:
     log = log_at(tmp_path / "audit.jsonl")
-    for attempt in (lambda: log.append(draft, durable=True), lambda: log.append_read(draft)):
+    for attempt in (lambda: log.append(draft, durable=True), lambda: log.append_or_keep(draft)):
         with pytest.raises(AuditError) as caught:
             attempt()
         assert caught.value.code == "record-invalid"
@@ -335,11 +335,11 @@ def test_the_id_of_a_record_is_known_without_the_record_whether_the_log_is_writt
     tmp_path: Path,
 ) -> None:
     log = log_at(tmp_path / "audit.jsonl")
-    written = log.write_read(refusal())
+    written = log.write_or_keep(refusal())
     log.close()
     log.path.rename(tmp_path / "aside")
     log.path.mkdir()
-    kept = log.write_read(refusal())
+    kept = log.write_or_keep(refusal())
     assert (log.degraded is not None, log.buffered) == (True, 1)
     log.path.rmdir()
     (tmp_path / "aside").rename(log.path)
@@ -351,8 +351,8 @@ def test_the_id_of_a_record_is_known_without_the_record_whether_the_log_is_writt
 def test_reads_wait_in_memory_and_are_written_in_order_before_the_next(tmp_path: Path) -> None:
     log = log_at(tmp_path / "audit.jsonl")
     down(log.path)
-    kept = [log.append_read(intent("read", path=f"{number}")) for number in range(3)]
-    done = log.append_read(outcome(kept[0].id, tool="read"))
+    kept = [log.append_or_keep(intent("read", path=f"{number}")) for number in range(3)]
+    done = log.append_or_keep(outcome(kept[0].id, tool="read"))
     assert (log.degraded is not None, log.buffered, {record.seq for record in kept}) == (
         True,
         4,
@@ -375,7 +375,7 @@ def test_a_thousand_reads_are_kept_and_the_oldest_dropped_first(tmp_path: Path) 
     log = log_at(tmp_path / "audit.jsonl")
     down(log.path)
     for number in range(1_003):
-        log.append_read(intent("read", number=number))
+        log.append_or_keep(intent("read", number=number))
     assert (log.buffered, log.dropped) == (1_000, 3)
     log.path.rmdir()
     log.flush()
@@ -398,7 +398,7 @@ def test_a_record_that_cannot_be_written_stops_the_effect(tmp_path: Path) -> Non
             True,
             0,
         )
-    log.append_read(refusal())
+    log.append_or_keep(refusal())
     with pytest.raises(AuditError):
         log.flush()
     log.path.rmdir()
@@ -528,9 +528,9 @@ def test_write_returns_the_id_of_what_it_wrote(tmp_path: Path) -> None:
 def test_while_the_log_is_down_what_has_a_tier_is_blocked(tmp_path: Path, tier: str) -> None:
     log = log_at(tmp_path / "audit.jsonl")
     down(log.path)
-    log.append_read(replace(intent("read"), tier="none"))
+    log.append_or_keep(replace(intent("read"), tier="none"))
     with pytest.raises(AuditError):
-        log.append_read(replace(intent("swap"), tier=tier))
+        log.append_or_keep(replace(intent("swap"), tier=tier))
     assert log.degraded is not None
     assert (log.degraded.code, log.degraded.buffered, log.degraded.refused) == (
         "log-not-a-file",
@@ -544,8 +544,8 @@ def test_an_outcome_that_cannot_be_written_is_told_without_its_secrets(tmp_path:
     told: list[str] = []
     log = AuditLog(tmp_path / "audit.jsonl", warn=told.append)
     down(log.path)
-    log.append_read(intent("read"))
-    kept = log.append_read(replace(outcome("x"), detail={"password": "CANARY", "exit_code": 0}))
+    log.append_or_keep(intent("read"))
+    kept = log.append_or_keep(replace(outcome("x"), detail={"password": "CANARY", "exit_code": 0}))
     assert [line.startswith("[AUDIT-DEGRADED] ") for line in told] == [True, True]
     assert kept.id in told[1]
     assert "CANARY" not in "".join(told)
@@ -558,7 +558,7 @@ def test_an_outcome_that_cannot_be_written_is_told_without_its_secrets(tmp_path:
 def test_a_flush_that_fails_loses_nothing(tmp_path: Path) -> None:
     log = log_at(tmp_path / "audit.jsonl")
     down(log.path)
-    kept = [log.append_read(intent("read", n=number)).id for number in range(3)]
+    kept = [log.append_or_keep(intent("read", n=number)).id for number in range(3)]
     for _ in range(2):
         with pytest.raises(AuditError):
             log.flush()
@@ -578,7 +578,7 @@ def test_what_waits_is_written_without_a_call_when_the_log_is_back(tmp_path: Pat
         warn=lambda line: back.set() if " over: " in line else None,
     )
     down(log.path)
-    log.append_read(intent("read"))
+    log.append_or_keep(intent("read"))
     log.path.rmdir()
     assert back.wait(30)
     log.close()

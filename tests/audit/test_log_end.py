@@ -35,7 +35,7 @@ def test_a_checkpoint_is_made_every_thousand_records_and_at_the_end(tmp_path: Pa
 
 def test_a_process_that_only_read_leaves_no_checkpoint(tmp_path: Path) -> None:
     with AuditLog(tmp_path / "audit.jsonl") as log:
-        log.append_read(intent("read"))
+        log.append_or_keep(intent("read"))
     assert known(log) == []
 
 

@@ -47,7 +47,7 @@ def test_every_record_of_a_server_has_its_name_also_those_of_the_log_itself(
     with AuditLog(path, server="core-a", max_bytes=600) as log:
         first = log.append(intent(), durable=True)
         log.append(outcome(first.id), durable=False)
-        log.append_read(refusal())
+        log.append_or_keep(refusal())
     names = [json.loads(line)["server"] for line in path.read_bytes().splitlines()]
     assert set(names) == {"core-a"}
     # The records about the rotation too.

@@ -291,6 +291,7 @@ def test_an_unknown_skill_names_the_nearest(run: Run) -> None:
     ("arguments", "message"),
     [
         (("lst",), "unknown verb `lst`; did you mean `list`"),
+        (("exec", "ls"), "unknown verb `exec`; it is a tool: `skillhouse call exec`"),
         (("zzz",), "`skillhouse help --all` lists the verbs"),
         (("edit", "weather"), "`skillhouse show NAME` prints where a skill is"),
         (("skills",), "`skillhouse list` lists the skills"),

@@ -94,6 +94,20 @@ def test_a_name_that_is_nearly_that_of_another_skill_is_unusual(
     assert "plain-00: a name that is nearly plain-000" in out
 
 
+def test_a_name_that_a_person_must_agree_to_is_said_in_the_set(
+    run: Run, typing, place: Path, origin: Path
+) -> None:
+    memo = make_skill(place / "own/memo", "Keeps memos.")
+    assert run("install", str(memo), *AGREED)[0] == 0
+    make_skill(origin / "skills/memo-tools", "Keeps memos well.")
+    commit(origin)
+    count = COUNT + 1
+    _, out, err = typing(f"unsigned {count}\nnear 1", "install", origin.as_uri(), "--all")
+    assert "memo-tools: `memo-tools` may be taken for `memo`, which is installed" in out
+    assert "memo-tools" not in out.partition("nothing unusual in")[2].partition("\n")[0]
+    assert "Type `near 1`" in err
+
+
 def test_one_that_is_refused_stops_no_other(run: Run, place: Path, origin: Path) -> None:
     make_skill(place / "home/.agents/skills/plain-07", "My own.")
     code, out, err = run("install", origin.as_uri(), "--all", *AGREED, "--json")

@@ -280,7 +280,7 @@ ASKING = (
     ),
     # What no one can answer here waits for an answer elsewhere (decision 0112).
     Asking(
-        "calls._called",
+        "calls._call_and_print",
         ("call", *WRITE),
         "Allow?",
         # After more denials than these the tool is refused for a while.

@@ -112,7 +112,7 @@ def test_a_service_says_once_that_the_audit_log_is_down_and_that_it_is_well_agai
     news = AuditNews(log)
     with caplog.at_level(logging.INFO, "skillhouse"):
         news.look()
-        log.append_read(AuditDraft(kind="intent", tool="read"))
+        log.append_or_keep(AuditDraft(kind="intent", tool="read"))
         news.look()
         news.look()
         (tmp_path / "audit.jsonl").rmdir()

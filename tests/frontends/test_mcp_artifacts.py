@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from skillhouse.frontends.mcp.call_result import answer
+from skillhouse.frontends.mcp.call_result import call_result
 from skillhouse.frontends.mcp.server import SkillhouseServer
 from skillhouse.frontends.mcp.tool_list import ToolListing, as_listed_in
 from skillhouse.house import Skillhouse
@@ -75,7 +75,7 @@ def test_files_are_links_that_the_caller_reads(tmp_path: Path, need: Need, mode:
 
 @pytest.mark.parametrize(
     "other",
-    [{"agent": "other"}, {"user": "eve"}, {"channel": "elsewhere"}, {"is_persons": False}],
+    [{"agent": "other"}, {"user": "eve"}, {"channel": "elsewhere"}, {"is_of_user": False}],
 )
 def test_nobody_else_reads_them(tmp_path: Path, need: Need, other: dict[str, Any]) -> None:
     from mcp.client import Client  # noqa: PLC0415 - likewise.
@@ -137,7 +137,7 @@ def test_older_revisions_have_the_address_as_a_text(tmp_path: Path, need: Need) 
             await house.services.release_loop()
 
     result = anyio.run(call)
-    texts = [one.text for one in answer(result, is_structured=False).content]  # type: ignore[union-attr]
+    texts = [one.text for one in call_result(result, is_structured=False).content]  # type: ignore[union-attr]
     assert texts[1] == f"file a b.txt (5 bytes): resource {result.artifacts[0].uri}"
     house.close()
 

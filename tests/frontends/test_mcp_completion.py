@@ -80,7 +80,7 @@ def test_values_that_a_hint_names(tmp_path: Path) -> None:
     assert of("hostile", "arguments") == []
     cases: tuple[tuple[str, dict[str, Any]], ...] = (
         ("no-such", {}),
-        ("deploy", {"is_persons": False}),
+        ("deploy", {"is_of_user": False}),
     )
     for prompt, server in cases:
         assert of(prompt, "where", **server) == f"no prompt `{prompt}`"

@@ -169,7 +169,7 @@ def test_a_client_without_elicitation_gets_the_address_and_the_retry_runs(
 def test_elicitation_can_be_turned_off(tmp_path: Path, mode: str, by: str) -> None:
     off = {"approvals": ApprovalSettings(elicitation=False)} if by == "operator" else {}
     inside, person = Inside(tmp_path, **off), Person()
-    result = talk(inside, write, mode, person, is_persons=by == "operator")
+    result = talk(inside, write, mode, person, is_of_user=by == "operator")
     assert "not approved yet" in text_of(result)
     assert person.shown == []
 

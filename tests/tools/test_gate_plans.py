@@ -103,7 +103,7 @@ class Desk:
             Workspace(self.place),
             launcher,
             layers=layers,
-            grants=lambda *_: Effect.ALLOW if self.network else Effect.DENY,
+            network_effect=lambda *_: Effect.ALLOW if self.network else Effect.DENY,
             net_policy=NetPolicy,
             way_out=lambda *_: pytest.fail("nothing runs with a network that nobody saw"),
             environment={},

@@ -220,7 +220,7 @@ def test_a_question_that_nobody_answers_runs_nothing(status: SandboxStatus, tmp_
 
     async def scene(house: Skillhouse) -> tuple[str, bool]:
         result = await house.call("one:tool", {})
-        background = house.services.skill_code.background
+        background = house.services.skill_code.local_executor
         return result.status, background is not None and background.is_busy
 
     # It was looked at whether the code can run here; no cell was started.

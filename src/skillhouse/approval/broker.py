@@ -31,17 +31,17 @@ from skillhouse.approval.request import (
     Reply,
     allowed_answers,
     another_client,
-    closed,
     rejection,
     session_key,
+    why_closed,
 )
 from skillhouse.approval.wait import (
     AWAITED,
     ApprovalOutcome,
     SessionLocks,
-    answered,
     outcome_of,
     wait_for_answer,
+    wait_until_closed,
 )
 from skillhouse.floor.structs import replace
 from skillhouse.floor.threads import in_thread
@@ -122,20 +122,22 @@ class ApprovalBroker:
     def open(self, request: ApprovalRequest) -> Approval:
         """Keep a question until it is answered or expires, and notify the subscribers. Raises
         ApprovalError if too many are open or asked, OSError if the connection cannot be tracked."""
-        approval, _ = self._opened(request, lambda _: False)
+        approval, _ = self._open_or_take(request, lambda _: False)
         self._notify("asked", approval)
         return approval
 
-    def _opened(
+    def _open_or_take(
         self, request: ApprovalRequest, is_owner: Callable[[ApprovalRequest], bool]
     ) -> tuple[Approval, bool]:
+        """Return a new question, or the one that another process opened meanwhile for the same
+        call, and whether it is new."""
         # INVARIANT: alive before the question is there, so that no other client can take it over.
         self.connections.hold(request.connection)
         return self._ledger.open(request, is_owner)
 
     def get(self, prefix: str) -> Approval:
         """Return the question whose id begins with `prefix`; ApprovalError for none or several."""
-        beginning = self._ledger.beginning(prefix) if prefix else ()
+        beginning = self._ledger.with_prefix(prefix) if prefix else ()
         exact = [approval for approval in beginning if approval.id == prefix]
         if not beginning:
             raise ApprovalError("unknown", f"no approval begins with `{prefix}`")
@@ -192,7 +194,7 @@ class ApprovalBroker:
             now = self._ledger.get(approval_id) or question
             if now.state is ApprovalState.OPEN and device:
                 raise ApprovalError("not-allowed", "the device is not paired any more")
-            raise ApprovalError(*closed(now))
+            raise ApprovalError(*why_closed(now))
         answered = self._ledger.get(approval_id) or question
         self._notify("answered", answered)
         if answered.state is ApprovalState.DENIED and not self._waited[answered.id]:
@@ -253,7 +255,7 @@ class ApprovalBroker:
             raise another_client(approval)
         if approval.state is ApprovalState.APPROVED:
             raise ApprovalError("clock", "the clock went back since the question was asked")
-        raise ApprovalError(*closed(approval))
+        raise ApprovalError(*why_closed(approval))
 
     def store_rules(self, used: Approval, client: str = "", connection: str = "") -> bool:
         """Store the rules that a lasting answer gave, and no others; return whether there are any.
@@ -278,11 +280,11 @@ class ApprovalBroker:
         the caller says it has."""
         async with self._session_locks.of(f"{request.connection_key}{request.session_id}"):
             try:
-                approval, is_new = await in_thread(lambda: self._question(request, given))
+                approval, is_new = await in_thread(lambda: self._find_or_open(request, given))
                 if is_new:
                     self._notify("asked", approval)
                 # What a kept approval waits for is asked about instead; see `Ledger.keep`.
-                question = await in_thread(partial(self._awaited, approval))
+                question = await in_thread(partial(self._waited_for, approval))
                 if question.state is ApprovalState.OPEN and not given:
                     question = await self._wait(question)
             except ApprovalError as error:
@@ -293,11 +295,39 @@ class ApprovalBroker:
                 question = approval
             return replace(outcome_of(question), is_new=is_new)
 
-    async def answered(self, approval_id: str, *, wait_seconds: float) -> bool:
-        """Wait until a question is open no more, in whatever process that happens; return whether
-        it is. The wait keeps nothing open, and its end closes nothing."""
-        with self._waiting(approval_id):
-            return await answered(self._ledger, approval_id, wait_seconds)
+    def _find_or_open(self, request: ApprovalRequest, given: str) -> tuple[Approval, bool]:
+        """Return the caller's question about this call, and whether it was opened just now."""
+        own, client, connection = self.connections.own, request.client, request.connection
+        is_owner = partial(own, client=client, connection=connection)
+        if given:
+            # A call that ended at a question of its own gave the id of that.
+            question = self._ledger.kept_for(given, request) or self._ledger.get(given)
+        else:
+            question = self._ledger.repeated(request, is_owner)
+        if given and question is None:
+            raise ApprovalError("unknown", f"no approval `{given}`")
+        if question is not None and not is_owner(question.request):
+            raise another_client(question)
+        if question is not None:
+            return question, False
+        self._refuse_in_cooldown(request)
+        return self._open_or_take(request, is_owner)
+
+    def _refuse_in_cooldown(self, request: ApprovalRequest) -> None:
+        last_ms = self._ledger.repeated_denial_ms(request.session, request.tool)
+        left = last_ms + DENIAL_COOLDOWN_SECONDS * 1000 - self._ledger.now_ms()
+        if last_ms and left > 0:
+            raise ApprovalError(
+                "denied",
+                f"`{request.tool}` was refused several times in a row; "
+                f"its questions are refused for {-(-left // 1000)} seconds",
+            )
+
+    def _waited_for(self, approval: Approval) -> Approval:
+        """Return the question that a kept approval waits for; of any other itself."""
+        if not approval.waits_for or approval.state is not ApprovalState.APPROVED:
+            return approval
+        return self._ledger.get(approval.waits_for) or approval
 
     async def _wait(self, question: Approval) -> Approval:
         with self._waiting(question.id):
@@ -312,11 +342,6 @@ class ApprovalBroker:
                 waits=bool(self._subscribers) or self.settings.unattended == "deny",
                 is_ending=lambda: self._is_ending,
             )
-
-    def end_waits(self) -> None:
-        """Let calls of this process wait no more: their questions stay open, here and at every
-        other server, and the repeated call finds the answer."""
-        self._is_ending = True
 
     @contextmanager
     def _waiting(self, approval_id: str) -> Iterator[None]:
@@ -334,6 +359,17 @@ class ApprovalBroker:
             if not self._waited[approval_id]:
                 del self._waited[approval_id]
 
+    async def answered(self, approval_id: str, *, wait_seconds: float) -> bool:
+        """Wait until a question is open no more, in whatever process that happens; return whether
+        it is. The wait keeps nothing open, and its end closes nothing."""
+        with self._waiting(approval_id):
+            return await wait_until_closed(self._ledger, approval_id, wait_seconds)
+
+    def end_waits(self) -> None:
+        """Let calls of this process wait no more: their questions stay open, here and at every
+        other server, and the repeated call finds the answer."""
+        self._is_ending = True
+
     def keep(self, approval: Approval, waits_for: str) -> bool:
         """Keep the approval of a call that ended at a question of its own: see `Ledger.keep`."""
         return self._ledger.keep(approval.id, waits_for)
@@ -341,28 +377,6 @@ class ApprovalBroker:
     def withdraw(self, approval_id: str, message: str) -> bool:
         """Close a question whose caller does not wait any more, and an approval not yet used."""
         return self._ledger.withdraw_one(approval_id, message)
-
-    def _question(self, request: ApprovalRequest, given: str) -> tuple[Approval, bool]:
-        own, client, connection = self.connections.own, request.client, request.connection
-        is_owner = partial(own, client=client, connection=connection)
-        if given:
-            # A call that ended at a question of its own gave the id of that.
-            question = self._ledger.kept_for(given, request) or self._ledger.get(given)
-        else:
-            question = self._ledger.repeated(request, is_owner)
-        if given and question is None:
-            raise ApprovalError("unknown", f"no approval `{given}`")
-        if question is not None and not is_owner(question.request):
-            raise another_client(question)
-        if question is not None:
-            return question, False
-        self._refuse_in_cooldown(request)
-        return self._opened(request, is_owner)
-
-    def _awaited(self, approval: Approval) -> Approval:
-        if not approval.waits_for or approval.state is not ApprovalState.APPROVED:
-            return approval
-        return self._ledger.get(approval.waits_for) or approval
 
     def revoke(self, grant_id: str) -> bool:
         """Revoke a standing approval, and all unused ones of its user, which may stem from it."""
@@ -431,16 +445,6 @@ class ApprovalBroker:
                 other, other_reply
             ):
                 self._notify("answered", self._ledger.get(other.id) or other)
-
-    def _refuse_in_cooldown(self, request: ApprovalRequest) -> None:
-        last_ms = self._ledger.repeated_denial_ms(request.session, request.tool)
-        left = last_ms + DENIAL_COOLDOWN_SECONDS * 1000 - self._ledger.now_ms()
-        if last_ms and left > 0:
-            raise ApprovalError(
-                "denied",
-                f"`{request.tool}` was refused several times in a row; "
-                f"its questions are refused for {-(-left // 1000)} seconds",
-            )
 
     def _notify(self, kind: Literal["asked", "answered"], approval: Approval) -> None:
         for listener in tuple(self._subscribers):

@@ -11,13 +11,13 @@ import msgspec
 
 from skillhouse.approval.grants import Grant, insert_grants
 from skillhouse.approval.request import (
+    APPROVAL_SECONDS,
     CLOCK_BACK_SECONDS,
     CONTENT_SECONDS,
     DENIAL_COOLDOWN_AFTER,
     KEPT_MAX,
     KEPT_SECONDS,
     RATE_SECONDS,
-    YES_SECONDS,
     Answer,
     Approval,
     ApprovalError,
@@ -38,7 +38,7 @@ from skillhouse.store import (
 )
 
 _NOT_KEPT = "withdrawn"
-"""In `waits_for`: an approval that is in use, and is not kept when its call waits."""
+"""In `waits_for` of an approval that is in use: `keep` does not keep it, since it was withdrawn."""
 _COLUMNS = (
     "request, state, expires_ms, answer, answered_by, answered_channel, message, closed_ms, "
     "device, device_name, waits_for"
@@ -52,6 +52,8 @@ _FIELDS = (
 
 
 class Ledger:
+    """The questions as they are stored; what a person or a channel does is in `broker`."""
+
     def __init__(
         self, state_directory: Path, settings: ApprovalSettings, clock: Callable[[], float]
     ) -> None:
@@ -122,7 +124,7 @@ class Ledger:
         now = self.now_ms()
         state = ApprovalState.DENIED if reply.answer is Answer.NO else ApprovalState.APPROVED
         with pooled(self._path, STATE) as store, store.transaction() as connection:
-            _end(connection, now)
+            _expire_due(connection, now)
             # INVARIANT: the state is compared and set in one statement, so that of two answers,
             # from whatever process, exactly one counts.
             changed = connection.execute(
@@ -142,8 +144,8 @@ class Ledger:
                     _stored_text(request or question.request),
                     reply.device,
                     reply.device_name,
-                    now + YES_SECONDS * 1000,
-                    now + YES_SECONDS * 1000,
+                    now + APPROVAL_SECONDS * 1000,
+                    now + APPROVAL_SECONDS * 1000,
                     question.id,
                     question.request.nonce,
                     now,
@@ -176,7 +178,7 @@ class Ledger:
         """Use an approval for its call, once; return whether that was possible."""
         now = self.now_ms()
         with pooled(self._path, STATE) as store, store.transaction() as connection:
-            _end(connection, now)
+            _expire_due(connection, now)
             row = connection.execute(
                 "SELECT request FROM approval WHERE id = ?", (approval_id,)
             ).fetchone()
@@ -212,7 +214,7 @@ class Ledger:
         """
         now = self.now_ms()
         with pooled(self._path, STATE) as store, store.transaction() as connection:
-            _end(connection, now)
+            _expire_due(connection, now)
             row = connection.execute(
                 "SELECT expires_ms FROM approval WHERE id = ? AND state IN ('open', 'approved')",
                 (waits_for,),
@@ -228,8 +230,8 @@ class Ledger:
                 "OR EXISTS (SELECT 1 FROM device WHERE device.id = approval.device))",
                 (
                     waits_for,
-                    row[0] + YES_SECONDS * 1000,
-                    row[0] + YES_SECONDS * 1000,
+                    row[0] + APPROVAL_SECONDS * 1000,
+                    row[0] + APPROVAL_SECONDS * 1000,
                     approval_id,
                     _NOT_KEPT,
                     # A lasting answer allows the repeated call anyway, until it is revoked.
@@ -296,7 +298,7 @@ class Ledger:
     def get(self, approval_id: str) -> Approval | None:
         return next(iter(self._select("WHERE id = ?", approval_id)), None)
 
-    def beginning(self, prefix: str) -> tuple[Approval, ...]:
+    def with_prefix(self, prefix: str) -> tuple[Approval, ...]:
         return self._select("WHERE substr(id, 1, ?) = ? ORDER BY seq", len(prefix), prefix)
 
     def repeated(
@@ -385,7 +387,7 @@ def _is_about(request: ApprovalRequest, content_digest: str) -> bool:
     return content_digest == request.content_digest == digest(request.content.encode())
 
 
-def _end(connection: StateConnection, now: int) -> None:
+def _expire_due(connection: StateConnection, now: int) -> None:
     """Close expired questions, so that they stay closed when the clock is set back."""
     connection.execute(
         "UPDATE approval SET state = 'expired', closed_ms = ? "
@@ -395,7 +397,7 @@ def _end(connection: StateConnection, now: int) -> None:
 
 
 def _sweep(connection: StateConnection, now: int) -> None:
-    _end(connection, now)
+    _expire_due(connection, now)
     old = connection.execute(
         "SELECT id, request FROM approval "
         "WHERE state NOT IN ('open', 'approved') AND closed_ms < ? AND is_cleared = 0",

@@ -55,7 +55,7 @@ KEPT_MAX = 5_000
 """Questions that are kept at most; the oldest closed ones go first."""
 CLOCK_BACK_SECONDS = 300
 """How far the clock may go back after a question was asked."""
-YES_SECONDS = 600
+APPROVAL_SECONDS = 600
 """How long an approval can be used at least, however late it was given."""
 
 
@@ -367,7 +367,8 @@ class Approval(Struct, frozen=True, kw_only=True):
         return self.request.id
 
 
-def closed(approval: Approval) -> tuple[str, str]:
+def why_closed(approval: Approval) -> tuple[str, str]:
+    """Return why a question takes no answer, as a code of `ApprovalError` and in words."""
     said = f": {approval.message}" if approval.message else ""
     if approval.state is ApprovalState.EXPIRED:
         return "expired", approval.message or "no answer came in time, or the approval was not used"

@@ -23,7 +23,7 @@ from skillhouse.approval.request import (
     Channel,
     Reply,
     allowed_answers,
-    closed,
+    why_closed,
 )
 from skillhouse.floor import StateError
 from skillhouse.floor.structs import replace
@@ -101,7 +101,7 @@ async def wait_for_answer(
     async def ask(channel: Channel) -> None:
         nonlocal asking, moved
         try:
-            counts = await _answered(take, channel, question)
+            counts = await _ask_channel(take, channel, question)
         except Exception:
             # Foreign code: a channel that fails gives no answer.
             logger.exception("a channel of approvals failed")
@@ -139,7 +139,7 @@ async def wait_for_answer(
     return await in_thread(lambda: ledger.get(question.id)) or question
 
 
-async def answered(ledger: Ledger, approval_id: str, wait_seconds: float) -> bool:
+async def wait_until_closed(ledger: Ledger, approval_id: str, wait_seconds: float) -> bool:
     """Wait until a question is open no more, in whatever process that happens; return whether."""
     seen: tuple[int, ...] = ()
     looked = 0.0
@@ -156,7 +156,8 @@ async def answered(ledger: Ledger, approval_id: str, wait_seconds: float) -> boo
     return False
 
 
-async def _answered(take: TakeAnswer, channel: Channel, question: Approval) -> bool:
+async def _ask_channel(take: TakeAnswer, channel: Channel, question: Approval) -> bool:
+    """Ask a person by one channel; return whether the question has an answer now."""
     request = question.request
     for _ in range(RULES_TRIED_MAX):
         reply = await channel.ask(request)
@@ -185,4 +186,4 @@ def outcome_of(approval: Approval) -> ApprovalOutcome:
         return ApprovalOutcome(status="approved", reason="", approval=approval)
     if approval.state is ApprovalState.OPEN:
         return ApprovalOutcome(status="pending", reason="waits for an answer", approval=approval)
-    return ApprovalOutcome(status="denied", reason=closed(approval)[1], approval=approval)
+    return ApprovalOutcome(status="denied", reason=why_closed(approval)[1], approval=approval)

@@ -182,7 +182,7 @@ class AuditLog:
                 self._refused += error.code != "record-invalid"
             raise
 
-    def append_read(self, draft: AuditDraft) -> AuditRecord:
+    def append_or_keep(self, draft: AuditDraft) -> AuditRecord:
         """Write a record that no effect depends on; while the log is down, keep it in memory.
 
         For reads inside the allowed places, and for the outcome of an effect that has happened.
@@ -190,15 +190,15 @@ class AuditLog:
         tier is never kept: its effect must not happen (S000-117), so any `AuditError` is raised.
         Else only `record-invalid` is: no log can record the draft.
         """
-        found = self._append_read(draft)
+        found = self._append_or_keep(draft)
         return record_of(found) if isinstance(found, bytes) else found
 
-    def write_read(self, draft: AuditDraft) -> str:
-        """Do as `append_read`, but return only the id, which is faster."""
-        found = self._append_read(draft)
+    def write_or_keep(self, draft: AuditDraft) -> str:
+        """Do as `append_or_keep`, but return only the id, which is faster."""
+        found = self._append_or_keep(draft)
         return id_of(found) if isinstance(found, bytes) else found.id
 
-    def _append_read(self, draft: AuditDraft) -> bytes | AuditRecord:
+    def _append_or_keep(self, draft: AuditDraft) -> bytes | AuditRecord:
         if draft.kind == "intent" and "none" not in (draft.tier or "none", draft.effective_tier):
             return self._append(draft, durable=True)
         pending = self._pending(draft)
@@ -263,7 +263,7 @@ class AuditLog:
         self._timer = None
         self._is_tidied = False
         self._compactor = ArchiveCompactor(
-            self.path, self._retention, self._clock, self.append_read
+            self.path, self._retention, self._clock, self.append_or_keep
         )
         self._chain = ChainFile(
             self.path,
@@ -514,4 +514,4 @@ def _end(audit: AuditLog, action: str, intent: str, fault: BaseException | None)
         error="" if fault is None else str(fault) or type(fault).__name__,
         intent=intent,
     )
-    audit.append_read(draft)
+    audit.append_or_keep(draft)

@@ -25,7 +25,7 @@ from skillhouse.floor.structs import replace
 from skillhouse.skill import DEFAULT_PROFILE, Profile, Skill, SkillIndex, tokens_of
 
 SHARE_LEAST = 24
-"""Characters of a description below which it is no help to choose by: three words (issue 35)."""
+"""Characters of a description below which it is no help to choose by: three words."""
 SHARE_USEFUL = 60
 """Characters that fewer descriptions get then: about ten words (decision 0153)."""
 NAME_CHARS = 128

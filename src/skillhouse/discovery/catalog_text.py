@@ -96,7 +96,7 @@ of the description and half for the sentence of when to use the skill, unless th
 more (bench/beginnings.py)."""
 WHEN_SHARE = 0.8
 """How much the sentence that says when to use a skill, or two halves, must say of what they
-displace, by the rarity of their words (issue 35)."""
+displace, by the rarity of their words."""
 WHEN_WORDS = 15
 """Words of that sentence, without fillers and those of the name, below which it says too little to
 be worth the place of another (bench/beginnings.py)."""

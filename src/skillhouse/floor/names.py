@@ -66,26 +66,3 @@ def nearest(word: str, known: Iterable[str], *, limit: int = 3) -> tuple[str, ..
     by_fold = {candidate.casefold(): candidate for candidate in sorted(known)}
     close = difflib.get_close_matches(word.casefold(), by_fold, n=limit, cutoff=0.6)
     return tuple(by_fold[fold] for fold in close)
-
-
-NEAR_MIN = 4
-"""Letters of a name from which one other letter makes it a near one: `csv` and `tsv` are two."""
-
-
-def is_near_name(name: str, other: str) -> bool:
-    """Whether a person may take two names for one: a letter more, less, other or exchanged.
-
-    >>> is_near_name("notse", "notes"), is_near_name("pdf-tools", "pdftools")
-    (True, True)
-    >>> is_near_name("notes", "notes"), is_near_name("csv", "tsv")
-    (False, False)
-    """
-    first, second = sorted((name.replace("-", ""), other.replace("-", "")), key=len)
-    if name == other or len(first) < NEAR_MIN or len(second) - len(first) > 1:
-        return False
-    at = next((n for n, (one, two) in enumerate(zip(first, second, strict=False)) if one != two), 0)
-    rest, more = first[at:], second[at:]
-    if len(first) != len(second):
-        return first == second[:-1] or rest == more[1:]
-    is_exchanged = rest[:2] == more[1::-1] and rest[2:] == more[2:]
-    return first == second or rest[1:] == more[1:] or is_exchanged

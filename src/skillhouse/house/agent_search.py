@@ -93,7 +93,7 @@ class AgentSearch:
                 to it is not installed.
         """
         with self._lock:
-            made, is_ours = self._begun()
+            made, is_ours = self._claim()
         if is_ours:
             self._make(made, progress)
         return made.result()
@@ -138,12 +138,12 @@ class AgentSearch:
     def start(self) -> None:
         """Make the index in a thread before the first search, where it is kept for later."""
         if self._cache is not None:
-            self._begin()
+            self._make_in_thread()
 
-    def _begin(self) -> Future[Searcher]:
+    def _make_in_thread(self) -> Future[Searcher]:
         """Make the index in a thread, if it is not made yet, and return at once."""
         with self._lock:
-            made, is_ours = self._begun()
+            made, is_ours = self._claim()
             if is_ours:
                 # A daemon, so that a program that ends need not wait for what it can do without.
                 threading.Thread(
@@ -160,7 +160,7 @@ class AgentSearch:
         Raises:
             SearchError: this Python's SQLite has no full-text module.
         """
-        made = self._begin()
+        made = self._make_in_thread()
         self._is_known.wait(PATIENCE_SECONDS)
         if made.done():
             return made.result(), True
@@ -191,12 +191,12 @@ class AgentSearch:
             SearchError, ConfigError, MissingExtraError: as of `index`.
         """
         try:
-            return self._found(query, limit, collapse=collapse, waits=waits, user=user)
+            return self._search(query, limit, collapse=collapse, waits=waits, user=user)
         except retrieval.SearchDatabaseError as error:
             self._give_up(error)
-        return self._found(query, limit, collapse=collapse, waits=waits, user=user)
+        return self._search(query, limit, collapse=collapse, waits=waits, user=user)
 
-    def _found(
+    def _search(
         self, query: str, limit: int, *, collapse: bool, waits: bool, user: str
     ) -> SearchResult:
         index, is_complete = (self.index(), True) if waits else self.at_hand()
@@ -264,7 +264,7 @@ class AgentSearch:
         if made is not None and made.done() and made.exception() is None:
             made.result().close()
 
-    def _begun(self) -> tuple[Future[Searcher], bool]:
+    def _claim(self) -> tuple[Future[Searcher], bool]:
         """Return the index that is or will be made, and whether the caller has to make it."""
         if self._made is not None:
             return self._made, False

@@ -155,7 +155,7 @@ class CodeWayOut:
             "received": done.received,
         }
         try:
-            self._audit.append_read(self._report.draft("ok", detail))
+            self._audit.append_or_keep(self._report.draft("ok", detail))
         except (AuditError, OSError):
             # That it was opened is in the log; the call's own record fails for itself.
             logger.exception("the end of a connection is not in the audit log")

@@ -75,9 +75,9 @@ class SkillCode:
         self._in_use = rules
         self._sandboxes = sandboxes
         self._call = call
-        self._here: tuple[tuple[str, ...], Any] | None = None
+        self._in_process_runner: tuple[tuple[str, ...], Any] | None = None
         self._executor: toolbox.Runner | None = None
-        self._looked_at: set[str] = set()
+        self._checked_digests: set[str] = set()
         self.artifacts = toolbox.Artifacts(
             self._config.state_directory, lambda: self._config.skill_code
         )
@@ -125,9 +125,9 @@ class SkillCode:
     def _in_process(self) -> Any:
         """Return what runs, in this process, the code that the configuration in use names."""
         named = self._config.skill_code.in_process
-        if self._here is None or self._here[0] != named:
-            self._here = (named, cells.InProcessRunner(trusted=named))
-        return self._here[1]
+        if self._in_process_runner is None or self._in_process_runner[0] != named:
+            self._in_process_runner = (named, cells.InProcessRunner(trusted=named))
+        return self._in_process_runner[1]
 
     def found(self, roots: Sequence[Root], *, is_trusted: bool) -> Found:
         """Return the manifests below the roots, strongest first; no code is run."""
@@ -203,15 +203,15 @@ class SkillCode:
     async def runner(self, digest: str, language: code_call.Language) -> toolbox.Runner:
         """Return what runs the code of that digest; SandboxUnavailableError if nothing can."""
         if digest in self._config.skill_code.in_process:
-            here: toolbox.Runner = self._in_process()
-            return here
+            runner: toolbox.Runner = self._in_process()
+            return runner
         return await self.executor(language)
 
     async def check_exports(self, skill: toolbox.CodeSkill, spec: code_call.CellSpec) -> None:
         """Find the tools that the code does not export, once for each digest."""
-        if spec.digest in self._looked_at:
+        if spec.digest in self._checked_digests:
             return
-        self._looked_at.add(spec.digest)
+        self._checked_digests.add(spec.digest)
         try:
             exported = await (await self.runner(spec.digest, spec.language)).tool_names(spec)
             tools = tuple(one.name for one in skill.manifest.tools if one.name not in exported)
@@ -318,7 +318,7 @@ class SkillCode:
 
     def _caches(self) -> Any:
         """Return what compiles packages once: a cell of this machine, where calls have any."""
-        executor = self.background
+        executor = self.local_executor
         return None if executor is None else functools.partial(cells.make_caches, executor)
 
     async def reload(self, skill: str | None = None) -> None:
@@ -334,7 +334,7 @@ class SkillCode:
             await self._executor.reload(skill)
 
     @property
-    def background(self) -> Any:
+    def local_executor(self) -> Any:
         """The local executor, whose idle cells a stop ends; a remote one ends its own calls."""
         found = self._executor
         if found is None:

@@ -162,7 +162,7 @@ class Conversation:
         # A transcript with the words of another server holds them whoever wrote the data.
         for skill in session.visible.skills:
             if session.activations.of(skill.file) is not None:
-                toolbox.acts(session, skill)
+                toolbox.guard_commands(session, skill)
 
 
 class _Attaching:

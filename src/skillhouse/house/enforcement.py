@@ -210,7 +210,7 @@ class EnforcementServices:
             settings=self._settings.approvals,
             connections=self.connections,
             clock=self.clock,
-            denied=lambda answered: self.audit_log.write_read(denied_later(answered)),
+            denied=lambda answered: self.audit_log.write_or_keep(denied_later(answered)),
         )
 
     @once
@@ -343,7 +343,7 @@ class EnforcementServices:
     def note_background(self, run: toolbox.BackgroundRun) -> None:
         """Record the end of a command in the background."""
         agent, user, channel = run.owner
-        self.audit_log.append_read(
+        self.audit_log.append_or_keep(
             AuditDraft(
                 kind="event",
                 tool="exec",

@@ -199,7 +199,7 @@ class GateFactory:
                 workspace(),
                 self._sandbox.launcher,
                 layers=self._layers,
-                grants=self._network_grant,
+                network_effect=self._network_effect,
                 net_policy=self._net_policy,
                 way_out=self._way_out,
                 environment={
@@ -360,7 +360,7 @@ class GateFactory:
     def _effect(self, request: toolbox.PermissionRequest, session: toolbox.Session) -> str:
         return self._decide(request, session)[0].effect.value
 
-    def _network_grant(self, agent: str, resource: str) -> Effect:
+    def _network_effect(self, agent: str, resource: str) -> Effect:
         """What the rules say of a command's network; `ASK` where none is about it."""
         wanted = Permission(action="network", resource=resource)
         return self._policy.explain(wanted, agent=agent, default=Effect.ASK).decision.effect

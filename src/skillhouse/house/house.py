@@ -231,8 +231,8 @@ class Skillhouse:
             shown = gate.tools_with(also)
         else:
             sessions = self.services.sessions
-            known = None if caller is None else self.services.caller(caller)
-            shown = gate.listed(also, () if known is None else sessions.tools_in_use(known))
+            who = None if caller is None else self.services.caller(caller)
+            shown = gate.listed(also, () if who is None else sessions.tools_in_use(who))
         return ModelTools(shown.values(), snapshot.view(agent))
 
     async def call(
@@ -264,24 +264,26 @@ class Skillhouse:
             UnknownToolError: no tool has that name; it names the nearest.
             ConfigError: no agent has that name.
         """
-        known = self.services.caller(caller, fields)
-        called = name if isinstance(name, str) else name.name
+        who = self.services.caller(caller, fields)
+        tool_name = name if isinstance(name, str) else name.name
 
-        async def once_more(given: str | None) -> toolbox.ToolResult[T]:
-            return await self._called(called, arguments, known, given, listener, origin_digest)
+        async def attempt(approval_id: str | None) -> toolbox.ToolResult[T]:
+            return await self._call_once(
+                tool_name, arguments, who, approval_id, listener, origin_digest
+            )
 
-        result = await once_more(approval_id)
+        result = await attempt(approval_id)
         if not wait:
             return result
         from skillhouse.house.wait_for_call import answered_call
 
-        return await answered_call(self.approvals, result, partial(once_more, None), wait)
+        return await answered_call(self.approvals, result, partial(attempt, None), wait)
 
-    async def _called(
+    async def _call_once(
         self,
         name: str,
         arguments: Mapping[str, object],
-        known: Caller,
+        who: Caller,
         approval_id: str | None,
         listener: toolbox.ProgressHandler | None,
         origin_digest: str,
@@ -289,16 +291,41 @@ class Skillhouse:
         await self.config_reload.check_in_thread()
         if self.runs_code:
             await self.services.skill_code.reload_if_signalled(self.refresh)
-        snapshot = self._snapshot_with(name, known.agent, self._current(is_checked=True))
-        call = known.tool_call(name, arguments, approval_id=approval_id)
+        snapshot = self._snapshot_with(name, who.agent, self._current(is_checked=True))
+        call = who.tool_call(name, arguments, approval_id=approval_id)
         visible = snapshot.view(call.agent).visible
         session = self.services.sessions.of(call, visible, origin_digest=origin_digest)
-        result = await snapshot.gate(known.agent).call(call, session, listener=listener)
+        result = await snapshot.gate(who.agent).call(call, session, listener=listener)
         snapshot.note(call, result)
         if result.status in ("pending", "denied") and (notice := self.config_reload.notice):
             # Whoever is asked may have changed the very rule that was to decide this.
             return structs.replace(result, content=f"{result.content}\n{notice}")
         return result
+
+    def _snapshot_with(self, tool: str, agent: str, snapshot: HouseSnapshot) -> HouseSnapshot:
+        """Return the snapshot, a new one where an extension may have brought an unknown tool."""
+        if snapshot.gate(agent).knows(tool) or not self.use_extensions():
+            return snapshot
+        return self.services.snapshot
+
+    def _current(self, *, is_checked: bool = False) -> HouseSnapshot:
+        """Return the snapshot in use, a new one for a profile without a cache."""
+        if not is_checked:
+            self.config_reload.check()
+        if self.policy.profile.cache == "none":
+            self.refresh()
+        elif self._trust_may_have_changed():
+            # A state that cannot be read trusts nothing more, and the gate refuses every effect.
+            with suppress(StateError):
+                self.refresh()
+        return self.snapshot
+
+    def _trust_may_have_changed(self) -> bool:
+        """Whether another process may have trusted what waits for it here."""
+        if not (self.snapshot.was_used and self.snapshot.shown.waiting):
+            return False
+        before, self._trust_stamp = self._trust_stamp, self.services.trust_store.stamp()
+        return before != self._trust_stamp
 
     def call_sync(
         self,
@@ -350,11 +377,12 @@ class Skillhouse:
             ConfigError: no agent has that name.
         """
         call = self.services.caller(caller, fields).tool_call(name, arguments)
-        snapshot, known = self._current(), self.services.sessions
-        snapshot = self._snapshot_with(name, call.agent, snapshot)
-        seen = snapshot.view(call.agent).visible
+        snapshot = self._snapshot_with(name, call.agent, self._current())
+        visible = snapshot.view(call.agent).visible
         forecasts = toolbox.ForecastCache() if cache is None else cache
-        session = known.of(call, seen, origin_digest=origin_digest, forecasts=forecasts)
+        session = self.services.sessions.of(
+            call, visible, origin_digest=origin_digest, forecasts=forecasts
+        )
         if loaded is not None:
             supposed = {**session.loaded, str(loaded / SKILL_FILE): loaded}
             session = structs.replace(session, loaded=supposed)
@@ -382,9 +410,9 @@ class Skillhouse:
         Raises:
             ConfigError: no agent has that name.
         """
-        known = self.services.caller(caller, fields)
+        who = self.services.caller(caller, fields)
         # Each command is a call of its own.
-        caller_of_commands = structs.replace(known, call_id="")
+        caller_of_commands = structs.replace(who, call_id="")
 
         def run_command(
             command: Mapping[str, Any], origin_digest: str
@@ -393,9 +421,9 @@ class Skillhouse:
                 "exec", command, caller=caller_of_commands, origin_digest=origin_digest
             )
 
-        view = self.view(known.agent)
+        view = self.view(who.agent)
         gate = self.services.gates.for_person(view, run_command)
-        call = known.tool_call(
+        call = who.tool_call(
             toolbox.INVOKE, {"name": name, "arguments": arguments}, approval_id=approval_id
         )
         return await gate.call(call, self.services.sessions.of(call, view.visible))
@@ -500,31 +528,6 @@ class Skillhouse:
             return False
         self.services.reload(self.config)
         return True
-
-    def _snapshot_with(self, tool: str, agent: str, snapshot: HouseSnapshot) -> HouseSnapshot:
-        """Return the snapshot, a new one where an extension may have brought an unknown tool."""
-        if snapshot.gate(agent).knows(tool) or not self.use_extensions():
-            return snapshot
-        return self.services.snapshot
-
-    def _current(self, *, is_checked: bool = False) -> HouseSnapshot:
-        """Return the snapshot in use, a new one for a profile without a cache."""
-        if not is_checked:
-            self.config_reload.check()
-        if self.policy.profile.cache == "none":
-            self.refresh()
-        elif self._trust_may_have_changed():
-            # A state that cannot be read trusts nothing more, and the gate refuses every effect.
-            with suppress(StateError):
-                self.refresh()
-        return self.snapshot
-
-    def _trust_may_have_changed(self) -> bool:
-        """Whether another process may have trusted what waits for it here."""
-        if not (self.snapshot.was_used and self.snapshot.shown.waiting):
-            return False
-        before, self._trust_stamp = self._trust_stamp, self.services.trust_store.stamp()
-        return before != self._trust_stamp
 
 
 def _install_tool(house: Skillhouse, decide: Callable[..., str]) -> toolbox.Tool:

@@ -389,7 +389,7 @@ class EgressReport:
             ),
         )
         if not allowed:
-            self._audit.append_read(draft)
+            self._audit.append_or_keep(draft)
             if decision.allowed:
                 raise net.NetError("host-refused", reason)
             return

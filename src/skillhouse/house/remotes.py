@@ -135,7 +135,7 @@ class Remotes:
                 detail=_detail(found.report),
             )
             with anyio.CancelScope(shield=True):
-                await in_thread(lambda: self._audit.append_read(outcome))
+                await in_thread(lambda: self._audit.append_or_keep(outcome))
         return found
 
     def _state(self, source: remote.RemoteSource, *, is_read: bool) -> RemoteState:

@@ -271,7 +271,7 @@ class Services:
         self.extensions.stopped(self.config, reason)
 
     def _cells_to_stop(self) -> toolbox.Background | None:
-        return self.skill_code.background if self._skill_code.made else None
+        return self.skill_code.local_executor if self._skill_code.made else None
 
     def session_grants(self, key: str) -> tuple[approval.Grant, ...]:
         """Return the approvals for the rest of a conversation."""

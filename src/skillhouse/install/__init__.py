@@ -3,17 +3,14 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from skillhouse.install.change_plan import CHANGED as CHANGED
-    from skillhouse.install.change_plan import EDITED as EDITED
-    from skillhouse.install.change_plan import OBEYED as OBEYED
-    from skillhouse.install.change_plan import PROVENANCE as PROVENANCE
-    from skillhouse.install.change_plan import REWRITTEN as REWRITTEN
-    from skillhouse.install.change_plan import UNSIGNED as UNSIGNED
-    from skillhouse.install.change_plan import UNTRUSTED as UNTRUSTED
+    from skillhouse.install.change_plan import QUESTIONS as QUESTIONS
     from skillhouse.install.change_plan import ChangeRequest as ChangeRequest
     from skillhouse.install.change_plan import asked_state as asked_state
     from skillhouse.install.change_plan import split_id as split_id
+    from skillhouse.install.install_policy import UNSIGNED as UNSIGNED
+    from skillhouse.install.install_policy import UNTRUSTED as UNTRUSTED
     from skillhouse.install.install_policy import UntrustedError as UntrustedError
+    from skillhouse.install.install_policy import agreements as agreements
     from skillhouse.install.install_report import InstallReport as InstallReport
     from skillhouse.install.install_steps import UnsignedError as UnsignedError
     from skillhouse.install.installed_skills import InstalledSkills as InstalledSkills

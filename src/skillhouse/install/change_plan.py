@@ -12,32 +12,22 @@ from msgspec import Struct
 
 from skillhouse import registry
 from skillhouse.floor import SkillhouseError, isolated, nearest, structs
-from skillhouse.install.install_policy import HeldBackError
+from skillhouse.install.install_policy import AGREEMENTS, REWRITTEN, HeldBackError, agreements
 
 if TYPE_CHECKING:
     from skillhouse.house.installed_check import InstalledState
-    from skillhouse.install.install_report import InstallReport
     from skillhouse.install.installed_skills import InstalledSkills
     from skillhouse.install.installer import Installer
     from skillhouse.install.skill_sources import OpenSource
     from skillhouse.install.skill_stage import StagedSkill
     from skillhouse.registry import Candidate, InstallPlace, LockEntry, OtherEntry
 
-UNSIGNED = "unsigned"
-UNTRUSTED = "untrusted"
-OBEYED = "obeyed"
-"""It brings files that other programs act on."""
-NEAR = "near"
-"""Its name may be taken for that of another skill."""
-REWRITTEN = "rewritten"
-"""Its source has another history than it had, or the tag was moved."""
-PROVENANCE = "provenance"
-"""It was not built where earlier versions were, or nothing that is verified here says so."""
 EDITED = "edited"
+"""It replaces files that were edited, which a rollback gives back."""
 CHANGED = "changed"
-"""What a person agrees to by name: no signature, a repository that is not trusted, files of theirs
-that are replaced (which a rollback gives back), and files that another installer's lock has another
-hash of."""
+"""Another installer's lock has another hash of its files."""
+QUESTIONS = (*AGREEMENTS, EDITED, CHANGED)
+"""All that a person may have to agree to by name, before a skill is changed."""
 RESTORABLE = ("edited", "accepted", "missing", "unreadable")
 """States of an installed skill from which its files are put back; what a repository took back, or
 whose signature is refused, comes back by no request."""
@@ -108,18 +98,6 @@ class WantedChange(Struct, frozen=True, kw_only=True):
     is_update: bool = False
     entry: OtherEntry | None = None
     """Of another installer's lock."""
-
-
-def agreements(report: InstallReport) -> tuple[str, ...]:
-    """Return what a person must agree to of a skill, whatever is in its place."""
-    return (
-        *[UNSIGNED] * (report.publisher is None),
-        *[UNTRUSTED] * report.is_untrusted,
-        *[OBEYED] * report.is_obeyed,
-        *[NEAR] * bool(report.near),
-        *[REWRITTEN] * bool(report.rewritten),
-        *[PROVENANCE] * bool(report.unexpected),
-    )
 
 
 def is_in_force(installer: Installer, staged: StagedSkill) -> bool:

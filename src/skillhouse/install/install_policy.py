@@ -22,6 +22,20 @@ from skillhouse.registry import (
 from skillhouse.registry.lock import COMMIT_SHOWN
 from skillhouse.registry.owners import refused_signer
 
+UNSIGNED = "unsigned"
+UNTRUSTED = "untrusted"
+"""Its repository is not trusted."""
+OBEYED = "obeyed"
+"""It brings files that other programs act on."""
+NEAR = "near"
+"""Its name may be taken for that of another skill."""
+REWRITTEN = "rewritten"
+"""Its source has another history than it had, or the tag was moved."""
+PROVENANCE = "provenance"
+"""It was not built where earlier versions were, or nothing that is verified here says so."""
+AGREEMENTS = (UNSIGNED, UNTRUSTED, OBEYED, NEAR, REWRITTEN, PROVENANCE)
+"""What a person may have to agree to of a skill, by name, whatever is in its place."""
+
 
 class UntrustedError(SkillhouseError):
     """A skill of a repository that is not trusted, or with files that other programs obey, was not
@@ -53,18 +67,24 @@ class ProvenanceError(SkillhouseError):
     code = "provenance"
 
 
+def agreements(report: InstallReport) -> tuple[str, ...]:
+    """Return those of `AGREEMENTS` that a skill needs; `check_agreed` refuses it without."""
+    return (
+        *[UNSIGNED] * (report.publisher is None),
+        *[UNTRUSTED] * report.is_untrusted,
+        *[OBEYED] * report.is_obeyed,
+        *[NEAR] * bool(report.near),
+        *[REWRITTEN] * bool(report.rewritten),
+        *[PROVENANCE] * bool(report.unexpected),
+    )
+
+
 def check_agreed(
     report: InstallReport, agreed: Collection[str], *, require_signature: bool
 ) -> None:
-    """Refuse what no person agreed to: an unsigned skill, one of an untrusted repository, one with
-    files that other programs obey, one whose source has another history, or one that was not built
-    where it was before.
-
-    Args:
-        agreed: The words of `change_plan` that a person said of it.
-    """
+    """Refuse what no person agreed to: what `agreements` names and is not in `agreed`."""
     name, offer = report.name, report.offer
-    if report.rewritten and "rewritten" not in agreed:
+    if report.rewritten and REWRITTEN not in agreed:
         raise RewrittenError(f"`{name}`: {report.rewritten}: nothing was installed")
     if report.publisher is None:
         why = ""
@@ -72,19 +92,19 @@ def check_agreed(
             why = ", and `registry.require_signature` is set"
         elif offer is not None and offer.settings.require_signature:
             why = f", and `require_signature` is set for `{offer.settings.name}`"
-        if why or "unsigned" not in agreed:
+        if why or UNSIGNED not in agreed:
             raise UnsignedError(f"`{name}` is unsigned{why}: nothing was installed")
-    if report.is_untrusted and "untrusted" not in agreed:
+    if report.is_untrusted and UNTRUSTED not in agreed:
         repository = "" if offer is None else offer.settings.name
         message = f"`{name}` is from `{repository}`, which is not trusted: nothing was installed"
         raise UntrustedError(message)
-    if report.is_obeyed and "obeyed" not in agreed:
+    if report.is_obeyed and OBEYED not in agreed:
         names = ", ".join(f"`{path}`" for path, _ in report.effects.obeyed[:5])
         message = f"`{name}` brings files that other programs obey ({names}): nothing was installed"
         raise UntrustedError(message)
-    if report.unexpected and "provenance" not in agreed:
+    if report.unexpected and PROVENANCE not in agreed:
         raise ProvenanceError(f"{report.unexpected}: nothing was installed")
-    if report.near and "near" not in agreed:
+    if report.near and NEAR not in agreed:
         raise UntrustedError(f"{report.near}: nothing was installed")
 
 

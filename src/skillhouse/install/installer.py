@@ -28,13 +28,11 @@ from skillhouse.install.install_policy import (
 from skillhouse.install.install_report import InstallReport
 from skillhouse.install.install_steps import InstallError, install_error, install_step
 from skillhouse.install.installed_skills import InstalledSkills, keep_edits, with_edits
-from skillhouse.install.opened_sources import OpenedSources, chosen_by_path
+from skillhouse.install.opened_sources import OpenSources, chosen_by_path
 from skillhouse.install.public_collections import PublicCollections
 from skillhouse.install.skill_sources import OpenSource, Progress, Report, SkillSources, no_progress
 from skillhouse.install.skill_stage import SkillStage, StagedSkill
-from skillhouse.install.source_policy import (
-    check_evidence,
-)
+from skillhouse.install.source_policy import check_evidence
 from skillhouse.registry import (
     Candidate,
     InstallPlace,
@@ -68,17 +66,17 @@ class Installer:
         self.sources = SkillSources(
             house.config, house.services.network, report=report, progress=progress
         )
-        self._opened = OpenedSources(self.sources, house.audit_log, self._store)
+        self._open_sources = OpenSources(self.sources, house.audit_log, self._store)
         self._origins = BuildOrigins(house.config.registry, house.config.state_directory)
-        self._stage = SkillStage(house, self.installed, self.sources, self._opened, now=now)
-        self._done: dict[Path, LockEntry] = {}
-        """What this installer put, or is about to put, into which directory."""
+        self._stage = SkillStage(house, self.installed, self.sources, self._open_sources, now=now)
+        self._taken: dict[Path, LockEntry] = {}
+        """The entry of each directory that this installer filled or is about to fill."""
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._opened.close()
+        self._open_sources.close()
         self._house.refresh()
 
     def opened(
@@ -90,8 +88,8 @@ class Installer:
         repository: str = "",
         place: InstallPlace | None = None,
     ) -> OpenSource:
-        """Return what a source holds, as of `OpenedSources.typed`."""
-        return self._opened.typed(
+        """Return what a source holds, as of `OpenSources.open_text`."""
+        return self._open_sources.open_text(
             text, expected=expected, is_typed=is_typed, repository=repository, place=place
         )
 
@@ -167,7 +165,7 @@ class Installer:
         """Put a staged skill in force and into the lock.
 
         Args:
-            agreed: The words of `change_plan` that a person said of this very skill.
+            agreed: The words of `install_policy` that a person said of this very skill.
             ignore_age: Also an update that is held back because it is new.
             force: Also over local edits, which the store keeps.
 
@@ -190,7 +188,7 @@ class Installer:
         """Put skills of one place in force together; return of each why it alone was refused.
 
         Args:
-            agreed: The words of `change_plan` that a person said of all of them.
+            agreed: The words of `install_policy` that a person said of all of them.
             ignore_age: As of `install`.
             force: Likewise.
         """
@@ -243,7 +241,7 @@ class Installer:
         """Return the entry of a skill that may be installed; InstallError for another."""
         self.check_allowed(staged, agreed=agreed, ignore_age=ignore_age)
         report = staged.report
-        entry = structs.replace(report.entry, previous=self._before(report, force=force))
+        entry = structs.replace(report.entry, previous=self._rollback_entry(report, force=force))
         if report.installed is not None:
             entry = structs.replace(
                 entry, pinned=report.installed.pinned, pin_reason=report.installed.pin_reason
@@ -255,8 +253,8 @@ class Installer:
         """Keep the place for this skill; InstallError where another one of this run has it."""
         entry, target = staged.report.entry, staged.report.place.target(staged.name)
         with install_step("place"):
-            check_alone(staged.name, self._done.get(target), entry, target)
-        self._done[target] = entry
+            check_alone(staged.name, self._taken.get(target), entry, target)
+        self._taken[target] = entry
 
     def follow(self, staged: StagedSkill) -> None:
         """Take over where an installed skill is at its source by now, and its commit; its files
@@ -297,7 +295,7 @@ class Installer:
             self._store.put(staged.members, entry.tree_digest)
             self._installs.install(place, staged.name, staged.directory, entry, force=force)
 
-    def _before(self, report: InstallReport, *, force: bool) -> dict[str, object] | None:
+    def _rollback_entry(self, report: InstallReport, *, force: bool) -> dict[str, object] | None:
         """Return the entry for a rollback, and keep edited files that are about to go."""
         installed = report.installed
         if installed is None:
@@ -326,15 +324,15 @@ class Installer:
                 name;
                 others as of `staged`.
         """
-        source = self._opened.named(name, entry)
+        source = self._open_sources.locked_source(name, entry)
         also_at: tuple[str, ...] = ()
         if source is None:
-            newest = self._opened.newest(name, entry, is_typed=place.scope == "user")
+            newest = self._open_sources.newest(name, entry, is_typed=place.scope == "user")
             found, candidate, requested = newest.found, newest.candidate, newest.requested
             also_at = newest.also_at
         else:
             requested = entry.requested
-            found = self._opened.kept(source, expected="", said=requested)
+            found = self._open_sources.open(source, expected="", said=requested)
             with install_step("source"):
                 candidate = chosen_by_path(found, entry.inside)
         kept = self._store.get(entry.tree_digest) if found.digest == entry.digest else None
@@ -344,22 +342,22 @@ class Installer:
                 yield staged
             return
         waiting = older = ""
-        with self._newer(name, entry, place, found, candidate, requested) as staged:
+        with self._replacing(name, entry, place, found, candidate, requested) as staged:
             report = structs.replace(staged.report, also_at=also_at)
             if report.held and not ignore_age and source is not None:
-                older = self._stage.waited(staged, source.ref)
+                older = self._stage.newest_waited(staged, source.ref)
             if not older:
                 yield structs.replace(staged, report=report)
                 return
             waiting = f"{report.entry.label} is held back, {report.held}"
         exact = structs.replace(found.source, ref=older)
-        found = self._opened.kept(exact, expected="", said=requested)
-        with self._newer(name, entry, place, found, candidate, requested) as staged:
+        found = self._open_sources.open(exact, expected="", said=requested)
+        with self._replacing(name, entry, place, found, candidate, requested) as staged:
             report = structs.replace(staged.report, waiting=waiting)
             yield structs.replace(staged, report=report)
 
     @contextmanager
-    def _newer(
+    def _replacing(
         self,
         name: str,
         entry: LockEntry,
@@ -416,10 +414,10 @@ class Installer:
         Raises:
             SourceError: the source has something else by now.
         """
-        source, offer = self._opened.named(name, entry), None
+        source, offer = self._open_sources.locked_source(name, entry), None
         if source is not None and not offline:
             exact = structs.replace(source, ref=entry.version)
-            found = self._opened.kept(
+            found = self._open_sources.open(
                 exact, expected=entry.digest, allow_yanked=entry.version, said=entry.resolved
             )
             offer = found.offer
@@ -434,10 +432,12 @@ class Installer:
             raise InstallError("source", SourceError(message))
         if source is None:
             is_typed = place.scope == "user"
-            found = self._opened.typed(entry.resolved, expected=entry.digest, is_typed=is_typed)
+            found = self._open_sources.open_text(
+                entry.resolved, expected=entry.digest, is_typed=is_typed
+            )
         with install_step("source"):
             candidate = chosen_by_path(found, entry.inside)
-        members = self._opened.filled(found, candidate).members
+        members = self._open_sources.filled(found, candidate).members
         with self._stage.of_members(members, candidate.folder, place, entry, offer) as staged:
             check_as_locked(name, entry, staged.report)
             yield staged

@@ -41,7 +41,7 @@ class NewestSkill(Struct, frozen=True, kw_only=True):
     """Other directories with a skill of this name, where it is not at its path any more."""
 
 
-class OpenedSources:
+class OpenSources:
     """Opens each source once; every request to one is in the audit log."""
 
     def __init__(self, sources: SkillSources, log: AuditLog, store: registry.PackageStore) -> None:
@@ -54,7 +54,7 @@ class OpenedSources:
         while self._open:
             self._open.popitem()[1][0].close()
 
-    def typed(
+    def open_text(
         self,
         text: str,
         *,
@@ -63,9 +63,10 @@ class OpenedSources:
         repository: str = "",
         place: InstallPlace | None = None,
     ) -> OpenSource:
-        """Return what a source holds; it stays open until the end, or for the next `OPEN_MAX`.
+        """Open the source that a person or a lock names by a text; it stays open as of `open`.
 
         Args:
+            expected: The digest that an archive must have; empty for any.
             is_typed: False for an address of a project's lock, which is untrusted.
             repository: The one in which a name is looked for.
             place: Where it is to be installed: a name stays with the repository of that lock.
@@ -81,7 +82,7 @@ class OpenedSources:
             if source.kind == "name":
                 wanted = repository or self._locked_repository(source, place)
                 source = structs.replace(source, repository=wanted)
-        return self.kept(source, expected=expected, is_typed=is_typed, said=text)
+        return self.open(source, expected=expected, is_typed=is_typed, said=text)
 
     def newest(self, name: str, entry: LockEntry, *, is_typed: bool) -> NewestSkill:
         """Return what the source of an installed skill has now.
@@ -92,7 +93,7 @@ class OpenedSources:
             InstallError: it is not there any more, or at several places, which the message names.
         """
         try:
-            found = self.typed(entry.requested, is_typed=is_typed)
+            found = self.open_text(entry.requested, is_typed=is_typed)
             with install_step("source"):
                 candidate = chosen_by_path(found, entry.inside)
                 return NewestSkill(found=found, candidate=candidate, requested=entry.requested)
@@ -108,7 +109,7 @@ class OpenedSources:
         whole = structs.replace(source, path="")
         said = f"git+{whole.location}" if whole.kind == "git" else entry.requested
         said += f"@{whole.ref}" if whole.ref else ""
-        found = self.kept(whole, expected="", is_typed=is_typed, said=said)
+        found = self.open(whole, expected="", is_typed=is_typed, said=said)
         named = [one for one in found.candidates if name in (one.name, one.installed_as)]
         # The very same files say which one is meant.
         same = [one for one in named if self._is_same(found, one, entry)] if named[1:] else named
@@ -156,7 +157,7 @@ class OpenedSources:
             return tree.digest == entry.tree_digest
         return False
 
-    def kept(
+    def open(
         self,
         source: Source,
         *,
@@ -165,6 +166,13 @@ class OpenedSources:
         allow_yanked: str = "",
         said: str,
     ) -> OpenSource:
+        """Return an open source; it stays open until the end, or for the next `OPEN_MAX`. Other
+        arguments and errors are those of `open_text`.
+
+        Args:
+            allow_yanked: The version that is given although its repository took it back.
+            said: How the log calls it.
+        """
         key = source, expected, is_typed, allow_yanked
         known = self._open.get(key)
         if known is not None:
@@ -197,8 +205,9 @@ class OpenedSources:
         with install_step("source"), recorded(self._log, "fetch", fetched):
             return found.filled(candidate)
 
-    def named(self, name: str, entry: LockEntry) -> Source | None:
-        """Return the name with the range that a lock has; None for other sources.
+    def locked_source(self, name: str, entry: LockEntry) -> Source | None:
+        """Return the source of a skill of a repository, by its name and range in the lock; None for
+        other sources.
 
         INVARIANT: a skill of a repository is asked for there, whatever a lock of a project has as
         `requested` and `resolved`.

@@ -19,7 +19,7 @@ from skillhouse.install.install_policy import check_offer, check_owner, rewritte
 from skillhouse.install.install_report import InstallReport, skill_effects
 from skillhouse.install.install_steps import install_step
 from skillhouse.install.installed_skills import InstalledSkills
-from skillhouse.install.opened_sources import OpenedSources
+from skillhouse.install.opened_sources import OpenSources
 from skillhouse.install.repositories import RepositoryOffer
 from skillhouse.install.skill_sources import OpenSource, SkillSources
 from skillhouse.install.source_policy import (
@@ -67,17 +67,17 @@ class SkillStage:
         house: Skillhouse,
         installed: InstalledSkills,
         sources: SkillSources,
-        opened: OpenedSources,
+        open_sources: OpenSources,
         *,
         now: Callable[[], datetime],
     ) -> None:
         self._house = house
         self._installed = installed
         self._sources = sources
-        self._opened = opened
+        self._open_sources = open_sources
         self._now = now
         self._origins = BuildOrigins(house.config.registry, house.config.state_directory)
-        self._lines = ForecastCache()
+        self._forecasts = ForecastCache()
 
     @contextmanager
     def of_source(
@@ -99,7 +99,7 @@ class SkillStage:
             inside=candidate.path,
             dated=found.dated or f"{self._now():%Y-%m-%d}",
         )
-        filled = self._opened.filled(found, candidate)
+        filled = self._open_sources.filled(found, candidate)
         with self.of_members(
             filled.members, candidate.folder, place, resolved, found.offer, filled.lacking
         ) as staged:
@@ -207,7 +207,7 @@ class SkillStage:
             unexpected=said,
             inside=resolved.inside,
             place=place,
-            effects=skill_effects(self._house, directory, tree, facts, self._lines),
+            effects=skill_effects(self._house, directory, tree, facts, self._forecasts),
             offer=offer,
             installed=installed,
             changes=changes,
@@ -235,7 +235,7 @@ class SkillStage:
         directory = self._house.config.state_directory
         return held_back(first_seen(directory, report.entry, report.offer, now), age, now)
 
-    def waited(self, staged: StagedSkill, wanted: str) -> str:
+    def newest_waited(self, staged: StagedSkill, wanted: str) -> str:
         """Return the newest version before one that is held back which waited long enough.
 
         Args:

@@ -116,7 +116,7 @@ class SkillsManager:
         found = SearchIndex.from_documents(
             (skill.id, skill.name, skill.description, "") for skill in index.skills
         )
-        hits = found.search(query, limit=toolbox.bounded(n), collapse=True)
+        hits = found.search(query, limit=toolbox.limit_within(n), collapse=True)
         return toolbox.found_values(index, hits)
 
     def get_skill_asset(self, skill_name: str, relative_path: str) -> str:

@@ -61,7 +61,7 @@ def _is_plain(text: str) -> bool:
 
 
 BYTES_MAX = 8_192
-"""Bytes of a command line (issue "command judge")."""
+"""Bytes of a command line."""
 SHELLS_MAX = 3
 """Shells around a line that are taken off."""
 

@@ -118,7 +118,7 @@ def below_top(line: str, at: int) -> tuple[str, int] | None:
 
 
 COMMANDS_MAX = 64
-"""Commands of one line; more are denied (issue "command judge": no cap that drops a deny)."""
+"""Commands of one line; more are denied: a bound must never hide a denial."""
 
 _PLAIN = regex(r"[A-Za-z0-9_./:=,+@%^-]+")
 _QUOTED_RUN = regex(r'[^"`$\\]+')

@@ -42,6 +42,8 @@ from skillhouse.sandbox.status import (
 
 
 class Launcher(Protocol):
+    """Runs commands at one level; `launcher_for` makes one."""
+
     level: SandboxLevel
 
     async def run(
@@ -69,6 +71,8 @@ class Launcher(Protocol):
 
 
 class BubblewrapLauncher:
+    """Runs each command in a bubblewrap of its own, with a seccomp filter and limits."""
+
     def __init__(
         self,
         program: Path,

@@ -161,9 +161,9 @@ MIB = 1 << 20
 EXEC_SECONDS = 600
 """Time of one run (docs/reference/limits.md)."""
 MEMORY_BYTES = 8_192 * MIB
-"""Most memory of a whole run where the machine has twice as much (issue 34)."""
+"""Most memory of a whole run where the machine has twice as much."""
 PROCESSES = 1_024
-"""Processes and threads of a run at one time (issue 34)."""
+"""Processes and threads of a run at one time."""
 OUTPUT_BYTES = 10 * MIB
 """Output of a run that is kept, both streams together (docs/reference/limits.md)."""
 FILE_BYTES = 4_096 * MIB

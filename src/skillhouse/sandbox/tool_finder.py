@@ -226,7 +226,7 @@ def _open_up(directory: str) -> None:
 KEPT_MAX = 64
 """Workspaces, with the programs that commands named there, whose places are remembered."""
 CHECKED = ("git", "node", "python", "python3", "cargo", "go", "java", "uv", "gh")
-"""Programs that `doctor` compares (issue 34)."""
+"""Programs that `doctor` compares."""
 
 
 class ToolSettings(Struct, frozen=True, kw_only=True):

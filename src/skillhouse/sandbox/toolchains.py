@@ -23,7 +23,7 @@ from skillhouse.floor.errors import first_of
 from skillhouse.sandbox.profile import PROGRAM_PATH, Toolset
 
 MOUNTS_MAX = 24
-"""Places of tools that a run sees; each costs 0.14 ms (issue 34)."""
+"""Places of tools that a run sees; each costs 0.14 ms."""
 ENTRIES_MAX = 4_096
 """Programs of one directory that are looked at."""
 NAMED_MAX = 8

@@ -46,7 +46,7 @@ from skillhouse.skill.skill_file import parse
 from skillhouse.skill.source import SKILL_FILE_MAX
 
 LINK_DEPTH_MAX = 2
-"""Directories below what a link in a skill leads to that are looked at (issue 35)."""
+"""Directories below what a link in a skill leads to that are looked at."""
 LINK_DIRECTORIES_MAX = 500
 """Directories behind the links of one skill."""
 SCANNED_MAX = 10_000

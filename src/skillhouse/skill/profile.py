@@ -138,9 +138,9 @@ class ProfileRules(Struct, frozen=True, kw_only=True):
 CATALOG_TOKENS = 2_000
 """Tokens of the catalog unless something else is set (docs/reference/limits.md)."""
 TOOL_CHARS = 2_000
-"""Characters of the description of a tool over MCP: Claude Code cuts it at 2,048 (review M2)."""
+"""Characters of the description of a tool over MCP: Claude Code cuts it at 2,048."""
 INSTRUCTION_CHARS = 2_000
-"""Characters of a server's `instructions`: Claude Code cuts them at 2,048 too (review M1)."""
+"""Characters of a server's `instructions`: Claude Code cuts them at 2,048 too."""
 TOOL_COUNT = 128
 """Tools that OpenAI's API takes in a request (zed-industries/zed#32946, `array_above_max_length`),
 and VS Code in a chat: the strictest bound that is known of a client with a profile."""

@@ -100,7 +100,7 @@ if TYPE_CHECKING:
     from skillhouse.tools.native_call import NativeTool as NativeTool
     from skillhouse.tools.recorder import Recorder as Recorder
     from skillhouse.tools.remote_skills import SkillResourceTool as SkillResourceTool
-    from skillhouse.tools.remote_skills import acts as acts
+    from skillhouse.tools.remote_skills import guard_commands as guard_commands
     from skillhouse.tools.result_files import RESULT_MAX as RESULT_MAX
     from skillhouse.tools.result_files import ResultFiles as ResultFiles
     from skillhouse.tools.seen_skills import SeenSkills as SeenSkills
@@ -114,8 +114,8 @@ if TYPE_CHECKING:
     from skillhouse.tools.skill_text import render_content as render_content
     from skillhouse.tools.skill_text import result_data as result_data
     from skillhouse.tools.skills import VisibleSkills as VisibleSkills
-    from skillhouse.tools.skills import bounded as bounded
     from skillhouse.tools.skills import found_values as found_values
+    from skillhouse.tools.skills import limit_within as limit_within
     from skillhouse.tools.telemetry import CallTelemetry as CallTelemetry
     from skillhouse.tools.tier_gate import Background as Background
     from skillhouse.tools.tier_gate import Portal as Portal

@@ -60,7 +60,7 @@ ASKED_AGAIN_MAX = 3
 EARLIER_MAX = 20
 """Latest questions among which an earlier one about the same call is looked for."""
 
-Judge = Callable[[Tool, CallContext, Session], CallContext]
+EvaluateAgain = Callable[[Tool, CallContext, Session], CallContext]
 """Plans a call and decides it again."""
 Begin = Callable[[Tool, CallState], ToolResult | None]
 """Records that a call is about to run, or returns the refusal."""
@@ -123,7 +123,7 @@ class Asker:
         redeemed: RedeemedApprovals | None = None,
     ) -> None:
         """`approvals` gives what asks: most calls ask no one, and it is made for the first."""
-        self._made_approvals = approvals
+        self._get_approvals = approvals
         self.redeemed = redeemed or RedeemedApprovals()
         """Passes an approval that was consumed to the plan that it authorises."""
         self._recorder = recorder
@@ -131,7 +131,7 @@ class Asker:
 
     @property
     def _approvals(self) -> ApprovalBroker:
-        return self._made_approvals()
+        return self._get_approvals()
 
     async def approved(
         self,
@@ -139,7 +139,7 @@ class Asker:
         session: Session,
         state: CallState,
         lock: WorkspaceLock | None,
-        judge: Judge,
+        evaluate_again: EvaluateAgain,
         begin: Begin,
     ) -> ToolResult | None:
         """Get an approval of the exact call, consume it and begin; or return the refusal.
@@ -153,27 +153,30 @@ class Asker:
         inputs: CommandInputs | None = None
         for _ in range(ASKED_AGAIN_MAX):
             context = state.context
-            asked = await in_thread(partial(self._question, context, inputs))
-            if isinstance(asked, ToolResult):
-                return asked
+            request = await in_thread(partial(self._question, context, inputs))
+            if isinstance(request, ToolResult):
+                return request
             # A person takes longer than code may.
             with clock_stopped():
-                settled = await approval_span(self._approvals.request_approval(asked, given))
-            state.context = replace(context, approval=settled.approval)
-            if settled.approval is None or settled.status != "approved":
-                return await in_thread(partial(self._unapproved, state, settled, session))
+                outcome = await approval_span(self._approvals.request_approval(request, given))
+            state.context = replace(context, approval=outcome.approval)
+            if outcome.approval is None or outcome.status != "approved":
+                return await in_thread(partial(self._unapproved, state, outcome, session))
             async with AsyncExitStack() as alone:
                 if lock is not None:
                     # INVARIANT: no call holds the workspace while its question is open, and what
                     # is compared below cannot change before the call has ended.
                     hold = lock.hold(exclusive=True, title=state.title)
                     await alone.enter_async_context(hold)
-                work = partial(self._redeemed, tool, session, state, asked, judge, begin)
-                refusal = await in_thread(work)
-                if refusal is None or isinstance(refusal, ToolResult):
+                work = partial(
+                    self._redeem_and_begin, tool, session, state, request, evaluate_again, begin
+                )
+                begun = await in_thread(work)
+                if begun is None or isinstance(begun, ToolResult):
                     state.holding.push_async_exit(alone.pop_all())
-                    return refusal
-            inputs, given = refusal, ""
+                    return begun
+            # It has not begun: these are the inputs as they are now, which were not approved.
+            inputs, given = begun, ""
         text = "not approved: what it depends on changes all the time; wait until nothing else does"
         return await in_thread(lambda: self._recorder.refuse(state.context, text, "denied"))
 
@@ -194,13 +197,13 @@ class Asker:
         except (RefusedError, OSError) as error:
             return self._failed(context, error)
 
-    def _redeemed(
+    def _redeem_and_begin(
         self,
         tool: Tool,
         session: Session,
         state: CallState,
-        asked: ApprovalRequest,
-        judge: Judge,
+        request: ApprovalRequest,
+        evaluate_again: EvaluateAgain,
         begin: Begin,
     ) -> ToolResult | CommandInputs | None:
         """Consume the approval and begin, or return the inputs that are not those approved.
@@ -212,7 +215,7 @@ class Asker:
         approval = context.approval
         assert approval is not None  # noqa: S101 - `approved` has looked.
         try:
-            now = judge(tool, context, session)
+            now = evaluate_again(tool, context, session)
             if now.denied is not None:
                 return self._recorder.refuse(now, f"denied: {now.denied.reason}", "denied")
             inputs = _measured(now)
@@ -222,7 +225,7 @@ class Asker:
                 if changed is not None:
                     return inputs
             used = self._approvals.redeem(
-                approval.id, fresh, asked.session, asked.client, asked.connection
+                approval.id, fresh, request.session, request.client, request.connection
             )
         except (ApprovalError, RefusedError, OSError) as error:
             return self._failed(context, error)
@@ -265,7 +268,7 @@ class Asker:
         return ""
 
     def _unapproved(
-        self, state: CallState, settled: ApprovalOutcome, session: Session
+        self, state: CallState, outcome: ApprovalOutcome, session: Session
     ) -> ToolResult:
         context = state.context
         # A stop also withdraws the question, and that may come before it cancels the call.
@@ -273,19 +276,19 @@ class Asker:
             return self._recorder.refuse_stopped(context, reason)
         why = next(j for j in context.evaluated if j.decision.effect is Effect.ASK).reason
         hint = rule_hint(context, self._workspace_root)
-        approval = settled.approval
+        approval = outcome.approval
         if approval is not None and (changed := dict(approval.request.found).get(CHANGED)):
             why = f"{why}; changed since the earlier question: {changed}"
         if approval is not None and approval.request.tool != context.call.name:
             why = f"the call is approved, and its `{approval.request.tool}` is not"
-        if settled.status == "pending" and approval is not None:
+        if outcome.status == "pending" and approval is not None:
             how = request_to_user(approval.request, self._approvals.page)
             # The code of a skill that asks for this has begun.
             done = "" if session.origin_digest else "nothing was done; "
             known = dict(approval.request.found).get(WILL_NOT_WORK, "")
             fails = f" ({known})" if known else ""
             text = f"not approved yet: {why}{fails}; {done}{how}, then repeat the same call{hint}"
-            if not settled.is_new:
+            if not outcome.is_new:
                 # The call that opened the question has its record: one a question.
                 return ToolResult(content=text, status="pending", approval_id=approval.id)
             return self._recorder.refuse(context, text, "pending")
@@ -293,7 +296,7 @@ class Asker:
             # Only a person's denial makes a tool halt: a model's many calls do not.
             state.account.outcome = TierOutcome.DENIED if approval.by else TierOutcome.TIMEOUT
         return self._recorder.refuse(
-            context, f"not approved: {why}; {settled.reason}{hint}", "denied"
+            context, f"not approved: {why}; {outcome.reason}{hint}", "denied"
         )
 
     def _failed(self, context: CallContext, error: Exception) -> ToolResult:
@@ -460,8 +463,8 @@ def _need(need: PermissionRequest) -> Mapping[str, object]:
     }
 
 
-def forecast_of(settled: CallContext | Refusal, workspace_root: str) -> Forecast:
-    context = settled.context if isinstance(settled, Refusal) else settled
+def forecast_of(decided: CallContext | Refusal, workspace_root: str) -> Forecast:
+    context = decided.context if isinstance(decided, Refusal) else decided
     page = context.plan is not None and context.on_page
     facts = Forecast(
         effect=Effect.DENY,
@@ -472,12 +475,12 @@ def forecast_of(settled: CallContext | Refusal, workspace_root: str) -> Forecast
         on_page=page,
         command=context.plan.command if context.plan is not None else None,
     )
-    if isinstance(settled, Refusal):
-        reason = settled.text.removeprefix("denied: ")
+    if isinstance(decided, Refusal):
+        reason = decided.text.removeprefix("denied: ")
         layer = (
             context.denied.decision.layer if context.denied else "tiers" if context.verdict else ""
         )
-        return replace(facts, status=settled.status, reasons=(reason,), layer=layer)
+        return replace(facts, status=decided.status, reasons=(reason,), layer=layer)
     deciding = next(j for j in context.evaluated if j.decision.effect is context.effect)
     facts = replace(facts, effect=context.effect, layer=deciding.decision.layer)
     if context.effect is Effect.ALLOW:

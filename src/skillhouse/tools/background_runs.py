@@ -51,9 +51,9 @@ _GONE = (
 Answer = Callable[[Mapping[str, Any]], Awaitable[Mapping[str, Any] | None]]
 """Answers a question; None where it is about a command of another process."""
 BACKGROUND_SECONDS = 28_800
-"""Time of a command in the background (issue 34: 8 hours)."""
+"""Time of a command in the background: 8 hours."""
 BACKGROUND_MAX = 4
-"""Commands in the background at one time, of all processes that share a state (issue 34)."""
+"""Commands in the background at one time, of all processes that share a state."""
 ENDED_KEPT = 4
 """Ended commands whose output can still be read."""
 LOOK_SECONDS = 2.0

@@ -360,8 +360,8 @@ def failure_text(tool_name: str, error: OSError) -> str:
     return f"`{tool_name}` failed: {(error.strerror or 'input or output').lower()}"
 
 
-def unprepared_text(error: StateError | OSError) -> str:
-    """Return what is said of a call for which something of ours could not be written."""
+def unwritten_text(error: StateError | OSError) -> str:
+    """Return why nothing was done of a call for which a file of ours could not be written."""
     if isinstance(error, StateError):
         return f"nothing was done: {error}"
     reason = (error.strerror or "input or output").lower()
@@ -396,10 +396,10 @@ class RedeemedApprovals:
     def take(self, binding: str) -> str:
         """Return and forget the id of the approval of exactly this content; "" when there is none.
 
-        >>> agreed = RedeemedApprovals()
-        >>> with agreed.giving("sha256:1", "yes-1"):
-        ...     agreed.take("sha256:2"), agreed.take("sha256:1"), agreed.take("sha256:1")
-        ('', 'yes-1', '')
+        >>> redeemed = RedeemedApprovals()
+        >>> with redeemed.giving("sha256:1", "id-1"):
+        ...     redeemed.take("sha256:2"), redeemed.take("sha256:1"), redeemed.take("sha256:1")
+        ('', 'id-1', '')
         """
         with self._lock:
             approvals = self._approvals.get(binding)

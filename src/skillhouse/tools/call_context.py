@@ -115,7 +115,7 @@ class Forecast(Struct, frozen=True, kw_only=True):
     """How its command line was judged; None where the call is refused before, or is none."""
 
 
-def settled(context: CallContext) -> CallContext | Refusal:
+def refused_or_escalated(context: CallContext) -> CallContext | Refusal:
     """Return how a decided call goes on: refused, allowed, or to be asked about."""
     if context.denied is not None:
         return Refusal(context=context, text=f"denied: {context.denied.reason}", status="denied")
@@ -135,7 +135,7 @@ def planned(tool: Tool, call: ToolCall, session: Session) -> Plan:
     return replace(plan, needs=tuple(needs))
 
 
-def need_alone(need: PermissionRequest) -> Plan:
+def plan_of_request(need: PermissionRequest) -> Plan:
     """Return a plan for forecasts of a tool whatever its arguments are."""
 
     async def run() -> Output:

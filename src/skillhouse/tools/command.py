@@ -66,8 +66,8 @@ from skillhouse.tools.command_requests import (
     needs_of,
     own_programs,
     shown_variables,
+    span_attributes_of,
     tools_now,
-    traits_of,
     uncovered,
     uncovered_need,
     work_of_plan,
@@ -78,11 +78,11 @@ from skillhouse.tools.command_run import (
     LastLook,
     ReadyCommand,
     checked_binding,
+    commands_title,
     exec_schema,
-    known_launcher,
     limits_of,
     notes_of,
-    titled,
+    tested_launcher,
     with_changes,
 )
 from skillhouse.tools.consequences import (
@@ -124,7 +124,7 @@ class ExecTool(Tool):
         launcher: Callable[[], Awaitable[Launcher]],
         *,
         layers: Callable[[str], Sequence[Layer]],
-        grants: Callable[[str, str], Effect],
+        network_effect: Callable[[str, str], Effect],
         net_policy: Callable[[], NetPolicy],
         way_out: WayOut,
         environment: Mapping[str, str],
@@ -136,7 +136,8 @@ class ExecTool(Tool):
         tools: ToolFinder | None = None,
         listed: tuple[str, ...] | Literal["any"] = "any",
     ) -> None:
-        """`listed` are the programs that a person may be asked about where no rule names them."""
+        """`network_effect` says what the rules give an agent's command of the network; `listed` are
+        the programs that a person may be asked about where no rule names them."""
         self._listed = listed
         self._background = background
         self._limits = limits
@@ -147,7 +148,7 @@ class ExecTool(Tool):
         self._scripts = scripts
         self._launcher = launcher
         self._layers = layers
-        self._grants = grants
+        self._network_effect = network_effect
         self._net_policy = net_policy
         self._way_out = way_out
         self._environment = environment
@@ -160,6 +161,7 @@ class ExecTool(Tool):
         command: str = arguments["command"]
         params = arguments.get("params")
         self._workspace.check(session)
+        root = str(self._workspace.root)
         verdict, context = self._judged(command, params, session)
         (command, params), paths, tools = context.given, context.paths, context.tools
         form = background_form(arguments, self._workspace, session, paths)
@@ -205,7 +207,7 @@ class ExecTool(Tool):
             if verdict.effect is Effect.DENY:
                 raise RefusedError(f"denied: {verdict.reasons[0]}", denied=True)
             own, (below, git_places), scripts, now, covered, moved = await last_look.taken()
-            if below.left > work.left and uncovered(
+            if below.left > work.uncovered_count and uncovered(
                 verdict.structure, paths, root, work.writes.opened
             ):
                 raise RefusedError("nothing was done: more paths are not covered; try again")
@@ -213,7 +215,7 @@ class ExecTool(Tool):
             protected = (*PROTECTED_NAMES, *own)
             # INVARIANT: what runs is the argv that was worked out here, before anyone was asked.
             launcher = checked_binding(
-                await known_launcher(self._launcher),
+                await tested_launcher(self._launcher),
                 {*(sealed or {}), *scripts},
                 is_said=NOT_BOUND in facts,
             )
@@ -256,9 +258,7 @@ class ExecTool(Tool):
             text = "\n".join(
                 (output.text, *notes_of(done, work.programs, ready.profile, paths.hidden_by))
             )
-            return replace(output, text=text, span_attributes=traits_of(work, done))
-
-        root = str(self._workspace.root)
+            return replace(output, text=text, span_attributes=span_attributes_of(work, done))
 
         def inputs() -> CommandInputs:
             found = inputs_of_work(work, verdict, command_line, root)
@@ -285,9 +285,11 @@ class ExecTool(Tool):
             *((form.fact,) if form is not None else ()),
             *work.facts,
         )
-        said = f"{work.left} paths not covered: " if work.left else ""
+        said = f"{work.uncovered_count} paths not covered: " if work.uncovered_count else ""
         how = "exec" if form is None else "exec in the background"
-        title = f"{said}{how}: {titled(work.programs) if verdict.structure else command_line}"
+        title = (
+            f"{said}{how}: {commands_title(work.programs) if verdict.structure else command_line}"
+        )
         is_alone = work.scripts.runs_alone
         more = () if form is None else form.needs_of(command_line, runs_scripts=is_alone)
         return Plan(
@@ -302,7 +304,7 @@ class ExecTool(Tool):
             run_with_progress=lambda report: run(None, report),
             progress_total=None,
             prepare=last_look.take,
-            check_feasible=partial(known_launcher, self._launcher),
+            check_feasible=partial(tested_launcher, self._launcher),
             run_sealed=run_sealed,
             inputs=inputs,
             attached=AttachedRun(
@@ -392,7 +394,7 @@ class ExecTool(Tool):
             tuple(dict.fromkeys(needs)),
             writes=writes,
             scripts=scripts,
-            left=left,
+            uncovered_count=left,
         )
 
     def _consents(self, session: Session) -> GitConsents:
@@ -422,6 +424,8 @@ class ExecTool(Tool):
     ) -> CommandNetwork:
         agent, name_of = context.session.agent, context.places.named_program
         named = [(name_of(argv[0]) or argv[0], *argv[1:]) for argv in work.programs]
-        grants = [self._grants(agent, command_resource(argv)) for argv in named]
+        effects = [self._network_effect(agent, command_resource(argv)) for argv in named]
         is_apart = context.is_apart
-        return network_of(work.programs, grants, verdict, self._net_policy, has_namespaces=is_apart)
+        return network_of(
+            work.programs, effects, verdict, self._net_policy, has_namespaces=is_apart
+        )

@@ -286,7 +286,7 @@ def _build_directories(argv: Sequence[str], directory: str) -> Iterator[str]:
 
 
 ENTRIES_MAX = 100_000
-"""Files of a workspace that are signed (issue "approved bytes run")."""
+"""Files of a workspace that are signed."""
 SECONDS_MAX = 1.0
 """CPU seconds that signing may take (the same issue): how busy the machine is must not change
 whether a call is bound."""

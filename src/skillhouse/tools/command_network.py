@@ -74,7 +74,7 @@ class CommandNetwork(Struct, frozen=True, kw_only=True):
 
 def network_of(
     programs: Sequence[tuple[str, ...]],
-    grants: Sequence[Effect],
+    effects: Sequence[Effect],
     verdict: CommandVerdict,
     policy: Callable[[], net.NetPolicy],
     *,
@@ -84,18 +84,18 @@ def network_of(
 
     Args:
         programs: The argv of each program of the command.
-        grants: What the rules about `network` say of each; `ASK` where none is about it.
+        effects: What the rules about `network` say of each; `ASK` where none is about it.
         verdict: Of the whole command.
         policy: Gives the hosts and private networks; called only where a host is named.
         has_namespaces: Whether the sandbox gives it a network of its own.
     """
-    granted = [grant is Effect.ALLOW for grant in grants]
+    granted = [effect is Effect.ALLOW for effect in effects]
     unbound = unbound_programs(verdict)
     if all(granted):
         if not has_namespaces:
             return CommandNetwork(withheld=NO_NETWORK_HERE)
         return CommandNetwork(is_open=not unbound, withheld=unbound)
-    named = _named_requests(verdict, policy) if Effect.DENY not in grants else ()
+    named = _named_requests(verdict, policy) if Effect.DENY not in effects else ()
     if not has_namespaces:
         return CommandNetwork(withheld=NO_NETWORK_HERE if named or any(granted) else "")
     if named and not unbound and not any(granted):

@@ -426,12 +426,12 @@ class CommandWork(Struct, frozen=True, kw_only=True):
     is_planned: bool = False
     """Whether our own runner runs it."""
     scripts: ScriptRuns = field(default_factory=ScriptRuns)
-    left: int = 0
-    """Paths that are not covered; 0 where that is of no account."""
+    uncovered_count: int = 0
+    """Paths that the sandbox does not cover; 0 where that does not matter."""
 
 
 class ExecContext(Struct, frozen=True, kw_only=True):
-    """By what one call is judged."""
+    """What one call of `exec` is judged by: rules, conversation, paths and programs."""
 
     rules: LayerRules
     session: Session
@@ -468,7 +468,7 @@ def work_of_plan(
     *,
     writes: Writes,
     scripts: ScriptRuns,
-    left: int,
+    uncovered_count: int,
 ) -> CommandWork:
     """Return what a line comes to that our own runner runs, or the one plain program of it."""
     plain = structure.plain()
@@ -489,7 +489,7 @@ def work_of_plan(
         writes=writes,
         scripts=scripts,
         is_planned=plain is None,
-        left=left,
+        uncovered_count=uncovered_count,
     )
 
 
@@ -511,7 +511,7 @@ def work_of_shell(
         argv=shell,
         programs=(shell,),
         remarks=remarks_of(verdict),
-        left=left,
+        uncovered_count=left,
     )
 
 
@@ -520,10 +520,11 @@ def _system_shell() -> str:
     return "bash" if shutil.which("bash", path=_SHELL_PATH) else "sh"
 
 
-def traits_of(work: CommandWork, done: Completed) -> Mapping[str, str | int]:
+def span_attributes_of(work: CommandWork, done: Completed) -> Mapping[str, str | int]:
+    """Return what telemetry may say of a run: the program's name and its exit code."""
     # A program that was there to be run is no content.
-    traits: dict[str, str | int] = {} if work.is_planned else {PROGRAM: work.argv[0]}
-    return traits if done.exit_code is None else {**traits, EXIT_CODE: done.exit_code}
+    found: dict[str, str | int] = {} if work.is_planned else {PROGRAM: work.argv[0]}
+    return found if done.exit_code is None else {**found, EXIT_CODE: done.exit_code}
 
 
 def tools_now(

@@ -128,7 +128,7 @@ def _ends(said: str, path: str) -> bool:
     )
 
 
-def titled(programs: Sequence[tuple[str, ...]]) -> str:
+def commands_title(programs: Sequence[tuple[str, ...]]) -> str:
     shown: list[str] = []
     for at, argv in enumerate(programs):
         text = command_resource(argv)
@@ -138,7 +138,7 @@ def titled(programs: Sequence[tuple[str, ...]]) -> str:
     return " ; ".join(shown)
 
 
-async def known_launcher(launcher: Callable[[], Awaitable[Launcher]]) -> Launcher:
+async def tested_launcher(launcher: Callable[[], Awaitable[Launcher]]) -> Launcher:
     """Return what runs commands, after its self-test; RefusedError where nothing can."""
     try:
         return await launcher()

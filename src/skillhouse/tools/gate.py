@@ -34,7 +34,7 @@ from skillhouse.tools.call import (
     UnknownToolError,
     failure_text,
     level_of,
-    unprepared_text,
+    unwritten_text,
 )
 from skillhouse.tools.call_context import (
     CallContext,
@@ -42,9 +42,9 @@ from skillhouse.tools.call_context import (
     Forecast,
     Refusal,
     escalated_to_ask,
-    need_alone,
+    plan_of_request,
     planned,
-    settled,
+    refused_or_escalated,
 )
 from skillhouse.tools.delivery import Delivery, relayed
 from skillhouse.tools.recorder import Recorder
@@ -155,7 +155,7 @@ class Gate:
             UnknownToolError: no tool has that name, or its agent is not offered it.
         """
         try:
-            tool, call = self._named(call, session)
+            tool, call = self._resolved(call, session)
         except RefusedError as refused:
             return ToolResult(content=str(refused), status=refused.status)
         if not self._is_offered(tool, session):
@@ -171,6 +171,38 @@ class Gate:
         if result.is_error and result.data is None:
             result = replace(result, data=tool.shaped(result))
         return result
+
+    def _resolved(self, call: ToolCall, session: Session) -> tuple[Tool, ToolCall]:
+        """Return the tool and the call of it; of `call_skill_tool` those that its arguments name,
+        or RefusedError where these name no tool of a skill, or one that does not take the rest."""
+        is_inside = call.name == CALL_SKILL_TOOL and not session.origin_digest
+        if not is_inside or self._tools.get(CALL_SKILL_TOOL) is None:
+            return self._tool_of(call, session)
+        from skillhouse.tools.deferred_tools import called_tool  # noqa: PLC0415 - few calls do.
+
+        return called_tool(self._tools, call)
+
+    def _tool_of(self, call: ToolCall, session: Session) -> tuple[Tool, ToolCall]:
+        """Return the tool of a name, and the call under the tool's own name."""
+        tool = self._tools.get(call.name)
+        # What a skill asks for by itself is a tool of ours, and never another skill's.
+        bare = () if tool or session.origin_digest else self._tools.bare(call.name)
+        if len(bare) == 1:
+            (tool,) = bare
+        if tool is None:
+            known = sorted(self.listed())
+            close = next(iter(nearest(call.name, self.tools)), "")
+            several = ", ".join(f"`{one.full_name}`" for one in bare)
+            why = (
+                f"several skills have it: {several}" if bare else self._tools.why_absent(call.name)
+            )
+            raise UnknownToolError(call.name, close, known, why=why)
+        return tool, replace(call, name=tool.name, arguments=tool.canonical(call.arguments))
+
+    def _is_offered(self, tool: Tool, session: Session) -> bool:
+        """Whether the agent may call it. Calls of a skill's own code are not the model's: rules
+        decide them, and not the list of what the model may call."""
+        return bool(session.origin_digest) or self._tools.offer.includes(tool)
 
     async def _handle(
         self, tool: Tool, call: ToolCall, session: Session, span: CallSpan
@@ -197,9 +229,10 @@ class Gate:
         # Plans walk and hash, and the log and the state may be locked by another process: none of
         # it keeps the event loop from other calls.
         refusal = await in_thread(lambda: self._authorize(tool, session, state, span))
+        # With an intent it has begun already: nothing was to be asked or waited for.
         if refusal is None and not state.intent:
             try:
-                refusal = await self._ready(tool, session, state)
+                refusal = await self._approve_and_begin(tool, session, state)
             except (WorkspaceLockError, RefusedError) as error:
                 status, text, context = error.status, str(error), state.context
                 state.account.outcome = TierOutcome.WITHDRAWN
@@ -208,57 +241,25 @@ class Gate:
                 if not (isinstance(error, StateError) or is_unwritable(error)):
                     raise
                 state.account.outcome = TierOutcome.WITHDRAWN
-                refusal = await in_thread(partial(self._unprepared, state, error))
+                refusal = await in_thread(partial(self._end_unwritten, state, error))
         return refusal or await self._run(tool, session, state, span)
-
-    def _unprepared(self, state: CallState, error: StateError | OSError) -> ToolResult:
-        """End a call for which something of ours could not be written, with a record of it."""
-        text = unprepared_text(error)
-        if not state.intent:
-            return self._recorder.refuse(state.context, text, "error")
-        state.output = Output(text=text, failed=True)
-        return ToolResult(content=text, status="error")
 
     def _authorize(
         self, tool: Tool, session: Session, state: CallState, span: CallSpan
     ) -> ToolResult | None:
         """Decide, and begin what need not wait for a person or the workspace; or refuse."""
-        planned = self._planned(tool, state.context.call, session, span, account=state.account)
-        if isinstance(planned, Refusal):
-            state.context = planned.context
-            return self._recorder.refuse(planned.context, planned.text, planned.status)
-        state.context = planned
-        is_asked = planned.effect is Effect.ASK and not (tool.asks_itself and not planned.on_page)
+        call, account = state.context.call, state.account
+        decided = self._plan_and_decide(tool, call, session, span, account=account)
+        if isinstance(decided, Refusal):
+            state.context = decided.context
+            return self._recorder.refuse(decided.context, decided.text, decided.status)
+        state.context = decided
+        is_asked = decided.effect is Effect.ASK and not (tool.asks_itself and not decided.on_page)
         if is_asked or (self._workspace and state.plan.changes_workspace):
             return None
         return self._begin_unasked(tool, state)
 
-    def forecast(
-        self, call: ToolCall, session: Session, *, need: PermissionRequest | None = None
-    ) -> Forecast:
-        """Return what `call` would answer now, by the same steps up to the question.
-
-        Nothing is run, recorded, asked or reserved. An approval that waits to be used is not
-        looked for. With `need` that is decided, whatever the arguments are.
-
-        Raises:
-            UnknownToolError: no tool has that name.
-        """
-        try:
-            tool, call = self._named(call, session)
-        except RefusedError as refused:
-            return Forecast(effect=Effect.DENY, status="error", reasons=(str(refused),))
-        if not self._is_offered(tool, session):
-            reason = str(ToolNotOfferedError(tool.name, sorted(self.listed())))
-            return Forecast(effect=Effect.DENY, status="error", reasons=(reason,))
-        if need is None:
-            wrong = self._tools.argument_fault(tool, call.arguments)
-            if wrong:
-                return Forecast(effect=Effect.DENY, status="error", reasons=(wrong,))
-        planned = self._planned(tool, call, session, None, need=need)
-        return forecast_of(planned, self._judge.workspace_root)
-
-    def _planned(
+    def _plan_and_decide(
         self,
         tool: Tool,
         call: ToolCall,
@@ -268,13 +269,14 @@ class Gate:
         account: Account | None = None,
         need: PermissionRequest | None = None,
     ) -> CallContext | Refusal:
-        """Plan a call and decide it; without an account nothing is reserved, for a forecast."""
+        """Plan a call and decide it. For a forecast there is no account, in which the tier would
+        reserve what the call spends, and no span."""
         stopped, unknown = self._tiers.refusals()
         context = CallContext(call=call, verdict=stopped)
         if stopped is not None:
             return _stopped(context, stopped)
         try:
-            plan = planned(tool, call, session) if need is None else need_alone(need)
+            plan = planned(tool, call, session) if need is None else plan_of_request(need)
             context = replace(context, plan=plan)
             # INVARIANT: one row is read before each effect, and without it there is none.
             if unknown is not None and level_of(plan) != "read":
@@ -284,14 +286,14 @@ class Gate:
         except OSError as error:
             return Refusal(context=context, text=failure_text(tool.name, error), status="error")
         if span is None:
-            return settled(self._decided(context, session, account))
+            return refused_or_escalated(self._with_decisions(context, session, account))
         span.plan(plan)
-        with policy_span() as decided:
-            context = self._decided(context, session, account)
-            decided(context)
-        return settled(context)
+        with policy_span() as note_decisions:
+            context = self._with_decisions(context, session, account)
+            note_decisions(context)
+        return refused_or_escalated(context)
 
-    def _decided(
+    def _with_decisions(
         self, context: CallContext, session: Session, account: Account | None
     ) -> CallContext:
         """Add the decisions of rules, write gate and tiers."""
@@ -304,21 +306,31 @@ class Gate:
             context, verdict=self._tiers.judge(context.call, context.known_plan, account)
         )
 
-    async def _ready(self, tool: Tool, session: Session, state: CallState) -> ToolResult | None:
-        """Get an approval where one is needed, and the workspace (else WorkspaceLockError); then
-        begin."""
+    async def _approve_and_begin(
+        self, tool: Tool, session: Session, state: CallState
+    ) -> ToolResult | None:
+        """Get an approval where one is needed, and the workspace (else WorkspaceLockError), and
+        begin; or return the refusal."""
         lock = self._workspace if state.plan.changes_workspace else None
         if state.context.effect is Effect.ASK:
             # Whoever answers should not have to hear afterwards that nothing could run.
             if state.plan.check_feasible is not None:
                 await state.plan.check_feasible()
-            steps = (self._evaluated_again, self._begin)
-            return await self._asker.approved(tool, session, state, lock, *steps)
+            return await self._asker.approved(
+                tool, session, state, lock, self._evaluated_again, self._begin
+            )
         if lock is not None:
             await state.holding.enter_async_context(
                 lock.hold(exclusive=state.plan.runs_alone, title=state.title)
             )
         return await in_thread(lambda: self._begin_unasked(tool, state))
+
+    def _evaluated_again(self, tool: Tool, context: CallContext, session: Session) -> CallContext:
+        """Plan and decide the call again, at the moment of use."""
+        plan = planned(tool, context.call, session)
+        return escalated_to_ask(
+            replace(context, plan=plan, evaluated=self._judge.evaluate(plan.needs, session))
+        )
 
     def _begin_unasked(self, tool: Tool, state: CallState) -> ToolResult | None:
         refusal = self._begin(tool, state)
@@ -342,6 +354,14 @@ class Gate:
         state.began = time.monotonic()
         return None
 
+    def _end_unwritten(self, state: CallState, error: StateError | OSError) -> ToolResult:
+        """End a call for which something of ours could not be written, with a record of it."""
+        text = unwritten_text(error)
+        if not state.intent:
+            return self._recorder.refuse(state.context, text, "error")
+        state.output = Output(text=text, failed=True)
+        return ToolResult(content=text, status="error")
+
     async def _run(
         self, tool: Tool, session: Session, state: CallState, span: CallSpan
     ) -> ToolResult:
@@ -349,7 +369,7 @@ class Gate:
         try:
             with self._asker.redeemed.giving(plan.binding, approval.id if approval else ""):
                 conceal = self._delivery.conceal if self._delivery else _as_it_is
-                state.output = await _ran(tool, plan, span.listener, conceal)
+                state.output = await _run_plan(tool, plan, span.listener, conceal)
             state.account.ended(state.output, signs=state.context.level == "sign")
         finally:
             reason = state.running.stopped() if state.output.failed else ""
@@ -365,8 +385,9 @@ class Gate:
         if output.waits_for:
             await in_thread(lambda: self._asker.keep(state))
         status: Status = "pending" if output.waits_for else "error" if output.failed else "ok"
-        asked = () if approval else (j for j in state.context.evaluated if _asks(j))
-        question = "; ".join(dict.fromkeys(one.reason for one in asked))
+        # Of a tool that asks itself (`Tool.asks_itself`), this is what its runner has to ask.
+        unasked = () if approval else (j for j in state.context.evaluated if _asks(j))
+        question = "; ".join(dict.fromkeys(one.reason for one in unasked))
         return ToolResult(
             content=question or output.text,
             status=status,
@@ -402,46 +423,30 @@ class Gate:
             return ToolResult(content=stopped_text(reason), status="error")
         return self._recorder.refuse_stopped(state.context, reason)
 
-    def _named(self, call: ToolCall, session: Session) -> tuple[Tool, ToolCall]:
-        """Return what `_known` does; of a call of `call_skill_tool` the call that is in it.
+    def forecast(
+        self, call: ToolCall, session: Session, *, need: PermissionRequest | None = None
+    ) -> Forecast:
+        """Return what `call` would answer now, by the same steps up to the question.
 
-        RefusedError for one that names no tool of a skill, or whose arguments that does not take.
+        Nothing is run, recorded, asked or reserved. An approval that waits to be used is not
+        looked for. With `need` that is decided, whatever the arguments are.
+
+        Raises:
+            UnknownToolError: no tool has that name.
         """
-        is_inside = call.name == CALL_SKILL_TOOL and not session.origin_digest
-        if not is_inside or self._tools.get(CALL_SKILL_TOOL) is None:
-            return self._known(call, session)
-        from skillhouse.tools.deferred_tools import called_tool  # noqa: PLC0415 - few calls do.
-
-        return called_tool(self._tools, call)
-
-    def _known(self, call: ToolCall, session: Session) -> tuple[Tool, ToolCall]:
-        """Return the tool, and the call by its own name: what follows knows no other."""
-        tool = self._tools.get(call.name)
-        # What a skill asks for by itself is a tool of ours, and never another skill's.
-        bare = () if tool or session.origin_digest else self._tools.bare(call.name)
-        if len(bare) == 1:
-            (tool,) = bare
-        if tool is None:
-            known = sorted(self.listed())
-            close = next(iter(nearest(call.name, self.tools)), "")
-            several = ", ".join(f"`{one.full_name}`" for one in bare)
-            why = (
-                f"several skills have it: {several}" if bare else self._tools.why_absent(call.name)
-            )
-            raise UnknownToolError(call.name, close, known, why=why)
-        return tool, replace(call, name=tool.name, arguments=tool.canonical(call.arguments))
-
-    def _is_offered(self, tool: Tool, session: Session) -> bool:
-        """What a skill asks by itself is no call of the model: rules decide it, and not the list of
-        what the model may call."""
-        return bool(session.origin_digest) or self._tools.offer.includes(tool)
-
-    def _evaluated_again(self, tool: Tool, context: CallContext, session: Session) -> CallContext:
-        """Plan and decide the call again, at the moment of use."""
-        plan = planned(tool, context.call, session)
-        return escalated_to_ask(
-            replace(context, plan=plan, evaluated=self._judge.evaluate(plan.needs, session))
-        )
+        try:
+            tool, call = self._resolved(call, session)
+        except RefusedError as refused:
+            return Forecast(effect=Effect.DENY, status="error", reasons=(str(refused),))
+        if not self._is_offered(tool, session):
+            reason = str(ToolNotOfferedError(tool.name, sorted(self.listed())))
+            return Forecast(effect=Effect.DENY, status="error", reasons=(reason,))
+        if need is None:
+            wrong = self._tools.argument_fault(tool, call.arguments)
+            if wrong:
+                return Forecast(effect=Effect.DENY, status="error", reasons=(wrong,))
+        decided = self._plan_and_decide(tool, call, session, None, need=need)
+        return forecast_of(decided, self._judge.workspace_root)
 
 
 def _stopped(context: CallContext, verdict: TierVerdict) -> Refusal:
@@ -456,7 +461,7 @@ def _as_it_is(text: str) -> str:
     return text
 
 
-async def _ran(
+async def _run_plan(
     tool: Tool, plan: Plan, listener: ProgressHandler | None, conceal: Callable[[str], str]
 ) -> Output:
     try:

@@ -38,7 +38,7 @@ from skillhouse.tools.call import (
     object_schema,
 )
 from skillhouse.tools.messages import render
-from skillhouse.tools.remote_skills import SkillLoad, begun
+from skillhouse.tools.remote_skills import SkillLoad, begin_use
 from skillhouse.tools.skill_text import SKILL_TEXT_MAX, fitted, with_body
 from skillhouse.tools.tool import Session, Tool
 
@@ -93,7 +93,7 @@ class InvokeTool(Tool):
                 content = await load.content()
                 if not current_invocation(content, profile.extensions).user_invocable:
                     raise RefusedError(f"skill `{skill.name}` is now for the model alone")
-                begun(session, skill, "")
+                begin_use(session, skill, "")
                 given = arguments.get("arguments", "")
                 written = BodyRendering(content, given, profile, session)
                 body = await written.body(self._run_command)
@@ -105,7 +105,7 @@ class InvokeTool(Tool):
                 text = render(profile.messages, "skill_held", name=skill.name)
             else:
                 text, _ = fitted(with_body(content, body), profile.load_style)
-            text = begun(session, skill, text)
+            text = begin_use(session, skill, text)
             noted = activation_of(content, text, load.needs[0].skill_digest)
             return Output(
                 text=text,
@@ -248,8 +248,8 @@ class AttachTool(Tool):
         before = session.activations.of(file) if way == "again" else None
         if way == "again" and before is None:
             raise RefusedError("it is not in use in this conversation")
-        is_persons = before is not None and before.by == "person" and not before.is_restored
-        skill, needs = self._judged(file, session, is_persons=is_persons)
+        is_of_user = before is not None and before.by == "person" and not before.is_restored
+        skill, needs = self._judged(file, session, is_of_user=is_of_user)
         profile = self._menu.profile
         load = SkillLoad(session, skill, needs, listed=profile.resources_listed)
         needs = load.needs
@@ -268,24 +268,24 @@ class AttachTool(Tool):
                 raise RefusedError(str(error)) from error
             if must_be is not None and text_digest(content) != must_be.digest:
                 raise RefusedError("it has changed, and needs an approval again", denied=True)
-            self._check_invocation(content, is_persons=is_persons)
+            self._check_invocation(content, is_of_user=is_of_user)
             return await self._output(content, before, tree, arguments["tokens"], session)
 
         facts = (("skill", skill.id), ("attached", way))
         return Plan(needs=needs, run=run, facts=facts)
 
     def _judged(
-        self, file: str, session: Session, *, is_persons: bool
+        self, file: str, session: Session, *, is_of_user: bool
     ) -> tuple[Skill, tuple[PermissionRequest, ...]]:
-        listed = self._menu.skills if is_persons else session.visible
+        listed = self._menu.skills if is_of_user else session.visible
         skill = next((one for one in listed.skills if one.file == file), None)
         if skill is None:
             raise RefusedError(GONE, denied=True)
-        return skill, (self._menu.need(skill),) if is_persons else session.needs_of(skill)
+        return skill, (self._menu.need(skill),) if is_of_user else session.needs_of(skill)
 
-    def _check_invocation(self, content: SkillContent, *, is_persons: bool) -> None:
+    def _check_invocation(self, content: SkillContent, *, is_of_user: bool) -> None:
         now = current_invocation(content, self._menu.profile.extensions)
-        if not (now.user_invocable if is_persons else now.model_invocable):
+        if not (now.user_invocable if is_of_user else now.model_invocable):
             raise RefusedError(GONE, denied=True)
 
     async def _output(
@@ -301,7 +301,7 @@ class AttachTool(Tool):
         most = min(4 * tokens, SKILL_TEXT_MAX) if tokens else SKILL_TEXT_MAX
         text, is_whole = fitted(filled, profile.load_style, most=most, notice=lambda _: CUT)
         # In use only now: what does not fit is not.
-        text = begun(session, skill, text)
+        text = begin_use(session, skill, text)
         noted = activation_of(content, text, tree)
         is_changed = before is not None and before.digest != noted.digest
         if before is None:

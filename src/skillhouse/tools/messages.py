@@ -78,7 +78,7 @@ def render(messages: Mapping[str, str], key: str, **values: Any) -> str:
 
 OPENING_CHARS = len(DEFAULT_MESSAGES["skill_description"])
 """Characters of a description in which it names skills. A client that finds tools by search alone
-shows a model their names and as few as 150 characters of each (Qwen Code 0.24, review 3, A9)."""
+shows a model their names and as few as 150 characters of each (Qwen Code 0.24)."""
 OPENING_NAME = 64
 """Characters of the longest name there, those that the specification allows."""
 

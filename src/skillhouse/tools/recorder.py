@@ -38,7 +38,7 @@ class Recorder:
 
         `audited` is the status for the log, where it does not follow from the client's.
         """
-        self._audit.write_read(
+        self._audit.write_or_keep(
             self._draft(
                 context,
                 kind="refusal",
@@ -66,7 +66,7 @@ class Recorder:
         )
         if durable:
             return self._audit.write(draft, durable=True)
-        return self._audit.write_read(draft)
+        return self._audit.write_or_keep(draft)
 
     def outcome(
         self,
@@ -84,7 +84,7 @@ class Recorder:
         """
         said = output.text[:200] if output.failed else ""
         status = "unknown" if output.is_unknown else "error" if output.failed else "ok"
-        self._audit.write_read(
+        self._audit.write_or_keep(
             self._draft(
                 context,
                 kind="outcome",

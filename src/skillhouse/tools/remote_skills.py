@@ -100,17 +100,17 @@ async def fetched(session: Session, skill: Skill, relative: str) -> bytes:
         raise RefusedError(f"nothing was read: {error}") from error
 
 
-def begun(session: Session, skill: Skill, text: str) -> str:
-    """Note that a skill is in use, and return what a model gets of it. Commands then need an
-    approval for a skill of another server too (SEP-2640, "No implicit local execution"); rules that
-    allow commands do not answer it."""
+def begin_use(session: Session, skill: Skill, text: str) -> str:
+    """Note that a skill is in use, and return the text that a model gets: below its origin, where
+    another server has it."""
     session.begin(skill)
-    origin = acts(session, skill)
+    origin = guard_commands(session, skill)
     return f"{origin}\n\n{text}" if origin else text
 
 
-def acts(session: Session, skill: Skill) -> str:
-    """Make commands ask for a skill of another server, and return its origin; "" if it is here."""
+def guard_commands(session: Session, skill: Skill) -> str:
+    """Return the origin of a skill of another server, "" if it is here. While it is in use commands
+    need an approval too (SEP-2640, "No implicit local execution"), whatever rules allow."""
     origin = session.origin(skill)
     if session.remote_skills is None or not origin:
         return ""

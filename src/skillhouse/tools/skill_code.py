@@ -146,7 +146,9 @@ class Runner(Protocol):
     async def close(self) -> None: ...
 
 
-class CodeInspector(Protocol):
+class CodeServices(Protocol):
+    """What a tool of a skill runs with: runners, interpreters, packages, the network."""
+
     async def runner(self, digest: str, language: Literal["python", "javascript"]) -> Runner:
         """Raises SandboxUnavailableError where no code runs on this machine."""
         ...
@@ -184,6 +186,8 @@ class CodeInspector(Protocol):
 
 
 class SkillCodeTool(Tool):
+    """One tool of one skill: its call is planned here, and its code runs in a cell."""
+
     durable = True
     reads_only = False
     is_about_skills = True
@@ -193,7 +197,7 @@ class SkillCodeTool(Tool):
         self,
         skill: CodeSkill,
         spec: ToolSpec,
-        workshop: CodeInspector,
+        services: CodeServices,
         ask: Callable[[Session], Ask],
     ) -> None:
         self.full_name = f"{skill.manifest.name}:{spec.name}"
@@ -206,12 +210,12 @@ class SkillCodeTool(Tool):
         self.skill = skill
         self.level = skill.level_of(spec)
         self._spec = spec
-        self._workshop = workshop
+        self._services = services
         self._ask = ask
 
     def python(self) -> Python | None:
         """Return the interpreter that runs it, None for other languages; SandboxError for none."""
-        return self._workshop.python(self.skill)
+        return self._services.python(self.skill)
 
     def plan(self, arguments: Mapping[str, Any], session: Session) -> Plan:
         session.verify_code(self.skill.directory, self.skill.scope)
@@ -233,9 +237,9 @@ class SkillCodeTool(Tool):
             call = secrets.token_hex(8)
             network: CodeNetwork | None = None
             if self.skill.reach.hosts:
-                network = self._workshop.network(self.skill, mine, call, self.full_name)
+                network = self._services.network(self.skill, mine, call, self.full_name)
             hidden = tuple(self.skill.env.values())
-            draft = self._workshop.artifacts.draft(self.full_name, session, hidden)
+            draft = self._services.artifacts.draft(self.full_name, session, hidden)
             host = _Host(self._ask(mine), say, draft, None if network is None else network.proxy)
             try:
                 result = await self._result(digest, arguments, session, host, call)
@@ -268,8 +272,8 @@ class SkillCodeTool(Tool):
 
         async def check_feasible() -> None:
             try:
-                runner = await self._workshop.runner(digest, self.skill.manifest.language)
-                await self._workshop.check_packages(self.skill)
+                runner = await self._services.runner(digest, self.skill.manifest.language)
+                await self._services.check_packages(self.skill)
                 await runner.check(self._cell(digest, session), self._spec.name)
             except _NOT_RUN as error:
                 raise RefusedError(f"`{self.full_name}`: {error}") from error
@@ -361,9 +365,9 @@ class SkillCodeTool(Tool):
     ) -> CellResult:
         manifest = self.skill.manifest
         try:
-            runner = await self._workshop.runner(digest, manifest.language)
+            runner = await self._services.runner(digest, manifest.language)
             within = ANSWER_SECONDS if session.channel in TIMED_CHANNELS else None
-            packages = await self._workshop.packages(self.skill, say=host.say, within=within)
+            packages = await self._services.packages(self.skill, say=host.say, within=within)
             spec = self._cell(digest, session, packages)
             meta: dict[str, Any] = {
                 "skillName": manifest.name,
@@ -384,7 +388,7 @@ class SkillCodeTool(Tool):
                 manifest.language,
             )
             if result.kind == "error":
-                await self._workshop.check_exports(self.skill, spec)
+                await self._services.check_exports(self.skill, spec)
             return result
         except _NOT_RUN as error:
             raise RefusedError(f"`{self.full_name}`: {error}") from error

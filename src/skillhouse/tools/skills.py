@@ -25,7 +25,7 @@ from skillhouse.tools.call import (
     object_schema,
 )
 from skillhouse.tools.messages import before_list, list_room, opening, render
-from skillhouse.tools.remote_skills import SkillLoad, begun
+from skillhouse.tools.remote_skills import SkillLoad, begin_use
 from skillhouse.tools.skill_text import fitted, result_data
 from skillhouse.tools.telemetry import skill_attributes
 from skillhouse.tools.tool import Session, Tool
@@ -48,6 +48,8 @@ SEARCH_MAX = 50
 
 
 class VisibleSkills(Struct, frozen=True, kw_only=True):
+    """What one agent sees of skills, for the tools that load and find them."""
+
     visible: SkillIndex
     hidden: SkillIndex
     """What a rule denies it: neither listed nor loaded."""
@@ -275,7 +277,7 @@ class SkillTool(Tool):
         else:
             text, _ = fitted(content, profile.load_style)
             text += self._tools_beside(skill, session)
-        text = begun(session, skill, text)
+        text = begin_use(session, skill, text)
         facts = {
             "id": skill.id,
             "name": skill.name,
@@ -356,7 +358,7 @@ class SearchTool(Tool):
 
     def plan(self, arguments: Mapping[str, Any], session: Session) -> Plan:
         query = arguments[self._query]
-        limit = bounded(arguments.get(self._limit, SEARCH_LIMIT))
+        limit = limit_within(arguments.get(self._limit, SEARCH_LIMIT))
 
         async def run() -> Output:
             # The index may have to be opened or made, which must not hold up other calls.
@@ -459,7 +461,7 @@ class SearchTool(Tool):
         )
 
 
-def bounded(limit: int) -> int:
+def limit_within(limit: int) -> int:
     """Return how many skills a search gives: none for a limit below one (S003-41, S003-48)."""
     return max(0, min(limit, SEARCH_MAX))
 

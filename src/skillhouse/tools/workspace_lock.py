@@ -25,7 +25,7 @@ from skillhouse.floor.lock import try_lock
 from skillhouse.floor.structs import asdict, replace
 
 BUSY_SECONDS = 5.0
-"""Longest wait for others (issue "approved bytes run"); an approval is not consumed by it."""
+"""Longest wait for others; an approval is not consumed by it."""
 POLL_SECONDS = 0.01
 TITLE_MAX = 200
 _MUTEX = "mutex"

@@ -67,7 +67,7 @@ LIST_SECONDS = 10.0
 _Key = tuple[str, ...]
 
 
-class _Held(Struct, eq=False):
+class _KeptCell(Struct, eq=False):
     """A cell that is kept for further calls."""
 
     key: _Key
@@ -85,6 +85,8 @@ class _Held(Struct, eq=False):
 
 
 class Executor:
+    """The cells of this process: what starts one for a call, keeps it for the next, and ends it."""
+
     def __init__(
         self,
         status: SandboxStatus,
@@ -113,8 +115,8 @@ class Executor:
         self._idle_seconds = idle_seconds
         self._capabilities = Capabilities()
         self._learned = LearnedImports()
-        self._cells: dict[_Key, _Held] = {}
-        self._retired: set[_Held] = set()
+        self._cells: dict[_Key, _KeptCell] = {}
+        self._retired: set[_KeptCell] = set()
         self._closings: set[asyncio.Task[None]] = set()
         self._sweeper: asyncio.Task[None] | None = None
         self._early: EarlyStart | None = None
@@ -236,7 +238,7 @@ class Executor:
             # Without namespaces a socket of the cell would be one of the host.
             spec = replace(spec, hosts=())
         for is_last in (False, True):
-            async with self._cell(spec, is_call=method == EXECUTE) as cell:
+            async with self._using_cell(spec, is_call=method == EXECUTE) as cell:
                 # The cell may have died while this call waited. Nothing was sent to it yet, so
                 # another cell may be tried: once.
                 await cell.turns.acquire()
@@ -248,8 +250,10 @@ class Executor:
         raise AssertionError
 
     @contextlib.asynccontextmanager
-    async def _cell(self, spec: CellSpec, *, is_call: bool) -> AsyncIterator[PythonCell | NodeCell]:
-        held = await self._held(spec)
+    async def _using_cell(
+        self, spec: CellSpec, *, is_call: bool
+    ) -> AsyncIterator[PythonCell | NodeCell]:
+        held = await self._cell_for(spec)
         held.active += 1
         held.is_called |= is_call
         try:
@@ -266,7 +270,7 @@ class Executor:
                     async with self._freed:
                         self._freed.notify_all()
 
-    async def _held(self, spec: CellSpec) -> _Held:
+    async def _cell_for(self, spec: CellSpec) -> _KeptCell:
         key = _key(spec)
         while True:
             if self._closed:
@@ -279,7 +283,7 @@ class Executor:
                 if not self._has_room():
                     await self._wait_for_room()
                     continue
-                held = await self._started(key, spec)
+                held = await self._try_start(key, spec)
                 if held is None:
                     continue
             await held.ready.wait()
@@ -308,7 +312,7 @@ class Executor:
         finally:
             self._waiting -= 1
 
-    async def _started(self, key: _Key, spec: CellSpec) -> _Held | None:
+    async def _try_start(self, key: _Key, spec: CellSpec) -> _KeptCell | None:
         """Return a new cell; None when another call made it, or took the last place."""
         early = None if self._early is None else self._early.take(spec)
         is_used = False
@@ -324,7 +328,9 @@ class Executor:
                 self._close_later(early.end(), early.tree)
         return await self._start(key, spec, tree, early)
 
-    async def _start(self, key: _Key, spec: CellSpec, tree: Path, early: EarlyCell | None) -> _Held:
+    async def _start(
+        self, key: _Key, spec: CellSpec, tree: Path, early: EarlyCell | None
+    ) -> _KeptCell:
         kind = PythonCell if spec.language == "python" else NodeCell
         try:
             cell = kind(
@@ -338,7 +344,7 @@ class Executor:
         except SandboxError:
             self._snapshots.drop(tree)
             raise
-        held = _Held(key=key, skill=spec.skill, cell=cell, tree=tree, used_at=time.monotonic())
+        held = _KeptCell(key=key, skill=spec.skill, cell=cell, tree=tree, used_at=time.monotonic())
         self._cells[key] = held
         if self._sweeper is None:
             self._sweeper = asyncio.get_running_loop().create_task(self._sweep())
@@ -358,7 +364,7 @@ class Executor:
             held.ready.set()
         return held
 
-    def _retire(self, held: _Held) -> None:
+    def _retire(self, held: _KeptCell) -> None:
         if self._cells.get(held.key) is held:
             del self._cells[held.key]
             self._retired.add(held)
@@ -366,7 +372,7 @@ class Executor:
         if not held.active:
             self._discard(held)
 
-    def _discard(self, held: _Held) -> None:
+    def _discard(self, held: _KeptCell) -> None:
         self._cells.pop(held.key, None) if self._cells.get(held.key) is held else None
         self._retired.discard(held)
         self._close_later(held.cell.close(), held.tree)

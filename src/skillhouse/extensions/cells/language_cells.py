@@ -1,4 +1,4 @@
-"""The cells of each language: a Python process forked for each call, or one Node process a call."""
+"""What the cells of all languages share, and that of Python, which forks for each call."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class LanguageCell:
         """Whether the skill may import more than its own code and what its language brings."""
         return bool(places(self._spec)[1])
 
-    def _begun(
+    def _begin_call(
         self,
         link: socket.socket,
         token: str,
@@ -117,6 +117,8 @@ class LanguageCell:
 
 
 class PythonCell(LanguageCell):
+    """A Python process that has loaded nothing of the skill, and forks for each call."""
+
     def _prepare(self) -> None:
         early = self._early
         self._process = self._cell_process(forks=True) if early is None else early.process
@@ -162,7 +164,7 @@ class PythonCell(LanguageCell):
                 data, given, _, _ = socket.recv_fds(control, CHUNK, 1)
                 if not data:
                     break
-                self._take(json.loads(data), [socket.socket(fileno=one) for one in given])
+                self._take_report(json.loads(data), [socket.socket(fileno=one) for one in given])
         except OSError:
             # It ended during a write; its calls are marked as ended below.
             pass
@@ -173,7 +175,7 @@ class PythonCell(LanguageCell):
                 ending.end()
             self._ready.set()
 
-    def _take(self, report: Mapping[str, Any], given: Sequence[socket.socket]) -> None:
+    def _take_report(self, report: Mapping[str, Any], given: Sequence[socket.socket]) -> None:
         if "ready" in report:
             self._ready.set()
         elif "way" in report:
@@ -206,10 +208,10 @@ class PythonCell(LanguageCell):
         with contextlib.ExitStack() as stack:
             try:
                 token = stack.enter_context(self._capabilities.of(host))
-                fork = self._ready_calls.take(seconds, env) or self._forked(seconds)
+                fork = self._ready_calls.take(seconds, env) or self._fork(seconds)
                 stack.enter_context(contextlib.closing(fork))
-                async with self._reaching(fork, host.network) as has_way:
-                    channel = self._begun(fork.link, token, method, params, frames=fork.frames)
+                async with self._serving_network(fork, host.network) as has_way:
+                    channel = self._begin_call(fork.link, token, method, params, frames=fork.frames)
                     outcome = await attempt(channel, seconds=seconds)
             finally:
                 is_answered = outcome is not None and outcome.kind in ("ok", "error")
@@ -230,7 +232,9 @@ class PythonCell(LanguageCell):
             )
 
     @contextlib.asynccontextmanager
-    async def _reaching(self, fork: Fork, network: EgressProxy | None) -> AsyncIterator[bool]:
+    async def _serving_network(
+        self, fork: Fork, network: EgressProxy | None
+    ) -> AsyncIterator[bool]:
         """Serve the call's way out while the block lasts; whether it has one."""
         if network is None or not fork.credentials:
             yield False
@@ -248,7 +252,7 @@ class PythonCell(LanguageCell):
         if self.is_alive and not self._is_closed:
             self._ready_calls.refill(seconds, env)
 
-    def _started(self) -> socket.socket:
+    def _control_socket(self) -> socket.socket:
         if self._control is None:
             raise RuntimeError("expected a cell that was started")
         return self._control
@@ -256,9 +260,9 @@ class PythonCell(LanguageCell):
     def _say(self, order: Mapping[str, Any]) -> None:
         # A cell that is gone is noticed where its listener reads.
         with contextlib.suppress(OSError):
-            self._started().send(json.dumps(order).encode())
+            self._control_socket().send(json.dumps(order).encode())
 
-    def _forked(self, seconds: float, memory_bytes: int = 0) -> Fork:
+    def _fork(self, seconds: float, memory_bytes: int = 0) -> Fork:
         """Return a new process for one call, which waits for its request.
 
         Args:
@@ -290,7 +294,7 @@ class PythonCell(LanguageCell):
             order = json.dumps(given).encode()
             # A cell that is gone is noticed where the answer is awaited.
             with contextlib.suppress(OSError):
-                socket.send_fds(self._started(), [order], [end.fileno(), writing])
+                socket.send_fds(self._control_socket(), [order], [end.fileno(), writing])
             ending = self._endings[number] = Ending()
             stack.pop_all()
         return Fork(
@@ -329,7 +333,7 @@ class PythonCell(LanguageCell):
                 ending.way.close()
 
     def start_ready(self, seconds: float) -> Fork:
-        return self._forked(seconds)
+        return self._fork(seconds)
 
     def discard_ready(self, process: Fork) -> None:
         self._say({"kill": process.number})
@@ -352,7 +356,7 @@ class PythonCell(LanguageCell):
 
     def start_learner(self) -> Fork | None:
         known = self._learned.known(self._spec)
-        return self._forked(LOAD_SECONDS, self._ready_bytes) if known is None else None
+        return self._fork(LOAD_SECONDS, self._ready_bytes) if known is None else None
 
     def take_report(self, report: Mapping[str, Any]) -> None:
         """Have what the skill's code imports of the standard library imported ahead."""

@@ -30,6 +30,8 @@ OUT_OF_MEMORY = b"Allocation failed - JavaScript heap out of memory"
 
 
 class NodeCell(LanguageCell):
+    """The cell of one JavaScript skill."""
+
     def _prepare(self) -> None:
         self._ready_calls = ReadyCalls[Worker](self, loads=self.has_packages)
         self._first: Worker | None = None
@@ -62,7 +64,9 @@ class NodeCell(LanguageCell):
         try:
             async with worker.reaching(host.network) as has_way:
                 with self._capabilities.of(host) as token:
-                    channel = self._begun(worker.link, token, method, params, frames=worker.frames)
+                    channel = self._begin_call(
+                        worker.link, token, method, params, frames=worker.frames
+                    )
                     outcome = await attempt(channel, seconds=seconds)
             tail = worker.process.output_tail(TAIL_BYTES).decode("utf-8", "replace")
             kind, error = outcome.kind, outcome.error

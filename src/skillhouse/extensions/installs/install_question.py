@@ -13,7 +13,7 @@ from skillhouse.floor import SkillhouseError, digest, structs
 from skillhouse.frontends.presentation.install_words import report_pairs
 from skillhouse.frontends.presentation.text import cut
 from skillhouse.house.allowed_sources import rule_for
-from skillhouse.install.change_plan import UNSIGNED, UNTRUSTED, agreements
+from skillhouse.install import UNSIGNED, UNTRUSTED, agreements
 from skillhouse.install.source_policy import first_seen, held_back, required_age
 from skillhouse.registry import entry_value
 from skillhouse.tools import one_line
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from skillhouse.install import Installer, InstallReport, StagedSkill
     from skillhouse.skill import Skill
 
-ONE_YES = frozenset({UNSIGNED, UNTRUSTED})
+ONE_APPROVAL = frozenset({UNSIGNED, UNTRUSTED})
 """What one approval agrees to, since the question says it first; all else needs a typed word."""
 FACT_CHARS = 600
 DESCRIPTION_CHARS = 300
@@ -51,7 +51,7 @@ class InstallQuestion(Struct, frozen=True, kw_only=True):
     binding: str
     """Digest of all that is installed: files, signature, source and place."""
     agreed: tuple[str, ...]
-    """The words of `change_plan` that one approval covers."""
+    """The words of `install_policy` that one approval covers."""
     shown: tuple[tuple[str, str], ...]
     """The report of an install. Verdicts of rules are in it, so that no approval is bound to it."""
     description: str
@@ -135,7 +135,7 @@ def _check_asked(report: InstallReport, words: tuple[str, ...]) -> None:
     """Refuse what a person looks at by a word of its own, or what no one can read."""
     name = report.name
     by_hand = f"the user may look at it with `skillhouse install {bounded_line(name, 80)}`"
-    further = [word for word in words if word not in ONE_YES]
+    further = [word for word in words if word not in ONE_APPROVAL]
     if further:
         raise NotAskedError(
             f"`{name}` needs more than one approval ({', '.join(further)}); {by_hand}"

@@ -58,7 +58,7 @@ def skillhouse_options(
     bridge = FrameworkBridge(house=house, channel=CHANNEL, agent=agent, user=user, ask=ask)
     tools = [_tool(bridge, tool, options.can_use_tool) for tool in bridge.tools(lists=False)]
     names = {PREFIX + tool.name for tool in tools}
-    # Without `alwaysLoad` the CLI shows the model only the names of the tools (review M3: 2.1.330).
+    # Without `alwaysLoad` the CLI shows the model only the names of the tools (seen with 2.1.330).
     # Older CLIs ignore it, and a server inside the program has no instructions, hence the prompt.
     server = {**create_sdk_mcp_server(SERVER, tools=tools), "alwaysLoad": True}
     servers = {**options.mcp_servers, SERVER: server}

@@ -172,7 +172,7 @@ class PlannedAnswer(JsonAnswer, frozen=True, kw_only=True):
     name: str
     report: InstallReportAnswer | UnsetType = UNSET
     questions: tuple[str, ...] | UnsetType = UNSET
-    """What `answers` must name: unsigned, untrusted, obeyed, near, edited."""
+    """What `answers` must name, of `install.QUESTIONS`."""
     restored: RestoredAnswer | UnsetType = UNSET
     plan_digest: str | UnsetType = UNSET
     status: str | UnsetType = UNSET

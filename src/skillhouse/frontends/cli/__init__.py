@@ -315,9 +315,11 @@ def _gone() -> Exception | None:
 
 def _unknown(verb: str) -> str:
     from skillhouse.floor import nearest
+    from skillhouse.tools.tool_set import BUILTIN_TOOLS
 
     close = nearest(verb, VERBS)
     hint = f"did you mean `{close[0]}`" if close else "`skillhouse help --all` lists the verbs"
+    hint = f"it is a tool: `skillhouse call {verb}`" if verb in BUILTIN_TOOLS else hint
     hint = NO_VERBS.get(verb, hint)
     return f"unknown verb `{verb}`; {hint}"
 

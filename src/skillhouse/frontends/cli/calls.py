@@ -150,11 +150,11 @@ def _call(options: argparse.Namespace, terminal: Terminal) -> int:
     """Make one gated call; 1 when it was refused or failed."""
     arguments = parse_object(options.args)
     if arguments.get("background") is True or "background=true" in options.words:
-        return keep_running(lambda kept: _called(options, terminal, arguments, kept))
-    return _called(options, terminal, arguments, None)
+        return keep_running(lambda kept: _call_and_print(options, terminal, arguments, kept))
+    return _call_and_print(options, terminal, arguments, None)
 
 
-def _called(
+def _call_and_print(
     options: argparse.Namespace,
     terminal: Terminal,
     arguments: dict[str, Any],
@@ -266,10 +266,10 @@ async def _make_call(
     request: str,
     waiting: WaitingChannel | None,
 ) -> ToolResult:
-    later: list[asyncio.TimerHandle] = []
+    timers: list[asyncio.TimerHandle] = []
     newest = ""
 
-    async def tell(progress: Progress) -> None:
+    async def show_progress(progress: Progress) -> None:
         nonlocal newest
         share = progress.progress / progress.total if progress.total else 0.0
         # What counts no hundredth yet only says that it goes on.
@@ -280,7 +280,7 @@ async def _make_call(
         if not progress.total or line != newest:
             # What is over soon is shown whole at its end, however long its start took.
             loop = asyncio.get_running_loop()
-            later.append(loop.call_later(QUIET_SECONDS, terminal.note, line))
+            timers.append(loop.call_later(QUIET_SECONDS, terminal.note, line))
         newest = line
 
     try:
@@ -297,11 +297,11 @@ async def _make_call(
             user=options.user,
             channel="cli",
             approval_id=options.approval,
-            listener=tell,
+            listener=show_progress,
             message_id=request,
         )
     finally:
-        for timer in later:
+        for timer in timers:
             timer.cancel()
         await house.release_loop()
 

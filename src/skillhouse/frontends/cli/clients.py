@@ -168,7 +168,7 @@ _PROFILES_EXAMPLES = """examples:
   skillhouse profiles compare claude-code codex     the skills they see differently
 
 A profile is a file of values: how a client or a design finds, reads and lists skills.
-Your own lie in ~/.config/skillhouse/profiles, one file each.
+Your own are in ~/.config/skillhouse/profiles, one file each.
 """
 
 

@@ -116,8 +116,8 @@ _FIRST_PAGE = "skill all list search project frozen yes allow_unsigned dry_run j
 
 def install(options: argparse.Namespace, terminal: Terminal) -> int:
     """Install skills of one source; 1 when one of them is refused."""
-    is_look = options.list or options.dry_run
-    if not is_look and not options.frozen:
+    changes_nothing = options.list or options.dry_run
+    if not changes_nothing and not options.frozen:
         refuse_agents("install")
     with installing(options, terminal) as (house, installer):
         if options.search is not None or (
@@ -128,13 +128,13 @@ def install(options: argparse.Namespace, terminal: Terminal) -> int:
         if options.frozen:
             if options.source or options.from_lock:
                 raise UsageError("--frozen takes everything from the lock, and no source")
-            return _frozen(options, terminal, installer, place)
+            return _install_lock(options, terminal, installer, place)
         if options.from_lock:
             return install_from_lock(options, terminal, house, installer, place)
         if not options.source:
             message = "expected a source, or --frozen to install what the lock has"
             raise UsageError(f"{message}; see `skillhouse install --help`")
-        found = _opened(options, terminal, installer, place)
+        found = _open(options, terminal, installer, place)
         for problem in found.problems:
             terminal.error(problem)
         if options.list:
@@ -151,14 +151,14 @@ def install(options: argparse.Namespace, terminal: Terminal) -> int:
         return done.end()
 
 
-def _opened(
+def _open(
     options: argparse.Namespace, terminal: Terminal, installer: Installer, place: InstallPlace
 ) -> OpenSource:
     with install_step("source"):
         is_name = installer.sources.parse(options.source).kind == "name"
         if options.public and not is_name:
             raise UsageError("--public takes the name of a skill, or --search")
-        if is_name and _is_public(options, terminal, installer):
+        if is_name and _looks_in_public(options, terminal, installer):
             options.source = installer.public().place(options.source)
     return installer.opened(
         options.source, expected=options.digest, repository=options.repository, place=place
@@ -174,7 +174,7 @@ def _search(options: argparse.Namespace, terminal: Terminal, installer: Installe
     limit = SEARCHED_MAX if options.search else LISTED_MAX
     text = options.search or ""
     problems: list[str] = []
-    if _is_public(options, terminal, installer):
+    if _looks_in_public(options, terminal, installer):
         listed = installer.public().listed(problems.append)
         found, weak = judged_listing(listed, text)
         # Here are all skills of the collections, of which no server chose some.
@@ -203,8 +203,8 @@ def _search(options: argparse.Namespace, terminal: Terminal, installer: Installe
     return 1 if problems else 0
 
 
-def _is_public(options: argparse.Namespace, terminal: Terminal, installer: Installer) -> bool:
-    """Whether to look into the public collections, which a person or an option agrees to."""
+def _looks_in_public(options: argparse.Namespace, terminal: Terminal, installer: Installer) -> bool:
+    """Whether to look into the public collections: an option says so, or a person who is asked."""
     if options.public:
         if options.repository:
             raise UsageError("--public looks into public collections, and into no repository")
@@ -271,7 +271,7 @@ def _chosen(
     return [every[place] for place in tick("Which ones?", rows, terminal)]
 
 
-def _frozen(
+def _install_lock(
     options: argparse.Namespace, terminal: Terminal, installer: Installer, place: InstallPlace
 ) -> int:
     """Install exactly what the lock has; what is here already stays."""
@@ -282,7 +282,7 @@ def _frozen(
         status = "error"
         problem: str | UnsetType = UNSET
         with isolated() as failed:
-            status = _thaw(options, installer, name, entry, at)
+            status = _install_locked(options, installer, name, entry, at)
         for error in failed:
             problem = str(error)
             terminal.error(f"{name}: {error}")
@@ -295,7 +295,7 @@ def _frozen(
     return 1 if any(one.status == "error" for one in found) else 0
 
 
-def _thaw(
+def _install_locked(
     options: argparse.Namespace,
     installer: Installer,
     name: str,

@@ -30,7 +30,8 @@ from skillhouse.frontends.cli.reload import reload_house
 from skillhouse.frontends.presentation.text import counted, shown, some_names
 from skillhouse.house import Skillhouse, export_source
 from skillhouse.install import Installer
-from skillhouse.install.change_plan import (
+from skillhouse.install.change_plan import is_in_force
+from skillhouse.install.install_policy import (
     NEAR,
     OBEYED,
     PROVENANCE,
@@ -38,7 +39,6 @@ from skillhouse.install.change_plan import (
     UNSIGNED,
     UNTRUSTED,
     agreements,
-    is_in_force,
 )
 
 if TYPE_CHECKING:

@@ -6,14 +6,14 @@ A page each of a hundred skills is read by no one: `--full` writes them all.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from skillhouse.floor.names import is_near_name
 from skillhouse.frontends.cli.install_review import print_pair
 from skillhouse.frontends.presentation.install_words import publisher_text
 from skillhouse.frontends.presentation.text import counted, cut, one_line, shown, some_names
 from skillhouse.permission import Effect
+from skillhouse.registry.near_names import name_key, near_keys
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
@@ -38,9 +38,10 @@ def print_set(reports: Sequence[InstallReport], names: Collection[str], terminal
         names: Skills that are here already, beside whose names another one may be mistaken.
     """
     known = Counter(host.origin for one in reports for host in one.effects.hosts)
+    keys = {name: name_key(name) for name in names}
     judged = [
         (sum(weight for weight, _ in found), number, found)
-        for number, found in enumerate(list(_unusual(one, names, known)) for one in reports)
+        for number, found in enumerate(list(_unusual(one, keys, known)) for one in reports)
     ]
     judged.sort(key=lambda one: (-one[0], one[1]))
     unusual = [(reports[number], found) for weight, number, found in judged if weight]
@@ -100,9 +101,14 @@ def _said_pairs(reports: Sequence[InstallReport]) -> Iterator[tuple[str, str]]:
 
 
 def _unusual(
-    report: InstallReport, names: Collection[str], known: Counter[str]
+    report: InstallReport, keys: Mapping[str, str], known: Counter[str]
 ) -> Iterator[tuple[int, str]]:
-    """Yield what is unusual of a skill, each with its weight."""
+    """Yield what is unusual of a skill, each with its weight: all that a person must agree to too.
+
+    Args:
+        keys: Of each skill that is here already, by its name, the key that near names share.
+        known: How many skills of the set name each host.
+    """
     effects = report.effects
     for path, hidden in effects.hidden[:_ITEMS_SHOWN]:
         yield _HIDDEN, f"hidden text in {shown(path)}: {shown(hidden)}"
@@ -110,8 +116,9 @@ def _unusual(
         yield _OBEYED, f"files that other programs obey: {_some(one for one, _ in effects.obeyed)}"
     for text in filter(None, (report.rewritten, report.unexpected)):
         yield _REWRITTEN, shown(text)
-    near = sorted(name for name in names if is_near_name(report.name, name))
-    if near:
+    if report.near:
+        yield _NEAR, shown(report.near)
+    elif near := _near_names(report.name, keys):
         yield _NEAR, f"a name that is nearly {_some(near)}"
     denied = [one.mention.text for one in effects.mentions if one.effect is Effect.DENY]
     if denied:
@@ -129,6 +136,11 @@ def _unusual(
         yield _HOST * len(hosts), f"hosts of it alone: {_some(hosts)}"
     for tool in report.facts.tools[:1]:
         yield _EXECUTABLE, f"tools of its own, such as {shown(tool.name)}"
+
+
+def _near_names(name: str, keys: Mapping[str, str]) -> list[str]:
+    near = near_keys(name)
+    return sorted(other for other, key in keys.items() if other != name and key in near)
 
 
 def _some(texts: Collection[str] | Iterator[str]) -> str:

@@ -93,7 +93,7 @@ def _ancestors() -> Iterator[tuple[Mapping[str, str], tuple[str, ...]]]:
         name = before.partition(b"(")[2].decode("utf-8", "replace")
         words = _fields(pid, "cmdline")[:2]
         variables = (field.partition("=") for field in _fields(pid, "environ"))
-        yield {key: value for key, _, value in variables}, (name, *_called(words))
+        yield {key: value for key, _, value in variables}, (name, *_program_names(words))
         pid = parent
 
 
@@ -105,7 +105,7 @@ def _fields(pid: int, name: str) -> list[str]:
         return []
 
 
-def _called(words: list[str]) -> Iterator[str]:
+def _program_names(words: list[str]) -> Iterator[str]:
     """Yield what a program is called: its own name, and that of a script that it runs."""
     for place, word in enumerate(words):
         name = word.rpartition("/")[2]
@@ -173,16 +173,16 @@ class TerminalChannel:
             # What types there may be the program that waits for the answer.
             return None
         if is_terminal(self._stdin):
-            return await self._asked(request, self._stdin, self._terminal)
+            return await self._ask_on(request, self._stdin, self._terminal)
         try:
             file = self._device()
         except OSError:
             return None
         with file:
             # What is asked goes to the terminal too: stderr may be another program's.
-            return await self._asked(request, file, Terminal(file, file, os.environ))
+            return await self._ask_on(request, file, Terminal(file, file, os.environ))
 
-    async def _asked(
+    async def _ask_on(
         self, request: ApprovalRequest, file: TextIO, terminal: Terminal
     ) -> Reply | None:
         if request.out_of_band_only:
@@ -193,11 +193,11 @@ class TerminalChannel:
             show_request(request, terminal.note_rows)
             if Answer.ALWAYS in allowed_answers(request):
                 terminal.note_rows("  a narrower rule may follow s, p or a: `a RULE`")
-            while (reply := await self._answered(request, file, terminal)) is None:
+            while (reply := await self._read_answer(request, file, terminal)) is None:
                 pass
         return reply
 
-    async def _answered(
+    async def _read_answer(
         self, request: ApprovalRequest, file: TextIO, terminal: Terminal
     ) -> Reply | None:
         """Read one answer; None for a text that was kept: the question is asked again."""
@@ -208,7 +208,7 @@ class TerminalChannel:
         terminal.prompt(f"Allow? ({words}) ")
         # A thread that waits for the line would keep the process alive after Ctrl-C.
         await anyio.wait_readable(file)
-        text = _line(file)
+        text = _read_line(file)
         word, _, message = text.strip().partition(" ")
         answer = _ANSWERS.get(text.strip().lower(), Answer.NO)
         rules: tuple[str, ...] = ()
@@ -217,7 +217,7 @@ class TerminalChannel:
         is_no = word.lower() in ("n", "no")
         # The end of the input is no line, and denies.
         if self.host and text and not is_no and (answer is Answer.NO or _is_prose(rules, request)):
-            return self._kept(self.host, text + _rest(file), terminal)
+            return self._keep_text(self.host, text + _read_pasted(file), terminal)
         if answer is not Answer.NO and answer not in choices:
             terminal.note(f"{answer.value} is not possible here; taken as once")
             answer = Answer.ONCE
@@ -229,7 +229,8 @@ class TerminalChannel:
             rules=rules,
         )
 
-    def _kept(self, host: QuestionHost, text: str, terminal: Terminal) -> Reply | None:
+    def _keep_text(self, host: QuestionHost, text: str, terminal: Terminal) -> Reply | None:
+        """Give a text to the conversation; a denial where that does not ask again."""
         if not text.strip():
             return None
         if not host.keep(text.strip()):
@@ -263,15 +264,15 @@ def note_changes(state_directory: Path, terminal: Terminal) -> None:
         terminal.note(f"{notice}; `skillhouse approvals grants` lists what holds")
 
 
-def _rest(file: TextIO) -> str:
+def _read_pasted(file: TextIO) -> str:
     """Return what was pasted together with a line: it is no answer to the question either."""
     text = ""
-    while select.select([file], [], [], PASTE_SECONDS)[0] and (line := _line(file)):
+    while select.select([file], [], [], PASTE_SECONDS)[0] and (line := _read_line(file)):
         text += line
     return text
 
 
-def _line(file: TextIO) -> str:
+def _read_line(file: TextIO) -> str:
     with suppress(OSError):
         return os.read(file.fileno(), LINE_MAX).decode("utf-8", "replace")
     return ""

@@ -20,7 +20,8 @@ from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.question import can_ask, confirmed, typed
 from skillhouse.frontends.presentation.text import counted, one_line, shown
 from skillhouse.install import Installer
-from skillhouse.install.change_plan import REWRITTEN, PinnedError, by_source, split_id, updatable
+from skillhouse.install.change_plan import PinnedError, by_source, split_id, updatable
+from skillhouse.install.install_policy import REWRITTEN
 from skillhouse.registry import SourceError
 
 if TYPE_CHECKING:

@@ -77,7 +77,7 @@ class WaitingChannel:
         self._terminal.note(f"  answer it on {place}; Ctrl-C stops waiting and withdraws it")
         began = self._clock()
         pause = TICK_SECONDS if self._terminal.is_watched else LINE_SECONDS
-        with self._line():
+        with self._cleared_line():
             while True:
                 await anyio.sleep(pause)
                 seconds = round(self._clock() - began)
@@ -87,7 +87,7 @@ class WaitingChannel:
                     self._terminal.note(f"  still waiting for {request.id} after {seconds} s")
 
     @contextmanager
-    def _line(self) -> Iterator[None]:
+    def _cleared_line(self) -> Iterator[None]:
         try:
             yield
         finally:

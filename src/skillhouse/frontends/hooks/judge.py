@@ -268,7 +268,7 @@ class HookJudge:
             },
         )
         opened = OpenCall(
-            intent=house.audit_log.write_read(draft),
+            intent=house.audit_log.write_or_keep(draft),
             tool=made.name,
             agent=made.agent,
             client=made.client_info,
@@ -335,7 +335,7 @@ class HookJudge:
 
     def _seen(self, house: Skillhouse, client: HookClient, call: HookCall) -> None:
         """Record what a client reports of its own accord."""
-        house.audit_log.write_read(
+        house.audit_log.write_or_keep(
             AuditDraft(
                 kind="event",
                 tool=call.tool or "event",

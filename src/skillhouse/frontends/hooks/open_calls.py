@@ -182,7 +182,7 @@ def _record(
     error: str,
     detail: Mapping[str, Any],
 ) -> None:
-    house.audit_log.write_read(
+    house.audit_log.write_or_keep(
         AuditDraft(
             kind="outcome",
             tool=opened.tool,

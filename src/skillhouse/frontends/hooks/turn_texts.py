@@ -71,7 +71,7 @@ class TurnTexts:
         if found is None:
             return ""
         self._say(session, (one.file for one in found.skills))
-        house.audit_log.write_read(
+        house.audit_log.write_or_keep(
             AuditDraft(
                 kind="event",
                 tool="hint",
@@ -109,14 +109,14 @@ class TurnTexts:
         from skillhouse.house.remote_skills import load_known
         from skillhouse.retrieval import skills_of
         from skillhouse.tools.activation import activation_of
-        from skillhouse.tools.remote_skills import begun
+        from skillhouse.tools.remote_skills import begin_use
 
         with isolated():
             content = load_known(skill)
             if prompt := self._prompts.get(key):
                 hits = view.search.find(prompt, limit=5, waits=False).hits
                 session.searches.note(prompt, (one.file for one in skills_of(view.visible, hits)))
-            begun(session, skill, "")
+            begin_use(session, skill, "")
             session.activations.note(activation_of(content, content.text), call_id="")
 
     def sweep(self, oldest: float) -> None:

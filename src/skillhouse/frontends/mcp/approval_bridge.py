@@ -63,16 +63,16 @@ class ApprovalBridge:
     """One server's calls, with the questions that they raise."""
 
     def __init__(
-        self, house: Skillhouse, who: dict[str, str], *, is_persons: bool, identity: str = ""
+        self, house: Skillhouse, who: dict[str, str], *, is_of_user: bool, identity: str = ""
     ) -> None:
         """Store the dependencies; `who` is agent, user and channel of this server's calls.
 
-        With `is_persons` the client is known to belong to the user, so its answers are the user's.
+        With `is_of_user` the client is known to belong to the user, so its answers are the user's.
         `identity` is what clients have proved to be where requests have no connection: over HTTP.
         """
         self._house = house
         self._who = who
-        self._is_persons = is_persons
+        self._is_of_user = is_of_user
         self._session = secrets.token_hex(8)
         self.flow = InputRequiredFlow(house, who)
         stateless = (identity, *who.values()) if identity else ()
@@ -107,13 +107,13 @@ class ApprovalBridge:
         if client.send is not None and (client.form or client.url):
             elicitation_channel(self._house.approvals)
         result = await self.make(caller, approval_id, call, client)
-        return result if approval_id else await self.asked(result, client)
+        return result if approval_id else await self.question_or_result(result, client)
 
     def client_of(
         self, context: ServerRequestContext[None], session_id: str
     ) -> ElicitationClient | None:
         """Return how the client of a request can ask; None if its answers do not count."""
-        if self._is_persons and self._house.config.approvals.elicitation:
+        if self._is_of_user and self._house.config.approvals.elicitation:
             return elicitation_client(context, session_id)
         return None
 
@@ -133,7 +133,7 @@ class ApprovalBridge:
             self.running -= 1
             CURRENT_CLIENT.reset(token)
 
-    async def asked(
+    async def question_or_result(
         self, result: ToolResult, client: ElicitationClient | None
     ) -> ToolResult | types.InputRequiredResult:
         """Return the question of a call that needs approval; the result if there is none to ask."""
@@ -317,12 +317,12 @@ class InputRequiredFlow:
         given = (params.input_responses or {}).get(QUESTION)
         answer = answer_of(given) if isinstance(given, types.ElicitResult) else None
         if answer is not None:
-            self.take(state.approval, state.nonce, answer)
+            self.take_answer(state.approval, state.nonce, answer)
         elif isinstance(given, types.ElicitResult) and given.action != "accept":
             elicitation_channel(self._house.approvals).mark_unanswered(state.approval)
         return state.approval
 
-    def take(self, approval_id: str, nonce: str, answer: Answer) -> None:
+    def take_answer(self, approval_id: str, nonce: str, answer: Answer) -> None:
         """Take an answer of the client's user; one that does not count changes nothing.
 
         Raises:
@@ -400,13 +400,13 @@ def read_or_create_key(path: Path) -> bytes:
     try:
         make_private(path.parent)
         if not os.path.lexists(path):
-            _make(path)
-        return _read(path)
+            _create_key(path)
+        return _read_key(path)
     except OSError as error:
         raise StateError(f"cannot use the key: {error.strerror}", path) from error
 
 
-def _read(path: Path) -> bytes:
+def _read_key(path: Path) -> bytes:
     with os.fdopen(os.open(path, _READING), "rb") as file:
         info = os.fstat(file.fileno())
         key = file.read(KEY_BYTES + 1) if stat.S_ISREG(info.st_mode) else b""
@@ -419,7 +419,7 @@ def _read(path: Path) -> bytes:
     return key
 
 
-def _make(path: Path) -> None:
+def _create_key(path: Path) -> None:
     """Create the key atomically; of two processes that do so at once, the first one wins."""
     made = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
     handle = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

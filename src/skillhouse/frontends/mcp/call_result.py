@@ -28,14 +28,14 @@ R = TypeVar("R")
 _TEXTS = frozenset({"application/json", "image/svg+xml"})
 
 
-async def guarded(made: Awaitable[R]) -> R | ToolResult:
+async def guarded(call: Awaitable[R]) -> R | ToolResult:
     """Return what a call returns; a failure as a result that says so, for the model.
 
     Raises:
         MCPError: the request itself is wrong.
     """
     try:
-        return await made
+        return await call
     except UnknownToolError as error:
         raise MCPError(types.INVALID_PARAMS, str(error)) from error
     except MCPError:
@@ -45,17 +45,17 @@ async def guarded(made: Awaitable[R]) -> R | ToolResult:
     except Exception as error:  # noqa: BLE001 - the edge of the process.
         # A traceback is for our log, never for a model.
         return ToolResult(
-            content=f"the call failed inside skillhouse{named(error)}", status="error"
+            content=f"the call failed inside skillhouse{report_of(error)}", status="error"
         )
 
 
-def named(error: Exception) -> str:
+def report_of(error: Exception) -> str:
     """Return by which report a fault is found; nothing else of it is for a client."""
     fault = as_error(error)
     return f": report `{fault.report}`" if isinstance(fault, InternalFaultError) else ""
 
 
-def answer(result: ToolResult, *, is_structured: bool = True) -> types.CallToolResult:
+def call_result(result: ToolResult, *, is_structured: bool = True) -> types.CallToolResult:
     """Return a result on the wire: a text, its files, and the value that its tool declares.
 
     A server must provide a value that fits `outputSchema`, and clients refuse a result without: it

@@ -35,12 +35,12 @@ class CompletionRequests:
     """Answers `completion/complete`."""
 
     def __init__(
-        self, resources: SkillResources, listing: ToolListing, *, is_persons: bool
+        self, resources: SkillResources, listing: ToolListing, *, is_of_user: bool
     ) -> None:
-        """Without `is_persons` there are no prompts, and so nothing of theirs is offered."""
+        """Without `is_of_user` there are no prompts, and so nothing of theirs is offered."""
         self._resources = resources
         self._listing = listing
-        self._is_persons = is_persons
+        self._is_of_user = is_of_user
 
     def register(self, server: Server[None]) -> None:
         server.add_request_handler("completion/complete", types.CompleteRequestParams, self._answer)
@@ -62,7 +62,7 @@ class CompletionRequests:
         return types.CompleteResult(completion=completion)
 
     def _of_prompt(self, name: str, argument: str) -> Sequence[str]:
-        menu = self._listing.menu() if self._is_persons else ()
+        menu = self._listing.menu() if self._is_of_user else ()
         entry = next((one for one in menu if sendable(one.name) == name), None)
         if entry is None:
             raise MCPError(types.INVALID_PARAMS, f"no prompt `{name[:200]}`")

@@ -201,7 +201,7 @@ class _ScopedServer:
             channel=OPEN_CHANNEL if self._is_open else CHANNEL,
             # A program must not answer its own questions: what the client of a named token says
             # about them is no answer of the user's.
-            is_persons=not self._is_open and not caller.id,
+            is_of_user=not self._is_open and not caller.id,
             identity=f"token {caller.id}" if caller.id else "open" if self._is_open else "owner",
         )
         self._manager = stores.ResumableSessions(

@@ -30,7 +30,7 @@ import skillhouse
 from skillhouse.floor import SkillhouseError
 from skillhouse.floor.paths import sendable
 from skillhouse.frontends.mcp.approval_bridge import ApprovalBridge, Call
-from skillhouse.frontends.mcp.call_result import answer, guarded, named
+from skillhouse.frontends.mcp.call_result import call_result, guarded, report_of
 from skillhouse.frontends.mcp.completion import CompletionRequests
 from skillhouse.frontends.mcp.handshake import ICON
 from skillhouse.frontends.mcp.skills import PromptRequests, SkillRequests
@@ -56,11 +56,13 @@ logger = logging.getLogger(__name__)
 
 
 _GONE = (anyio.BrokenResourceError, anyio.ClosedResourceError, MCPError)
-"""What a notification of a client raises that reads no more."""
+"""What a notification raises whose client has gone or reads no more."""
 CHANGES = NotificationOptions(prompts_changed=True, resources_changed=True, tools_changed=True)
 
 
 class SkillhouseServer:
+    """The server of one agent and one user: registers what answers each request of the protocol."""
+
     def __init__(
         self,
         house: Skillhouse,
@@ -69,14 +71,14 @@ class SkillhouseServer:
         agent: str,
         user: str,
         channel: str = "",
-        is_persons: bool = True,
+        is_of_user: bool = True,
         identity: str = "",
     ) -> None:
         """Register the handlers; calls are made for `agent` and `user`.
 
         `identity` is what clients proved to be, where requests have no connection (HTTP).
 
-        Without `is_persons` a client is not known to belong to the user, so no answer of a client
+        Without `is_of_user` a client is not known to belong to the user, so no answer of a client
         counts as the user's.
         """
         self._house = house
@@ -84,9 +86,9 @@ class SkillhouseServer:
         self._audit_news = AuditNews(house.audit_log)
         # INVARIANT: whoever is not known to be the user never shares the channel of the user's
         # client, where an approval waits to be used, unless the caller says so.
-        channel = channel or (CHANNEL if is_persons else OPEN_CHANNEL)
+        channel = channel or (CHANNEL if is_of_user else OPEN_CHANNEL)
         who = {"agent": agent, "user": user, "channel": channel}
-        self._bridge = ApprovalBridge(house, who, is_persons=is_persons, identity=identity)
+        self._bridge = ApprovalBridge(house, who, is_of_user=is_of_user, identity=identity)
         self.connections = self._bridge.connections
         self._bus = InMemorySubscriptionBus()
         self._sessions: deque[ServerSession] = deque(maxlen=SESSIONS_MAX)
@@ -103,14 +105,14 @@ class SkillhouseServer:
         self.sdk.middleware.append(self._bridge.flow.boundary())
         skills = SkillRequests(house, agent, self._bridge)
         skills.register(self.sdk)
-        CompletionRequests(skills.resources, listing, is_persons=is_persons).register(self.sdk)
-        self.tasks = TaskRequests(house, who, self._bridge, self._made)
+        CompletionRequests(skills.resources, listing, is_of_user=is_of_user).register(self.sdk)
+        self.tasks = TaskRequests(house, who, self._bridge, self._prepared_call)
         self.tasks.register(self.sdk)
         listen = TaskNews(self.tasks, ListenHandler(self._bus))
         self.sdk.add_request_handler(
             "subscriptions/listen", types.SubscriptionsListenRequestParams, listen
         )
-        PromptRequests(house, listing, self._bridge, is_persons=is_persons).register(self.sdk)
+        PromptRequests(house, listing, self._bridge, is_of_user=is_of_user).register(self.sdk)
         self.sdk.add_notification_handler(
             "notifications/initialized", types.NotificationParams, self._initialized
         )
@@ -144,26 +146,26 @@ class SkillhouseServer:
             await self._announce()
         report = progress_handler(context)
         if self.tasks.is_for(context, params):
-            made = self.tasks.call(context, params, report)
+            answer = self.tasks.call(context, params, report)
         else:
-            call = self._made(context, params.name, params.arguments or {}, report)
-            made = self._bridge.call_with_approval(context, params, call)
-        result = await guarded(made)
+            call = self._prepared_call(context, params.name, params.arguments or {}, report)
+            answer = self._bridge.call_with_approval(context, params, call)
+        result = await guarded(answer)
         if not isinstance(result, ToolResult):
             return result
         is_structured = context.session.protocol_version not in UNSTRUCTURED
-        return answer(result, is_structured=is_structured)
+        return call_result(result, is_structured=is_structured)
 
-    def _made(
+    def _prepared_call(
         self,
         context: ServerRequestContext[None],
         name: str,
         arguments: Mapping[str, Any],
         report: ProgressHandler | None,
     ) -> Call:
-        """Return a call; the client of the request hears of tools that are listed since."""
+        """Return the call, for the bridge to make; its client hears of tools that it listed."""
 
-        async def made(caller: Caller, approval_id: str) -> ToolResult:
+        async def call(caller: Caller, approval_id: str) -> ToolResult:
             before = self._listing.in_use(caller)
             result = await self._house.call(
                 name, arguments, caller=caller, approval_id=approval_id, listener=report
@@ -175,7 +177,7 @@ class SkillhouseServer:
                 await self._announce_tools(context.session)
             return result
 
-        return made
+        return call
 
     async def _initialized(
         self, context: ServerRequestContext[None], _: types.NotificationParams
@@ -283,7 +285,7 @@ async def _answer_faults(ctx: ServerRequestContext[Any], call_next: CallNext) ->
     except SkillhouseError as error:
         raise MCPError(types.INTERNAL_ERROR, sendable(str(error))) from error
     except Exception as error:
-        message = f"the request failed inside skillhouse{named(error)}"
+        message = f"the request failed inside skillhouse{report_of(error)}"
         raise MCPError(types.INTERNAL_ERROR, message) from error
 
 

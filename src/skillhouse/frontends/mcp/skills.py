@@ -253,13 +253,13 @@ class PromptRequests:
     """
 
     def __init__(
-        self, house: Skillhouse, listing: ToolListing, bridge: ApprovalBridge, *, is_persons: bool
+        self, house: Skillhouse, listing: ToolListing, bridge: ApprovalBridge, *, is_of_user: bool
     ) -> None:
-        """Without `is_persons` the client's user is unknown, and there are no prompts."""
+        """Without `is_of_user` the client's user is unknown, and there are no prompts."""
         self._house = house
         self._listing = listing
         self._bridge = bridge
-        self._is_persons = is_persons
+        self._is_of_user = is_of_user
 
     def register(self, server: Server[None]) -> None:
         add = server.add_request_handler
@@ -269,7 +269,7 @@ class PromptRequests:
     async def _list(
         self, _: ServerRequestContext[None], params: types.PaginatedRequestParams
     ) -> types.ListPromptsResult:
-        menu = self._listing.menu() if self._is_persons else ()
+        menu = self._listing.menu() if self._is_of_user else ()
         entries = sorted(menu, key=lambda entry: entry.name)
         page, cursor = paged(entries, params.cursor, key=lambda entry: entry.name)
         prompts = []
@@ -283,7 +283,7 @@ class PromptRequests:
     async def _get(
         self, context: ServerRequestContext[None], params: types.GetPromptRequestParams
     ) -> types.GetPromptResult | types.InputRequiredResult:
-        if not self._is_persons:
+        if not self._is_of_user:
             raise MCPError(NOT_APPROVED, UNKNOWN, {"status": "denied", "approvalId": None})
         self._listing.changed_lately()
         menu = {entry.name: entry for entry in self._listing.menu()}

@@ -30,7 +30,7 @@ from skillhouse.floor import SkillhouseError
 from skillhouse.floor.paths import sendable
 from skillhouse.floor.threads import in_thread
 from skillhouse.frontends.mcp.approval_bridge import ApprovalBridge, Call, DeniedError
-from skillhouse.frontends.mcp.call_result import answer, guarded, text_answer
+from skillhouse.frontends.mcp.call_result import call_result, guarded, text_answer
 from skillhouse.frontends.mcp.elicitation import (
     Elicitation,
     ElicitationClient,
@@ -186,7 +186,7 @@ class TaskRequests:
             if run.task_id:
                 return await self._created(context, run.task_id)
         client = self._bridge.client_of(context, caller["session_id"])
-        return await self._bridge.asked(run.result, client)
+        return await self._bridge.question_or_result(run.result, client)
 
     async def _open(
         self, caller: Mapping[str, str], run: TaskRun, state: TaskState, approval: str = ""
@@ -399,7 +399,7 @@ class TaskRequests:
         elif isinstance(wanted, types.ElicitRequestFormParams):
             answer = answer_of(given)
             if answer is not None:
-                self._bridge.flow.take(request.id, request.nonce, answer)
+                self._bridge.flow.take_answer(request.id, request.nonce, answer)
 
     async def _created(self, context: Context, task_id: str) -> dict[str, Any]:
         task = await in_thread(lambda: self._store.get(task_id))
@@ -483,7 +483,7 @@ def _check_header(context: Context, task_id: str) -> None:
 
 
 def _wire(result: ToolResult) -> str:
-    text = _json(answer(result))
+    text = _json(call_result(result))
     if len(text) <= OUTCOME_MAX:
         return text
     long = f"the call ran, and its result is too long to keep ({len(result.content)} characters)"

@@ -24,7 +24,7 @@ OPEN_WORLD = frozenset({"exec", "fetch", "find_and_install_skill", "web_search"}
 """Tools that can access other machines."""
 ALWAYS_LOAD = "anthropic/alwaysLoad"
 """Key in `_meta` by which Claude Code offers a tool with its description from the start; it defers
-others until the model searches for them (review M1: 2.1.330)."""
+others until the model searches for them (seen with 2.1.330)."""
 RESULT_CHARS = "anthropic/maxResultSizeChars"
 """Key in `_meta` by which Claude Code shows a model a result of more than 50,000 characters; it
 writes others into a file of its own, and the model gets the first 2,000 characters."""

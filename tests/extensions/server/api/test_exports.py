@@ -9,6 +9,7 @@ from starlette.testclient import TestClient
 from tests.extensions.server.api.place import API, COOKIE, client_of, token_of
 from tests.house.places import make_places, write_skill
 
+from skillhouse.clients import client_profiles
 from skillhouse.extensions.server.forms import Proofs
 from skillhouse.house import Access, Skillhouse, configured
 from skillhouse.registry import pack
@@ -45,6 +46,13 @@ def test_an_export_is_shown_made_as_it_was_shown_and_taken_back(
     assert plan["exports"][0]["action"] == "remove"
     client.post(EXPORTS, json={**back, "plan_digest": plan["plan_digest"]})
     assert not copy.exists()
+
+
+def test_an_export_may_name_every_client_that_is_known(client: TestClient, tmp_path: Path) -> None:
+    names = [one.name for one in client_profiles(make_places(tmp_path)) if one.name != "default"]
+    answer = client.post(f"{EXPORTS}/plan", json={**ASKED, "clients": names})
+    assert answer.status_code == 200, answer.text
+    assert {name for one in answer.json()["exports"] for name in one["clients"]} == set(names)
 
 
 def test_what_changed_after_it_was_shown_is_not_exported(

@@ -24,6 +24,7 @@ from skillhouse.extensions.server.api.jobs import WAITING_MAX, Job, Jobs
 from skillhouse.extensions.server.api.problems import ApiProblem
 from skillhouse.frontends.api_client import AgreedJson, ApiClient, ApiClientError
 from skillhouse.house import Skillhouse
+from skillhouse.install import QUESTIONS
 
 pytestmark = pytest.mark.slow
 
@@ -131,6 +132,27 @@ def test_what_is_not_trusted_is_a_question_of_its_own(client: TestClient) -> Non
     assert half["error"]["code"] == "not-agreed"
     (done,) = applied(client, agreed_to(plan, "unsigned", "untrusted"), **request)
     assert done["status"] == "installed"
+
+
+def test_a_name_that_may_be_taken_for_another_is_agreed_to(
+    client: TestClient, tmp_path: Path
+) -> None:
+    install(client)
+    make_skill(tmp_path / "source" / "memos", "Keeps memos.")
+    request = {"action": "install", "source": str(tmp_path / "source")}
+    (plan,) = planned(client, **request)
+    assert plan["questions"] == ["unsigned", "near"]
+    (done,) = applied(client, agreed_to(plan, "unsigned", "near"), **request)
+    assert done["status"] == "installed"
+
+
+def test_all_that_a_plan_may_ask_can_be_agreed_to_at_once(client: TestClient) -> None:
+    request = {"action": "install", "source": "memo"}
+    (plan,) = planned(client, **request)
+    # Those that were not asked are refused by name, and so were read.
+    (refused,) = applied(client, agreed_to(plan, *QUESTIONS), **request)
+    assert refused["error"]["code"] == "not-agreed"
+    assert all(word in refused["error"]["message"] for word in QUESTIONS)
 
 
 def test_another_version_than_the_one_shown_is_not_installed(

@@ -396,6 +396,27 @@ def test_what_a_source_lacks_is_said_before_the_install_on_the_page(
     assert "Not there" not in on.page.inner_text("#job")
 
 
+def test_a_name_that_may_be_taken_for_another_is_said_and_agreed_to_on_the_page(
+    visit, tmp_path: Path, git: None
+):
+    for name, place in (("chart", "known"), ("charts", "other"), ("notes", "other")):
+        make_skill(tmp_path / place / "skills" / name)
+    begun = visit()
+    known = Packages(begun, make_repository(tmp_path / "known"))
+    make_skill(tmp_path / "known/skills/more")
+    commit(tmp_path / "known")
+    known.plan("chart")
+    known.agree()
+    on = Packages(begun, make_repository(tmp_path / "other"))
+    on.plan("charts")
+    shown = on.page.inner_text("#job")
+    assert re.search(r"Near name\s+`charts` may be taken for `chart`, which is installed", shown), (
+        shown
+    )
+    on.agree()
+    assert (tmp_path / "home/.agents/skills/charts/SKILL.md").is_file()
+
+
 def test_what_a_source_has_lost_or_moved_is_said_on_the_page(visit, tmp_path: Path, git: None):
     source = tmp_path / "source"
     for name in ("notes", "old", "lost"):

@@ -94,7 +94,7 @@ _MANAGE = AccessScope.MANAGE
 _FIELDS = {
     "skills": array(SHORT) | {"maxItems": 200},
     "all": FLAG,
-    "clients": array(SHORT) | {"maxItems": 50},
+    "clients": array(SHORT) | {"maxItems": 200},
     "form": {"enum": [form.value for form in Form]},
     "where": {"enum": ["user", "project"]},
     "own": FLAG,

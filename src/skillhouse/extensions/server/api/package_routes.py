@@ -55,13 +55,7 @@ from skillhouse.frontends.presentation.change_values import (
 )
 from skillhouse.house import AccessScope
 from skillhouse.install import (
-    CHANGED,
-    EDITED,
-    OBEYED,
-    PROVENANCE,
-    REWRITTEN,
-    UNSIGNED,
-    UNTRUSTED,
+    QUESTIONS,
     ChangeRequest,
     asked_state,
     split_id,
@@ -258,12 +252,7 @@ AGREED: Schema = {
     "description": "What a person agreed to, by the name of the skill.",
     "additionalProperties": record(
         {"plan_digest": SHORT},
-        optional={
-            "answers": array(
-                {"enum": [UNSIGNED, UNTRUSTED, OBEYED, REWRITTEN, PROVENANCE, EDITED, CHANGED]}
-            )
-            | {"maxItems": 5}
-        },
+        optional={"answers": array({"enum": list(QUESTIONS)}) | {"maxItems": len(QUESTIONS)}},
         closed=True,
     ),
 }
