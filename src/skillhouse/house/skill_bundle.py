@@ -76,6 +76,10 @@ POINTER_MAX = 1_024
 PROBLEM_MAX = 500
 FAILED_SECONDS = 30.0
 """Before the next try after one that failed, or `source_seconds` where that is less."""
+_SESSION_KEYS = {
+    "session_key_ttl_hours": "sessionKeyTtlHours",
+    "session_key_max_balance": "sessionKeyMaxBalance",
+}
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
 
 
@@ -202,6 +206,16 @@ class SkillBundleSource:
     def state(self) -> BundleState:
         """Return what was taken; an empty one where nothing was, or the file cannot be read."""
         return read_state(self._state_file, self._settings.source)
+
+    def was_asked(self) -> bool:
+        """Whether the source answered well within `source_seconds`, to any process."""
+        state = self.state()
+        try:
+            asked = datetime.strptime(state.asked_at, _TIME).replace(tzinfo=UTC)
+        except ValueError:
+            return False
+        age = (self._now() - asked).total_seconds()
+        return not state.problem and 0 <= age < self._settings.source_seconds - 1
 
     def is_here(self) -> bool:
         """Whether the skills of an accepted bundle are in the cache."""
@@ -373,11 +387,14 @@ class BundleRefresh(ConfiguredThread):
         return bool(self._house.config.skills.source)
 
     def _run(self) -> None:
+        is_first = True
         while not self._ended.is_set():
+            is_changed = self._changed.is_set() and not is_first
             self._changed.clear()
             config = self._house.config
-            seconds = float(config.skills.source_seconds)
-            if config.skills.source:
+            seconds, is_first = float(config.skills.source_seconds), False
+            # Of several processes of this machine, one asks.
+            if config.skills.source and (is_changed or not SkillBundleSource(config).was_asked()):
                 began = time.monotonic()
                 if not self._looked(config):
                     seconds = min(seconds, FAILED_SECONDS)
@@ -425,13 +442,13 @@ def check_files(files: Mapping[str, bytes]) -> None:
     usual = TierPolicy()
     if policy.emergency_stop != usual.emergency_stop:
         # How this machine is stopped is not for who publishes skills to say.
-        message = "key `emergency_stop` cannot be set by a bundle"
-        raise ConfigError(message, path=Path(BUNDLE_POLICY), key="emergency_stop")
-    for key in ("session_key_ttl_hours", "session_key_max_balance"):
+        message = "key `emergencyStop` cannot be set by a bundle"
+        raise ConfigError(message, path=Path(BUNDLE_POLICY), key="emergencyStop")
+    for key, published in _SESSION_KEYS.items():
         most = getattr(usual.thresholds, key)
         if getattr(policy.thresholds, key) > most:
-            message = f"expected at most {most} as `{key}` of a bundle"
-            raise ConfigError(message, path=Path(BUNDLE_POLICY), key=key)
+            message = f"expected at most {most} as `{published}` of a bundle"
+            raise ConfigError(message, path=Path(BUNDLE_POLICY), key=published)
 
 
 def kept(state: BundleState) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from skillhouse import registry, remote
 from skillhouse.approval import OWNER
 from skillhouse.floor import ConfigError, needs_extra, read_regular, structs
+from skillhouse.frontends.answers.configuration import USED
 from skillhouse.frontends.answers.json_form import copied
 from skillhouse.frontends.answers.packages import BundleAnswer, PublishedBundleAnswer
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, house_of
@@ -46,11 +47,6 @@ source_endpoint, source_region, source_access_key and source_secret_key.
 """
 _LABEL = 12
 _ROWS = {BUNDLE_CONFIG: "rules", BUNDLE_POLICY: "policy"}
-_RULES = {
-    "stricter": "only stricter than those of this machine",
-    "defaults": "where none of this machine matches",
-    "none": 'not used: `source_rules = "none"`',
-}
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
@@ -227,9 +223,9 @@ def _show(options: argparse.Namespace, terminal: Terminal) -> int:
             answer = structs.replace(answer, status=look.status, dry_run=is_dry)
         terminal.json(answer)
     else:
-        used = {BUNDLE_CONFIG: _RULES[rules], BUNDLE_POLICY: "used"}
+        used = {BUNDLE_CONFIG: USED[rules], BUNDLE_POLICY: "used"}
         if rules == "none":
-            used[BUNDLE_POLICY] = _RULES[rules]
+            used[BUNDLE_POLICY] = USED[rules]
         elif own_policy:
             used[BUNDLE_POLICY] = "not used: this machine has its own"
         _print(house.config.skills.source, state, look, terminal, used=used, is_dry=is_dry)

@@ -11,6 +11,8 @@ from skillhouse.frontends.answers.configuration import (
     ConfigFileAnswer,
     ConfigTextAnswer,
     RepositorySettingsAnswer,
+    bundle_text,
+    commented,
 )
 from skillhouse.frontends.answers.findings import diagnostic_answers
 from skillhouse.frontends.answers.json_form import copied
@@ -23,6 +25,7 @@ from skillhouse.frontends.presentation.rule_changes import with_example, written
 from skillhouse.frontends.presentation.rule_findings import finding_lines
 from skillhouse.frontends.presentation.text import counted, shown
 from skillhouse.house import Skillhouse, configured, project_of, usable_config
+from skillhouse.house.config.bundle_files import BUNDLE_CONFIG
 from skillhouse.manage import checked_addition, only_editor, rule_value, write_user_text
 from skillhouse.permission import (
     ACTIONS,
@@ -69,7 +72,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 def _config(options: argparse.Namespace, terminal: Terminal) -> int:
     places = places_of(options)
     if options.verb == "show":
-        return _show(places.user_file, terminal, as_json=options.json)
+        return _show(places, terminal, as_json=options.json)
     if options.verb == "check":
         return _check(places, terminal, as_json=options.json)
     if options.verb == "repositories":
@@ -82,6 +85,9 @@ def _config(options: argparse.Namespace, terminal: Terminal) -> int:
         "published": places.published_file,
         "profiles": places.profiles,
     }
+    bundle = usable_config(places).config.bundle
+    if bundle is not None:
+        files["bundle"] = bundle.link / BUNDLE_CONFIG
     found = [
         ConfigFileAnswer(name=name, path=str(path), exists=path.exists())
         for name, path in files.items()
@@ -143,20 +149,24 @@ def _repositories(
     )
 
 
-def _show(path: Path, terminal: Terminal, *, as_json: bool) -> int:
-    """Print the user's file; 1 when there is none."""
+def _show(places: Locations, terminal: Terminal, *, as_json: bool) -> int:
+    """Print the user's file, and what a bundle sets besides; 1 when there is no file."""
+    path = places.user_file
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         text = None
     except UnicodeDecodeError as error:
         raise UsageError(f"expected UTF-8 text in `{path}`") from error
+    bundle = bundle_text(usable_config(places).config)
     if as_json:
-        terminal.json(ConfigTextAnswer(path=str(path), text=text))
+        terminal.json(ConfigTextAnswer(path=str(path), text=text, bundle=bundle))
     elif text is None:
         terminal.note(f"there is no {path}: every value is the default")
     else:
         terminal.document(text)
+    if bundle is not None and not as_json:
+        terminal.document(commented(bundle, bundle.text, bundle.policy))
     return 1 if text is None else 0
 
 
