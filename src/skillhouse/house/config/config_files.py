@@ -80,11 +80,13 @@ def load_config(
     project: Path | None = None,
     without: frozenset[Path] = frozenset(),
     kept: Config | None = None,
+    is_dry: bool = False,
 ) -> Config:
     """Return the configuration of `places`, `flags` and, where it is trusted, of a project.
 
     The files `without` are as if they set nothing; only what looks at faults may ask for that. A
-    process with a configuration `kept` goes on with its directories.
+    process with a configuration `kept` goes on with its directories. A dry run leaves no state and
+    no cache where there is none.
 
     Raises:
         ConfigError: a file cannot be read, a key is unknown, a value has the wrong type, or an
@@ -99,7 +101,7 @@ def load_config(
     environment = from_environment(places.environment)
     # No project says where the cache is.
     own_values = _merged(managed, flags or Settings(), environment, user)
-    cache = _cache_of(own_values, places)
+    cache = None if is_dry else _cache_of(own_values, places)
     tried = TriedExamples(cache)
     for file in own:
         file.try_examples(tried)
@@ -111,7 +113,7 @@ def load_config(
     merged = _merged(managed, flags or Settings(), environment, near, user, shared)
     _check_merged(merged)
     if merged.state is not None:
-        settle_state(merged.state, state, places.environment)
+        settle_state(merged.state, state, places.environment, is_dry=is_dry)
     sandbox, agents = as_table(merged.sandbox), merged.agents or {}
     return Config(
         **_as_written(merged),
@@ -379,17 +381,22 @@ PROFILES_MAX = 64
 
 
 def configured(
-    places: Locations, flags: Settings | None = None, *, kept: Config | None = None
+    places: Locations,
+    flags: Settings | None = None,
+    *,
+    kept: Config | None = None,
+    is_dry: bool = False,
 ) -> Config:
     """Return the configuration for `places`; a trusted project's file is included.
 
-    For `kept` see `load_config`.
+    For `kept` and `is_dry` see `load_config`.
     """
     before = stamps(places)
-    config = load_config(places, flags, kept=kept)
+    config = load_config(places, flags, kept=kept, is_dry=is_dry)
     trusted = is_trusted(config)
     if trusted:
-        config = load_config(places, flags, project=project_of(places.start), kept=kept)
+        project = project_of(places.start)
+        config = load_config(places, flags, project=project, kept=kept, is_dry=is_dry)
     if config.bundle is not None:
         # As it is seen after reading: where another bundle came meanwhile, it is read again.
         known = stamp(config.bundle.link)
