@@ -6,6 +6,8 @@ import argparse
 import hashlib
 import os
 import stat
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -105,3 +107,55 @@ def test_a_dry_run_changes_nothing(run: Run, given: Path, verb: str, is_used: bo
     after = listing(given)
     changed = {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)}
     assert sorted(changed) == [], (code, out, err, log.read_text() if log.exists() else "")
+
+
+def tables(url: str) -> dict[str, list[str]]:
+    """Return what a database holds."""
+    psycopg = pytest.importorskip("psycopg")
+    with psycopg.connect(url) as connection:
+        names = connection.execute(
+            # Those of a connection alone are gone with it.
+            "SELECT tablename FROM pg_tables WHERE schemaname NOT LIKE 'pg_%' "
+            "AND schemaname <> 'information_schema'"
+        ).fetchall()
+        return {
+            name: sorted(map(str, connection.execute(f"SELECT * FROM {name}").fetchall()))
+            for (name,) in names
+        }
+
+
+@pytest.mark.slow
+@pytest.mark.file_state
+@pytest.mark.usefixtures("publisher")
+@pytest.mark.parametrize("is_used", [False, True], ids=["new", "used"])
+def test_dry_runs_leave_nothing_on_a_server_and_no_mark_of_it(
+    given: Path, postgres_server: str, is_used: bool
+) -> None:
+    from tests.extensions.postgres.state_servers import new_database  # noqa: PLC0415 - an extra.
+
+    url = new_database(postgres_server)
+    file = Path.home() / ".config/skillhouse/config.toml"
+    file.write_text(f'{file.read_text()}\n[state]\nurl = "{url}"\n')
+    write_skill(Path.cwd() / "skills/notes")
+
+    def command(*words: str) -> str:
+        argv = [sys.executable, "-m", "skillhouse", *words]
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=120)
+        return done.stdout + done.stderr
+
+    if is_used:
+        command("install", str(given / "given"), "--yes", "--allow-unsigned")
+        command("approvals", "list")
+        assert tables(url)
+    before = listing(given), tables(url)
+    for verb, case in CASES.items():
+        names = {"GIVEN": str(given / "given"), "SOURCE": f"file://{given / 'store/team'}"}
+        said = command(*(names.get(one, one) for one in case))
+        after = listing(given), tables(url)
+        assert "Traceback" not in said
+        changed = [
+            path
+            for path in sorted(before[0].keys() | after[0].keys())
+            if before[0].get(path) != after[0].get(path)
+        ]
+        assert (verb, changed, after[1]) == (verb, [], before[1]), said

@@ -187,7 +187,9 @@ class ConfigReload:
         try:
             for _ in range(READ_TRIES):
                 changed = _settled(source.stamps)
-                found = configured(source.loaded.places, source.flags, kept=self._config)
+                found = configured(
+                    source.loaded.places, source.flags, kept=self._config, is_dry=source.is_dry
+                )
                 if found.source is not None and _is_unchanged(found.source):
                     break
             else:

@@ -402,7 +402,9 @@ def configured(
         known = stamp(config.bundle.link)
         is_same = config.bundle.is_current() and not is_recent(known)
         before = {**before, config.bundle.link: known if is_same else ()}
-    source = ConfigSource(flags=flags, stamps=before, is_trusted=trusted, loaded=config)
+    source = ConfigSource(
+        flags=flags, stamps=before, is_trusted=trusted, loaded=config, is_dry=is_dry
+    )
     return replace(config, source=source)
 
 

@@ -397,6 +397,8 @@ class ConfigSource(Struct, frozen=True, kw_only=True):
     """Whether the project was trusted, whose file counts only then."""
     loaded: Config
     """As read; a program may have replaced values since."""
+    is_dry: bool = False
+    """Whether it is that of a dry run."""
 
 
 class Config(PartialStruct, frozen=True, kw_only=True):
