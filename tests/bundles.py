@@ -38,6 +38,8 @@ class BundlePlace:
         self.source = source or f"file://{self.store}"
         self.skills = base / "made"
         write_skill(self.skills / "pdf", body="First.\n")
+        self.files: dict[str, bytes] = {}
+        """What is published beside the skills."""
         self.root = make_root()
         self.developer = issued(self.root)
         self.places = make_places(base, {"S3_ID": "id", "S3_SECRET": "secret"})
@@ -57,12 +59,25 @@ class BundlePlace:
         """Return the skills as a signed archive."""
         who = by or self.developer
         found = registry.pack_bundle(
-            self.skills, name, number, key=who.key, chain=who.chain, now=NOW
+            self.skills,
+            name,
+            number,
+            key=who.key,
+            chain=who.chain,
+            now=NOW,
+            files=self.files,
         )
         return found.archive
 
-    def push(self, number: int) -> BundlePointer:
-        """Publish the skills as they are now."""
+    def packed_with(self, number: int, files: dict[str, bytes]) -> bytes:
+        """Return the skills with other files beside them, as a signed archive."""
+        self.files = files
+        return self.packed(number)
+
+    def push(self, number: int, *, rules: str = "", policy: str = "") -> BundlePointer:
+        """Publish the skills as they are now, with a configuration and a tier policy if given."""
+        given = {"config.toml": rules.encode(), "policy.yml": policy.encode()}
+        self.files = {name: data for name, data in given.items() if data}
         store = remote.open_store(f"file://{self.store}", remote.StoreAccess())
         return publish_bundle(store, self.packed(number), number)
 

@@ -227,6 +227,17 @@ def waited(
         return [one.result() for one in calls]
 
 
+def wait_until_begun(place: Replicated, core: str, calls: int) -> None:
+    """Wait until so many calls at a replica have an intent and no outcome, and are with their
+    executors: on a busy machine a request takes seconds to get there."""
+
+    def begun() -> int:
+        return len(place.in_core(core, "audit", "list", "--status", "unknown")["records"])
+
+    until(lambda: begun() >= calls, seconds=30, otherwise=lambda: f"{begun()} calls have begun")
+    time.sleep(1)
+
+
 def a_question_of_one_replica_is_answered_at_the_other(place: Replicated) -> None:
     body = {"tool": "echo:change", "arguments": {"text": "once"}}
     asked = place.sent("core-a", "/api/v1/calls", "call", body=body)
@@ -250,11 +261,11 @@ def a_stop_at_one_replica_ends_what_runs_at_the_other(place: Replicated) -> None
     took: list[float] = []
 
     def stop() -> None:
-        time.sleep(3)
+        wait_until_begun(place, "core-b", 1)
         assert place.inside("core-a", "skillhouse", "stop").returncode == 0
         took.append(time.monotonic())
 
-    (ended,) = waited(place, "core-b", 30, meanwhile=stop)
+    (ended,) = waited(place, "core-b", 50, meanwhile=stop)
     assert ended.startswith(("emergency-stopped", "stopped", "denied", "error")), ended
     # Much less than the call would have taken; a second of it is the stop's.
     assert time.monotonic() - took[0] < 5
@@ -291,11 +302,11 @@ def one_killed_executor_costs_the_call_on_it(place: Replicated) -> None:
     killed: list[str] = []
 
     def kill() -> None:
-        time.sleep(3)
+        wait_until_begun(place, "core-a", EXECUTORS)
         killed.append(place.executors()[0])
         place.engine.run("docker", "kill", killed[0])
 
-    found = waited(place, "core-a", *[8] * EXECUTORS, meanwhile=kill)
+    found = waited(place, "core-a", *[25] * EXECUTORS, meanwhile=kill)
     lost = [one for one in found if not re.fullmatch("[0-9a-f]{12}", one)]
     assert len(lost) == 1, found
     assert "may have had its effect" in lost[0]
@@ -312,7 +323,8 @@ def one_killed_replica_costs_the_call_on_it(place: Replicated) -> None:
     answered: list[list[str]] = []
 
     def kill() -> None:
-        time.sleep(3)
+        # The one of the executor that was killed before is without an outcome, too.
+        wait_until_begun(place, "core-a", 2)
         place.engine.run("docker", "kill", place.container("core-a"))
         until(
             lambda: place.fetched("/api/v1/status") == 401,

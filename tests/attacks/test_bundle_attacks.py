@@ -11,7 +11,7 @@ import json
 import tarfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
@@ -21,12 +21,15 @@ from skillhouse import remote
 from skillhouse.floor import SkillhouseError
 from skillhouse.house import Skillhouse, configured
 from skillhouse.house.config import PROJECT_FILE
+from skillhouse.house.config.config_keys import CONFIG_KEYS, bundle_keys
 from skillhouse.house.skill_bundle import POINTER, SkillBundleSource, bundle_place
 from skillhouse.registry import SkillIdentity, pack, sign_tree, write_archive, write_bundle
+from skillhouse.registry.package import member_tree
 from skillhouse.skill import ArchiveMember, read_archive
 from tests.bundles import BundlePlace, registry_digest, small_s3
 from tests.house.places import write_skill
 from tests.registry.pki import NOW, issued, make_root
+from tests.registry.publisher_skill import REGISTRY
 
 
 def naive(place: BundlePlace) -> bool:
@@ -122,6 +125,29 @@ def another_bundle_of_the_same_number(place: BundlePlace) -> None:
     place.put(place.packed(1), 1)
 
 
+def rules_of_the_bundle_before(place: BundlePlace) -> None:
+    """Put the signed rules of bundle 1 into bundle 2, whose own are stricter."""
+    place.files = {"config.toml": b"catalog_budget_tokens = 1\n"}
+    old = members_of(place.packed(1))
+    place.files = {"config.toml": b"catalog_budget_tokens = 2\n"}
+    (rules,) = [one for one in old if one.path == "config.toml"]
+    members = with_text(members_of(place.packed(2)), "config.toml", b"".join(rules.read()))
+    place.put(write_archive(members), 2)
+
+
+def rules_that_were_not_signed(place: BundlePlace) -> None:
+    """Add a configuration to a bundle that has none."""
+    members = members_of(place.packed(2))
+    place.put(write_archive(with_text(members, "config.toml", b"tool_count = 1\n")), 2)
+
+
+def no_rules_where_some_were_signed(place: BundlePlace) -> None:
+    place.files = {"config.toml": b"tool_count = 1\n"}
+    members = members_of(place.packed(2))
+    place.files = {}
+    place.put(write_archive([one for one in members if one.path != "config.toml"]), 2)
+
+
 def tar_with(change: Callable[[tarfile.TarFile], object]) -> Callable[[BundlePlace], None]:
     """Return an attack by an archive with the signed files and one entry more."""
 
@@ -159,6 +185,9 @@ ATTACKS: dict[str, Callable[[BundlePlace], None]] = {
             an_older_bundle,
             an_older_bundle_under_a_new_number,
             another_bundle_of_the_same_number,
+            rules_of_the_bundle_before,
+            rules_that_were_not_signed,
+            no_rules_where_some_were_signed,
         )
     },
     "a_link_out": tar_with(
@@ -171,6 +200,13 @@ ATTACKS: dict[str, Callable[[BundlePlace], None]] = {
     "a_path_above": tar_with(lambda tar: tar.addfile(entry("skills/../../x"))),
     "an_absolute_path": tar_with(lambda tar: tar.addfile(entry("/tmp/x"))),
     "the_digests_of_the_cache": tar_with(lambda tar: tar.addfile(entry("digests"))),
+    "a_directory_of_rules": tar_with(lambda tar: tar.addfile(entry("config.toml/x"))),
+    "rules_that_are_a_link": tar_with(
+        lambda tar: tar.addfile(
+            entry("config.toml", tarfile.SYMTYPE, "/etc/skillhouse/config.toml")
+        )
+    ),
+    "rules_above": tar_with(lambda tar: tar.addfile(entry("skills/../../config.toml"))),
     "a_file_beside_the_skills": tar_with(lambda tar: tar.addfile(entry("skills/x"))),
 }
 
@@ -187,6 +223,12 @@ REASONS = {
     "an_older_bundle": "bundle 1 is older than 2",
     "an_older_bundle_under_a_new_number": "says bundle 9, signed is 1",
     "another_bundle_of_the_same_number": "another bundle 1 than the one that was taken",
+    "rules_of_the_bundle_before": "files: changed: config.toml",
+    "rules_that_were_not_signed": "files: not signed: config.toml",
+    "no_rules_where_some_were_signed": "files: missing: config.toml",
+    "a_directory_of_rules": "got 'config.toml/x'",
+    "rules_that_are_a_link": "no plain file: 'config.toml'",
+    "rules_above": "refused name 'skills/../../config.toml'",
     "a_link_out": "no plain file: 'skills/pdf/x'",
     "a_hard_link": "no plain file: 'skills/pdf/x'",
     "a_device": "no plain file: 'skills/pdf/x'",
@@ -220,6 +262,97 @@ def test_what_who_writes_the_bucket_puts_there_is_not_taken(tmp_path: Path, name
     place.put(place.packed(number), number)
     assert place.look().status == "taken"
     assert place.taken()["pdf"] == "Next.\n"
+
+
+FORBIDDEN = sorted(CONFIG_KEYS - bundle_keys())
+ALLOW = '[[rules]]\neffect = "allow"\naction = "exec"\npattern = "*"\n'
+BOMB = "a: &a [x]\n" + "".join(
+    f"b{n}: &b{n} [*{'a' if not n else f'b{n - 1}'}]\n" for n in range(40)
+)
+BAD_FILES: dict[str, tuple[str, bytes, str]] = {
+    **{
+        f"key_{key}": ("config.toml", f'{key} = "x"\n'.encode(), f"key `{key}` cannot be set by a")
+        for key in FORBIDDEN
+    },
+    "no_signature": (
+        "config.toml",
+        b"[registry]\nrequire_signature = false\n",
+        "key `registry` cannot be set by a bundle",
+    ),
+    "another_publisher": (
+        "config.toml",
+        b'[skills]\nsource_publisher = "mallory of evil.example"\n',
+        "key `skills` cannot be set by a bundle",
+    ),
+    "more_power": (
+        "config.toml",
+        b'[skills]\nsource_rules = "defaults"\nsource_allow_older = true\n',
+        "key `skills` cannot be set by a bundle",
+    ),
+    "unknown_key": ("config.toml", b"catalog_budget = 3\n", "unknown key `catalog_budget`"),
+    "unknown_key_of_a_rule": (
+        "config.toml",
+        ALLOW.encode() + b"final = true\n",
+        "unknown rule key `final`",
+    ),
+    "negative": ("config.toml", b"tool_count = -1\n", "expected 0 or more"),
+    "wrong_example": (
+        "config.toml",
+        ALLOW.replace('"*"', '"ls *"').encode() + b'match = ["rm x"]\n',
+        "rm x",
+    ),
+    "no_text": ("config.toml", b"\xff\xfe\0", "config.toml"),
+    "deep_toml": ("config.toml", b"rules = " + b"[" * 60_000 + b"]" * 60_000, "config.toml"),
+    "dotted_toml": ("config.toml", b".".join([b"a"] * 60_000) + b" = 1\n", "config.toml"),
+    "huge": ("config.toml", b"#" * 262_145, "at most 262144 bytes"),
+    "huge_policy": ("policy.yml", b"#" * 262_145, "at most 262144 bytes"),
+    "yaml_bomb": ("policy.yml", BOMB.encode(), "policy.yml"),
+    "deep_yaml": ("policy.yml", b"[" * 60_000, "policy.yml"),
+    "no_stop": (
+        "policy.yml",
+        b'version: "1"\nemergencyStop:\n  enabled: false\n',
+        "key `emergencyStop` cannot be set by a bundle",
+    ),
+    "long_session_keys": (
+        "policy.yml",
+        b'version: "1"\nthresholds:\n  sessionKeyTtlHours: 900\n',
+        "expected at most 24 as `sessionKeyTtlHours`",
+    ),
+    "unknown_policy": ("policy.yml", b'version: "1"\nfinal: yes\n', "final"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_FILES)
+def test_what_a_publisher_may_not_say_of_a_machine_is_not_taken(tmp_path: Path, name: str) -> None:
+    """Signed by the right key: a publisher whose key was stolen, or who wants more than skills."""
+    place = BundlePlace(tmp_path)
+    place.push(1, rules="tool_count = 7\n")
+    place.look()
+    file, data, said = BAD_FILES[name]
+    place.put(signed_by_hand(place, 2, {file: data}), 2)
+    assert naive(place)
+    began = time.monotonic()
+    found = place.look()
+    assert (found.status, found.state.number) == ("refused", 1)
+    assert said in found.state.problem
+    assert time.monotonic() - began < 5
+    assert configured(place.places).tool_count == 7
+    # The next one without it is taken.
+    place.put(place.packed_with(3, {"config.toml": b"tool_count = 8\n"}), 3)
+    assert place.look().status == "taken"
+    assert configured(place.places).tool_count == 8
+
+
+def signed_by_hand(place: BundlePlace, number: int, files: Mapping[str, bytes]) -> bytes:
+    """Return an archive with a good signature over files of any size."""
+    inner = place.packed_with(number, {})
+    members = [one for one in members_of(inner) if one.path != "skill.sig"]
+    for path, data in files.items():
+        members = with_text(members, path, data)
+    identity = SkillIdentity(name="bundle/team", version=str(number), repository=REGISTRY)
+    who = place.developer
+    signature = sign_tree(member_tree(members), identity, key=who.key, chain=who.chain, now=NOW)
+    return write_archive(with_text(members, "skill.sig", write_bundle(signature)))
 
 
 def test_a_cleared_cache_forgets_no_number(tmp_path: Path) -> None:

@@ -22,11 +22,11 @@ def skills(place: Path) -> Path:
     return place / "made"
 
 
-def configure(source: str) -> None:
+def configure(source: str, more: str = "") -> None:
     file = Path.home() / ".config/skillhouse/config.toml"
     file.parent.mkdir(parents=True, exist_ok=True)
     text = f'[skills]\nsource = "{source}"\nsource_publisher = "acme of {REGISTRY}"\n'
-    file.write_text(text)
+    file.write_text(text + more)
 
 
 def test_a_bundle_is_published_taken_and_shown(run: Run, place: Path, skills: Path) -> None:
@@ -51,6 +51,77 @@ def test_a_bundle_is_published_taken_and_shown(run: Run, place: Path, skills: Pa
     assert (code, taken["status"], taken["number"]) == (0, "taken", 2)
     assert taken["digest"] == published["digest"]
     assert json.loads(run("bundle", "pull", "--json")[1])["status"] == "unchanged"
+
+
+RULES = '[[rules]]\neffect = "deny"\naction = "exec"\npattern = "rm *"\n'
+POLICY = 'version: "1"\ntools:\n  exec:\n    tier: 1\n'
+
+
+def test_rules_and_a_policy_of_a_bundle_are_shown_with_their_source(
+    run: Run, place: Path, skills: Path
+) -> None:
+    source = f"file://{place / 'store/team'}"
+    (place / "rules.toml").write_text(RULES)
+    (place / "tiers.yml").write_text(POLICY)
+    given = ("--config", str(place / "rules.toml"), "--policy", str(place / "tiers.yml"))
+    code, out, _ = run("bundle", "push", str(skills), source, *given, "--dry-run", *LOCKED)
+    said = f"bundle 1 of `{source}` would be published: 2 skills, config.toml, policy.yml, signed"
+    assert (code, out.startswith(said)) == (0, True)
+    assert not (place / "store").exists()
+    pushed = run("bundle", "push", str(skills), source, *given, "--json", *LOCKED)[1]
+    published = json.loads(pushed)
+    assert (published["files"], published["dry_run"]) == (["config.toml", "policy.yml"], False)
+
+    configure(source)
+    assert run("bundle", "pull", "--dry-run")[1].startswith(f"{source}: would be taken\n")
+    assert run("bundle")[1].endswith("none yet\n")
+    code, out, _ = run("bundle", "pull")
+    assert "  rules     config.toml: only stricter than this machine's own\n" in out
+    assert "  policy    policy.yml: used\n" in out
+
+    label = f"bundle team {published['digest'][7:19]}"
+    shown = run("config", "show")[1]
+    assert f'{source}"\n' in shown
+    assert f"# {label}, number 1: only stricter than this machine's own\n" in shown
+    assert '#   pattern = "rm *"\n#   version: "1"\n' in shown
+    found = json.loads(run("config", "show", "--json")[1])["bundle"]
+    assert (found["source"], found["text"], found["policy"]) == (label, RULES, POLICY)
+    assert f"# {label}, number 1" in run("policy", "show")[1]
+    assert json.loads(run("policy", "show", "--json")[1])["bundle"]["source"] == label
+    assert label in run("policy", "list")[1]
+    code, out, _ = run("policy", "explain", "exec", "rm", "x")
+    assert code == 1
+    assert f"rule `exec rm *` of {label} policy" in out
+    assert "  bundle" in run("config", "path")[1]
+
+
+def test_what_a_bundle_may_not_set_is_not_published(run: Run, place: Path, skills: Path) -> None:
+    source = f"file://{place / 'store/team'}"
+    file = place / "rules.toml"
+    file.write_text("[registry]\nrequire_signature = false\n")
+    for more in ((), ("--dry-run",)):
+        words = ("bundle", "push", str(skills), source, "--config", str(file), *more, *LOCKED)
+        code, _, err = run(*words)
+        assert code != 0
+        assert "key `registry` cannot be set by a bundle" in " ".join(err.split())
+    assert not (place / "store").exists()
+
+
+def test_a_person_goes_back_once(run: Run, place: Path, skills: Path) -> None:
+    store = place / "store/team"
+    source = f"file://{store}"
+    run("bundle", "push", str(skills), source, *LOCKED)
+    first = (store / "current.json").read_bytes()
+    configure(source)
+    write_skill(skills / "winds", body="Zephyr.\n")
+    run("bundle", "push", str(skills), source, *LOCKED)
+    run("bundle", "pull")
+    (store / "current.json").write_bytes(first)
+    code, _, err = run("bundle", "pull")
+    assert code == 1
+    assert "`skillhouse bundle pull --allow-older` takes it; bundle 2 is kept" in err
+    code, out, _ = run("bundle", "pull", "--allow-older")
+    assert (code, "  bundle    1, taken" in out) == (0, True)
 
 
 def test_what_is_refused_is_said_with_what_is_kept(run: Run, place: Path, skills: Path) -> None:

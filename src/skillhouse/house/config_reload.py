@@ -14,7 +14,9 @@ from msgspec import Struct
 
 from skillhouse.floor import ConfigError, SkillhouseError, digest, read_regular
 from skillhouse.floor.structs import field_names, replace
+from skillhouse.house.config.bundle_files import BUNDLE
 from skillhouse.house.config.config_files import (
+    BUNDLE_FAULT,
     configured,
     is_gone_or_empty,
     is_recent,
@@ -185,7 +187,9 @@ class ConfigReload:
         try:
             for _ in range(READ_TRIES):
                 changed = _settled(source.stamps)
-                found = configured(source.loaded.places, source.flags)
+                found = configured(
+                    source.loaded.places, source.flags, kept=self._config, is_dry=source.is_dry
+                )
                 if found.source is not None and _is_unchanged(found.source):
                     break
             else:
@@ -204,6 +208,7 @@ class ConfigReload:
             return
         self._config, self._source = config, found.source
         faults = [f"the project's file has a fault: {one}" for one in _project_faults(found)]
+        faults += [one.message for one in found.problems if one.code == BUNDLE_FAULT]
         if adopted.fault:
             faults.append(f"the tier policy from before stays in use: {adopted.fault}")
         is_repaired = bool(self._fault) and not faults
@@ -323,7 +328,8 @@ def _with_managed(config: Config) -> Config:
         for layer in config.layers
         if layer.name != "managed" and not (has_policy and layer.is_builtin)
     )
-    layers = (*managed, *others)
+    far = [layer for layer in others if layer.trusted and layer.name.startswith(BUNDLE)]
+    layers = (*far, *managed, *(layer for layer in others if layer not in far))
     return config if layers == config.layers else replace(config, layers=layers)
 
 
@@ -354,7 +360,8 @@ def _preloaded(config: Config) -> dict[str, tuple[str, ...]]:
 
 
 def _rules(config: Config) -> Counter[tuple[str, Rule]]:
-    layers = [(layer.name, layer.rules) for layer in config.layers]
+    # Those of a bundle are called by its digest, too.
+    layers = [(layer.name.partition(" ")[0], layer.rules) for layer in config.layers]
     layers += [(f"agent {name}", layer.rules) for name, layer in config.agents.items()]
     layers += [(f"agent {name}", rules) for name, rules in config.skill_rules.items()]
     return Counter((name, rule) for name, rules in layers for rule in rules)

@@ -21,12 +21,20 @@ from skillhouse.floor.lock import Lazy, once
 from skillhouse.floor.regex import regex
 from skillhouse.floor.structs import replace
 from skillhouse.house.access_tokens import Access, AccessTokens
-from skillhouse.house.config.config_files import approvals_of, profile_of
+from skillhouse.house.config.bundle_files import BUNDLE_POLICY
+from skillhouse.house.config.config_files import approvals_of, profile_of, tier_policy_file
 from skillhouse.house.network import Network
 from skillhouse.house.own_files import KEYSTORE_FILE, audit_log_of
 from skillhouse.registry.passwords import PasswordSource
 from skillhouse.store import STATE_FILE
-from skillhouse.tiers import StopNotice, StopReport, TierEngine, TierPolicy, load_tier_policy
+from skillhouse.tiers import (
+    StopNotice,
+    StopReport,
+    TierEngine,
+    TierPolicy,
+    load_tier_policy,
+    read_tier_policy,
+)
 from skillhouse.tiers.emergency_stop import CALLS
 from skillhouse.tiers.tier_file import POLICY_FILE_MAX
 from skillhouse.tiers.tier_values import COMPANION_APP, INLINE, PAGE
@@ -89,8 +97,7 @@ class EnforcementSettings:
     @property
     def has_tier_policy(self) -> bool:
         """Whether calls have tiers: only if a policy file exists, even an unusable one."""
-        file = self.config.places.policy_file
-        return file.exists() or file.is_symlink()
+        return tier_policy_file(self.config) is not None
 
     def _wants_companion(self) -> bool:
         """Whether any entry needs a paired device; listing devices takes time."""
@@ -111,12 +118,18 @@ def _signer(config: Config) -> Any:
 
 def _read_tier_policy(config: Config) -> TierPolicy:
     """Return the tier policy; an unusable file allows only reads."""
-    file, assignees = config.places.policy_file, frozenset(config.assignees)
+    file, assignees = tier_policy_file(config), frozenset(config.assignees)
     # A paired device counts as the page does, and the page can always be opened.
-    if file.exists() or file.is_symlink():
+    policy = TierPolicy(assignees=assignees, tier1_channel=PAGE)
+    if file == config.places.policy_file:
         policy = load_tier_policy(file, assignees=assignees, tier1_channel=PAGE)
-    else:
-        policy = TierPolicy(assignees=assignees, tier1_channel=PAGE)
+    elif file is not None and config.bundle is not None:
+        try:
+            # Compared with what was signed: it lies in a cache.
+            data = config.bundle.contents()[BUNDLE_POLICY]
+            policy = read_tier_policy(data, file, assignees=assignees, tier1_channel=PAGE)
+        except ConfigError as error:
+            policy = replace(policy, fault=f"the policy of the bundle cannot be used: {error}")
     profile = profile_of(config)
     return replace(policy, published=profile.tool_names, has_companion=profile.companion_app)
 
@@ -412,8 +425,8 @@ class EnforcementServices:
         """Record a changed or removed tier policy."""
         seen = self._state / POLICY_SEEN_FILE
         try:
-            file = self._settings.config.places.policy_file
-            now = digest(read_regular(file, POLICY_FILE_MAX)) if self.has_policy else ""
+            file = tier_policy_file(self._settings.config)
+            now = "" if file is None else digest(read_regular(file, POLICY_FILE_MAX))
         except (OSError, ConfigError):
             now = "unreadable"
         try:

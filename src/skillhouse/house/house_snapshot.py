@@ -24,6 +24,7 @@ from skillhouse.floor import (
 )
 from skillhouse.floor.lock import Lazy, once
 from skillhouse.house.agent_view import AgentView
+from skillhouse.house.config.bundle_files import bundle_link
 from skillhouse.house.config.config_files import project_of
 from skillhouse.house.exported_copies import with_explained_duplicates
 from skillhouse.house.find_skills import SearchPlace, why_absent
@@ -478,9 +479,15 @@ def _signatures(index: SkillIndex) -> dict[str, Signature]:
     return {skill.file: skill.signature for skill in index.skills}
 
 
-def bundle_root(cache: Path, address: str) -> Path:
-    """Return the root of a bundle's skills, in the cache of other servers' skills."""
-    return remote.place_of(cache, "bundle", address) / remote.CURRENT / remote.SKILLS
+def bundle_root(config: Config) -> Path:
+    """Return the root of a bundle's skills, in the cache of other servers' skills.
+
+    INVARIANT: it is of the directory whose rules the configuration has, and not what is current at
+    this moment: skills of one bundle are never used by the rules of another.
+    """
+    if config.bundle is not None and config.bundle.directory is not None:
+        return config.bundle.directory / remote.SKILLS
+    return bundle_link(config.remote_directory, config.skills.source) / remote.SKILLS
 
 
 def remote_roots(config: Config, profile: Profile) -> tuple[Root, ...]:
@@ -495,7 +502,7 @@ def remote_roots(config: Config, profile: Profile) -> tuple[Root, ...]:
     bundle = config.skills.source
     if bundle and may_come_from(config, bundle):
         # Before servers that are not signed, and behind all skills of this machine.
-        return (Root(bundle_root(config.remote_directory, bundle), SCOPE), *own)
+        return (Root(bundle_root(config), SCOPE), *own)
     return own
 
 

@@ -49,6 +49,8 @@ class ConfiguredFiles:
             *map(Path, packages),
             # Programs of servers run on this machine, outside of every sandbox.
             *(Path(w) for s in config.mcp_servers for w in s.command if os.path.isabs(w)),
+            # Rules of a bundle are there.
+            *([] if config.bundle is None else [config.bundle.link.parent]),
         )
 
     def places(self) -> Iterator[Path]:

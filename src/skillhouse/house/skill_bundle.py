@@ -22,6 +22,7 @@ from skillhouse import registry, remote
 from skillhouse.audit import AuditError
 from skillhouse.audit.log import recorded
 from skillhouse.floor import (
+    ConfigError,
     DecodeError,
     SkillhouseError,
     as_error,
@@ -40,13 +41,24 @@ from skillhouse.floor.documents import json_value
 from skillhouse.floor.lock import locked_file
 from skillhouse.house.allowed_sources import check_source
 from skillhouse.house.code_manifests import Reloads
+from skillhouse.house.config.bundle_files import (
+    BUNDLE_CONFIG,
+    BUNDLE_POLICY,
+    NUMBER,
+    BundleState,
+    bundle_link,
+    read_state,
+    state_file,
+    taken_bundle,
+)
+from skillhouse.house.config.config_files import bundle_settings
 from skillhouse.house.config.secret_places import read_secret
 from skillhouse.house.configured_thread import ConfiguredThread
-from skillhouse.house.house_snapshot import bundle_root
 from skillhouse.house.own_files import audit_log_of
 from skillhouse.remote import cache_sync
 from skillhouse.skill import ARCHIVE_MAX
 from skillhouse.skill.archive import write_members
+from skillhouse.tiers import TierPolicy, read_tier_policy
 
 if TYPE_CHECKING:
     from skillhouse.house.config import Config
@@ -60,11 +72,13 @@ POINTER = "current.json"
 """The object that names the current archive."""
 POINTER_MAX = 1_024
 """Bytes of it."""
-STATES = "bundles"
-"""The directory of the state with what was taken from each source."""
 PROBLEM_MAX = 500
 FAILED_SECONDS = 30.0
 """Before the next try after one that failed, or `source_seconds` where that is less."""
+_SESSION_KEYS = {
+    "session_key_ttl_hours": "sessionKeyTtlHours",
+    "session_key_max_balance": "sessionKeyMaxBalance",
+}
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
 
 
@@ -81,31 +95,6 @@ class BundlePointer(Struct, frozen=True, kw_only=True):
 
     def as_json(self) -> bytes:
         return canonical_json(structs.asdict(self))
-
-
-class BundleState(Struct, frozen=True, kw_only=True):
-    """What was taken from one source, and how the last look at it went."""
-
-    source: str = ""
-    number: int = 0
-    """Of the last bundle that was accepted; 0 for none."""
-    digest: str = ""
-    """Of its archive."""
-    publisher: str = ""
-    signed_at: str = ""
-    taken_at: str = ""
-    asked_at: str = ""
-    """When the source answered last, UTC."""
-    skills: tuple[str, ...] = ()
-    problem: str = ""
-    """Why the last look took nothing; empty where it was well."""
-    failures: int = 0
-    """Looks that failed since."""
-
-    @property
-    def has_any(self) -> bool:
-        """Whether a bundle was ever accepted."""
-        return self.number > 0
 
 
 class BundleLook(Struct, frozen=True, kw_only=True):
@@ -126,12 +115,12 @@ def archive_path(archive_digest: str) -> str:
 
 def bundle_place(config: Config) -> Path:
     """Return the directory of the cache for the configured bundle."""
-    return cache_sync.place_of(config.remote_directory, "bundle", config.skills.source)
+    return bundle_link(config.remote_directory, config.skills.source).parent
 
 
 def bundle_skills(config: Config) -> Path:
     """Return the root below which its skills are found; it may not exist yet."""
-    return bundle_root(config.remote_directory, config.skills.source)
+    return bundle_place(config) / cache_sync.CURRENT / cache_sync.SKILLS
 
 
 def store_access(settings: SkillsSettings, environment: Mapping[str, str]) -> StoreAccess:
@@ -210,26 +199,45 @@ class SkillBundleSource:
         self._settings = config.skills
         self._open_store = open_store or remote.open_store
         self._now = now or (lambda: datetime.now(UTC))
-        key = bundle_place(config).name
-        self._state_file = config.state_directory / STATES / key
+        source, state = config.skills.source, config.state_directory
+        self._state_file = state_file(state, config.remote_directory, source)
 
     def state(self) -> BundleState:
         """Return what was taken; an empty one where nothing was, or the file cannot be read."""
+        return read_state(self._state_file, self._settings.source)
+
+    def was_asked(self) -> bool:
+        """Whether the source answered well within `source_seconds`, to any process."""
+        state = self.state()
         try:
-            found = decode(self._state_file.read_bytes(), BundleState)
-        except (OSError, DecodeError):
-            return BundleState(source=self._settings.source)
-        return found
+            asked = datetime.strptime(state.asked_at, _TIME).replace(tzinfo=UTC)
+        except ValueError:
+            return False
+        age = (self._now() - asked).total_seconds()
+        return not state.problem and 0 <= age < self._settings.source_seconds - 1
 
     def is_here(self) -> bool:
         """Whether the skills of an accepted bundle are in the cache."""
         state = self.state()
         return state.has_any and self._kept_digest() == state.digest
 
-    def look(self) -> BundleLook:
+    def trial(self, *, allow_older: bool = False) -> BundleLook:
+        """Return what `look` would find now: all is fetched and verified, and nothing written."""
+        before = self.state()
+        try:
+            bundle = self._newer(before, allow_older=allow_older)
+        except Exception as error:  # noqa: BLE001 - a stranger's bytes, as in `look`.
+            state = structs.replace(before, problem=str(as_error(error))[:PROBLEM_MAX])
+            return BundleLook(state=state, status="refused")
+        if bundle is None:
+            return BundleLook(state=before, status="unchanged")
+        return BundleLook(state=self._state_of(bundle, f"{self._now():{_TIME}}"), status="taken")
+
+    def look(self, *, allow_older: bool = False) -> BundleLook:
         """Take the current bundle if it is another one; what is wrong keeps the last good one.
 
-        One process of this state looks at a time; another one waits for it.
+        One process of this state looks at a time; another one waits for it. `allow_older` is a
+        person's word that the bundle may have a lower number.
 
         Raises:
             AuditError: the log cannot be written; nothing was taken.
@@ -237,14 +245,13 @@ class SkillBundleSource:
         make_private(self._state_file.parent)
         # INVARIANT: what is written of a look is over what was read for it, so no number is lost.
         with locked_file(self._state_file.with_name("lock")):
-            return self._looked()
+            return self._looked(allow_older=allow_older)
 
-    def _looked(self) -> BundleLook:
+    def _looked(self, *, allow_older: bool) -> BundleLook:
         before = self.state()
         moment = f"{self._now():{_TIME}}"
         try:
-            check_source(self._config.registry, self._settings.source)
-            after = self._taken(before, moment)
+            after = self._taken(before, moment, allow_older=allow_older)
         except AuditError:
             raise
         except Exception as error:  # noqa: BLE001 - a stranger's bytes, at the edge of a thread.
@@ -259,15 +266,18 @@ class SkillBundleSource:
         self._write(state)
         return BundleLook(state=state, status=status)
 
-    def _taken(self, before: BundleState, moment: str) -> BundleState:
+    def _newer(self, before: BundleState, *, allow_older: bool) -> registry.SkillBundle | None:
+        """Return the current bundle, verified; None where it is here already."""
+        check_source(self._config.registry, self._settings.source)
         access = store_access(self._settings, self._config.places.environment)
         store = self._open_store(self._settings.source, access)
         pointer, _ = read_pointer(store)
         if pointer is None:
             raise remote.RemoteError(f"there is no bundle at `{self._settings.source}`")
         if pointer.digest == before.digest and self._is_whole(before):
-            return before
-        self._refuse_older(before, pointer.number, pointer.digest)
+            return None
+        if not (allow_older or self._settings.source_allow_older):
+            _refuse_older(before, pointer.number, pointer.digest)
         found = store.read(pointer.path, ARCHIVE_MAX)
         if found is None:
             raise remote.RemoteError(f"`{POINTER}` names `{pointer.path}`, which is not there")
@@ -277,7 +287,10 @@ class SkillBundleSource:
         if bundle.number != pointer.number:
             message = f"`{POINTER}` says bundle {pointer.number}, signed is {bundle.number}"
             raise remote.RemoteError(message)
-        state = BundleState(
+        return bundle
+
+    def _state_of(self, bundle: registry.SkillBundle, moment: str) -> BundleState:
+        return BundleState(
             source=self._settings.source,
             number=bundle.number,
             digest=bundle.digest,
@@ -285,7 +298,14 @@ class SkillBundleSource:
             signed_at=bundle.publisher.signed_at,
             taken_at=moment,
             skills=tuple(sorted(bundle.skills)),
+            files=tuple(sorted(bundle.files)),
         )
+
+    def _taken(self, before: BundleState, moment: str, *, allow_older: bool) -> BundleState:
+        bundle = self._newer(before, allow_older=allow_older)
+        if bundle is None:
+            return before
+        state = self._state_of(bundle, moment)
         log = audit_log_of(self._config)
         arguments = {"source": state.source, "number": state.number, "digest": state.digest}
         with closing(log), recorded(log, "bundle", arguments):
@@ -307,26 +327,18 @@ class SkillBundleSource:
         if who != self._settings.source_publisher:
             message = f"expected a bundle of `{self._settings.source_publisher}`, `{who}` signed it"
             raise registry.PublisherError("identity", message)
+        # INVARIANT: what a bundle may not set is found before any of it is used.
+        check_files(bundle.files)
         return bundle
-
-    def _refuse_older(self, before: BundleState, number: int, found: str) -> None:
-        """Refuse what was replaced already, and a second bundle of one number."""
-        if self._settings.source_allow_older or number > before.number:
-            return
-        if number < before.number:
-            message = (
-                f"bundle {number} is older than {before.number}, which was taken at "
-                f"{before.taken_at}; `skills.source_allow_older` takes it"
-            )
-            raise remote.RemoteError(message)
-        if found != before.digest:
-            raise remote.RemoteError(
-                f"there is another bundle {number} than the one that was taken"
-            )
 
     def _is_whole(self, state: BundleState) -> bool:
         """Whether the cache has the files of an accepted bundle."""
         root = os.path.realpath(bundle_skills(self._config))
+        remotes, own = self._config.remote_directory, self._config.state_directory
+        try:
+            taken_bundle(self._settings, remotes, own).contents()
+        except ConfigError:
+            return False
         return self._kept_digest() == state.digest and not any(
             cache_sync.cache_fault(root, os.path.join(root, name, "")) for name in state.skills
         )
@@ -353,7 +365,9 @@ class SkillBundleSource:
                     if tree_digest(staging / cache_sync.SKILLS / name) != expected:
                         raise remote.RemoteError(f"`{name}` is not on the disk as it was signed")
                 (staging / cache_sync.DIGESTS).write_bytes(encode(dict(bundle.skills)))
-                (staging / cache_sync.VERSIONS).write_bytes(encode({"": str(bundle.digest)}))
+                digests = {name: str(digest(data)) for name, data in bundle.files.items()}
+                about = {"": str(bundle.digest), NUMBER: str(bundle.number), **digests}
+                (staging / cache_sync.VERSIONS).write_bytes(encode(about))
                 cache_sync.swap_in(place, staging)
             finally:
                 cache_sync.tidy(place, beside=earlier)
@@ -372,11 +386,14 @@ class BundleRefresh(ConfiguredThread):
         return bool(self._house.config.skills.source)
 
     def _run(self) -> None:
+        is_first = True
         while not self._ended.is_set():
+            is_changed = self._changed.is_set() and not is_first
             self._changed.clear()
             config = self._house.config
-            seconds = float(config.skills.source_seconds)
-            if config.skills.source:
+            seconds, is_first = float(config.skills.source_seconds), False
+            # Of several processes of this machine, one asks.
+            if config.skills.source and (is_changed or not SkillBundleSource(config).was_asked()):
                 began = time.monotonic()
                 if not self._looked(config):
                     seconds = min(seconds, FAILED_SECONDS)
@@ -398,6 +415,39 @@ class BundleRefresh(ConfiguredThread):
             many = len(state.skills)
             logger.info("bundle %s of `%s`: %s skills", state.number, state.source, many)
         return found.status != "refused"
+
+
+def _refuse_older(before: BundleState, number: int, found: str) -> None:
+    """Refuse what was replaced already, and a second bundle of one number."""
+    if number < before.number:
+        message = (
+            f"bundle {number} is older than {before.number}, which was taken at {before.taken_at}; "
+            "`skillhouse bundle pull --allow-older` takes it"
+        )
+        raise remote.RemoteError(message)
+    if number == before.number and found != before.digest:
+        raise remote.RemoteError(f"there is another bundle {number} than the one that was taken")
+
+
+def check_files(files: Mapping[str, bytes]) -> None:
+    """Raise ConfigError for a configuration or a policy that no server takes from a bundle."""
+    try:
+        bundle_settings(files.get(BUNDLE_CONFIG, b""), None)
+        if BUNDLE_POLICY not in files:
+            return
+        policy = read_tier_policy(files[BUNDLE_POLICY], Path(BUNDLE_POLICY))
+    except RecursionError as error:
+        raise ConfigError("the configuration of the bundle is nested too deeply") from error
+    usual = TierPolicy()
+    if policy.emergency_stop != usual.emergency_stop:
+        # How this machine is stopped is not for who publishes skills to say.
+        message = "key `emergencyStop` cannot be set by a bundle"
+        raise ConfigError(message, path=Path(BUNDLE_POLICY), key="emergencyStop")
+    for key, published in _SESSION_KEYS.items():
+        most = getattr(usual.thresholds, key)
+        if getattr(policy.thresholds, key) > most:
+            message = f"expected at most {most} as `{published}` of a bundle"
+            raise ConfigError(message, path=Path(BUNDLE_POLICY), key=published)
 
 
 def kept(state: BundleState) -> str:

@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from skillhouse.install.change_plan import ChangeRequest as ChangeRequest
     from skillhouse.install.change_plan import asked_state as asked_state
     from skillhouse.install.change_plan import split_id as split_id
+    from skillhouse.install.dry_run import dry_run_config as dry_run_config
     from skillhouse.install.install_policy import UNSIGNED as UNSIGNED
     from skillhouse.install.install_policy import UNTRUSTED as UNTRUSTED
     from skillhouse.install.install_policy import UntrustedError as UntrustedError

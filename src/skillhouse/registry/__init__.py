@@ -113,6 +113,7 @@ if TYPE_CHECKING:
     from skillhouse.registry.signed_directory import signed_skill as signed_skill
     from skillhouse.registry.skill_bundle import NUMBER_MAX as NUMBER_MAX
     from skillhouse.registry.skill_bundle import SkillBundle as SkillBundle
+    from skillhouse.registry.skill_bundle import bundle_members as bundle_members
     from skillhouse.registry.skill_bundle import open_bundle as open_bundle
     from skillhouse.registry.skill_bundle import pack_bundle as pack_bundle
     from skillhouse.registry.source import Source as Source

@@ -247,7 +247,8 @@ class PackageStore:
                     continue
                 if signature and _signature(members) != signature:
                     continue
-                os.utime(file)
+                # Not what a link leads to: a dry run has links to packages of others.
+                os.utime(file, follow_symlinks=False)
             except (OSError, ArchiveError):
                 continue
             return members

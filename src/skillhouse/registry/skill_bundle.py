@@ -1,6 +1,7 @@
 """A bundle: many skills in one archive with one signature, numbered, for servers that take it.
 
-It is a package whose files are below `skills/NAME/`, and its signature is that of a package: over
+It is a package whose files are below `skills/NAME/`, with a configuration and a policy beside them,
+if the publisher gives any; what they say is not read here. Its signature is that of a package: over
 every file with its mode. What is signed has a name that no skill can have, so neither ever passes
 for the other, and a number in the place of a version.
 """
@@ -11,6 +12,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
+from types import MappingProxyType
 
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -32,7 +34,12 @@ from skillhouse.skill import SKILL_FILE, ArchiveError, ArchiveMember, read_archi
 
 BUNDLE_SKILLS = "skills"
 """The directory of an archive in which the skills are."""
+BUNDLE_FILES = ("config.toml", "policy.yml")
+"""What may be beside the skills."""
+BUNDLE_FILE_MAX = 262_144
+"""Bytes of each of these."""
 NUMBER_MAX = 1_000_000_000
+NO_FILES: Mapping[str, bytes] = MappingProxyType({})
 _NAME = "bundle/"
 """How the signed name begins; a skill's has no `/`."""
 
@@ -46,8 +53,10 @@ class SkillBundle(Struct, frozen=True, kw_only=True):
     publisher: Publisher
     skills: Mapping[str, str]
     """The tree digest of each skill, by its name."""
+    files: Mapping[str, bytes]
+    """What is beside the skills, by name: of `BUNDLE_FILES`."""
     members: tuple[ArchiveMember, ...]
-    """Its files, whose paths begin with `skills/`."""
+    """All of them but the signature."""
     digest: Digest
     """Of the archive."""
 
@@ -68,6 +77,7 @@ def pack_bundle(
     key: ec.EllipticCurvePrivateKey,
     chain: Sequence[x509.Certificate],
     now: datetime,
+    files: Mapping[str, bytes] = NO_FILES,
 ) -> PackedBundle:
     """Return the skills in a directory as one signed archive.
 
@@ -75,6 +85,7 @@ def pack_bundle(
         directory: Each directory in it that holds a SKILL.md is a skill; other entries stay out.
         name: Of the bundle, as a skill may be called.
         chain: As of `sign_tree`.
+        files: What is beside the skills, by name.
 
     Raises:
         SkillError: there is no skill, or one has another name than its directory.
@@ -83,6 +94,22 @@ def pack_bundle(
     """
     publisher = check_role(chain[0], Role.DEVELOPER)
     check_time(chain[0], Role.DEVELOPER, now)
+    members = bundle_members(directory, files)
+    tree = member_tree(members)
+    identity = SkillIdentity(name=_NAME + name, version=str(number), repository=publisher.registry)
+    signature = write_bundle(sign_tree(tree, identity, key=key, chain=chain, now=now))
+    archive = write_archive([*members, _file_member(SIGNATURE_FILE, signature)])
+    # INVARIANT: what no server takes is not published: a file that changed meanwhile is found too.
+    if member_tree(_signed_files(read_archive(archive))) != tree:
+        raise SkillError("unsteady", directory, "changed while it was packed")
+    names = {one.path.split("/")[1] for one in members if one.path not in BUNDLE_FILES}
+    return PackedBundle(archive=archive, skills=tuple(sorted(names)))
+
+
+def bundle_members(
+    directory: Path, files: Mapping[str, bytes] = NO_FILES
+) -> tuple[ArchiveMember, ...]:
+    """Return what a bundle of a directory holds; errors as of `pack_bundle`."""
     members: list[ArchiveMember] = []
     found = sorted(one.name for one in os.scandir(directory) if one.is_dir(follow_symlinks=False))
     for skill in found:
@@ -98,15 +125,8 @@ def pack_bundle(
     if not members:
         message = f"expected directories with a `{SKILL_FILE}`"
         raise SkillError("no-skill", directory, message)
-    tree = member_tree(members)
-    identity = SkillIdentity(name=_NAME + name, version=str(number), repository=publisher.registry)
-    signature = write_bundle(sign_tree(tree, identity, key=key, chain=chain, now=now))
-    archive = write_archive([*members, _signature_member(signature)])
-    # INVARIANT: what no server takes is not published: a file that changed meanwhile is found too.
-    if member_tree(_signed_files(read_archive(archive))) != tree:
-        raise SkillError("unsteady", directory, "changed while it was packed")
-    names = {one.path.split("/")[1] for one in members}
-    return PackedBundle(archive=archive, skills=tuple(sorted(names)))
+    members += (_file_member(one, files[one]) for one in BUNDLE_FILES if one in files)
+    return tuple(members)
 
 
 def open_bundle(data: bytes, name: str, *, anchors: TrustAnchors, now: datetime) -> SkillBundle:
@@ -144,6 +164,7 @@ def open_bundle(data: bytes, name: str, *, anchors: TrustAnchors, now: datetime)
         number=number,
         publisher=publisher,
         skills={one: tree.digest for one, tree in _trees(files).items()},
+        files={one.path: b"".join(one.read()) for one in files if one.path in BUNDLE_FILES},
         members=files,
         digest=digest(data),
     )
@@ -154,15 +175,21 @@ def _below(member: ArchiveMember, directory: str) -> ArchiveMember:
     return ArchiveMember(path, False, member.is_executable, size, member.open)  # noqa: FBT003 - a Struct's fields
 
 
-def _signature_member(signature: bytes) -> ArchiveMember:
-    return ArchiveMember(SIGNATURE_FILE, False, False, len(signature), lambda: iter([signature]))  # noqa: FBT003 - a Struct's fields
+def _file_member(path: str, data: bytes) -> ArchiveMember:
+    return ArchiveMember(path, False, False, len(data), lambda: iter([data]))  # noqa: FBT003 - a Struct's fields
 
 
 def _signed_files(members: Iterable[ArchiveMember]) -> tuple[ArchiveMember, ...]:
-    """Return the files of skills; ArchiveError for a file that is in none."""
+    """Return the files that are signed; ArchiveError for one that no bundle has."""
     found = []
     for member in members:
         if member.is_directory or member.path == SIGNATURE_FILE:
+            continue
+        if member.path in BUNDLE_FILES:
+            if member.size > BUNDLE_FILE_MAX or member.is_executable:
+                message = f"expected a text of at most {BUNDLE_FILE_MAX} bytes as `{member.path}`"
+                raise ArchiveError("bundle-file", message)
+            found.append(member)
             continue
         parts = member.path.split("/")
         if len(parts) < 3 or parts[0] != BUNDLE_SKILLS:
@@ -176,6 +203,8 @@ def _trees(files: Iterable[ArchiveMember]) -> Mapping[str, Tree]:
     """Return the tree of each skill, by its name; ArchiveError for what is none."""
     own: dict[str, list[ArchiveMember]] = {}
     for member in files:
+        if member.path in BUNDLE_FILES:
+            continue
         _, name, path = member.path.split("/", 2)
         inner = ArchiveMember(path, False, member.is_executable, member.size, member.open)  # noqa: FBT003 - a Struct's fields
         own.setdefault(name, []).append(inner)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from skillhouse.remote.cache_sync import CURRENT as CURRENT
     from skillhouse.remote.cache_sync import SKILLS as SKILLS
+    from skillhouse.remote.cache_sync import VERSIONS as VERSIONS
     from skillhouse.remote.cache_sync import Fetch as Fetch
     from skillhouse.remote.cache_sync import Fetched as Fetched
     from skillhouse.remote.cache_sync import SyncReport as SyncReport

@@ -118,6 +118,7 @@ def _run(options: argparse.Namespace, terminal: Terminal) -> int:
     with house_of(options, channel=channel) as house:
         note_changes(house.config.state_directory, terminal)
         from skillhouse.extensions.chat.transcript import Transcripts
+        from skillhouse.house import BundleRefresh
         from skillhouse.install import RepositoryRefresh
 
         kept = Transcripts(house.config.state_directory)
@@ -126,7 +127,7 @@ def _run(options: argparse.Namespace, terminal: Terminal) -> int:
         prompt = _prompt(options)
         if prompt is None and not (is_terminal(sys.stdin) and is_terminal(sys.stdout)):
             raise UsageError("a chat needs a terminal; without one use `--print`")
-        with RepositoryRefresh(house):
+        with RepositoryRefresh(house), BundleRefresh(house):
             return _talk(house, kept, options, terminal, prompt, channel)
 
 

@@ -60,6 +60,7 @@ class PostgresState:
         listen_address: Callable[[], str] | None = None,
         *,
         has_own_clock: bool = True,
+        is_dry: bool = False,
     ) -> None:
         """Take the places; nothing is connected before the first use.
 
@@ -69,8 +70,10 @@ class PostgresState:
             listen_address: Likewise, past a pooler that `address` leads to.
             has_own_clock: Whether the database's clock counts, as it does where several machines
                 share it.
+            is_dry: Whether a first use leaves nothing: no tables, and no mark at the path.
         """
         self._path = path
+        self._is_dry = is_dry
         self._address = address
         self._listen_address = listen_address or address
         self._has_own_clock = has_own_clock
@@ -243,8 +246,9 @@ class PostgresState:
         session = StateSession(connection, self._path, has_own_clock=self._has_own_clock)
         try:
             with session.faults():
-                row = opened(connection, self._path)
-                if row.standing == ARRIVING and file_mark(self._path) == row.id:
+                row = opened(connection, self._path, is_dry=self._is_dry)
+                is_moved = row.standing == ARRIVING and not self._is_dry
+                if is_moved and file_mark(self._path) == row.id:
                     # The move ended before its last word, which the file has already.
                     connection.execute(
                         "UPDATE skillhouse_state SET standing = %s WHERE standing = %s",
@@ -280,7 +284,8 @@ class PostgresState:
             return
         known = file_mark(self._path)
         if known is None:
-            mark_file(self._path, row.id)
+            if not self._is_dry:
+                mark_file(self._path, row.id)
         elif not known:
             raise StateError(
                 "there is a state in a file as well: run `skillhouse state move --to URL` to take "

@@ -40,6 +40,9 @@ _IS_THERE = """
     )
 """
 
+_NO_STATE = "0" * 32
+"""The id of what a dry run makes."""
+
 Rows = psycopg.Connection[tuple[Any, ...]]
 
 
@@ -90,13 +93,24 @@ def look(connection: Rows) -> StateRow | None:
     return None if row is None else StateRow(*row)
 
 
-def opened(connection: Rows, path: Path) -> StateRow:
+def opened(connection: Rows, path: Path, *, is_dry: bool = False) -> StateRow:
     """Return the state of a database, made or brought to this version where it has to be.
+
+    For a dry run an empty one is made for this connection alone, which ends with it.
 
     StateError: it is newer than this program, or no use of it is right now.
     """
     found = look(connection)
-    if found is None or found.schema_version != STATE.version:
+    if is_dry:
+        if found is None:
+            with connection.transaction():
+                connection.execute("SET search_path = pg_temp, public")
+                make(connection, _NO_STATE)
+            found = look(connection)
+        elif found.schema_version < STATE.version:
+            message = f"the state has version {found.schema_version}, which a dry run leaves so"
+            raise StateError(f"{message}: run any command without `--dry-run` before", path)
+    elif found is None or found.schema_version != STATE.version:
         # `SET LOCAL` has no meaning outside, and behind PgBouncer nothing else has one.
         with connection.transaction():
             connection.execute("SET LOCAL lock_timeout = 10000")

@@ -275,7 +275,12 @@ class PublishedBundleAnswer(JsonAnswer, frozen=True, kw_only=True):
     digest: str
     publisher: str
     skills: tuple[str, ...]
+    files: tuple[str, ...]
+    """What it has besides: `config.toml`, `policy.yml`."""
     bytes: Count
+    """Of the archive; after `--dry-run` of its files."""
+    dry_run: bool = False
+    """Whether nothing was published, so that there is no digest."""
 
 
 class BundleAnswer(JsonAnswer, frozen=True, kw_only=True):
@@ -290,10 +295,16 @@ class BundleAnswer(JsonAnswer, frozen=True, kw_only=True):
     taken_at: str
     asked_at: str
     skills: tuple[str, ...]
+    files: tuple[str, ...]
+    """What it has besides: `config.toml`, `policy.yml`."""
+    rules: Literal["stricter", "defaults", "none"]
+    """What its rules may do here."""
     problem: str
     failures: Count
     status: Literal["taken", "unchanged", "refused"] | UnsetType = UNSET
     """Of the look that was just made."""
+    dry_run: bool | UnsetType = UNSET
+    """Whether that look wrote nothing."""
 
 
 class McpServerAnswer(JsonAnswer, frozen=True, kw_only=True):

@@ -13,6 +13,8 @@ from skillhouse.frontends.answers.configuration import (
     ConfigKeyAnswer,
     ConfigTextAnswer,
     RepositorySettingsAnswer,
+    bundle_text,
+    commented,
 )
 from skillhouse.frontends.answers.findings import diagnostic_answers
 from skillhouse.frontends.answers.json_form import copied
@@ -26,6 +28,7 @@ from skillhouse.frontends.presentation.rule_findings import finding_lines
 from skillhouse.frontends.presentation.text import counted, shown
 from skillhouse.house import Skillhouse, configured, project_of, usable_config
 from skillhouse.house.config import keys_in_use
+from skillhouse.house.config.bundle_files import BUNDLE_CONFIG
 from skillhouse.manage import checked_addition, only_editor, rule_value, write_user_text
 from skillhouse.permission import (
     ACTIONS,
@@ -77,7 +80,7 @@ def _config(options: argparse.Namespace, terminal: Terminal) -> int:
     if options.verb == "show" and options.keys:
         return _show_keys(keys_in_use(places, options.keys), terminal, as_json=options.json)
     if options.verb == "show":
-        return _show(places.user_file, terminal, as_json=options.json)
+        return _show(places, terminal, as_json=options.json)
     if options.verb == "check":
         return _check(places, terminal, as_json=options.json)
     if options.verb == "repositories":
@@ -90,6 +93,9 @@ def _config(options: argparse.Namespace, terminal: Terminal) -> int:
         "published": places.published_file,
         "profiles": places.profiles,
     }
+    bundle = usable_config(places).config.bundle
+    if bundle is not None:
+        files["bundle"] = bundle.link / BUNDLE_CONFIG
     found = [
         ConfigFileAnswer(name=name, path=str(path), exists=path.exists())
         for name, path in files.items()
@@ -151,20 +157,24 @@ def _repositories(
     )
 
 
-def _show(path: Path, terminal: Terminal, *, as_json: bool) -> int:
-    """Print the user's file; 1 when there is none."""
+def _show(places: Locations, terminal: Terminal, *, as_json: bool) -> int:
+    """Print the user's file, and what a bundle sets besides; 1 when there is no file."""
+    path = places.user_file
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         text = None
     except UnicodeDecodeError as error:
         raise UsageError(f"expected UTF-8 text in `{path}`") from error
+    bundle = bundle_text(usable_config(places).config)
     if as_json:
-        terminal.json(ConfigTextAnswer(path=str(path), text=text))
+        terminal.json(ConfigTextAnswer(path=str(path), text=text, bundle=bundle))
     elif text is None:
         terminal.note(f"there is no {path}: every value is the default")
     else:
         terminal.document(text)
+    if bundle is not None and not as_json:
+        terminal.document(commented(bundle, bundle.text, bundle.policy))
     return 1 if text is None else 0
 
 

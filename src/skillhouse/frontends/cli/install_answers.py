@@ -29,7 +29,7 @@ from skillhouse.frontends.cli.question import need_terminal, typed
 from skillhouse.frontends.cli.reload import reload_house
 from skillhouse.frontends.presentation.text import counted, shown, some_names
 from skillhouse.house import Skillhouse, export_source
-from skillhouse.install import Installer
+from skillhouse.install import Installer, dry_run_config
 from skillhouse.install.change_plan import is_in_force
 from skillhouse.install.install_policy import (
     NEAR,
@@ -98,6 +98,17 @@ def scope_of(
 
 
 @contextmanager
+def trial_house(options: argparse.Namespace) -> Iterator[Skillhouse]:
+    """Give what `house_of` does, with a copy of the state."""
+    with (
+        house_of(options) as real,
+        dry_run_config(real) as config,
+        Skillhouse(config) as house,
+    ):
+        yield house
+
+
+@contextmanager
 def installing(
     options: argparse.Namespace, terminal: Terminal
 ) -> Iterator[tuple[Skillhouse, Installer]]:
@@ -108,7 +119,7 @@ def installing(
         terminal.note(shown(line))
 
     with (
-        house_of(options) as house,
+        trial_house(options) if getattr(options, "dry_run", False) else house_of(options) as house,
         Installer(house, report=report, progress=progress) as installer,
     ):
         try:

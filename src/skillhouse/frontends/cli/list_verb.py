@@ -279,7 +279,7 @@ def _urls(house: Skillhouse) -> dict[str, str]:
     directory, bundle = house.config.remote_directory, house.config.skills.source
     places = {remote.skills_place(directory, one): one.url for one in house.config.remotes}
     if bundle:
-        places[skillhouse.house.bundle_root(directory, bundle)] = bundle
+        places[skillhouse.house.bundle_root(house.config)] = bundle
     return {str(place.resolve()): url for place, url in places.items()}
 
 

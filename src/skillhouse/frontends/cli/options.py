@@ -203,7 +203,8 @@ def house_of(
         cache=False if options.no_cache else None,
         tools=getattr(options, "tools", None),
     )
-    return Skillhouse(configured(places, flags), channel=channel, tools=tools)
+    config = configured(places, flags, is_dry=getattr(options, "dry_run", False))
+    return Skillhouse(config, channel=channel, tools=tools)
 
 
 def positive(text: str) -> int:

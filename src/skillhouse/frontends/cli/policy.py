@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING
 
 from msgspec import UNSET
 
-from skillhouse.frontends.answers.configuration import ChosenPolicyAnswer, PolicyTextAnswer
+from skillhouse.frontends.answers.configuration import (
+    ChosenPolicyAnswer,
+    PolicyTextAnswer,
+    bundle_text,
+    commented,
+)
 from skillhouse.frontends.answers.findings import diagnostic_answers
 from skillhouse.frontends.answers.policy import (
     RuleFilesAnswer,
@@ -55,6 +60,7 @@ from skillhouse.permission import ACTIONS, Effect, beyond, command_resource, lin
 from skillhouse.permission.grammar import grammar_of
 
 if TYPE_CHECKING:
+    from skillhouse.frontends.answers.configuration import BundleTextAnswer
     from skillhouse.frontends.cli.terminal import Terminal
     from skillhouse.house import (
         Config,
@@ -181,13 +187,21 @@ def _planned(options: argparse.Namespace, places: Locations) -> tuple[str, int]:
     return (without if options.drop_copies else text), copies
 
 
-def _show(name: str, terminal: Terminal, *, is_json: bool) -> int:
-    """Print the rules of a policy as its file has them."""
-    text = policy_text(name)
+def _show(
+    name: str | None,
+    terminal: Terminal,
+    *,
+    is_json: bool,
+    bundle: BundleTextAnswer | None = None,
+) -> int:
+    """Print the rules of a policy as its file has them, and what a bundle says besides."""
+    text = "" if name is None else policy_text(name)
     if is_json:
-        terminal.json(PolicyTextAnswer(policy=name, text=text))
-    else:
-        terminal.write(text)
+        terminal.json(PolicyTextAnswer(policy=name, text=text, bundle=bundle))
+        return 0
+    terminal.write(text)
+    if bundle is not None:
+        terminal.document(commented(bundle, bundle.text, bundle.policy))
     return 0
 
 
@@ -207,10 +221,12 @@ def _policy(options: argparse.Namespace, terminal: Terminal) -> int:
     if options.verb == "init":
         return _init(options, terminal)
     if options.verb == "show":
-        used = options.name or usable_config(places_of(options)).config.policy
-        if used is None:
+        config = usable_config(places_of(options)).config
+        used = options.name or config.policy
+        bundle = None if options.name else bundle_text(config)
+        if used is None and bundle is None:
             raise UsageError("no policy is in force; `skillhouse policy init` sets one")
-        return _show(used, terminal, is_json=options.json)
+        return _show(used, terminal, is_json=options.json, bundle=bundle)
     if options.verb == "list":
         return _list_rules(usable_config(places_of(options)), terminal, is_json=options.json)
     if options.verb == "lint":

@@ -15,7 +15,7 @@ from skillhouse.floor import isolated
 from skillhouse.frontends.answers.service import RemainsAnswer
 from skillhouse.frontends.cli.hooks import entries_of
 from skillhouse.frontends.cli.install_answers import installing
-from skillhouse.frontends.cli.options import UsageError, Verb, add_common
+from skillhouse.frontends.cli.options import UsageError, Verb, add_common, house_of
 from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.question import answered, need_terminal
 from skillhouse.frontends.cli.service_unit import ServiceUnit, removable_unit
@@ -83,8 +83,9 @@ def _self(options: argparse.Namespace, terminal: Terminal) -> int:
         if not options.yes:
             need_terminal("use --yes, or --dry-run to look", as_json=options.json)
     done: list[_Remains] = []
-    with installing(options, terminal) as (house, installer):
+    with installing(options, terminal) as (_, installer):
         stay = [name for _, name, _ in installer.installed.entries()]
+    with house_of(options) as house:
         remains = (*_entries(house), *_hooks(house), *_services(house), *_exports(house))
         _settle(remains, done, options, terminal)
         folders = list(_folders(house))

@@ -101,6 +101,7 @@ def _mcp(options: argparse.Namespace, terminal: Terminal) -> int:
             return configured(options, house, terminal)
     from skillhouse.frontends.cli.question import is_typed
     from skillhouse.frontends.mcp import serve
+    from skillhouse.house import BundleRefresh
     from skillhouse.install import RepositoryRefresh
 
     if is_typed():
@@ -116,7 +117,7 @@ def _mcp(options: argparse.Namespace, terminal: Terminal) -> int:
     with house_of(options) as house:
         if not options.log:
             house.config_reload.subscribe(_print_news)
-        with RepositoryRefresh(house):
+        with RepositoryRefresh(house), BundleRefresh(house):
             return serve(house, agent=options.agent, user=options.user)
 
 

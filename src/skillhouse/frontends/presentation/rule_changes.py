@@ -138,8 +138,8 @@ def _change(house: Skillhouse, rule: str, whole: str, rules: Sequence[Rule]) -> 
 
 def _with_user_rules(config: Config, rules: Sequence[Rule]) -> Config:
     user = Layer(name="user", rules=tuple(rules))
-    far = [one for one in config.layers if one.name == "managed" or one.is_builtin]
-    near = [one for one in config.layers if one.name == "project"]
+    far = [one for one in config.layers if one.trusted and one.name != "user"]
+    near = [one for one in config.layers if not one.trusted]
     return structs.replace(config, layers=(*far, *([user] if rules else ()), *near))
 
 

@@ -10,15 +10,16 @@ import msgspec
 
 from skillhouse.floor import ConfigError, Diagnostic, Severity, StateError, nearest
 from skillhouse.floor.structs import replace
+from skillhouse.house.config.config_file import faults_of_keys
 from skillhouse.house.config.config_files import (
     configured,
-    faults_of_keys,
     is_trusted,
     load_config,
     merge,
     profile_of,
     project_of,
     settings_by_source,
+    tier_policy_file,
 )
 from skillhouse.house.config.config_keys import CONFIG_KEYS
 from skillhouse.tiers import load_tier_policy
@@ -58,12 +59,13 @@ def usable_config(places: Locations, flags: Settings | None = None) -> UsableCon
     except ConfigError as error:
         faults.append(_fault(error))
         config = replace(config, profile="default")
-    policy = load_tier_policy(places.policy_file, assignees=config.assignees)
+    file = tier_policy_file(config) or places.policy_file
+    policy = load_tier_policy(file, assignees=config.assignees)
     if policy.fault:
         hint = "until it can be used only reads are allowed"
-        faults.append(_diagnostic("policy-unusable", policy.fault, places.policy_file, hint=hint))
+        faults.append(_diagnostic("policy-unusable", policy.fault, file, hint=hint))
     faults += (
-        _diagnostic("policy-warning", text, places.policy_file, severity=Severity.WARNING)
+        _diagnostic("policy-warning", text, file, severity=Severity.WARNING)
         for text in policy.warnings
     )
     return UsableConfig(config, tuple(faults))

@@ -11,46 +11,36 @@ import os
 import stat
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from skillhouse.approval import OWNER, ApprovalSettings
 from skillhouse.floor import (
     ConfigError,
-    DecodeError,
     Diagnostic,
     Locations,
     Severity,
-    file_problem,
     git_root,
-    read_regular,
-    shaped,
     structs,
 )
-from skillhouse.floor.documents import DocumentError, toml_table
 from skillhouse.floor.structs import field_names, replace
-from skillhouse.house.config.checks import (
-    check_actions,
-    check_approvals,
-    check_exec_environment,
-    check_net,
-    check_oauth,
-    check_remotes,
-    check_rules,
-    check_server_name,
-    check_signer,
-    secret_variables,
-    wrong_value,
+from skillhouse.house.config.bundle_files import (
+    BUNDLE,
+    BUNDLE_CONFIG,
+    TakenBundle,
+    taken_bundle,
 )
+from skillhouse.house.config.checks import (
+    check_exec_environment,
+    check_server_name,
+    secret_variables,
+)
+from skillhouse.house.config.config_file import ConfigFile
 from skillhouse.house.config.config_keys import (
-    CONFIG_KEYS,
+    bundle_keys,
     from_environment,
     project_keys,
-    refuse_unknown_keys,
-    section_value,
 )
-from skillhouse.house.config.config_lines import CONFIG_FILE_MAX, with_line
 from skillhouse.house.config.config_values import (
     AgentSettings,
     Config,
@@ -67,19 +57,15 @@ from skillhouse.house.config.repositories import (
     check_repositories,
     published_repositories,
 )
-from skillhouse.house.config.rule_tables import (
-    RULED,
-    TriedExamples,
-    policy_layer,
-    try_examples,
-    with_each_pattern,
-)
+from skillhouse.house.config.rule_tables import policy_layer
 from skillhouse.house.config.state_settings import settle_state
 from skillhouse.house.trust import TrustStore
 from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.skill import Profile, load_profile
 
 PROJECT_FILE = "skillhouse.toml"
+BUNDLE_FAULT = "bundle-config"
+"""The code of what is wrong with the files of the bundle in use."""
 REMOTE_DIRECTORY = "remotes"
 """Below the cache directory."""
 
@@ -90,10 +76,14 @@ def load_config(
     *,
     project: Path | None = None,
     without: frozenset[Path] = frozenset(),
+    kept: Config | None = None,
+    is_dry: bool = False,
 ) -> Config:
     """Return the configuration of `places`, `flags` and, where it is trusted, of a project.
 
-    The files `without` are as if they set nothing; only what looks at faults may ask for that.
+    The files `without` are as if they set nothing; only what looks at faults may ask for that. A
+    process with a configuration `kept` goes on with its directories. A dry run leaves no state and
+    no cache where there is none.
 
     Raises:
         ConfigError: a file cannot be read, a key is unknown, a value has the wrong type, or an
@@ -101,30 +91,35 @@ def load_config(
     """
     places.check()
     files = (places.managed_file, places.user_file)
-    own = [_ConfigFile(file, is_empty=file in without) for file in files]
+    own = [ConfigFile(file, is_empty=file in without) for file in files]
     managed, user = (file.settings() for file in own)
     if places.published_file not in without:
         user = _with_published(user, places.published_file)
     environment = from_environment(places.environment)
     # No project says where the cache is.
-    cache = _cache_of(merge(managed, flags or Settings(), environment, user), places)
+    own_values = merge(managed, flags or Settings(), environment, user)
+    cache = None if is_dry else _cache_of(own_values, places)
     for file in own:
         file.try_examples(cache)
     near, problems = _read_project(project / PROJECT_FILE, cache) if project else (Settings(), ())
-    merged = merge(managed, flags or Settings(), environment, near, user)
-    _check_merged(merged)
-    state = Path(merged.state_directory) if merged.state_directory else places.state()
+    state = Path(own_values.state_directory) if own_values.state_directory else places.state()
+    remote = Path(own_values.cache_directory) if own_values.cache_directory else places.cache()
+    bundle = _bundle_of(own_values, remote / REMOTE_DIRECTORY, state, kept)
+    shared, faults = _read_bundle(bundle, cache)
+    merged = merge(managed, flags or Settings(), environment, near, user, shared)
+    _checkmerge(merged)
     if merged.state is not None:
-        settle_state(merged.state, state, places.environment)
+        settle_state(merged.state, state, places.environment, is_dry=is_dry)
     sandbox, agents = as_table(merged.sandbox), merged.agents or {}
-    remote = Path(merged.cache_directory) if merged.cache_directory else places.cache()
     return Config(
         **_as_written(merged),
         places=places,
         roots=tuple(map(Path, merged.roots or ())),
         cache_directory=cache,
         state_directory=state,
-        layers=_layers(managed, user, near, merged.policy),
+        layers=_layers(
+            managed, user, near, merged.policy, bundle=_bundle_layer(bundle, shared, faults)
+        ),
         sandbox=sandbox.level or "any",
         sandbox_limits=sandbox,
         **_of_agents(agents),
@@ -134,7 +129,8 @@ def load_config(
         skills=replace(merged.skills or SkillsSettings(), repositories=()),
         assignees=frozenset({OWNER, *(merged.assignees or ())}),
         audit_checkpoints=Path(merged.audit_checkpoints) if merged.audit_checkpoints else None,
-        problems=problems,
+        bundle=bundle,
+        problems=(*problems, *faults),
     )
 
 
@@ -154,13 +150,17 @@ def _as_written(settings: Settings) -> dict[str, Any]:
 
 
 def _layers(
-    managed: Settings, user: Settings, near: Settings, policy: str | None
+    managed: Settings, user: Settings, near: Settings, policy: str | None, *, bundle: Layer
 ) -> tuple[Layer, ...]:
     """Return the rules that are for all agents, from far to near."""
+    # INVARIANT: rules of a bundle that may allow are behind all of this machine.
+    far, stricter = ((bundle,), ()) if bundle.trusted else ((), (bundle,))
     every = (
+        *far,
         Layer(name="managed", rules=managed.rules or ()),
         *((policy_layer(policy),) if policy else ()),
         Layer(name="user", rules=user.rules or ()),
+        *stricter,
         Layer(name="project", rules=near.rules or (), trusted=False),
     )
     return tuple(layer for layer in every if layer.rules)
@@ -176,7 +176,7 @@ def _of_agents(agents: Mapping[str, AgentSettings]) -> dict[str, Any]:
     }
 
 
-def _check_merged(settings: Settings) -> None:
+def _checkmerge(settings: Settings) -> None:
     """Raise ConfigError for what no single file shows."""
     budget = settings.catalog_budget_tokens
     if budget is not None and budget < 0:
@@ -226,6 +226,65 @@ def _with_published(user: Settings, path: Path) -> Settings:
     return replace(user, skills=replace(user.skills or SkillsSettings(), repositories=every))
 
 
+def _bundle_of(
+    settings: Settings, remotes: Path, state: Path, kept: Config | None
+) -> TakenBundle | None:
+    """Return the bundle in use; None without one, and where its source is not an allowed one."""
+    skills = settings.skills or SkillsSettings()
+    if not skills.source:
+        return None
+    if settings.registry is not None and settings.registry.sources:
+        # Most configurations allow every source.
+        from skillhouse.house.allowed_sources import is_allowed  # noqa: PLC0415
+
+        if not is_allowed(settings.registry, skills.source):
+            return None
+    if kept is not None:
+        remotes, state = kept.remote_directory, kept.state_directory
+    return taken_bundle(skills, remotes, state)
+
+
+def _read_bundle(
+    bundle: TakenBundle | None, cache: Path | None
+) -> tuple[Settings, tuple[Diagnostic, ...]]:
+    """Return what the configuration in a bundle sets, and why it cannot be used.
+
+    What was taken was read once already: where it cannot be now, everything is asked about, since
+    it may have denied anything.
+    """
+    if bundle is None or bundle.rules_are == "none":
+        return Settings(), ()
+    try:
+        contents = bundle.contents()
+        return bundle_settings(contents.get(BUNDLE_CONFIG, b""), cache), ()
+    except ConfigError as error:
+        reason = f"the rules of {bundle.label} cannot be read: {error.message}"
+        unread = Rule(effect=Effect.ASK, action="*", pattern="*", reason=reason)
+        found = Diagnostic(
+            code=BUNDLE_FAULT, severity=Severity.ERROR, message=reason, path=bundle.link
+        )
+        return Settings(rules=(unread,)), (found,)
+
+
+def bundle_settings(content: bytes, cache: Path | None) -> Settings:
+    """Return what a bundle's configuration sets; ConfigError for more than it may."""
+    name = Path(BUNDLE_CONFIG)
+    file = ConfigFile(name, only=bundle_keys(), by="a bundle", content=content)
+    settings = file.settings()
+    file.try_examples(cache)
+    _checkmerge(settings)
+    return settings
+
+
+def _bundle_layer(
+    bundle: TakenBundle | None, shared: Settings, faults: tuple[Diagnostic, ...]
+) -> Layer:
+    if bundle is None:
+        return Layer(name=BUNDLE)
+    is_default = bundle.rules_are == "defaults" and not faults
+    return Layer(name=bundle.label, rules=shared.rules or (), trusted=is_default)
+
+
 def _cache_of(settings: Settings, places: Locations) -> Path | None:
     if settings.cache is False:
         return None
@@ -239,7 +298,7 @@ def _read_project(path: Path, cache: Path | None) -> tuple[Settings, tuple[Diagn
     where they cannot, everything here is asked about, since they may have denied anything.
     """
     try:
-        file = _ConfigFile(path, only=project_keys())
+        file = ConfigFile(path, only=project_keys())
         settings = file.settings()
         file.try_examples(cache)
     except ConfigError as error:
@@ -249,7 +308,7 @@ def _read_project(path: Path, cache: Path | None) -> tuple[Settings, tuple[Diagn
     else:
         return settings, ()
     try:
-        file = _ConfigFile(path, only=project_keys(), rules_only=True)
+        file = ConfigFile(path, only=project_keys(), rules_only=True)
         settings = file.settings()
         file.try_examples(cache)
     except ConfigError:
@@ -259,160 +318,32 @@ def _read_project(path: Path, cache: Path | None) -> tuple[Settings, tuple[Diagn
     return settings, (found,)
 
 
-class _ConfigFile:
-    """One file of the configuration; one that is missing sets nothing."""
-
-    def __init__(
-        self,
-        path: Path,
-        *,
-        only: frozenset[str] | None = None,
-        rules_only: bool = False,
-        is_empty: bool = False,
-    ) -> None:
-        """Read a file; `only` has the keys that a project may set.
-
-        Whose a project's file is does not matter: it only makes things stricter, and a project may
-        be worked on by several people.
-        """
-        if only is None and not is_empty and (problem := file_problem(path)):
-            raise ConfigError(f"the configuration is not used: {problem}", path=path)
-        self._path = path
-        self._content, self._table = (b"", {}) if is_empty else _read_table(path)
-        self._settings = Settings()
-        if rules_only:
-            self._table = {"rules": self._table.get("rules", [])}
-        self._sections: dict[str, object] = {}
-        for key in self._table.keys() - (CONFIG_KEYS if only is None else only):
-            if only is None:
-                # No project sets one: an extension is not judged by what a project says.
-                self._take_section(key)
-            elif key in CONFIG_KEYS:
-                message = f"key `{key}` cannot be set by a project"
-                with self._lines():
-                    raise ConfigError(message, path=path, key=key)
-
-    def _take_section(self, key: str) -> None:
-        """Read a table that belongs to an extension; an unknown key stays, and is refused."""
-        found = section_value(key, self._table[key], self._path)
-        if found is not None:
-            del self._table[key]
-            with self._lines():
-                self._sections[key] = found()
-
-    def settings(self) -> Settings:
-        path = self._path
-        with self._lines():
-            settings = _settings(self._table, path)
-        if self._sections:
-            settings = replace(settings, sections=self._sections)
-        if settings.roots is not None:
-            roots = tuple(str(path.parent / os.path.expanduser(root)) for root in settings.roots)
-            settings = replace(settings, roots=roots)
-        self._settings = settings
-        return settings
-
-    def faults(self) -> Iterator[ConfigError]:
-        """Yield what is wrong with each key by itself."""
-        for key, value in self._table.items():
-            try:
-                with self._lines():
-                    _settings({key: value}, self._path)
-            except ConfigError as error:
-                yield error
-
-    @contextmanager
-    def _lines(self) -> Iterator[None]:
-        """Give an error about this file the line that it is about."""
-        try:
-            yield
-        except ConfigError as error:
-            if error.path != self._path:
-                raise
-            raise with_line(error, self._content.decode("utf-8", "replace")) from error.__cause__
-
-    def try_examples(self, cache: Path | None) -> None:
-        """Try the examples of the rules, unless those of the same bytes have held."""
-        agents = self._settings.agents or {}
-        rules = [*(self._settings.rules or ()), *(r for a in agents.values() for r in a.rules)]
-        if not any(rule.match or rule.not_match for rule in rules):
-            return
-        tried = TriedExamples(cache)
-        if tried.holds(self._content):
-            return
-        with self._lines():
-            try_examples(self._table.get("rules"), self._settings.rules or (), self._path)
-            for name, agent in agents.items():
-                try_examples(self._table["agents"][name].get("rules"), agent.rules, self._path)
-        tried.remember(self._content)
-
-
 def settings_by_source(config: Config) -> dict[str, Settings]:
     """Return what each source of a configuration sets, the strongest first (ConfigError)."""
     places = config.places
-    found = {"managed": _ConfigFile(places.managed_file).settings()}
+    found = {"managed": ConfigFile(places.managed_file).settings()}
     found["environment"] = from_environment(places.environment)
     if is_trusted(config):
         found["project"] = _read_project(project_of(places.start) / PROJECT_FILE, None)[0]
-    user = _ConfigFile(places.user_file).settings()
-    return {**found, "user": _with_published(user, places.published_file)}
-
-
-def faults_of_keys(path: Path) -> tuple[ConfigError, ...]:
-    """Return a fault of each key of a managed or user file; none where it cannot be read at all."""
-    try:
-        file = _ConfigFile(path)
-    except ConfigError:
-        return ()
-    return tuple(file.faults())
-
-
-def _read_table(path: Path) -> tuple[bytes, dict[str, Any]]:
-    """Return the bytes of a TOML file and what they say; a missing one is empty."""
-    try:
-        content = read_regular(path, CONFIG_FILE_MAX)
-        return content, toml_table(content)
-    except (FileNotFoundError, NotADirectoryError):
-        return b"", {}
-    except OSError as error:
-        raise ConfigError(f"cannot read the configuration: {error.strerror}", path=path) from error
-    except DocumentError as error:
-        raise ConfigError(error.reason, path=path, line=error.line) from error
-
-
-def _settings(table: Mapping[str, Any], path: Path | None) -> Settings:
-    refuse_unknown_keys(table, path)
-    try:
-        written = with_each_pattern(table, path) if table.keys() & RULED else table
-        settings = shaped(dict(written), Settings)
-    except DecodeError as error:
-        raise wrong_value(error, table, path) from error
-    except ConfigError as error:
-        raise ConfigError(f"wrong value: {error.message}", path=path, key=error.key) from error
-    if settings.approvals is not None:
-        check_approvals(settings.approvals, path)
-    for rules in (settings.rules or (), *(a.rules for a in (settings.agents or {}).values())):
-        check_rules(rules, path)
-        check_actions(rules, path)
-    check_exec_environment(settings.exec_environment or (), path)
-    if settings.net is not None:
-        check_net(settings.net, path)
-    check_remotes(settings.remotes or (), path)
-    if settings.skills is not None:
-        check_repositories(settings.skills.repositories, path)
-    if settings.signer is not None:
-        check_signer(settings.signer.password, path)
-    if settings.oauth is not None:
-        check_oauth(settings.oauth, path)
-    return settings
+    user = ConfigFile(places.user_file).settings()
+    found["user"] = _with_published(user, places.published_file)
+    return {**found, "bundle": _read_bundle(config.bundle, None)[0]}
 
 
 def managed_layers(places: Locations) -> tuple[Layer, ...]:
     """Return the rules of the managed file, and its policy; ConfigError if it cannot be used."""
-    settings = _ConfigFile(places.managed_file).settings()
+    settings = ConfigFile(places.managed_file).settings()
     own = (Layer(name="managed", rules=settings.rules),) if settings.rules else ()
     policy = (policy_layer(settings.policy),) if settings.policy else ()
     return (*own, *policy)
+
+
+def tier_policy_file(config: Config) -> Path | None:
+    """Return the tier policy that holds: this machine's own, or that of its bundle."""
+    own = config.places.policy_file
+    if own.exists() or own.is_symlink():
+        return own
+    return None if config.bundle is None else config.bundle.policy_file()
 
 
 def project_of(start: Path) -> Path:
@@ -444,14 +375,31 @@ PROFILES_MAX = 64
 """Files of profiles that are looked at; more are seen by the date of their directory."""
 
 
-def configured(places: Locations, flags: Settings | None = None) -> Config:
-    """Return the configuration for `places`; a trusted project's file is included."""
+def configured(
+    places: Locations,
+    flags: Settings | None = None,
+    *,
+    kept: Config | None = None,
+    is_dry: bool = False,
+) -> Config:
+    """Return the configuration for `places`; a trusted project's file is included.
+
+    For `kept` and `is_dry` see `load_config`.
+    """
     before = stamps(places)
-    config = load_config(places, flags)
+    config = load_config(places, flags, kept=kept, is_dry=is_dry)
     trusted = is_trusted(config)
     if trusted:
-        config = load_config(places, flags, project=project_of(places.start))
-    source = ConfigSource(flags=flags, stamps=before, is_trusted=trusted, loaded=config)
+        project = project_of(places.start)
+        config = load_config(places, flags, project=project, kept=kept, is_dry=is_dry)
+    if config.bundle is not None:
+        # As it is seen after reading: where another bundle came meanwhile, it is read again.
+        known = stamp(config.bundle.link)
+        is_same = config.bundle.is_current() and not is_recent(known)
+        before = {**before, config.bundle.link: known if is_same else ()}
+    source = ConfigSource(
+        flags=flags, stamps=before, is_trusted=trusted, loaded=config, is_dry=is_dry
+    )
     return replace(config, source=source)
 
 

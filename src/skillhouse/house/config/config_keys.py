@@ -17,7 +17,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin,
 from skillhouse.floor import ConfigError, is_utf8, nearest
 from skillhouse.floor.faults import is_of_interrupt
 from skillhouse.floor.structs import field_names, is_struct, replace
-from skillhouse.house.config.config_values import BY_PROJECT, BY_VARIABLE, Config, Settings
+from skillhouse.house.config.config_values import (
+    BY_BUNDLE,
+    BY_PROJECT,
+    BY_VARIABLE,
+    Config,
+    Settings,
+)
 from skillhouse.house.config.state_settings import StateSettings
 from skillhouse.permission import Rule
 
@@ -67,6 +73,12 @@ def noted(mark: str) -> Mapping[str, Any]:
 def project_keys() -> frozenset[str]:
     """Return what a project may set: rules are an untrusted layer, a budget loosens nothing."""
     return frozenset(noted(BY_PROJECT))
+
+
+def bundle_keys() -> frozenset[str]:
+    """Return what a signed bundle may set: none of them loosens what this machine says, names a
+    place of it or a secret, or changes whom it believes."""
+    return frozenset(noted(BY_BUNDLE))
 
 
 def variables() -> Mapping[str, type]:

@@ -13,6 +13,7 @@ from skillhouse.approval import OWNER, ApprovalSettings
 from skillhouse.floor import ConfigError, Diagnostic, Locations
 from skillhouse.floor.structs import PartialStruct, field_names, replace
 from skillhouse.house.config.bot_settings import BotSettings
+from skillhouse.house.config.bundle_files import TakenBundle
 from skillhouse.house.config.code_settings import SkillCodeSettings
 from skillhouse.house.config.repositories import (
     RegistrySettings,
@@ -289,7 +290,8 @@ class AgentSettings(Struct, frozen=True, kw_only=True):
 
 BY_PROJECT = "a project sets it"
 BY_VARIABLE = "a variable sets it"
-"""Marks of the fields of `Settings`: else no project sets a key, and no `SKILLHOUSE_…`."""
+BY_BUNDLE = "a bundle sets it"
+"""Marks of the fields of `Settings`: without one only the files of the machine set a key."""
 
 
 class Settings(Struct, frozen=True, kw_only=True):
@@ -299,14 +301,14 @@ class Settings(Struct, frozen=True, kw_only=True):
     """How skills are found and read."""
     roots: tuple[str, ...] | None = None
     """Further directories of skills; relative ones are relative to the file that names them."""
-    catalog_budget_tokens: Annotated[int | None, BY_PROJECT, BY_VARIABLE] = None
+    catalog_budget_tokens: Annotated[int | None, BY_PROJECT, BY_VARIABLE, BY_BUNDLE] = None
     """Most tokens of the catalog; 0 lists no skill. Without it 2,000, and under the profiles of the
     five designs no bound."""
-    tool_count: int | Literal["none"] | None = None
+    tool_count: Annotated[int | Literal["none"] | None, BY_BUNDLE] = None
     """Most tools in a request, ours counted as if all were there; beyond it the tools of skills are
     found by searching. Without it the profile's 128, and under the profiles of the five designs no
     bound."""
-    tool_list_chars: int | Literal["none"] | None = None
+    tool_list_chars: Annotated[int | Literal["none"] | None, BY_BUNDLE] = None
     """Most characters of the definitions of skills' tools in a request, likewise. Without it
     20,000, and under the profiles of the five designs no bound."""
     yaml_fast_path: Annotated[bool | None, BY_VARIABLE] = None
@@ -329,7 +331,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     """What may hold commands and skills' code, and the limits of commands."""
     policy: Literal["careful", "developer", "locked"] | None = None
     """Rules of the program below those of the user's file: careful, developer or locked."""
-    rules: Annotated[tuple[Rule, ...] | None, BY_PROJECT] = None
+    rules: Annotated[tuple[Rule, ...] | None, BY_PROJECT, BY_BUNDLE] = None
     """What is allowed, asked about or denied."""
     approvals: ApprovalSettings | None = None
     """The bounds of asking a person; the strongest file with the table gives all of them."""
@@ -395,6 +397,8 @@ class ConfigSource(Struct, frozen=True, kw_only=True):
     """Whether the project was trusted, whose file counts only then."""
     loaded: Config
     """As read; a program may have replaced values since."""
+    is_dry: bool = False
+    """Whether it is that of a dry run."""
 
 
 class Config(PartialStruct, frozen=True, kw_only=True):
@@ -421,7 +425,8 @@ class Config(PartialStruct, frozen=True, kw_only=True):
     policy: str | None = None
     """The policy of the program whose rules are among `layers`."""
     layers: tuple[Layer, ...] = ()
-    """Rules from far to near: managed, those of `policy`, user, project."""
+    """Rules from far to near: managed, those of `policy`, user, bundle, project; those of a bundle
+    that are defaults come first."""
     exec_environment: tuple[str, ...] = ()
     sandbox: Literal["any", "bubblewrap"] = "any"
     """What may hold commands and skills' code: "bubblewrap" refuses the level `landlock`."""
@@ -477,6 +482,8 @@ class Config(PartialStruct, frozen=True, kw_only=True):
     """Where packages are looked for by name, in this order."""
     skills: SkillsSettings = SkillsSettings()
     """Where a signed bundle of skills is from; without `repositories`, which are above."""
+    bundle: TakenBundle | None = None
+    """The bundle whose skills, rules and tier policy are used; None where none is configured."""
     assignees: frozenset[str] = frozenset({OWNER})
     """The users who count for `assignee-only`; the owner always does."""
     audit_checkpoints: Path | None = None

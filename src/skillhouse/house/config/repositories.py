@@ -130,6 +130,10 @@ class SkillsSettings(Struct, frozen=True, kw_only=True):
     (`skillhouse keys trust`)."""
     source_seconds: int = 60
     """How often `up` asks for a newer one, from 5 seconds to a day."""
+    source_rules: Literal["stricter", "defaults", "none"] = "stricter"
+    """What rules in the bundle may do. With "stricter" they only ask or deny, over rules of this
+    machine that allow; with "defaults" they hold, those that allow too, where no rule of this
+    machine matches; with "none" they and its tier policy count for nothing. A denial is final."""
     source_allow_older: bool = False
     """Whether a bundle with a lower number than an earlier one is taken, for a way back."""
     source_endpoint: str = ""

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from skillhouse.floor import ConfigError, DecodeError, Locations, read_regular
 from skillhouse.floor.documents import toml_table
+from skillhouse.house.config.bundle_files import BUNDLE_CONFIG, TakenBundle
 from skillhouse.house.config.config_files import PROJECT_FILE, project_of
 from skillhouse.house.config.config_lines import CONFIG_FILE_MAX
 from skillhouse.house.config.rule_tables import policy_file
@@ -29,7 +30,10 @@ class RuleLayer(Struct, frozen=True, kw_only=True):
 
 
 def rule_layers(
-    places: Locations, layers: Sequence[Layer], agents: Mapping[str, Layer]
+    places: Locations,
+    layers: Sequence[Layer],
+    agents: Mapping[str, Layer],
+    bundle: TakenBundle | None = None,
 ) -> tuple[RuleLayer, ...]:
     """Return the layers of a configuration, farthest first, then those of its agents."""
     files = {
@@ -38,6 +42,8 @@ def rule_layers(
         "project": project_of(places.start) / PROJECT_FILE,
     }
     files |= {layer.name: policy_file(layer.name) for layer in layers if layer.is_builtin}
+    if bundle is not None and bundle.directory is not None:
+        files[bundle.label] = bundle.directory / BUNDLE_CONFIG
     read = {path: _read(path) for path in dict.fromkeys(files.values())}
     found = []
     for layer in layers:

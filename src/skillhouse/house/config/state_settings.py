@@ -74,11 +74,17 @@ def state_address(url: str, environment: Mapping[str, str], *, key: str) -> str:
 
 
 def settle_state(
-    settings: StateSettings, state_directory: Path, environment: Mapping[str, str]
+    settings: StateSettings,
+    state_directory: Path,
+    environment: Mapping[str, str],
+    *,
+    is_dry: bool = False,
 ) -> None:
     """Have the state of a directory where the settings say, unless this process uses it already.
 
-    Nothing is connected. MissingExtraError: what talks to a server is not installed.
+    Nothing is connected. A dry run leaves nothing there, nor on the server.
+
+    MissingExtraError: what talks to a server is not installed.
     """
     if not settings.url:
         return
@@ -96,6 +102,6 @@ def settle_state(
     serve_state(
         path,
         lambda: module.PostgresState(
-            path, address, listen_address if settings.listen_url else None
+            path, address, listen_address if settings.listen_url else None, is_dry=is_dry
         ),
     )

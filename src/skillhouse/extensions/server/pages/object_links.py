@@ -89,7 +89,7 @@ class ObjectLinks:
         """Return the layers in the order of the policy page, and the digest of their rules."""
         with self._site.services.fresh() as house:
             config = usable_config(house.config.places).config
-            layers = rule_layers(house.config.places, config.layers, config.agents)
+            layers = rule_layers(house.config.places, config.layers, config.agents, config.bundle)
             return layers, house.policy.rules_digest()
 
     def named(self, agent: str, reasons: Sequence[str]) -> tuple[RuleLink, ...]:

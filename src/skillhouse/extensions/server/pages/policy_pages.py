@@ -77,7 +77,7 @@ class PolicyPages:
             places = house.config.places
             usable = usable_config(places)
             config, faults = usable
-            layers = rule_layers(places, config.layers, config.agents)
+            layers = rule_layers(places, config.layers, config.agents, config.bundle)
             values: dict[str, Any] = {
                 "layers": layers,
                 "findings": [_findings(one) for one in layers],
