@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
@@ -87,6 +88,40 @@ def test_one_killed_behind_a_balancer_costs_its_calls_and_nothing_else(tmp_path:
         # Both were used, and both were sent the code; nothing was shared.
         assert all(one.executed() for one in workers)
         assert statuses(house) == {"ok": 24, "unknown": 4}
+
+
+@pytest.mark.parametrize("form", ["one", "list", "balancer"])
+def test_first_calls_at_once_wait_for_the_code(tmp_path: Path, form: str) -> None:
+    names = ("one",) if form == "one" else ("one", "two")
+    with ExitStack() as kept:
+        workers = [kept.enter_context(worker(tmp_path / name)) for name in names]
+        balancer = Balancer([one.port for one in workers])
+        kept.callback(balancer.close)
+        addresses = [one.address for one in workers]
+        addresses = [balancer.address] if form == "balancer" else addresses
+        house = remote_house(tmp_path / "core", executors={"python": tuple(addresses)})
+        # Of some megabytes, so that it takes a moment to arrive.
+        (tmp_path / "core/skills/sleeps/data.bin").write_bytes(os.urandom(20 << 20))
+        for number in range(6):
+            other = write_code(tmp_path / f"core/skills/other{number}", SLEEPS, tool("waits"))
+            (other / "data.bin").write_bytes(os.urandom(8 << 20))
+
+        async def scene(house: Skillhouse) -> list[Any]:
+            found: list[Any] = []
+
+            async def one(name: str) -> None:
+                found.append(await house.call(f"{name}__waits", {"seconds": 1.0}))
+
+            async with anyio.create_task_group() as tasks:
+                for name in ["sleeps"] * 10 + [f"other{number}" for number in range(6)]:
+                    tasks.start_soon(one, name)
+            return found
+
+        found = played(house, scene)
+        assert [one.content for one in found] == ["waited"] * 16
+        assert statuses(house) == {"ok": 16}
+        # No call was begun twice.
+        assert sum(len(one.executed()) for one in workers) == 16
 
 
 def test_a_full_one_takes_no_call_and_the_core_tries_the_other_once(tmp_path: Path) -> None:

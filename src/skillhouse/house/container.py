@@ -44,6 +44,8 @@ TOKEN_BYTES = 4_096
 LOAD_SECONDS = 60.0
 """Time for the executor to load one skill's code, or to read all manifests."""
 RETRY_PORT = 0
+FORMER_SECONDS = 600.0
+"""How long after a change an executor may know the token before only."""
 
 
 class ContainerExecutor:
@@ -69,7 +71,10 @@ class ContainerExecutor:
             key = "skill_code.executor"
             self._pools = {
                 name: cells.ExecutorPool(
-                    [cells.RpcClient(url, self._token, tls=tls) for url in urls]
+                    [
+                        cells.RpcClient(url, self._token, tls=tls, former=self._token.former)
+                        for url in urls
+                    ]
                 )
                 for name, urls in _addresses(settings).items()
             }
@@ -171,7 +176,8 @@ class ContainerExecutor:
         for pool in self._pools.values():
             with anyio.move_on_after(LOAD_SECONDS) as waiting:
                 for place, said in await pool.ask_all("skill.reload", {}):
-                    if isinstance(said, RpcError):
+                    # One that ends takes no call any more: it has nothing to reload.
+                    if isinstance(said, RpcError) and said.reason != "ending":
                         failed.append(str(said) if len(self._pools) == 1 else f"{place}: {said}")
             if waiting.cancelled_caught:
                 failed.append("an executor takes too long")
@@ -258,6 +264,7 @@ class CoreToken:
         self._place = place
         self._environment = environment
         self._stamp = self._look()
+        self._changed_at = 0.0
         self._now = self._before = token_at(place, environment, key="skill_code.executor_token")
 
     def __call__(self) -> str:
@@ -271,7 +278,13 @@ class CoreToken:
             else:
                 if found != self._now:
                     self._before, self._now = self._now, found
+                    self._changed_at = time.monotonic()
         return self._now
+
+    def former(self) -> str:
+        """Return the token before, for an executor that has not read the new one yet."""
+        is_new = self._changed_at and time.monotonic() - self._changed_at < FORMER_SECONDS
+        return self._before if is_new else ""
 
     def caller(self, token: str) -> Any:
         return cells.FixedTokens(self(), self._before).caller(token)

@@ -11,7 +11,7 @@ from typing import Any
 
 import anyio
 
-from skillhouse.extensions.cells.rpc import STALE_CAPABILITY
+from skillhouse.extensions.cells.rpc import STALE_CAPABILITY, NotBegunError
 from skillhouse.floor.call_clock import CallClock, current_clock, using
 from skillhouse.sandbox import Limits
 from skillhouse.sandbox.code_call import UNAVAILABLE, HostCalls, OutputPart, RpcError
@@ -149,7 +149,7 @@ class CallQueue:
             message = (
                 f"{self._most} calls of `{skill}` wait already: repeat it when some have ended"
             )
-            raise RpcError(UNAVAILABLE, message, reason="too_many_calls")
+            raise NotBegunError(UNAVAILABLE, message, reason="too_many_calls")
         self._calls[key] += 1
         try:
             yield

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +25,13 @@ NAMES_SECONDS = 5.0
 """How long the addresses of a name are used before it is looked up again."""
 REST_SECONDS = 2.0
 """How long one that took no call gets none, where others are there."""
+PLACES = 5
+"""Most places that are asked for one request; each may take `CONNECT_SECONDS` to refuse it."""
+SHARES = 3
+"""How often a request waits for code that another brings to its address, before it brings it."""
 PAUSE_SECONDS = 0.2
 """Before the same address is tried again: behind it may be a balancer."""
+UNPROVED = "executor-unproved"
 LISTS = 64
 """Lists of packages that are kept: each was read from thousands of files."""
 
@@ -59,7 +64,9 @@ class ExecutorPool:
         self._rests: dict[tuple[str, str], float] = {}
         self._turn = 0
         self._proved: set[tuple[str, str]] = set()
+        self._unproved: dict[tuple[str, str], tuple[float, str]] = {}
         self._locks: dict[tuple[str, str], anyio.Lock] = {}
+        self._sending: dict[tuple[tuple[str, str], str, Path | None], anyio.Event] = {}
         self._packages: OrderedDict[Path, CodeArchive] = OrderedDict()
 
     async def ask(
@@ -67,44 +74,78 @@ class ExecutorPool:
     ) -> Any:
         """Return the result of one of the executors, the one with the fewest of our requests.
 
-        A request is made once more, elsewhere where there is another place, only if the first
-        executor has certainly not begun it. With a `parcel`, the code is sent to an executor that
-        does not have it.
+        A request is made again only if the executor has certainly not begun it: once at each other
+        place, and once more after a pause where all refused it. With a `parcel`, the code is sent
+        to an executor that does not have it; other calls that need it there wait until it is.
 
         Raises:
             NoAnswerError: none answered; `is_sent` says whether one may have begun.
             RpcError: the executor's own.
             SandboxError: the code to send is not as it was.
         """
-        attachment: SentArchives | None = None
-        is_again = is_wanted = False
-        place = await self._chosen(None)
+        refused: set[tuple[str, str]] = set()
+        is_last = False
+        place = await self._chosen(refused)
         while True:
             try:
-                if is_wanted and parcel is not None and attachment is None:
-                    await self._prove(place)
-                    attachment = await anyio.to_thread.run_sync(self._attachment, parcel)
                 with self._used(place):
-                    return await place.client.ask(
-                        method,
-                        self._with_digest(params, parcel),
-                        address=place.address,
-                        attachment=attachment,
-                    )
+                    return await self._asked(place, method, params, parcel)
             except NoAnswerError as error:
                 # INVARIANT: what may have begun is never repeated.
-                if error.is_sent or not error.may_retry or is_again:
+                if error.is_sent or not error.may_retry or is_last:
                     raise
-                is_again = True
+                refused.add(place.key)
                 self._rests[place.key] = time.monotonic() + REST_SECONDS
-                other = await self._chosen(place)
-                if other.key == place.key:
+                place = await self._chosen(refused)
+                if place.key in refused or len(refused) >= PLACES:
+                    if error.reason == UNPROVED:
+                        raise
+                    is_last = True
                     await anyio.sleep(max(PAUSE_SECONDS, error.retry_after))
-                place = other
+                    place = await self._chosen({place.key})
+
+    async def _asked(
+        self, place: ExecutorPlace, method: str, params: Mapping[str, Any], parcel: Parcel | None
+    ) -> Any:
+        """Return the answer of one place, where the code is sent if it is not there.
+
+        Behind one address may be many executors: one may have the code, and the next not.
+        """
+        shares = SHARES
+        while True:
+            try:
+                asked = self._with_digest(params, parcel)
+                return await place.client.ask(method, asked, address=place.address)
             except RpcError as error:
-                if error.reason != CODE_MISSING or parcel is None or is_wanted:
+                if error.reason != CODE_MISSING or parcel is None:
                     raise
-                is_wanted = True
+            under_way = self._sending.get((place.key, parcel.digest, parcel.packages))
+            if under_way is None or not shares:
+                return await self._sent(place, method, params, parcel)
+            shares -= 1
+            await under_way.wait()
+
+    async def _sent(
+        self, place: ExecutorPlace, method: str, params: Mapping[str, Any], parcel: Parcel
+    ) -> Any:
+        """Return the answer to a request with the code behind it."""
+        key = (place.key, parcel.digest, parcel.packages)
+        on_its_way = anyio.Event()
+        self._sending.setdefault(key, on_its_way)
+
+        def sent() -> None:
+            on_its_way.set()
+            if self._sending.get(key) is on_its_way:
+                del self._sending[key]
+
+        try:
+            # INVARIANT: no place gets code before it was proved, also one that is tried second.
+            await self._prove(place)
+            archives = await anyio.to_thread.run_sync(self._attachment, parcel, sent)
+            asked = self._with_digest(params, parcel)
+            return await place.client.ask(method, asked, address=place.address, attachment=archives)
+        finally:
+            sent()
 
     async def _prove(self, place: ExecutorPlace) -> None:
         """Have code run at a place that is new to us before it gets code of a skill.
@@ -121,14 +162,21 @@ class ExecutorPool:
         async with self._locks.setdefault(place.key, anyio.Lock()):
             if place.key in self._proved:
                 return
+            until, why = self._unproved.get(place.key, (0.0, ""))
+            if time.monotonic() < until:
+                raise _unproved(why)
             hosts = tuple(dict.fromkeys(("127.0.0.1", place.address)))
             try:
                 await check_isolation(ask, hosts, place.client.port)
             except (RpcError, SandboxError) as error:
                 # Only our own skill may have run: nothing of the call was begun.
                 message = f"the executor at {place.client.place} gets no code: {error}"
-                may_retry = isinstance(error, NoAnswerError) and error.may_retry
-                raise NoAnswerError(message, is_sent=False, may_retry=may_retry) from error
+                if isinstance(error, NoAnswerError) and error.may_retry:
+                    raise NoAnswerError(
+                        message, is_sent=False, may_retry=True, retry_after=error.retry_after
+                    ) from error
+                self._unproved[place.key] = (time.monotonic() + REST_SECONDS, message)
+                raise _unproved(message) from error
             self._proved.add(place.key)
 
     async def ask_all(
@@ -162,7 +210,7 @@ class ExecutorPool:
             found += [ExecutorPlace(client, address) for address in addresses]
         return found
 
-    async def _chosen(self, refused: ExecutorPlace | None) -> ExecutorPlace:
+    async def _chosen(self, refused: Container[tuple[str, str]]) -> ExecutorPlace:
         places = await self._places()
         now = time.monotonic()
         self._rests = {key: end for key, end in self._rests.items() if end > now}
@@ -172,7 +220,7 @@ class ExecutorPool:
         def rank(numbered: tuple[int, ExecutorPlace]) -> tuple[bool, bool, int, int]:
             number, place = numbered
             return (
-                refused is not None and place.key == refused.key,
+                place.key in refused,
                 place.key in self._rests,
                 self._running.get(place.key, 0),
                 (number - turn) % len(places),
@@ -197,7 +245,7 @@ class ExecutorPool:
             return params
         return {**params, "context": {**params["context"], "packages_digest": archive.digest}}
 
-    def _attachment(self, parcel: Parcel) -> SentArchives:
+    def _attachment(self, parcel: Parcel, sent: Callable[[], None]) -> SentArchives:
         archives = [_code(parcel)]
         if parcel.packages is not None:
             found = self._packages.get(parcel.packages) or archive_of(parcel.packages)
@@ -210,7 +258,11 @@ class ExecutorPool:
             for archive in archives:
                 yield from archive.parts()
 
-        return SentArchives(sum(one.size for one in archives), parts)
+        return SentArchives(sum(one.size for one in archives), parts, sent)
+
+
+def _unproved(message: str) -> NoAnswerError:
+    return NoAnswerError(message, is_sent=False, may_retry=True, reason=UNPROVED)
 
 
 def _code(parcel: Parcel) -> CodeArchive:

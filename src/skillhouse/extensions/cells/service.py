@@ -139,6 +139,7 @@ async def _sent(store: CodeStore, name: str, context: ServedCall, *, is_skill: b
     current = CURRENT.get()
     if current is not None and current.archives is not None:
         await anyio.to_thread.run_sync(store.take, current.archives, context)
+        current.taken()
     found = await anyio.to_thread.run_sync(store.tools, context.digest)
     if not found:
         raise RpcError(UNAVAILABLE, "the code is not here", reason=CODE_MISSING)
@@ -171,6 +172,8 @@ def cell_for(
     place = None
     if context.packages and store is not None:
         place = store.packages(context)
+        if place is None:
+            raise RpcError(UNAVAILABLE, "the packages are not here", reason=CODE_MISSING)
     elif context.packages:
         if packages is None:
             message = f"`{tool.spec.skill}` has dependencies, and this executor has no packages"
