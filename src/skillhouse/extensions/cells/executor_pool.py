@@ -25,6 +25,9 @@ NAMES_SECONDS = 5.0
 """How long the addresses of a name are used before it is looked up again."""
 REST_SECONDS = 2.0
 """How long one that took no call gets none, where others are there."""
+REST_DOUBLED = 3
+"""How often this is doubled for one that does not answer: each call that tries it may wait for it
+for as long as a connection may take."""
 PLACES = 5
 """Most places that are asked for one request; each may take `CONNECT_SECONDS` to refuse it."""
 SHARES = 3
@@ -62,6 +65,7 @@ class ExecutorPool:
         self._looked_up: dict[str, tuple[float, Sequence[str]]] = {}
         self._running: dict[tuple[str, str], int] = {}
         self._rests: dict[tuple[str, str], float] = {}
+        self._gone: dict[tuple[str, str], int] = {}
         self._turn = 0
         self._proved: set[tuple[str, str]] = set()
         self._unproved: dict[tuple[str, str], tuple[float, str]] = {}
@@ -95,7 +99,7 @@ class ExecutorPool:
                 if error.is_sent or not error.may_retry or is_last:
                     raise
                 refused.add(place.key)
-                self._rests[place.key] = time.monotonic() + REST_SECONDS
+                self._let_rest(place, is_gone=not error.retry_after)
                 place = await self._chosen(refused)
                 if place.key in refused or len(refused) >= PLACES:
                     if error.reason == UNPROVED:
@@ -183,7 +187,9 @@ class ExecutorPool:
         self, method: str, params: Mapping[str, Any]
     ) -> Sequence[tuple[str, Any | RpcError]]:
         """Ask every executor, at each address that its name has now; return what each says."""
-        self._looked_up.clear()
+        for client in self._clients:
+            _, addresses = self._looked_up.get(client.place, (0.0, ()))
+            self._looked_up[client.place] = (-NAMES_SECONDS, addresses)
         places = await self._places()
         found: list[tuple[str, Any | RpcError]] = []
 
@@ -203,9 +209,10 @@ class ExecutorPool:
     async def _places(self) -> Sequence[ExecutorPlace]:
         found: list[ExecutorPlace] = []
         for client in self._clients:
-            at, addresses = self._looked_up.get(client.place, (0.0, ()))
-            if not addresses or at < time.monotonic() - NAMES_SECONDS:
-                addresses = await client.addresses()
+            at, addresses = self._looked_up.get(client.place, (-NAMES_SECONDS, ()))
+            if at + NAMES_SECONDS <= time.monotonic():
+                # A resolver that does not answer takes nothing away: those of before are used.
+                addresses = await client.addresses() or addresses or (client.host,)
                 self._looked_up[client.place] = (time.monotonic(), addresses)
             found += [ExecutorPlace(client, address) for address in addresses]
         return found
@@ -228,11 +235,18 @@ class ExecutorPool:
 
         return min(enumerate(places), key=rank)[1]
 
+    def _let_rest(self, place: ExecutorPlace, *, is_gone: bool) -> None:
+        """Give it no call for a while; for longer each time where it does not even answer."""
+        self._gone[place.key] = self._gone.get(place.key, 0) + 1 if is_gone else 0
+        seconds = REST_SECONDS * 2 ** min(REST_DOUBLED, max(0, self._gone[place.key] - 1))
+        self._rests[place.key] = time.monotonic() + seconds
+
     @contextlib.contextmanager
     def _used(self, place: ExecutorPlace) -> Iterator[None]:
         self._running[place.key] = self._running.get(place.key, 0) + 1
         try:
             yield
+            self._gone.pop(place.key, None)
         finally:
             self._running[place.key] -= 1
             if not self._running[place.key]:

@@ -127,12 +127,16 @@ class RpcClient:
         self._own: ssl.SSLContext | None = None
 
     @property
+    def host(self) -> str:
+        return self._host
+
+    @property
     def place(self) -> str:
         host = f"[{self._host}]" if ":" in self._host else self._host
         return f"{host}:{self.port}"
 
     async def addresses(self) -> Sequence[str]:
-        """Return every IP address of the host's name; the host itself where it has none.
+        """Return every IP address of the host's name; none where it has none, or none was found.
 
         Those of version 4 where there are both: one executor may have an address of each.
         """
@@ -142,9 +146,9 @@ class RpcClient:
             with anyio.fail_after(CONNECT_SECONDS):
                 found = await anyio.getaddrinfo(self._host, self.port, type=1)
         except (OSError, TimeoutError):
-            return (self._host,)
+            return ()
         every = tuple(dict.fromkeys(str(where[0]) for *_, where in found))
-        if all(ipaddress.ip_address(one.partition("%")[0]).is_loopback for one in every):
+        if set(every) <= {"127.0.0.1", "::1"}:
             # A server of this machine may listen at one of them only.
             return (self._host,)
         return tuple(one for one in every if ":" not in one) or every
