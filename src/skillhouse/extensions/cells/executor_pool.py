@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
@@ -18,8 +19,9 @@ from skillhouse.extensions.cells.executor_proof import check_isolation
 from skillhouse.extensions.cells.rpc_client import NoAnswerError, RpcClient, SentArchives
 from skillhouse.extensions.cells.service import CODE_MISSING
 from skillhouse.floor import TreeError, read_tree
-from skillhouse.sandbox import SandboxError
-from skillhouse.sandbox.code_call import RpcError
+from skillhouse.floor.structs import replace
+from skillhouse.sandbox import SandboxError, SandboxLevel
+from skillhouse.sandbox.code_call import ExecutorState, RpcError
 
 NAMES_SECONDS = 5.0
 """How long the addresses of a name are used before it is looked up again."""
@@ -37,6 +39,18 @@ PAUSE_SECONDS = 0.2
 UNPROVED = "executor-unproved"
 LISTS = 64
 """Lists of packages that are kept: each was read from thousands of files."""
+
+
+LOOKS = 32
+"""Executors that are asked at one time how they are."""
+LOOK_SECONDS = 1.5
+"""How long each has to say so."""
+LOOKS_SECONDS = 4.0
+"""And all of them together: a person waits for it."""
+WHY_MAX = 200
+CALLS_MAX = 1_000_000
+_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+_-]{0,62}")
+_LEVELS = frozenset(map(str, SandboxLevel))
 
 
 class ExecutorPlace(Struct, frozen=True):
@@ -65,6 +79,7 @@ class ExecutorPool:
         self._looked_up: dict[str, tuple[float, Sequence[str]]] = {}
         self._running: dict[tuple[str, str], int] = {}
         self._rests: dict[tuple[str, str], float] = {}
+        self._seen: dict[tuple[str, str], int] = {}
         self._gone: dict[tuple[str, str], int] = {}
         self._turn = 0
         self._proved: set[tuple[str, str]] = set()
@@ -181,6 +196,7 @@ class ExecutorPool:
                     ) from error
                 self._unproved[place.key] = (time.monotonic() + REST_SECONDS, message)
                 raise _unproved(message) from error
+            self._unproved.pop(place.key, None)
             self._proved.add(place.key)
 
     async def ask_all(
@@ -205,6 +221,50 @@ class ExecutorPool:
             for place in places:
                 tasks.start_soon(one, place)
         return tuple(found)
+
+    async def states(self, runs: str) -> Sequence[ExecutorState]:
+        """Return how each executor is, at each address that its name has.
+
+        Each is asked for a moment only: who does not answer in it is silent.
+        """
+        places = await self._places()
+        found: dict[str, ExecutorState] = {}
+        most = anyio.Semaphore(LOOKS)
+
+        async def one(place: ExecutorPlace) -> None:
+            async with most:
+                state = await self._looked(place, runs)
+            found[state.id] = state
+
+        with anyio.move_on_after(LOOKS_SECONDS):
+            async with anyio.create_task_group() as tasks:
+                for place in places:
+                    tasks.start_soon(one, place)
+        return [found.get(_id(one)) or ExecutorState(id=_id(one), runs=(runs,)) for one in places]
+
+    async def _looked(self, place: ExecutorPlace, runs: str) -> ExecutorState:
+        began = time.monotonic()
+        said: Any = None
+        why = "it takes too long"
+        try:
+            with anyio.move_on_after(LOOK_SECONDS):
+                said = await place.client.ask("health", {}, address=place.address)
+                self._seen[place.key] = round(time.time() * 1_000)
+        except RpcError as error:
+            why = _short(str(error))
+        took = round((time.monotonic() - began) * 1_000)
+        state = ExecutorState(id=_id(place), runs=(runs,), why=why)
+        if isinstance(said, dict):
+            state = replace(state, **_own_words(said), why="", lag_ms=took)
+        elif said is not None:
+            state = replace(state, why="it answered something else")
+        failed = self._unproved.get(place.key)
+        if place.key in self._proved:
+            state = replace(state, isolation="shown")
+        elif failed is not None:
+            said_why = state.why or _short(failed[1])
+            state = replace(state, isolation="failed", why=said_why)
+        return replace(state, seen_ms=self._seen.get(place.key, 0))
 
     async def _places(self) -> Sequence[ExecutorPlace]:
         found: list[ExecutorPlace] = []
@@ -247,6 +307,7 @@ class ExecutorPool:
         try:
             yield
             self._gone.pop(place.key, None)
+            self._seen[place.key] = round(time.time() * 1_000)
         finally:
             self._running[place.key] -= 1
             if not self._running[place.key]:
@@ -273,6 +334,47 @@ class ExecutorPool:
                 yield from archive.parts()
 
         return SentArchives(sum(one.size for one in archives), parts, sent)
+
+
+def _id(place: ExecutorPlace) -> str:
+    client = place.client
+    return (
+        client.place if place.address in ("", client.host) else f"{client.place} ({place.address})"
+    )
+
+
+def _short(text: str) -> str:
+    return " ".join(text.split())[:WHY_MAX]
+
+
+def _own_words(said: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what an executor says of itself, each value only if it is one of its kind."""
+
+    def word(key: str) -> str:
+        found = said.get(key)
+        return found if isinstance(found, str) and _WORD.fullmatch(found) else ""
+
+    def number(key: str) -> int | None:
+        found = said.get(key)
+        return found if type(found) is int and 0 <= found <= CALLS_MAX else None
+
+    calls, most = number("calls"), number("most")
+    state = "ready"
+    if said.get("is_ending") is True:
+        state = "ending"
+    elif said.get("is_ready") is False:
+        state = "not-ready"
+    elif calls is not None and most is not None and calls >= most:
+        state = "full"
+    level = word("level")
+    return {
+        "name": word("name"),
+        "version": word("version"),
+        "level": level if level in _LEVELS else "",
+        "calls": calls,
+        "most": most,
+        "state": state,
+    }
 
 
 def _unproved(message: str) -> NoAnswerError:

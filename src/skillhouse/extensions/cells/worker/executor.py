@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 import anyio
 from msgspec import Struct
 
+import skillhouse
 from skillhouse.extensions.cells import (
     DirectorySource,
     Executor,
@@ -296,9 +297,11 @@ class _RunningExecutor:
 
     async def health(self, params: Any) -> Mapping[str, Any]:
         """Return what the executor says of itself; it proves none of it."""
+        self._test_sometimes()
         return {
             "status": "ok",
             "name": self._settings.name,
+            "version": skillhouse.__version__,
             "level": str(self._level),
             "calls": self.count,
             "most": self._settings.calls,
