@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import http.server
 import json
 import signal
 import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -106,6 +107,38 @@ def worker(base: Path, *words: str, token: Sequence[str] = ()) -> Iterator[Runni
         process.wait(20)
         if running is not None:
             running.close()
+
+
+Answer = Callable[[dict[str, Any], dict[str, str]], tuple[int, Any]]
+
+
+@contextmanager
+def answering(answer: Answer) -> Iterator[str]:
+    """Yield the address of a server that is not ours: it answers as it likes."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            data = self.rfile.read(int(self.headers["Content-Length"]))
+            length = int(self.headers.get("Skillhouse-Message", len(data)))
+            asked = json.loads(data[:length])
+            asked["archives"] = data[length:]
+            status, said = answer(asked, {k.lower(): v for k, v in self.headers.items()})
+            body = json.dumps(said).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.send_header("Content-Type", "application/json")
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: Any) -> None: ...
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}/rpc"
+    finally:
+        server.shutdown()
+        server.server_close()
 
 
 class Balancer:

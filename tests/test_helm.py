@@ -228,9 +228,13 @@ def test_replicas_and_executors_agree_where_they_are(
     code = tomllib.loads(config["data"]["config.toml"])["skill_code"]
     services = kinds(objects, "Service")
     executors = kinds(objects, "Deployment")
-    addresses = {f"http://{name}:8700/rpc" for name in executors}
+    scheme = "https" if "executor_key" in code else "http"
+    assert scheme == ("https" if size == "large" else "http")
+    addresses = {f"{scheme}://{name}:8700/rpc" for name in executors}
     assert set(code["executors"].values()) == addresses
     port = int(code["callback"].rpartition(":")[2])
+    # OpenSSL takes a wildcard in a certificate only where two dots come after it.
+    host = "*.house-replicas" + (".skills.svc" if scheme == "https" else "")
     for name, spec in pods(objects).items():
         (container,) = spec["containers"]
         words = container["args"]
@@ -240,12 +244,50 @@ def test_replicas_and_executors_agree_where_they_are(
             assert port in {one["containerPort"] for one in container["ports"]}
             continue
         told = dict(zip(words[1::2], words[2::2], strict=False))
-        assert told["--core"] == f"http://*.house-replicas:{port}/rpc"
+        assert told["--core"] == f"{scheme}://{host}:{port}/rpc"
         assert code["callback_url"] == told["--core"].replace("*", "@POD@")
         assert services["house-replicas"]["spec"]["ports"][0]["port"] == port
-        assert code["executor_token"] == f"file:{told['--token-file']}"
+        if size == "small":
+            assert code["executor_token"] == f"file:{told['--token-file']}"
         assert services[name]["spec"]["ports"][0]["port"] == int(told["--port"])
         assert {told["--state"], "/tmp"} == {path for path in mounted if "secrets" not in path}
+
+
+def test_tokens_and_certificates_are_mounted_as_directories_that_are_renewed(
+    made: Mapping[str, list[dict[str, Any]]],
+) -> None:
+    objects = made["large"]
+    (config,) = kinds(objects, "ConfigMap").values()
+    code = tomllib.loads(config["data"]["config.toml"])["skill_code"]
+    shown = [code[f"executor_{key}"] for key in ("certificate", "key", "ca")]
+    for name, spec in pods(objects).items():
+        (container,) = spec["containers"]
+        mounts = {one["mountPath"]: one for one in container["volumeMounts"]}
+        volumes = {one["name"]: one.get("secret") for one in spec["volumes"]}
+        # With a subPath, what is mounted would be the file of the start for ever.
+        tls, token = mounts["/run/secrets/tls"], mounts["/run/secrets/executors"]
+        assert all("subPath" not in one and one["readOnly"] for one in (tls, token))
+        secret = volumes[tls["name"]]
+        assert secret["defaultMode"] == 0o440
+        files = {f"{tls['mountPath']}/{one['path']}" for one in secret["items"]}
+        if name == "house-replicas":
+            assert (secret["secretName"], set(shown)) == ("skillhouse-replicas-tls", files)
+            assert volumes[token["name"]]["secretName"] == "skillhouse-executors"
+            continue
+        assert secret["secretName"] == "skillhouse-executors-tls"
+        words = container["args"]
+        told = dict(zip(words[1::2], words[2::2], strict=False))
+        given = [told[f"--tls-{key}"] for key in ("certificate", "key", "ca")]
+        assert (given, set(given)) == (shown, files)
+        assert told["--tokens"] == token["mountPath"]
+        assert "--token-file" not in told
+        assert volumes[token["name"]] == {
+            "secretName": "skillhouse-executor-tokens", "defaultMode": 0o440,
+        }  # fmt: skip
+        # Who asks how it is shows no certificate: on a port of its own.
+        ports = {one["name"]: one["containerPort"] for one in container["ports"]}
+        assert ports == {"rpc": 8700, "probes": int(told["--probe-port"])}
+        assert container["readinessProbe"]["httpGet"]["port"] == "probes"
 
 
 def test_only_a_directory_of_ones_own_is_written_to(
@@ -306,6 +348,15 @@ REFUSED: dict[str, tuple[str, str]] = {
     "a privileged pod": ("replicas: {privileged: true}", "/replicas"),
     "the chart's own table": ("replicas: {tables: \"[state]\\nurl = 'x'\"}", "/replicas/tables"),
     "a table among the keys": ('replicas: {keys: "[net]"}', "/replicas/keys"),
+    "a certificate of one side only": (
+        "executorTls: {executors: {secret: one}}", "/executorTls",
+    ),
+    "a token in the place of its Secret's name": (
+        "executorTokens: {secret: 'sha256:00'}", "/executorTokens/secret",
+    ),
+    "a key in the values": (
+        "executorTls: {replicas: {secret: one, key: 'PRIVATE KEY'}}", "/executorTls/replicas",
+    ),
     "a database that no one may reach": ("state: {peers: []}", "/state/peers"),
 }  # fmt: skip
 """A line of values beside those of `small`, and the place that helm names."""

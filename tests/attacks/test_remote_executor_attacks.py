@@ -15,7 +15,6 @@ import socket
 import struct
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +45,7 @@ from skillhouse.house import SkillCodeSettings
 from skillhouse.house.container import ContainerExecutor
 from skillhouse.sandbox import SandboxError
 from skillhouse.sandbox.code_call import CellResult, CellSpec
-from tests.executors import Balancer
+from tests.executors import Balancer, answering
 from tests.extensions.cells.lab import Core
 from tests.house.coded import tool, write_code
 
@@ -57,38 +56,6 @@ BODY = b'{"jsonrpc": "2.0", "method": "health", "id": 1}'
 
 async def ping(params: Any) -> Any:
     return "pong"
-
-
-Answer = Callable[[dict[str, Any], dict[str, str]], tuple[int, Any]]
-
-
-@contextmanager
-def answering(answer: Answer) -> Iterator[str]:
-    """Yield the address of a server that is not ours: it answers as it likes."""
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            data = self.rfile.read(int(self.headers["Content-Length"]))
-            length = int(self.headers.get("Skillhouse-Message", len(data)))
-            asked = json.loads(data[:length])
-            asked["archives"] = data[length:]
-            status, said = answer(asked, {k.lower(): v for k, v in self.headers.items()})
-            body = json.dumps(said).encode()
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(body)))
-            self.send_header("Content-Type", "application/json")
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: Any) -> None: ...
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}/rpc"
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 def posted(port: int, *lines: str, body: bytes = BODY) -> bytes:

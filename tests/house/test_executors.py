@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
@@ -16,6 +17,7 @@ from skillhouse.floor import tree_digest
 from skillhouse.house import SkillCodeSettings, Skillhouse
 from skillhouse.house.container import ContainerExecutor
 from skillhouse.sandbox.code_call import CellSpec, RpcError
+from skillhouse.tools import Progress
 from tests.executors import SLEEPS, TOKEN, Balancer, worker
 from tests.extensions.cells.lab import Core
 from tests.frontends.mcp_peer import has_sandbox
@@ -87,6 +89,40 @@ def test_one_killed_behind_a_balancer_costs_its_calls_and_nothing_else(tmp_path:
         # Both were used, and both were sent the code; nothing was shared.
         assert all(one.executed() for one in workers)
         assert statuses(house) == {"ok": 24, "unknown": 4}
+
+
+@pytest.mark.parametrize("form", ["one", "list", "balancer"])
+def test_first_calls_at_once_wait_for_the_code(tmp_path: Path, form: str) -> None:
+    names = ("one",) if form == "one" else ("one", "two")
+    with ExitStack() as kept:
+        workers = [kept.enter_context(worker(tmp_path / name)) for name in names]
+        balancer = Balancer([one.port for one in workers])
+        kept.callback(balancer.close)
+        addresses = [one.address for one in workers]
+        addresses = [balancer.address] if form == "balancer" else addresses
+        house = remote_house(tmp_path / "core", executors={"python": tuple(addresses)})
+        # Of some megabytes, so that it takes a moment to arrive.
+        (tmp_path / "core/skills/sleeps/data.bin").write_bytes(os.urandom(20 << 20))
+        for number in range(6):
+            other = write_code(tmp_path / f"core/skills/other{number}", SLEEPS, tool("waits"))
+            (other / "data.bin").write_bytes(os.urandom(8 << 20))
+
+        async def scene(house: Skillhouse) -> list[Any]:
+            found: list[Any] = []
+
+            async def one(name: str) -> None:
+                found.append(await house.call(f"{name}__waits", {"seconds": 1.0}))
+
+            async with anyio.create_task_group() as tasks:
+                for name in ["sleeps"] * 10 + [f"other{number}" for number in range(6)]:
+                    tasks.start_soon(one, name)
+            return found
+
+        found = played(house, scene)
+        assert [one.content for one in found] == ["waited"] * 16
+        assert statuses(house) == {"ok": 16}
+        # No call was begun twice.
+        assert sum(len(one.executed()) for one in workers) == 16
 
 
 def test_a_full_one_takes_no_call_and_the_core_tries_the_other_once(tmp_path: Path) -> None:
@@ -193,6 +229,56 @@ def test_a_call_asks_the_core_that_made_it(tmp_path: Path) -> None:
             (tmp_path / name / "project/notes.txt").write_text(f"notes of {name}")
             found = played(house, lambda house: house.call("sleeps__asks", {}))
             assert (found.status, found.content) == ("ok", f"notes of {name}")
+
+
+def test_progress_and_a_cancelled_call_are_as_with_an_executor_here(tmp_path: Path) -> None:
+    source = """
+import time
+
+def works(params, context):
+    context.log("began")
+    for step in range(1, params["steps"] + 1):
+        context.progress(step / params["steps"], f"step {step}")
+        time.sleep(params["seconds"])
+    return "worked"
+
+tools = {"works": works}
+"""
+    with worker(tmp_path / "one", "--core", "http://127.0.0.1:9/rpc") as one:
+        heard: dict[str, list[Progress]] = {}
+        (tmp_path / "core-token").write_text(TOKEN)
+        elsewhere = {"executor": one.address, "executor_token": f"file:{tmp_path}/core-token"}
+        for place, given in (("here", {}), ("there", elsewhere)):
+            base = tmp_path / place
+            write_code(base / "skills/reports", source, tool("works"))
+            settings = SkillCodeSettings(enabled=True, **given)
+            house = coded_house(base, base / "skills", settings=settings)
+
+            async def scene(house: Skillhouse) -> list[Progress]:
+                found: list[Progress] = []
+
+                async def listen(progress: Progress) -> None:
+                    found.append(progress)
+
+                slow = {"steps": 4, "seconds": 0.4}
+                result = await house.call("reports__works", slow, listener=listen)
+                assert (result.status, result.content) == ("ok", "worked")
+                # Thousands are as few: the newest, and the last.
+                many_steps = {"steps": 5_000, "seconds": 0.0}
+                before = len(found)
+                await house.call("reports__works", many_steps, listener=listen)
+                assert len(found) - before < 50
+                assert found[-1].message == "step 5000"
+                del found[before:]
+                with anyio.move_on_after(1.5):
+                    await house.call("reports__works", {"steps": 100, "seconds": 0.5})
+                return found
+
+            heard[place] = played(house, scene)
+        assert [one.message for one in heard["there"]] == [f"step {n}" for n in (1, 2, 3, 4)]
+        assert heard["there"] == heard["here"]
+        # The core's end of the connection was closed, and the call with it.
+        assert until(lambda: [line["outcome"] for line in one.executed()][-1:] == ["cancelled"])
 
 
 def test_a_token_is_changed_without_a_restart_of_either_side(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -78,6 +79,7 @@ class SkillCode:
         self._in_process_runner: tuple[tuple[str, ...], Any] | None = None
         self._executor: toolbox.Runner | None = None
         self._checked_digests: set[str] = set()
+        self._making = threading.Lock()
         self.artifacts = toolbox.Artifacts(
             self._config.state_directory, lambda: self._config.skill_code
         )
@@ -246,7 +248,11 @@ class SkillCode:
                 from skillhouse.house.container import ContainerExecutor  # noqa: PLC0415
 
                 environment = self._config.places.environment
-                self._executor = ContainerExecutor(settings, environment)
+                made = ContainerExecutor(settings, environment)
+                # Calls and the page that shows executors are on threads of their own.
+                with self._making:
+                    if self._executor is None:
+                        self._executor = made
             return self._executor
         status = await self._sandboxes.status(language)
         # After the wait: two first calls at once must not make two, of which `close` knows one.
@@ -256,6 +262,15 @@ class SkillCode:
         elif isinstance(self._executor, cells.Executor):
             self._executor.admit(status)
         return self._executor
+
+    async def executor_states(self) -> Sequence[code_call.ExecutorState]:
+        """Return how the executors elsewhere are; ConfigError as of `executor`."""
+        settings = self._config.skill_code
+        if not settings.executor_token:
+            return ()
+        found: Any = await self.executor()
+        states: Sequence[code_call.ExecutorState] = await found.states()
+        return states
 
     async def start_early(self, tool: str, found: Found) -> None:
         """Start a cell's process without any skill, while it is decided whether a call may run.

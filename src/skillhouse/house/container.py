@@ -20,6 +20,7 @@ import anyio
 
 from skillhouse.extension import OwnPackage
 from skillhouse.floor import ConfigError
+from skillhouse.floor.structs import replace
 from skillhouse.house.config import callback_of
 from skillhouse.sandbox import SandboxError
 from skillhouse.sandbox.code_call import (
@@ -36,7 +37,7 @@ from skillhouse.sandbox.code_call import (
 
 if TYPE_CHECKING:
     from skillhouse.house.config import SkillCodeSettings
-    from skillhouse.sandbox.code_call import CellSpec, HostCalls
+    from skillhouse.sandbox.code_call import CellSpec, ExecutorState, HostCalls
 
 cells = OwnPackage("cells")
 logger = logging.getLogger(__name__)
@@ -44,6 +45,10 @@ TOKEN_BYTES = 4_096
 LOAD_SECONDS = 60.0
 """Time for the executor to load one skill's code, or to read all manifests."""
 RETRY_PORT = 0
+LOOK_SECONDS = 2.0
+"""How long what executors say of themselves is shown before they are asked again."""
+FORMER_SECONDS = 600.0
+"""How long after a change an executor may know the token before only."""
 
 
 class ContainerExecutor:
@@ -69,7 +74,10 @@ class ContainerExecutor:
             key = "skill_code.executor"
             self._pools = {
                 name: cells.ExecutorPool(
-                    [cells.RpcClient(url, self._token, tls=tls) for url in urls]
+                    [
+                        cells.RpcClient(url, self._token, tls=tls, former=self._token.former)
+                        for url in urls
+                    ]
                 )
                 for name, urls in _addresses(settings).items()
             }
@@ -78,6 +86,7 @@ class ContainerExecutor:
         methods = cells.core_methods(self._capabilities)
         self._server = cells.RpcServer(methods, token=self._token, tls=own_tls)
         self._remote = cells.RemoteExecutor(self._pools.get("", None), self._capabilities)
+        self._looked: tuple[float, Sequence[ExecutorState]] = (-LOOK_SECONDS, ())
         self._serving: asyncio.Task[None] | None = None
         self._listening: asyncio.Future[int] | None = None
 
@@ -171,7 +180,8 @@ class ContainerExecutor:
         for pool in self._pools.values():
             with anyio.move_on_after(LOAD_SECONDS) as waiting:
                 for place, said in await pool.ask_all("skill.reload", {}):
-                    if isinstance(said, RpcError):
+                    # One that ends takes no call any more: it has nothing to reload.
+                    if isinstance(said, RpcError) and said.reason != "ending":
                         failed.append(str(said) if len(self._pools) == 1 else f"{place}: {said}")
             if waiting.cancelled_caught:
                 failed.append("an executor takes too long")
@@ -185,6 +195,21 @@ class ContainerExecutor:
             with anyio.move_on_after(LOAD_SECONDS):
                 found |= dict(await pool.ask_all("health", {}))
         return found
+
+    async def states(self) -> Sequence[ExecutorState]:
+        """Return how each executor is, by its address; asked again only after a moment."""
+        at, states = self._looked
+        if time.monotonic() < at + LOOK_SECONDS:
+            return states
+        found: dict[str, ExecutorState] = {}
+        for name, pool in self._pools.items():
+            for one in await pool.states(name):
+                before = found.get(one.id)
+                runs = (*before.runs, name) if before else (name,)
+                is_better = before is None or one.isolation == "shown"
+                found[one.id] = replace(one if is_better or before is None else before, runs=runs)
+        self._looked = (time.monotonic(), tuple(found.values()))
+        return self._looked[1]
 
     async def _asked(self, pool: _SpecPool, method: str, params: Mapping[str, Any]) -> Any:
         with anyio.move_on_after(LOAD_SECONDS):
@@ -258,6 +283,7 @@ class CoreToken:
         self._place = place
         self._environment = environment
         self._stamp = self._look()
+        self._changed_at = 0.0
         self._now = self._before = token_at(place, environment, key="skill_code.executor_token")
 
     def __call__(self) -> str:
@@ -271,7 +297,13 @@ class CoreToken:
             else:
                 if found != self._now:
                     self._before, self._now = self._now, found
+                    self._changed_at = time.monotonic()
         return self._now
+
+    def former(self) -> str:
+        """Return the token before, for an executor that has not read the new one yet."""
+        is_new = self._changed_at and time.monotonic() - self._changed_at < FORMER_SECONDS
+        return self._before if is_new else ""
 
     def caller(self, token: str) -> Any:
         return cells.FixedTokens(self(), self._before).caller(token)

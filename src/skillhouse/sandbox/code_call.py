@@ -138,6 +138,31 @@ class CellResult(Struct, frozen=True, kw_only=True):
     """From the start of the call in its cell; waiting for a cell does not count."""
 
 
+class ExecutorState(Struct, frozen=True, kw_only=True):
+    """One executor elsewhere, as a core sees it. What it says of itself is checked for its form,
+    decides nothing, and may be untrue."""
+
+    id: str
+    """Its address: HOST:PORT, with the IP address where a name has several."""
+    runs: tuple[str, ...]
+    """What is run there, as `[skill_code.executors]` names it; "" for all else."""
+    name: str = ""
+    """By its own word, as are the next two and the calls; "" where it says none that is one."""
+    version: str = ""
+    level: str = ""
+    isolation: Literal["shown", "unasked", "failed"] = "unasked"
+    """Whether it has shown this core what it holds, which it is asked before it gets code."""
+    state: Literal["ready", "full", "ending", "not-ready", "silent"] = "silent"
+    why: str = ""
+    """Why it is silent, or failed to show its isolation."""
+    calls: int | None = None
+    most: int | None = None
+    lag_ms: int | None = None
+    """How long its last answer to this question took."""
+    seen_ms: int = 0
+    """When it answered this core last, be it a call; 0 for never."""
+
+
 class OutputPart(Struct, frozen=True, kw_only=True):
     """A piece of a file that code wrote to its output folder, as its process says: unchecked.
 

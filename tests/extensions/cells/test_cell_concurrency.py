@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 from tests.extensions.cells.lab import Core, Lab, lab, language, make, until
 
@@ -321,3 +322,24 @@ def test_a_coroutine_that_nothing_awaits_has_no_effect_and_is_named_in_the_outpu
     done = lab.call(make(lab.place, source))
     assert (done.kind, lab.core.asked) == ("ok", [])
     assert "coroutine 'context.fetch' was never awaited" in done.stdout_tail
+
+
+def test_who_waits_for_a_start_that_is_cancelled_starts_another(lab: Lab) -> None:
+    spec = make(lab.place, "tools = {'tool': lambda params, context: params}\n")
+
+    async def scene(executor: Executor) -> list[str]:
+        found: list[str] = []
+
+        async def waits() -> None:
+            found.append((await lab.ask(executor, spec)).kind)
+
+        async with anyio.create_task_group() as tasks, anyio.create_task_group() as first:
+            first.start_soon(lab.ask, executor, spec)
+            await until(lambda: executor.health()["cells"])
+            for _ in range(3):
+                tasks.start_soon(waits)
+            await anyio.lowlevel.checkpoint()
+            first.cancel_scope.cancel()
+        return found
+
+    assert lab.run(scene) == ["ok"] * 3

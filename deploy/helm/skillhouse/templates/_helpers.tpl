@@ -116,6 +116,36 @@ httpHeaders:
 {{- end }}
 {{- end }}
 
+{{/* Where executors ask replicas. With certificates by the whole name: a wildcard in one needs two dots after it. */}}
+{{- define "skillhouse.callback" -}}
+{{- if .root.Values.executorTls.replicas.secret -}}
+https://{{ .pod }}.{{ .root.Release.Name }}-replicas.{{ .root.Release.Namespace }}.svc:8701/rpc
+{{- else -}}
+http://{{ .pod }}.{{ .root.Release.Name }}-replicas:8701/rpc
+{{- end }}
+{{- end }}
+
+{{/* A certificate, its key and who signed that of the other side, as cert-manager writes them. The whole
+directory, so that new ones arrive without a restart. */}}
+{{- define "skillhouse.tls.mount" -}}
+{{- if .secret }}
+- {name: tls, mountPath: /run/secrets/tls, readOnly: true}
+{{- end }}
+{{- end }}
+
+{{- define "skillhouse.tls.volume" -}}
+{{- if .secret }}
+- name: tls
+  secret:
+    secretName: {{ .secret }}
+    defaultMode: 0440
+    items:
+      - {key: tls.crt, path: tls.crt}
+      - {key: tls.key, path: tls.key}
+      - {key: ca.crt, path: ca.crt}
+{{- end }}
+{{- end }}
+
 {{- define "skillhouse.scaling" -}}
 apiVersion: autoscaling/v2
 kind: HorizontalPodAutoscaler

@@ -11,10 +11,16 @@ from typing import Any
 
 import anyio
 
-from skillhouse.extensions.cells.rpc import STALE_CAPABILITY
+from skillhouse.extensions.cells.rpc import STALE_CAPABILITY, NotBegunError
 from skillhouse.floor.call_clock import CallClock, current_clock, using
 from skillhouse.sandbox import Limits
-from skillhouse.sandbox.code_call import UNAVAILABLE, HostCalls, OutputPart, RpcError
+from skillhouse.sandbox.code_call import (
+    RESOURCE_LIMIT,
+    UNAVAILABLE,
+    HostCalls,
+    OutputPart,
+    RpcError,
+)
 from skillhouse.sandbox.profile import MIB
 
 CELL_OUTPUT_BYTES = 262_144
@@ -33,6 +39,8 @@ CALLS_PER_CELL = 8
 TAIL_BYTES = 8_192
 """How much of a call's output is kept, from its end."""
 
+ASKED_MOST = 10_000
+"""Requests of one call from another process, as messages of one in a cell here."""
 EXECUTE = "tool.execute"
 
 
@@ -70,6 +78,7 @@ class Capabilities:
         self._tokens: dict[str, HostCalls] = {}
         self._clocks: dict[str, CallClock | None] = {}
         self._asked: dict[str, set[anyio.CancelScope]] = {}
+        self._counts: dict[str, int] = {}
 
     @contextlib.contextmanager
     def of(self, host: HostCalls) -> Iterator[str]:
@@ -77,10 +86,11 @@ class Capabilities:
         token = secrets.token_hex(16)
         self._tokens[token] = host
         self._clocks[token] = current_clock()
+        self._counts[token] = 0
         try:
             yield token
         finally:
-            del self._tokens[token], self._clocks[token]
+            del self._tokens[token], self._clocks[token], self._counts[token]
             for scope in self._asked.pop(token, ()):
                 scope.cancel()
 
@@ -92,6 +102,9 @@ class Capabilities:
         its call has ended: then it is STALE_CAPABILITY.
         """
         host = self.host(token)
+        self._counts[str(token)] += 1
+        if self._counts[str(token)] > ASKED_MOST:
+            raise RpcError(RESOURCE_LIMIT, f"expected at most {ASKED_MOST} requests of one call")
         scope = anyio.CancelScope()
         held = self._asked.setdefault(str(token), set())
         held.add(scope)
@@ -149,7 +162,7 @@ class CallQueue:
             message = (
                 f"{self._most} calls of `{skill}` wait already: repeat it when some have ended"
             )
-            raise RpcError(UNAVAILABLE, message, reason="too_many_calls")
+            raise NotBegunError(UNAVAILABLE, message, reason="too_many_calls")
         self._calls[key] += 1
         try:
             yield

@@ -8,7 +8,7 @@ import secrets
 import shutil
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from skillhouse.extensions.cells.code_archive import unpack
@@ -61,20 +61,23 @@ class CodeStore:
         """Where archives are kept while they arrive."""
         return self._base / "sent"
 
+    def has(self, digests: Iterable[str]) -> bool:
+        """Whether all of this code is here."""
+        with self._lock:
+            here = {place.name for place in self._sizes}
+        return all(one.rpartition(":")[2] in here for one in digests)
+
     def tools(self, digest: str) -> tuple[ServedTool, ...]:
         """Return the tools of the code with that digest; none where it is not here."""
         with self._lock:
             found = self._tools.get(digest, ())
-        if found:
-            self._use(found[0].spec.directory.parent)
-        return found
+        return found if found and self._use(found[0].spec.directory.parent) else ()
 
     def packages(self, call: ServedCall) -> Path | None:
         """Return the packages of a call; None where they are not here."""
         place = self._base / "packages" / call.packages_digest.rpartition(":")[2]
-        if not call.packages_digest or not place.is_dir():
+        if not call.packages_digest or not place.is_dir() or not self._use(place):
             return None
-        self._use(place)
         return place / "packages"
 
     def take(self, archives: Path, call: ServedCall) -> None:
@@ -130,11 +133,13 @@ class CodeStore:
         with self._lock:
             self._tools[digest] = tuple(found)
 
-    def _use(self, place: Path) -> None:
+    def _use(self, place: Path) -> bool:
+        """Note that a call uses it; False where it was removed meanwhile: it is sent again."""
         try:
             os.utime(place)
-        except FileNotFoundError as error:
-            raise SandboxError("code-gone", "the code was removed; try again") from error
+        except FileNotFoundError:
+            return False
+        return True
 
     def _collect(self) -> None:
         """Remove the least recently used until `max_bytes` are left."""

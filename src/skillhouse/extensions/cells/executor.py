@@ -30,7 +30,7 @@ from skillhouse.extensions.cells.early_cell import EarlyCell, EarlyStart
 from skillhouse.extensions.cells.language_cells import PythonCell
 from skillhouse.extensions.cells.node_cell import NodeCell
 from skillhouse.extensions.cells.ready_calls import LearnedImports
-from skillhouse.extensions.cells.rpc import packed
+from skillhouse.extensions.cells.rpc import NotBegunError, packed
 from skillhouse.floor import tracing
 from skillhouse.floor.structs import replace
 from skillhouse.floor.tracing import (
@@ -304,7 +304,8 @@ class Executor:
 
     async def _wait_for_room(self) -> None:
         if self._waiting >= WAITING:
-            raise RpcError(UNAVAILABLE, f"{WAITING} calls wait for a cell already")
+            message = f"{WAITING} calls wait for a cell already"
+            raise NotBegunError(UNAVAILABLE, message, reason="too_many_calls")
         self._waiting += 1
         try:
             async with self._freed:
@@ -356,8 +357,8 @@ class Executor:
                 span.set(attributes)
             tracing.observe(SANDBOX_START, time.monotonic() - began, attributes)
         except BaseException as error:
-            failure = error if isinstance(error, Exception) else None
-            held.failure = failure or RpcError(UNAVAILABLE, "the start of the cell was cancelled")
+            # Where only the call that began it was cancelled, one that waits starts another.
+            held.failure = error if isinstance(error, Exception) else None
             self._retire(held)
             raise
         finally:

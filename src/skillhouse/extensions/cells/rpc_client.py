@@ -54,9 +54,15 @@ class NoAnswerError(RpcError):
     """The server did not answer; `is_sent` is True if it may have begun the call."""
 
     def __init__(
-        self, message: str, *, is_sent: bool, may_retry: bool = False, retry_after: float = 0.0
+        self,
+        message: str,
+        *,
+        is_sent: bool,
+        may_retry: bool = False,
+        retry_after: float = 0.0,
+        reason: str = "",
     ) -> None:
-        super().__init__(UNAVAILABLE, message)
+        super().__init__(UNAVAILABLE, message, reason=reason)
         self.is_sent = is_sent
         self.may_retry = may_retry
         """True: nothing was begun, and another server, or this one later, may take the call."""
@@ -70,6 +76,8 @@ class SentArchives(Struct, frozen=True):
     size: int
     parts: Callable[[], Iterator[bytes]]
     """Yields the bytes, `size` in all; called for each attempt."""
+    sent: Callable[[], None] = lambda: None
+    """Called when all of them are on their way, long before the answer may come."""
 
 
 class _Reply(Struct):
@@ -81,7 +89,12 @@ class _Reply(Struct):
 
 class RpcClient:
     def __init__(
-        self, url: str, token: str | Callable[[], str], *, tls: TlsFiles | None = None
+        self,
+        url: str,
+        token: str | Callable[[], str],
+        *,
+        tls: TlsFiles | None = None,
+        former: Callable[[], str] = lambda: "",
     ) -> None:
         """Use the server at `url` (http[s]://HOST[:PORT]/rpc) with its bearer token.
 
@@ -91,6 +104,8 @@ class RpcClient:
         Args:
             token: What is shown; a function is asked for each request.
             tls: What https uses; None takes the system's certificates.
+            former: The token before, which a server gets that does not take the new one yet; ""
+                where there is none.
         """
         try:
             parts = urlsplit(url)
@@ -108,7 +123,12 @@ class RpcClient:
         self._is_tls = parts.scheme == "https"
         self._token = token
         self._tls = tls
+        self._former = former
         self._own: ssl.SSLContext | None = None
+
+    @property
+    def host(self) -> str:
+        return self._host
 
     @property
     def place(self) -> str:
@@ -116,7 +136,7 @@ class RpcClient:
         return f"{host}:{self.port}"
 
     async def addresses(self) -> Sequence[str]:
-        """Return every IP address of the host's name; the host itself where it has none.
+        """Return every IP address of the host's name; none where it has none, or none was found.
 
         Those of version 4 where there are both: one executor may have an address of each.
         """
@@ -126,9 +146,9 @@ class RpcClient:
             with anyio.fail_after(CONNECT_SECONDS):
                 found = await anyio.getaddrinfo(self._host, self.port, type=1)
         except (OSError, TimeoutError):
-            return (self._host,)
+            return ()
         every = tuple(dict.fromkeys(str(where[0]) for *_, where in found))
-        if all(ipaddress.ip_address(one.partition("%")[0]).is_loopback for one in every):
+        if set(every) <= {"127.0.0.1", "::1"}:
             # A server of this machine may listen at one of them only.
             return (self._host,)
         return tuple(one for one in every if ":" not in one) or every
@@ -182,23 +202,44 @@ class RpcClient:
     async def _posted(self, body: bytes, address: str, attachment: SentArchives | None) -> bytes:
         place = self.place if address in ("", self._host) else f"{self.place} ({address})"
         call = secrets.token_hex(16).encode()
-        stream = await self._connected(place, address)
-        try:
-            reply = await self._post(stream, body, call, attachment)
-        except (OSError, h11.ProtocolError, TimeoutError, *BROKEN) as error:
-            message = f"the server at {place} did not answer: {type(error).__name__}"
-            raise NoAnswerError(message, is_sent=True) from error
+        token = self._token if isinstance(self._token, str) else self._token()
+        reply = await self._replied(place, address, token, body, call, attachment)
+        former = self._former()
+        if reply.status == 401 and former and former != token:
+            # Both sides read the new one from files of their own, which change one by one.
+            reply = await self._replied(place, address, former, body, call, attachment)
         if reply.status in (200, 204):
             return reply.body
         if reply.status == 401:
-            raise NoAnswerError(f"the server at {place} does not take our token", is_sent=False)
+            message = f"the server at {place} does not take our token"
+            raise NoAnswerError(message, is_sent=False, may_retry=True)
         if reply.status == 503 and secrets.compare_digest(reply.not_begun, call):
-            message = f"the server at {place} takes no call: {_said(reply.body)}"
+            said, reason = _said(reply.body)
             raise NoAnswerError(
-                message, is_sent=False, may_retry=True, retry_after=reply.retry_after
+                f"the server at {place} takes no call: {said}",
+                is_sent=False,
+                may_retry=True,
+                retry_after=reply.retry_after,
+                reason=reason,
             )
         message = f"the server at {place} answered with status {reply.status}"
         raise NoAnswerError(message, is_sent=reply.status not in _NOT_RUN)
+
+    async def _replied(
+        self,
+        place: str,
+        address: str,
+        token: str,
+        body: bytes,
+        call: bytes,
+        attachment: SentArchives | None,
+    ) -> _Reply:
+        stream = await self._connected(place, address)
+        try:
+            return await self._post(stream, token, body, call, attachment)
+        except (OSError, h11.ProtocolError, TimeoutError, *BROKEN) as error:
+            message = f"the server at {place} did not answer: {type(error).__name__}"
+            raise NoAnswerError(message, is_sent=True) from error
 
     async def _connected(self, place: str, address: str) -> ByteStream:
         try:
@@ -232,10 +273,14 @@ class RpcClient:
         return self._own
 
     async def _post(
-        self, stream: ByteStream, body: bytes, call: bytes, attachment: SentArchives | None
+        self,
+        stream: ByteStream,
+        token: str,
+        body: bytes,
+        call: bytes,
+        attachment: SentArchives | None,
     ) -> _Reply:
         link = h11.Connection(h11.CLIENT, max_incomplete_event_size=HEAD_BYTES)
-        token = self._token if isinstance(self._token, str) else self._token()
         more = 0 if attachment is None else attachment.size
         headers = [
             (b"Host", self.place.encode()),
@@ -265,6 +310,8 @@ class RpcClient:
             if early is None or not isinstance(early, h11.Response):
                 with contextlib.suppress(anyio.BrokenResourceError):
                     await _send_all(link, stream, head, body, parts)
+                if attachment is not None:
+                    attachment.sent()
             return await self._answer(link, stream, early)
 
     async def _invited(
@@ -367,10 +414,10 @@ def _is_unwelcome(error: BaseException) -> bool:
     return "ALERT" in reason and ("CERTIFICATE" in reason or "UNKNOWN_CA" in reason)
 
 
-def _said(body: bytes) -> str:
-    """Return why nothing was begun, as the server says it."""
+def _said(body: bytes) -> tuple[str, str]:
+    """Return why nothing was begun, as the server says it, and its reason as one word."""
     with contextlib.suppress(RpcError):
         answer = message(parse(body))
         if isinstance(answer, RpcResponse) and answer.error is not None:
-            return str(answer.error)[:200]
-    return "it does not say why"
+            return str(answer.error)[:200], answer.error.reason
+    return "it does not say why", ""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
-import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextvars import ContextVar
 from pathlib import Path
@@ -30,6 +29,7 @@ from skillhouse.extensions.cells.rpc import (
 )
 from skillhouse.extensions.cells.rpc_tokens import FixedTokens, TokenCaller, TokenCheck
 from skillhouse.extensions.cells.tls_files import TlsFiles
+from skillhouse.extensions.cells.uploads import Uploads
 from skillhouse.sandbox.code_call import UNAVAILABLE
 
 RPC_PATH = "/rpc"
@@ -41,8 +41,6 @@ MESSAGE_HEADER = b"skillhouse-message"
 """Bytes of the message, where archives follow it in the body."""
 ARCHIVE_BYTES = 600 << 20
 """Most bytes of the archives of one request."""
-UPLOADS = 4
-"""Most requests with archives at one time; more are refused with 503."""
 RETRY_AFTER = 1
 """Seconds after which a refused caller may try again."""
 CONNECTIONS = 1_200
@@ -66,7 +64,9 @@ class RpcExchange(Struct, frozen=True, kw_only=True):
 
     caller: TokenCaller
     archives: Path | None = None
-    """The archives that came with it, one after the other; gone when it is answered."""
+    """The archives that came with it, one after the other; gone when they are taken."""
+    taken: Callable[[], None] = lambda: None
+    """Says that the archives were read: others may come, and calls for this code may go on."""
 
 
 CURRENT: ContextVar[RpcExchange | None] = ContextVar("CURRENT", default=None)
@@ -84,7 +84,7 @@ class RpcServer:
         token: str | TokenCheck,
         tls: TlsFiles | None = None,
         probe: Probe | None = None,
-        archives: Path | None = None,
+        uploads: Uploads | None = None,
     ) -> None:
         """Serve `methods` to callers with `token`.
 
@@ -92,15 +92,14 @@ class RpcServer:
             token: The only one, or what says whose token one is.
             tls: None serves without it.
             probe: Answers `GET /healthz` and `GET /readyz`, for which no token is needed.
-            archives: An own directory for archives that come with requests; None takes none.
+            uploads: Takes the archives that come with requests; None takes none.
         """
         self._methods = methods
         self._tokens = FixedTokens(token) if isinstance(token, str) else token
         self._tls = tls
         self._probe = probe
-        self._archives = archives
+        self._uploads = uploads
         self._count = 0
-        self._uploads = 0
         self._answering: set[anyio.CancelScope] = set()
         self._answered_one = anyio.Event()
         # Connections that have not shown the token yet, oldest first.
@@ -203,12 +202,12 @@ class RpcServer:
             return _Answer(status)
         self._strangers.pop(scope, None)
         self._answering.add(scope)
-        with contextlib.ExitStack() as kept:
+        async with contextlib.AsyncExitStack() as kept:
             try:
-                message, archives = await self._taken(head, link, stream, kept)
+                message, exchange = await self._taken(head, link, stream, caller, kept)
                 if message is None:
                     return _Answer(413)
-                CURRENT.set(RpcExchange(caller=caller, archives=archives))
+                CURRENT.set(exchange)
                 data = await self._answered(message, stream)
             except NotBegunError as error:
                 said = packed(error_value(None, error))
@@ -239,39 +238,38 @@ class RpcServer:
         head: h11.Request,
         link: h11.Connection,
         stream: ByteStream,
-        kept: contextlib.ExitStack,
-    ) -> tuple[bytes | None, Path | None]:
-        """Return the message, None for one that is too long, and the file of its archives."""
+        caller: TokenCaller,
+        kept: contextlib.AsyncExitStack,
+    ) -> tuple[bytes | None, RpcExchange]:
+        """Return the message, None for one that is too long, and what may be known of it."""
+        plain = RpcExchange(caller=caller)
         length = _header(head, MESSAGE_HEADER)
         if not length:
             with anyio.fail_after(BODY_SECONDS):
-                return await _body(link, stream), None
+                return await _body(link, stream), plain
         if not length.isdigit() or len(length) > 9 or int(length) > FRAME_BYTES:
-            return None, None
-        if self._archives is None:
-            return None, None
-        if self._uploads >= UPLOADS:
-            raise NotBegunError(UNAVAILABLE, "other code is on its way here", reason="busy")
-        self._uploads += 1
-        kept.callback(self._uploaded)
-        made = tempfile.NamedTemporaryFile(dir=self._archives, prefix="sent-")  # noqa: SIM115 - `kept`.
-        file = kept.enter_context(made)
+            return None, plain
+        if self._uploads is None:
+            return None, plain
+        with _room():
+            upload = await kept.enter_async_context(self._uploads.place(caller.name))
         with anyio.fail_after(ARCHIVE_SECONDS):
             message, rest = bytearray(), int(length)
             async for data in _parts(link, stream):
                 begin = data[:rest]
                 message += begin
                 rest -= len(begin)
+                if begin and not rest:
+                    self._uploads.announce(upload, caller.name, bytes(message))
                 with _room():
-                    file.write(data[len(begin) :])
-                if file.tell() > ARCHIVE_BYTES:
-                    return None, None
+                    upload.file.write(data[len(begin) :])
+                if upload.file.tell() > ARCHIVE_BYTES:
+                    return None, plain
         with _room():
-            file.flush()
-        return bytes(message), Path(file.name)
-
-    def _uploaded(self) -> None:
-        self._uploads -= 1
+            upload.file.flush()
+        archives = Path(upload.file.name)
+        exchange = RpcExchange(caller=caller, archives=archives, taken=upload.end)
+        return bytes(message), exchange
 
     async def _answered(self, data: bytes, stream: ByteStream) -> bytes | None:
         """Return the answer; when the caller disconnects meanwhile, cancel its call."""

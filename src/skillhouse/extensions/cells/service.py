@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
+import anyio
 import anyio.to_thread
 
 from skillhouse.extensions.cells.call_channel import answered, tell
@@ -139,6 +141,7 @@ async def _sent(store: CodeStore, name: str, context: ServedCall, *, is_skill: b
     current = CURRENT.get()
     if current is not None and current.archives is not None:
         await anyio.to_thread.run_sync(store.take, current.archives, context)
+        current.taken()
     found = await anyio.to_thread.run_sync(store.tools, context.digest)
     if not found:
         raise RpcError(UNAVAILABLE, "the code is not here", reason=CODE_MISSING)
@@ -171,6 +174,8 @@ def cell_for(
     place = None
     if context.packages and store is not None:
         place = store.packages(context)
+        if place is None:
+            raise RpcError(UNAVAILABLE, "the packages are not here", reason=CODE_MISSING)
     elif context.packages:
         if packages is None:
             message = f"`{tool.spec.skill}` has dependencies, and this executor has no packages"
@@ -222,6 +227,8 @@ SLACK_SECONDS = 35.0
 LOG_LINES = 100
 """Lines of a call's own log that are sent on."""
 LINE_MAX = 1_000
+PROGRESS_SECONDS = 0.2
+"""Between two reports of progress: each is a request of its own, and a person reads no faster."""
 PARTS_MAX = 1_000
 OUTPUT_BYTES = 16 << 20
 """Of a call's output folder that are sent on: they are in this process until it has ended."""
@@ -239,6 +246,9 @@ class RemoteHost:
         self._lines: list[str] = []
         self._parts: list[OutputPart] = []
         self._room = OUTPUT_BYTES
+        self._newest: dict[str, Any] | None = None
+        self._telling: asyncio.Task[None] | None = None
+        self._turn = anyio.Lock()
 
     async def fetch(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
         return await self._mapping("core.fetch", request)
@@ -270,11 +280,32 @@ class RemoteHost:
             self._parts.append(part)
 
     def progress(self, fraction: float, text: str) -> None:
-        """Drop it: the core does not report progress of such calls yet."""
+        """Send it at once, or as the newest one after a pause."""
+        if self._client is not None:
+            self._newest = {"fraction": fraction, "text": text[:LINE_MAX]}
+            if self._telling is None:
+                self._telling = asyncio.get_running_loop().create_task(self._tell(self._client))
+
+    async def _tell(self, client: RpcClient) -> None:
+        """Send the newest report until there is none, one at a time: it ends soon after the call."""
+        while self._newest is not None:
+            await self._tell_newest(client)
+            await asyncio.sleep(PROGRESS_SECONDS)
+        self._telling = None
+
+    async def _tell_newest(self, client: RpcClient) -> None:
+        async with self._turn:
+            if self._newest is not None:
+                report, self._newest = self._newest, None
+                # The call does not fail if its reports are lost.
+                with contextlib.suppress(RpcError):
+                    told = {**report, "capability": self._capability}
+                    await client.tell("core.progress", [told])
 
     async def ended(self) -> None:
         if self._client is None:
             return
+        await self._tell_newest(self._client)
         try:
             for part in self._parts:
                 params = output_params(part.name, part.data, part.left_out)
@@ -282,7 +313,7 @@ class RemoteHost:
                 await self._client.ask("core.output", params)
         except RpcError as error:
             self.log(f"files of the output folder were not sent: {error}")
-        # The call does not fail if its log is lost.
+        # Nor if its log is.
         lines = [{"text": line, "capability": self._capability} for line in self._lines]
         with contextlib.suppress(RpcError):
             await self._client.tell("core.log", lines)

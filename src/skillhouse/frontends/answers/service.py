@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from skillhouse.audit import AuditEntry
     from skillhouse.house.access_tokens import Access
     from skillhouse.manage.code_reload import LoadedCode, Reloaded
+    from skillhouse.sandbox.code_call import ExecutorState
     from skillhouse.tiers import StopReport
 
 
@@ -67,6 +68,29 @@ class ServerAnswer(JsonAnswer, frozen=True, kw_only=True):
     state: Literal["ready", "draining", "lost"]
     is_this: bool
     """Whether it is the one that answers."""
+
+
+class ExecutorAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """An executor of skills' code elsewhere; what it says of itself decides nothing."""
+
+    id: str
+    """HOST:PORT, with the IP address where a name has several."""
+    runs: list[str]
+    """The languages and names that are run there; "" for all else."""
+    name: str
+    """As are version, level and calls, by its own word."""
+    version: str
+    level: str
+    isolation: Literal["shown", "unasked", "failed"]
+    """Whether it has shown this server what it holds, which it is asked before it gets code."""
+    state: Literal["ready", "full", "ending", "not-ready", "silent"]
+    why: str
+    calls: Count | None
+    most: Count | None
+    lag_ms: Count | None
+    """How long it took to say this."""
+    seen: str
+    """When it answered this server last; empty for never."""
 
 
 class ReadyAnswer(JsonAnswer, frozen=True, kw_only=True):
@@ -229,6 +253,15 @@ def server_answer(server: ServerRow, own_id: str) -> ServerAnswer:
         started=timestamp(server.began_ms),
         heard=timestamp(server.beat_ms),
         is_this=server.id == own_id,
+    )
+
+
+def executor_answer(state: ExecutorState) -> ExecutorAnswer:
+    return copied(
+        ExecutorAnswer,
+        state,
+        runs=list(state.runs),
+        seen=timestamp(state.seen_ms) if state.seen_ms else "",
     )
 
 

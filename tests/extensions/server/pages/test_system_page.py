@@ -7,9 +7,12 @@ import re
 from collections.abc import Iterator
 from html import unescape
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from starlette.testclient import TestClient
+from tests.executors import answering
 from tests.extensions.server.pages.served import OURS, PORT
 from tests.extensions.server.test_http_app import Page
 from tests.house.places import make_places, write_skill
@@ -81,6 +84,63 @@ def test_a_state_on_a_server_is_named_before_its_directory(
     monkeypatch.setattr(Skillhouse, "config", property(lambda _: config))
     page = client_of(house).get("/system").text
     assert "postgresql://db.example.org/team<br>" in page
+
+
+def house_with_executors(base: Path, *addresses: str) -> Skillhouse:
+    places = make_places(base)
+    (base / "token").write_text("t" * 40)
+    configuration = places.home / ".config/skillhouse/config.toml"
+    configuration.parent.mkdir(parents=True, exist_ok=True)
+    configuration.write_text(
+        f'[skill_code]\nenabled = true\nexecutor_token = "file:{base}/token"\n'
+        f"[skill_code.executors]\npython = {json.dumps(addresses)}\n"
+    )
+    return Skillhouse(configured(places))
+
+
+def executors_of(page: str) -> list[list[str]]:
+    [table] = re.findall(r'<table role="table" class="keys executors">.*?</table>', page, re.DOTALL)
+    rows = [re.findall(r"<td.*?</td>", row, re.DOTALL) for row in table.split("<tr")[2:]]
+    return [[" ".join(Page(cell).text.split()) for cell in row] for row in rows]
+
+
+def test_executors_are_shown_with_what_they_say_and_how_they_answer(tmp_path: Path):
+    def says(asked: dict[str, Any], _: dict[str, str]) -> tuple[int, Any]:
+        own = {"name": "one", "version": "0.1.0", "level": "container+landlock+seccomp"}
+        health = {"status": "ok", **own, "calls": 8, "most": 8, "is_ready": True}
+        return 200, {"jsonrpc": "2.0", "result": health, "id": asked["id"]}
+
+    with answering(says) as first, answering(lambda asked, _: (502, {})) as second:
+        places = [urlsplit(url).netloc for url in (first, second)]
+        with house_with_executors(tmp_path, first, second) as house:
+            client = client_of(house)
+            page = client.get("/system").text
+            found = client.get("/api/v1/executors").json()["executors"]
+    full, silent = executors_of(page)
+    assert full[:4] == [
+        f"{places[0]} one 0.1.0 python", "full", "8/8", "container+landlock+seccomp not asked yet",
+    ]  # fmt: skip
+    assert re.fullmatch(r".+ in \d+ ms", full[4])
+    assert silent[0] == f"{places[1]} without a name python"
+    assert silent[1].startswith("no answer the server at")
+    assert silent[2:] == ["not said", "not asked yet", "never"]
+    assert [(one["id"], one["state"], one["runs"]) for one in found] == [
+        (places[0], "full", ["python"]), (places[1], "silent", ["python"]),
+    ]  # fmt: skip
+    assert (found[0]["calls"], found[0]["most"], found[0]["name"]) == (8, 8, "one")
+
+
+def test_executors_that_cannot_be_asked_are_a_fault_that_is_shown(tmp_path: Path):
+    with house_with_executors(tmp_path, "http://127.0.0.1:9/rpc") as house:
+        (tmp_path / "token").unlink()
+        client = client_of(house)
+        assert "cannot read the token" in client.get("/system").text
+        assert client.get("/api/v1/executors").status_code == 422
+
+
+def test_without_executors_elsewhere_nothing_is_shown_of_them(client: TestClient):
+    assert 'id="executors"' not in client.get("/system").text
+    assert client.get("/api/v1/executors").json()["executors"] == []
 
 
 def test_the_page_that_writes_a_skill_has_the_texts_of_findings(client: TestClient):

@@ -13,6 +13,7 @@ import signal
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -20,6 +21,7 @@ from urllib.parse import urlsplit
 import anyio
 from msgspec import Struct
 
+import skillhouse
 from skillhouse.extensions.cells import (
     DirectorySource,
     Executor,
@@ -39,6 +41,7 @@ from skillhouse.extensions.cells.code_store import CodeStore
 from skillhouse.extensions.cells.rpc import INVALID_PARAMS, NotBegunError
 from skillhouse.extensions.cells.rpc_http import CURRENT
 from skillhouse.extensions.cells.rpc_tokens import TokenCheck
+from skillhouse.extensions.cells.uploads import Uploads, code_digests
 from skillhouse.floor import SkillhouseError
 from skillhouse.sandbox import SandboxError, SandboxStatus, SandboxUnavailableError
 from skillhouse.sandbox.code_call import UNAVAILABLE
@@ -128,14 +131,19 @@ async def run_executor(
     executor = Executor(status, state=settings.state)
     methods = executor_methods(executor, source, host, packages=settings.packages, store=store)
     running = _RunningExecutor(settings, status, executor, test, warn)
-    served = {name: _reported(name, method, report, running) for name, method in methods.items()}
+    uploads = None if store is None else Uploads(store.sent)
+
+    arrived = partial(_arrived, store, uploads)
+    served = {
+        name: _reported(name, method, report, running, arrived) for name, method in methods.items()
+    }
     served["health"] = running.health
     server = RpcServer(
         served,
         token=settings.tokens,
         tls=server_tls,
         probe=running.probe,
-        archives=None if store is None else store.sent,
+        uploads=uploads,
     )
     probes = RpcServer({}, token=FixedTokens(), probe=running.probe)
     try:
@@ -289,9 +297,11 @@ class _RunningExecutor:
 
     async def health(self, params: Any) -> Mapping[str, Any]:
         """Return what the executor says of itself; it proves none of it."""
+        self._test_sometimes()
         return {
             "status": "ok",
             "name": self._settings.name,
+            "version": skillhouse.__version__,
             "level": str(self._level),
             "calls": self.count,
             "most": self._settings.calls,
@@ -318,7 +328,22 @@ class _RunningExecutor:
         self._testing = None
 
 
-def _reported(name: str, method: Method, report: Report, running: _RunningExecutor) -> Method:
+async def _arrived(store: CodeStore | None, uploads: Uploads | None, params: Any) -> None:
+    """Wait while the code that a call needs is being sent with another call of its core."""
+    current, digests = CURRENT.get(), code_digests(params)
+    if uploads is None or store is None or current is None or current.archives is not None:
+        return
+    if digests and not store.has(digests):
+        await uploads.wait_for(current.caller.name, *digests)
+
+
+def _reported(
+    name: str,
+    method: Method,
+    report: Report,
+    running: _RunningExecutor,
+    arrived: Callable[[Any], Awaitable[None]],
+) -> Method:
     """Return the method with a line of the log for each request, and none begun at the end."""
 
     async def run(params: Any) -> Any:
@@ -329,6 +354,8 @@ def _reported(name: str, method: Method, report: Report, running: _RunningExecut
             line |= {"tool": str(tool)[:160]} if tool is not None else {}
         outcome = "cancelled"
         try:
+            # A call that waits for its code takes no place of one that runs.
+            await arrived(params)
             with running.call(name):
                 result = await method(params)
             is_failure = isinstance(result, dict) and result.get("success") is False

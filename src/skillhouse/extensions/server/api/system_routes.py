@@ -20,9 +20,11 @@ from skillhouse.extensions.server.status import status_answer
 from skillhouse.frontends.answers.doctor import StatusAnswer
 from skillhouse.frontends.answers.json_form import ListAnswer, PageAnswer, json_text
 from skillhouse.frontends.answers.service import (
+    ExecutorAnswer,
     HealthAnswer,
     ProofAnswer,
     ServerAnswer,
+    executor_answer,
     server_answer,
 )
 from skillhouse.house import AccessScope
@@ -52,6 +54,12 @@ def _servers(api: ApiServices, request: ApiRequest) -> ListAnswer:
     servers = api.house.services.enforcement.connections.servers
     answer = partial(server_answer, own_id=servers.own_id)
     return short_list(request, "servers", servers.all(), answer)
+
+
+def _executors(api: ApiServices, request: ApiRequest) -> ListAnswer:
+    services = api.house.services
+    states = services.portal().call(services.skill_code.executor_states)
+    return short_list(request, "executors", states, executor_answer)
 
 
 def _metrics(api: ApiServices, _: ApiRequest) -> RouteResponse:
@@ -135,6 +143,38 @@ ROUTES = (
             "next": None,
         },
         problems=(409,),
+    ),
+    Endpoint(
+        name="listExecutors",
+        method="GET",
+        path="/executors",
+        tag="service",
+        what="The executors of skills' code that are elsewhere, as each of them answers now.",
+        run=_executors,
+        query=PAGES,
+        answer=listing("executors", ExecutorAnswer, PageAnswer),
+        example={
+            "list": "executors",
+            "total": 1,
+            "executors": [
+                {
+                    "id": "executors:8700 (10.0.0.7)",
+                    "runs": ["python"],
+                    "name": "executor-7c9d",
+                    "version": "0.1.0",
+                    "level": "container",
+                    "isolation": "shown",
+                    "state": "ready",
+                    "why": "",
+                    "calls": 3,
+                    "most": 8,
+                    "lag_ms": 4,
+                    "seen": "2026-01-31T12:30:00.000Z",
+                }
+            ],
+            "next": None,
+        },
+        problems=(409, 422),
     ),
     Endpoint(
         name="metrics",

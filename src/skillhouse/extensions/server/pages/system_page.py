@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,7 @@ from skillhouse.extensions.server.guard import access_of
 from skillhouse.extensions.server.pages.renderer import ROWS_MAX, edit_path, skill_path
 from skillhouse.extensions.server.pages.site import Site
 from skillhouse.extensions.server.pages.stop_page import StopPage
-from skillhouse.floor import tracing
+from skillhouse.floor import ConfigError, tracing
 from skillhouse.frontends.presentation.doctor_values import machine
 from skillhouse.frontends.presentation.findings import grouped
 from skillhouse.frontends.presentation.sandbox_levels import (
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from skillhouse.extensions.server.status import SkillScan
     from skillhouse.floor import Diagnostic
     from skillhouse.house import Config
+    from skillhouse.sandbox.code_call import ExecutorState
 
 SYSTEM_PATH = "/system"
 SCOPE_TEXTS: Mapping[AccessScope, str] = {
@@ -79,6 +80,8 @@ class SystemPage:
         self._stopping = stopping
         # One test at a time: each starts processes by the dozen.
         self._testing = threading.Lock()
+        # Likewise: who loads the page again and again asks no executor more often.
+        self._looking = threading.Lock()
 
     def routes(self) -> list[Route]:
         return [Route(SYSTEM_PATH, self.page)]
@@ -94,6 +97,7 @@ class SystemPage:
         keys, own_id = tokens.all(), access_of(request.scope).id
         others = [one for one in keys if one.kind == "browser" and one.id != own_id]
         groups = grouped(scan.index.diagnostics)
+        executors, executors_fault = self._executors()
         capture = config.places.environment.get(tracing.CAPTURE_VARIABLE, "")
         return self._site.page(
             request,
@@ -128,11 +132,21 @@ class SystemPage:
             devices=house.services.enforcement.devices.all(),
             servers=house.services.enforcement.connections.servers.all()[:ROWS_MAX],
             own_server=house.services.enforcement.connections.servers.own_id,
+            executors=executors[:ROWS_MAX],
+            executors_fault=executors_fault,
             own_address=f"{request.url.scheme}://{request.url.netloc}",
             is_traced=tracing.is_heard(),
             captures=bool(capture),
             csrf_token=self._stopping.csrf_token(request),
         )
+
+    def _executors(self) -> tuple[Sequence[ExecutorState], str]:
+        services = self._site.house.services
+        try:
+            with self._looking:
+                return services.portal().call(services.skill_code.executor_states), ""
+        except ConfigError as error:
+            return (), str(error)
 
     def _tested(self) -> LevelStatuses:
         with self._testing:
