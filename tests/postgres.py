@@ -15,8 +15,14 @@ USERS = ("postgres", "nobody")
 """Who runs it where the tests are the superuser's, under whom PostgreSQL refuses to start."""
 
 
+PROGRAMS_VARIABLE = "SKILLHOUSE_TEST_POSTGRESQL"
+"""Names the folder of another server's programs."""
+
+
 def program(name: str) -> str | None:
     """Return a program of PostgreSQL's server; Debian keeps them off the path."""
+    if own := os.environ.get(PROGRAMS_VARIABLE):
+        return shutil.which(name, path=own)
     found = shutil.which(name)
     if found is not None:
         return found
