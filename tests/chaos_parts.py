@@ -11,21 +11,24 @@ import http.server
 import os
 import pwd
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tests.machines import as_user
 from tests.postgres import USERS, program
 
 PASS, REFUSE, HANG, MUTE = "pass", "refuse", "hang", "mute"
 """Of a network: as it should be; every connection ended, and none taken; nothing passes, and
 nothing is said of it; what is asked arrives, and no answer comes back."""
-DISK_BYTES = 6 << 20
+DISK_BYTES, DATABASE_BYTES = 6 << 20, 256 << 20
 
 
 class Cut:
@@ -119,94 +122,15 @@ def _shut(one: socket.socket) -> None:
         one.shutdown(socket.SHUT_RDWR)
 
 
-class DatabasePair:
-    """A primary and a standby that is told of each commit before it is answered.
-
-    Each listens on a socket of its own. Without synchronous replication a fail-over may lose
-    commits that were answered, and with them that an approval was used.
-    """
-
-    def __init__(self) -> None:
-        user = pwd.getpwuid(os.geteuid())
-        if user.pw_uid == 0:
-            known = {one.pw_name: one for one in pwd.getpwall()}
-            user = next(known[name] for name in USERS if name in known)
-        self._user = user
-        self.place = Path(tempfile.mkdtemp(prefix="skh-chaos-"))
-        os.chown(self.place, user.pw_uid, user.pw_gid)
-        self.primary, self.standby = "a", "b"
-        self._run("initdb", "-D", str(self.place / "a"), "-U", "tests", "-A", "trust",
-                  "-E", "UTF8", "--no-sync")  # fmt: skip
-        with (self.place / "a/postgresql.conf").open("a") as file:
-            file.write("synchronous_standby_names = '*'\nmax_connections = 100\n")
-        self._start("a")
-        self._follow()
-
-    def socket_of(self, name: str) -> str:
-        return str(self.place / f"sock-{name}" / ".s.PGSQL.5432")
-
-    def server(self) -> str:
-        """Return where the primary is, as `tests.postgres.cluster` gives it."""
-        return f"host={self.place}/sock-{self.primary} user=tests dbname=postgres"
-
-    def crash(self) -> None:
-        """Restart the primary as after a crash."""
-        self._run("pg_ctl", "-D", str(self.place / self.primary), "-m", "immediate", "stop")
-        self._start(self.primary)
-
-    def fail_over(self) -> None:
-        """End the primary for good, promote the standby, and give it a standby of its own."""
-        self._run("pg_ctl", "-D", str(self.place / self.primary), "-m", "immediate", "stop")
-        self._run("pg_ctl", "-D", str(self.place / self.standby), "-w", "promote")
-        self.primary, self.standby = self.standby, self.primary
-        self._follow()
-
-    def close(self) -> None:
-        for name in ("a", "b"):
-            with contextlib.suppress(subprocess.CalledProcessError):
-                self._run("pg_ctl", "-D", str(self.place / name), "-m", "immediate", "stop")
-        shutil.rmtree(self.place, ignore_errors=True)
-
-    def _follow(self) -> None:
-        """Make the standby from the primary."""
-        data = self.place / self.standby
-        shutil.rmtree(data, ignore_errors=True)
-        self._run("pg_basebackup", "-h", str(self.place / f"sock-{self.primary}"), "-U", "tests",
-                  "-D", str(data), "-R", "-c", "fast", "--no-sync")  # fmt: skip
-        self._start(self.standby)
-
-    def _start(self, name: str) -> None:
-        directory = Path(self.socket_of(name)).parent
-        directory.mkdir(exist_ok=True)
-        os.chown(directory, self._user.pw_uid, self._user.pw_gid)
-        options = f"-c listen_addresses='' -c unix_socket_directories={directory} -c fsync=off"
-        self._run("pg_ctl", "-D", str(self.place / name), "-w", "-l",
-                  str(self.place / f"log-{name}"), "-o", options, "start")  # fmt: skip
-
-    def _run(self, name: str, *words: str) -> None:
-        user = self._user
-        identity = {"user": user.pw_uid, "group": user.pw_gid} if os.geteuid() == 0 else {}
-        subprocess.run(
-            [str(program(name)), *words],
-            check=True,
-            cwd=self.place,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env={"PATH": os.environ["PATH"], "HOME": str(self.place), "LC_ALL": "C"},
-            **identity,  # type: ignore[call-overload] # Both are numbers.
-        )
-
-
 class SmallDisk:
     """A directory on a disk of its own, in a mount namespace that a process holds open."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, size: int = DISK_BYTES) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         script = 'mount -t tmpfs -o size="$2",mode=700 tmpfs "$1" && echo && exec sleep 100000'
         self._holder = subprocess.Popen(
             ["unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh",
-             str(directory), str(DISK_BYTES)],
+             str(directory), str(size)],
             stdout=subprocess.PIPE,
         )  # fmt: skip
         assert self._holder.stdout is not None
@@ -231,6 +155,138 @@ class SmallDisk:
     def close(self) -> None:
         self._holder.kill()
         self._holder.communicate()
+
+
+class DatabasePair:
+    """A primary and a standby that is told of each commit before it is answered.
+
+    Each listens on a socket of its own. Without synchronous replication a fail-over may lose
+    commits that were answered, and with them that an approval was used.
+    """
+
+    def __init__(self, *, has_disk: bool = False) -> None:
+        """Start both; `has_disk` gives each a disk of its own, which can be filled."""
+        user = pwd.getpwuid(os.geteuid())
+        if user.pw_uid == 0:
+            known = {one.pw_name: one for one in pwd.getpwall()}
+            user = next(known[name] for name in USERS if name in known)
+        self._user = user
+        self.place = Path(tempfile.mkdtemp(prefix="skh-chaos-"))
+        os.chown(self.place, user.pw_uid, user.pw_gid)
+        self.primary, self.standby = "a", "b"
+        self._disks = {
+            name: SmallDisk(self.place / name, DATABASE_BYTES) for name in ("a", "b") if has_disk
+        }
+        for disk in self._disks.values():
+            os.chown(disk.directory, user.pw_uid, user.pw_gid)
+        # Small pieces of the log, of which a full disk leaves no room for the next.
+        self._run("a", "initdb", "-D", str(self._data("a")), "-U", "tests", "-A", "trust",
+                  "-E", "UTF8", "--no-sync", "--wal-segsize=1")  # fmt: skip
+        with self._seen("a", "postgresql.conf").open("a") as file:
+            file.write("synchronous_standby_names = '*'\nmax_connections = 100\n")
+            file.write("min_wal_size = 4MB\nmax_wal_size = 16MB\nwal_recycle = off\n")
+        self._start("a")
+        self._follow()
+
+    def socket_of(self, name: str) -> str:
+        return str(self.place / f"sock-{name}" / ".s.PGSQL.5432")
+
+    def server(self) -> str:
+        """Return where the primary is, as `tests.postgres.cluster` gives it."""
+        return f"host={self.place}/sock-{self.primary} user=tests dbname=postgres"
+
+    def restart(self, mode: str) -> None:
+        """Restart the primary: `fast`, as by an administrator, or `immediate`, as after a crash."""
+        self._end(self.primary, mode)
+        self._start(self.primary)
+
+    def fail_over(self) -> None:
+        """End the primary for good, promote the standby, and give it a standby of its own."""
+        self._end(self.primary, "immediate")
+        self._run(self.standby, "pg_ctl", "-D", str(self._data(self.standby)), "-w", "promote")
+        self.primary, self.standby = self.standby, self.primary
+        self._follow()
+
+    @contextlib.contextmanager
+    def stopped(self) -> Iterator[None]:
+        """Freeze every process of the primary for a block."""
+        first = int(self._seen(self.primary, "postmaster.pid").read_text().split()[0])
+        found = [first]
+        for task in Path(f"/proc/{first}/task").iterdir():
+            found += map(int, (task / "children").read_text().split())
+        for process in found:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for process in found:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGCONT)
+
+    @contextlib.contextmanager
+    def full(self) -> Iterator[None]:
+        """Leave no room on the disk of the primary for a block; it may end of that."""
+        disk = self._disks[self.primary]
+        disk.fill()
+        try:
+            yield
+        finally:
+            disk.empty()
+        try:
+            self._run(self.primary, "pg_ctl", "-D", str(self._data(self.primary)), "status")
+        except subprocess.CalledProcessError:
+            self._start(self.primary)
+
+    def close(self) -> None:
+        for name in ("a", "b"):
+            with contextlib.suppress(subprocess.CalledProcessError):
+                self._end(name, "immediate")
+        for disk in self._disks.values():
+            disk.close()
+        shutil.rmtree(self.place, ignore_errors=True)
+
+    def _data(self, name: str) -> Path:
+        """Return the directory of a server's files, as the server sees it."""
+        return self.place / name / "data"
+
+    def _seen(self, name: str, file: str = "") -> Path:
+        """Return one of its files, as this process sees it."""
+        disk = self._disks.get(name)
+        return (disk.directory if disk else self.place / name) / "data" / file
+
+    def _follow(self) -> None:
+        """Make the standby from the primary."""
+        shutil.rmtree(self._seen(self.standby), ignore_errors=True)
+        self._run(self.standby, "pg_basebackup", "-h", str(self.place / f"sock-{self.primary}"),
+                  "-U", "tests", "-D", str(self._data(self.standby)), "-R", "-c", "fast",
+                  "--no-sync")  # fmt: skip
+        self._start(self.standby)
+
+    def _end(self, name: str, mode: str) -> None:
+        self._run(name, "pg_ctl", "-D", str(self._data(name)), "-w", "-m", mode, "stop")
+
+    def _start(self, name: str) -> None:
+        directory = Path(self.socket_of(name)).parent
+        directory.mkdir(exist_ok=True)
+        os.chown(directory, self._user.pw_uid, self._user.pw_gid)
+        options = f"-c listen_addresses='' -c unix_socket_directories={directory} -c fsync=off"
+        self._run(name, "pg_ctl", "-D", str(self._data(name)), "-w", "-l",
+                  str(self.place / f"log-{name}"), "-o", options, "start")  # fmt: skip
+
+    def _run(self, server: str, name: str, *words: str) -> None:
+        disk = self._disks.get(server)
+        prefix = (*disk.prefix, str(self.place)) if disk else ()
+        subprocess.run(
+            [*prefix, *as_user(self._user.pw_uid if os.geteuid() == 0 else 0),
+             str(program(name)), *words],
+            check=True,
+            cwd=self.place,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env={"PATH": os.environ["PATH"], "HOME": str(self.place), "LC_ALL": "C"},
+        )  # fmt: skip
 
 
 class EffectCounter:

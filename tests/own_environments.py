@@ -60,7 +60,10 @@ def own_npm(name: str, *, makes: str, peers: bool = True) -> Path | None:
         return None
     found = _locked(place / "package-lock.json")
     digests = {
-        f"{path.removeprefix('node_modules/')}@{one['version']}": one["integrity"]
+        # Several versions of one package have names of their own: "own@npm:its@1.2.3".
+        f"{path.removeprefix('node_modules/')}@"
+        + (f"npm:{one['name']}@" if "name" in one else "")
+        + one["version"]: one["integrity"]
         for path, one in found.items()
         if path
     }

@@ -7,16 +7,24 @@ import pwd
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+
+from tests.machines import as_user
 
 USERS = ("postgres", "nobody")
 """Who runs it where the tests are the superuser's, under whom PostgreSQL refuses to start."""
 
 
+PROGRAMS_VARIABLE = "SKILLHOUSE_TEST_POSTGRESQL"
+"""Names the folder of another server's programs."""
+
+
 def program(name: str) -> str | None:
     """Return a program of PostgreSQL's server; Debian keeps them off the path."""
+    if own := os.environ.get(PROGRAMS_VARIABLE):
+        return shutil.which(name, path=own)
     found = shutil.which(name)
     if found is not None:
         return found
@@ -25,11 +33,15 @@ def program(name: str) -> str | None:
 
 
 @contextmanager
-def cluster(package: Path | None = None) -> Iterator[str]:
+def cluster(
+    package: Path | None = None, *, prefix: Sequence[str] = (), listens: str = ""
+) -> Iterator[str]:
     """Run a cluster for a block; gives the connection string.
 
     Args:
         package: An installed package that has another PostgreSQL than the system's.
+        prefix: A command of the superuser's that runs its programs, as in another namespace.
+        listens: An address at which every other one of its network may use it, too.
     """
     user = pwd.getpwuid(os.geteuid())
     if user.pw_uid == 0:
@@ -51,19 +63,21 @@ def cluster(package: Path | None = None) -> Iterator[str]:
         assert pg_ctl is not None
 
         def run(*command: str) -> None:
-            identity = {"user": user.pw_uid, "group": user.pw_gid} if os.geteuid() == 0 else {}
+            identity = as_user(user.pw_uid if os.geteuid() == 0 else 0)
             subprocess.run(
-                command,
+                [*prefix, *identity, *command],
                 check=True,
                 cwd=place,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 env={"PATH": os.environ["PATH"], "HOME": str(place), "LC_ALL": "C"},
-                **identity,  # type: ignore[call-overload] # Both are numbers.
             )
 
         run(initdb, "-D", str(data), "-U", "tests", "-A", "trust", "-E", "UTF8", "--no-sync")
-        options = f"-c listen_addresses='' -c unix_socket_directories={place} -c fsync=off"
+        if listens:
+            with (data / "pg_hba.conf").open("a") as file:
+                file.write("host all all samenet trust\n")
+        options = f"-c listen_addresses='{listens}' -c unix_socket_directories={place} -c fsync=off"
         run(pg_ctl, "-D", str(data), "-w", "-l", str(place / "log"), "-o", options, "start")
         try:
             yield f"host={place} user=tests dbname=postgres"

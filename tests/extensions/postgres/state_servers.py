@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import secrets
-from collections.abc import Iterator
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote
@@ -131,3 +134,63 @@ def served(directory: Path, url: str, *, has_own_clock: bool = True) -> Iterator
         yield server
     finally:
         store.forget_state(path)
+
+
+WORKER = """
+import sys, time
+from pathlib import Path
+from tests.extensions.postgres.state_servers import served
+from skillhouse.store import STATE, STATE_FILE, pooled
+
+base, url, name = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
+with served(base / name, url):
+    with pooled(base / name / STATE_FILE, STATE):
+        pass
+    print("ready", flush=True)
+    sys.stdin.readline()
+    exec(sys.stdin.read())
+"""
+
+
+def workers(
+    base: Path,
+    url: str,
+    count: int,
+    work: str,
+    *,
+    prefix_of: Callable[[int], Sequence[str]] = lambda _: (),
+    meanwhile: Callable[[], None] = lambda: None,
+) -> list[str]:
+    """Run a piece of work in several processes at once; return what each printed.
+
+    Args:
+        prefix_of: Gives the command that runs that of a process.
+        meanwhile: Is called once all have begun.
+    """
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    processes = [
+        subprocess.Popen(
+            [*prefix_of(at), sys.executable, "-c", WORKER, str(base), url, str(at)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
+        for at in range(count)
+    ]
+    found = []
+    for process in processes:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n", process.communicate()[1]
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write("go\n" + work)
+        process.stdin.close()
+        process.stdin = None
+    meanwhile()
+    for process in processes:
+        out, said = process.communicate(timeout=120)
+        assert (process.returncode, said) == (0, ""), said
+        found.append(out.strip())
+    return found

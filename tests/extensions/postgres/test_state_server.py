@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -18,7 +16,7 @@ from typing import Any
 import psycopg
 import pytest
 from tests.approval.questions import question, said
-from tests.extensions.postgres.state_servers import new_database, served
+from tests.extensions.postgres.state_servers import new_database, served, workers
 
 from skillhouse import store
 from skillhouse.approval import Answer, ApprovalBroker
@@ -425,53 +423,6 @@ def test_the_clock_of_a_state_is_its_servers(path: Path, tmp_path: Path) -> None
         at_ms = kept.server_ms()
     assert at_ms is not None
     assert abs(at_ms - time.time() * 1000) < 5_000
-
-
-WORKER = """
-import sys, time
-from pathlib import Path
-from tests.approval.questions import question, said
-from tests.extensions.postgres.state_servers import served
-from skillhouse.store import STATE, STATE_FILE, pooled
-
-base, url, name = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
-with served(base / name, url):
-    with pooled(base / name / STATE_FILE, STATE):
-        pass
-    print("ready", flush=True)
-    sys.stdin.readline()
-    exec(sys.stdin.read())
-"""
-
-
-def workers(base: Path, url: str, count: int, work: str) -> list[str]:
-    """Run a piece of work in several processes at once; return what each printed."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", WORKER, str(base), url, str(at)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=environment,
-        )
-        for at in range(count)
-    ]
-    found = []
-    for process in processes:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n", process.communicate()[1]
-    for process in processes:
-        assert process.stdin is not None
-        process.stdin.write("go\n" + work)
-        process.stdin.close()
-        process.stdin = None
-    for process in processes:
-        out, said = process.communicate(timeout=60)
-        assert (process.returncode, said) == (0, "")
-        found.append(out.strip())
-    return found
 
 
 ANSWERS = """

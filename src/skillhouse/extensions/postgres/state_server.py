@@ -96,7 +96,7 @@ class PostgresState:
         """The server's time, and this process's when it came."""
         self._away: str | None = None
         """Why the server could not be reached; None since it last was."""
-        self._try_at = 0.0
+        self._away_at = self._try_at = 0.0
 
     @contextmanager
     def use(self) -> Iterator[StateSession]:
@@ -225,6 +225,9 @@ class PostgresState:
             self._time = session.time_read
         if not session.is_broken:
             with self._lock:
+                if session.answered_at > self._away_at:
+                    # What another use needed was one more connection, which the server had not.
+                    self._away = None
                 if len(self._idle) < IDLE_MAX:
                     self._idle.append(session)
                     return
@@ -234,7 +237,8 @@ class PostgresState:
 
     def _note_away(self, fault: str) -> None:
         with self._lock:
-            self._away, self._try_at = fault, time.monotonic() + PAUSE_SECONDS
+            self._away, self._away_at = fault, time.monotonic()
+            self._try_at = self._away_at + PAUSE_SECONDS
 
     def _connected(self) -> StateSession:
         """Connect, and see that the state is the one that was here before."""

@@ -23,9 +23,10 @@ ANSWER_SECONDS = 15.0
 """How long any answer may take: beyond what the server itself allows a statement."""
 LOOK_SECONDS = 3.0
 """How long the answer to a look may take."""
-LOCK_MS, STATEMENT_MS, IDLE_MS = 10_000, 10_000, 5_000
+LOCK_MS, STATEMENT_MS, IDLE_MS = 10_000, 11_000, 5_000
 """How long a writer waits for others, a statement takes, and a process that was stopped in the
-middle of a transaction holds up all others."""
+middle of a transaction holds up all others. To wait for a lock is a statement as well: with the
+same limit for both, that of the statement comes first, and does not say what was waited for."""
 LOCK = 0x736B6853
 """Of `pg_advisory_xact_lock`, for who writes; a database has one state."""
 
@@ -176,6 +177,8 @@ class StateSession:
         """Commits that changed something, since whoever has the session counted them."""
         self.fault = ""
         """That an answer did not come; a connection that ended says nothing of others."""
+        self.answered_at = 0.0
+        """When the server last gave what was asked for, by this process's clock."""
 
     @property
     def is_broken(self) -> bool:
@@ -199,6 +202,7 @@ class StateSession:
         with self.faults():
             cursor.execute(for_psycopg(statement), _values(values))
             rows = cursor.fetchall() if cursor.description else []
+        self.answered_at = time.monotonic()
         is_change = cursor.rowcount > 0 and not (cursor.statusmessage or "").startswith("SELECT")
         if is_change and not _BEAT.match(statement):
             self._has_changes = True
@@ -220,8 +224,8 @@ class StateSession:
 
     @contextmanager
     def transaction(self) -> Iterator[StateSession]:
-        self.begin()
         try:
+            self.begin()
             yield self
             self._commit()
         except BaseException:
@@ -269,12 +273,26 @@ class StateSession:
             raise state_error(error, self._path) from error
 
 
+_PLAIN = {
+    "25006": "it takes no changes, as a copy of another server",
+    "25P03": "this process stood still in the middle of a change",
+    "53100": "its disk is full",
+    "53300": "it has no connection left",
+    "55P03": f"others were changing it for {LOCK_MS // 1000} s",
+    "57P01": "it was ended or is being restarted",
+    "57P02": "it was ended or is being restarted",
+    "57P03": "it was ended or is being restarted",
+}
+"""What a code of the server means, where its own words are for who runs databases."""
+
+
 def fault_of(error: psycopg.Error) -> str:
     """Return the first line of a fault; the others may repeat what was asked."""
     if isinstance(error, errors._WaitTimeout):  # noqa: SLF001 - psycopg has no other name.
         return "the server of the state does not answer"
-    said = str(error).strip().splitlines()[:1]
-    return f"the state on the server cannot be used: {said[0] if said else type(error).__name__}"
+    said = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    plain = _PLAIN.get(error.sqlstate or "")
+    return f"the state on the server cannot be used: {f'{plain} ({said})' if plain else said}"
 
 
 def state_error(error: psycopg.Error, path: Path) -> StateError:
