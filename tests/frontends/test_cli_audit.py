@@ -57,6 +57,8 @@ def later_outcome(of: str) -> AuditDraft:
         (("--since", "2026-01-02T01:00:00+01:00", "--tool", "fetch"), ["fetch"]),
         (("--since", "5d"), []),
         (("--limit", "1"), ["fetch"]),
+        (("--sort", "duration"), ["fetch", "exec", "audit", "audit", "write"]),
+        (("--sort", "duration", "--limit", "1", "--agent", "a"), ["exec"]),
     ],
 )
 def test_list_looks_through_the_active_file_and_the_archives(
@@ -66,6 +68,21 @@ def test_list_looks_through_the_active_file_and_the_archives(
     assert code == 0
     assert [entry["record"]["tool"] for entry in json.loads(out)["records"]] == tools
     assert run("audit", "list", *options)[1].count("\n") == len(tools)
+
+
+def test_list_sorted_by_duration_has_the_call_that_ran_longest_first(
+    run: Run, log: AuditLog
+) -> None:
+    slow = log.append(intent("slow"), durable=True)
+    log.append(replace(outcome(slow.id, tool="slow"), duration_ms=61_042), durable=True)
+    log.append(intent("pending"), durable=True)
+    log.close()
+    code, out, _ = run("audit", "list", "--sort", "duration", "--json", "--limit", "3")
+    tools = [entry["record"]["tool"] for entry in json.loads(out)["records"]]
+    assert (code, tools) == (0, ["slow", "fetch", "exec"])
+    lines = run("audit", "list", "--sort", "duration")[1].splitlines()
+    assert f"{slow.id[:10]}  2026-01-03 00:00:00     61,042 ms  ok" in lines[0]
+    assert "          0 ms  " in lines[-1]
 
 
 @pytest.mark.under("owliabot")

@@ -31,6 +31,7 @@ LISTED_BY_SOURCE = {
     "kimi-code-cli": {"good", "Other"},
     "mistral-vibe": {"good"},
     "openhands": {"good", "nameless", "bare"},
+    "pi": {"good", "Other", "nameless"},
     "qwen-code": {"good", "Other"},
     "zed": {"good"},
     "copilot-vscode": {"good", "other", "nameless", "bare"},

@@ -32,6 +32,7 @@ CLIENT_PATHS: tuple[str, ...] = (
     "opencode.jsonc",
     ".opencode.json",
     ".config/opencode",
+    ".pi",
     ".qwen",
     ".roo",
 )

@@ -82,7 +82,7 @@ PATH_GROUPS: tuple[PathGroup, ...] = (
         "reference/standard.md section 5",
         ".cursor-plugin, .windsurf, .codeium, .kiro, .continue, .continuerc.json, "
         ".aider.conf.yml, .amazonq, .augment, .junie, .trae, .factory, .openhands, .hermes, "
-        ".openclaw, .letta, .kimi, .pi, .qoder, .codebuddy, .github/hooks, "
+        ".openclaw, .letta, .kimi, .qoder, .codebuddy, .github/hooks, "
         ".vs/mcp.json, mcp.json, mcp_config.json, .tabnine, .rovodev, .iflow, .grok, .agent, "
         ".zencoder, .eca, .forge, firebender.json",
         CLIENT_PATHS,

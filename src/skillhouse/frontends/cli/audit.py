@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import heapq
 import itertools
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
 _EXAMPLES = """examples:
   skillhouse audit list --limit 20
   skillhouse audit list --tool exec --status denied --since 7d
+  skillhouse audit list --sort duration --since 1d
   skillhouse audit show 01J9ZC
   skillhouse audit stats --since 30d
   skillhouse audit export --format csv --output calls.csv
@@ -72,6 +74,12 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     found = verbs.add_parser("list", help="what was called, newest first")
     _add_filters(found)
+    found.add_argument(
+        "--sort",
+        choices=["time", "duration"],
+        default="time",
+        help="the newest first (default), or the call that ran longest first",
+    )
     found.add_argument("--limit", type=positive, default=30, metavar="N", help="most calls (30)")
     show = verbs.add_parser("show", help="one call, whole")
     show.add_argument("id", help="a record's id or its beginning")
@@ -139,7 +147,7 @@ def _run(options: argparse.Namespace, terminal: Terminal) -> int:
     return terminal.listing(
         list(entries),
         listed_entry,
-        lambda entry: _line(entry, terminal),
+        lambda entry: _line(entry, terminal, has_duration=options.sort == "duration"),
         name="records",
         as_json=options.json,
         nothing="no calls",
@@ -164,7 +172,15 @@ def _entries(options: argparse.Namespace, log: AuditLog) -> Iterator[AuditEntry]
         entries = entries_of(log.path, query, key=log.key)
     else:
         entries = entries_of_all(_logs(Path(folder)), query)
-    return itertools.islice(entries, getattr(options, "limit", None))
+    limit: int | None = getattr(options, "limit", None)
+    if limit is not None and getattr(options, "sort", "") == "duration":
+        # Of equal ones the newest first; no more than the limit are held of a long log.
+        return iter(heapq.nlargest(limit, entries, key=_duration_ms))
+    return itertools.islice(entries, limit)
+
+
+def _duration_ms(entry: AuditEntry) -> int:
+    return (entry.outcome or entry.record).duration_ms
 
 
 def _logs(folder: Path) -> tuple[Path, ...]:
@@ -225,10 +241,12 @@ def _export(entries: Iterator[AuditEntry], options: argparse.Namespace, terminal
             file.write(line)
 
 
-def _line(entry: AuditEntry, terminal: Terminal) -> str:
+def _line(entry: AuditEntry, terminal: Terminal, *, has_duration: bool) -> str:
     record = entry.record
     status = terminal.style(entry.status.ljust(7), _COLOURS.get(entry.status, "dim"))
     head = f"{record.id[:10]}  {record.ts[:19].replace('T', ' ')}  "
+    if has_duration:
+        head += f"{_duration_ms(entry):>9,} ms  "
     room = terminal.width - len(head) - 9
     return f"{head}{status}  {fitted(one_line(subject_of(entry)), room)}"
 
