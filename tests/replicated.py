@@ -95,8 +95,12 @@ class Pair:
         for number in range(2):
             log = self._directory / f"{number}.log"
             more = (
-                {"SKILLHOUSE_STATE_DIRECTORY": str(self._directory / "state"),
-                 "XDG_CACHE_HOME": str(self._directory / "cache")} if APART and number else {}
+                {
+                    "SKILLHOUSE_STATE_DIRECTORY": str(self._directory / "state"),
+                    "XDG_CACHE_HOME": str(self._directory / "cache"),
+                }
+                if APART and number
+                else {}
             )
             found = forks.ask(
                 env={**env, **more},

@@ -54,7 +54,7 @@ def run(asked: dict[str, Any], out: int) -> NoReturn:
         # A machine has one such file; a test has one of its own.
         Locations.here = classmethod(with_managed)  # type: ignore[assignment, method-assign]
         # What the test gave its own `Skillhouse` in the place of the configuration's values.
-        overrides = pickle.loads(b64decode(asked["overrides"]))  # noqa: S301 - of the test.
+        overrides = pickle.loads(b64decode(asked["overrides"]))
         options.Skillhouse = partial(Skillhouse, **overrides)  # type: ignore[assignment, misc]
         code = main(["up", *asked["arguments"]])
     except BaseException:  # noqa: BLE001 - the edge of a process.
