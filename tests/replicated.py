@@ -89,7 +89,8 @@ class Pair:
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("SKILLHOUSE_", "XDG_"))}
         env = {**kept, **places.environment, "HOME": str(places.home)}
         env = dict(with_state(env) or {})
-        names = (*made.get("allowed", ()), f"127.0.0.1:{made['port']}", f"127.0.0.1:{front}")
+        own = (f"{name}:{made['port']}" for name in ("127.0.0.1", "localhost"))
+        names = (*made["allowed"], *own, f"127.0.0.1:{front}")
         arguments = ["--port", "0", *(one for name in names for one in ("--allow-host", name))]
         addresses = []
         for number in range(2):
@@ -139,7 +140,7 @@ class Replicas:
 
     def __init__(self) -> None:
         self._forks: UpForks | None = None
-        self._pairs: dict[tuple[Path, Path, bytes], Pair] = {}
+        self._pairs: dict[tuple[Path, Path, int, bytes], Pair] = {}
         self.made: dict[int, tuple[RequestGuard, Skillhouse, Mapping[str, Any]]] = {}
         """What each application was made of."""
         self.requests = 0
@@ -150,7 +151,7 @@ class Replicas:
         assert not other, f"`skillhouse up` has no {other}: mark this test `one_server`"
         places = house.config.places
         overrides = pickle.dumps(overrides_of(house))
-        key = (places.home, places.start, overrides)
+        key = (places.home, places.start, options["port"], overrides)
         if key not in self._pairs:
             self._forks = self._forks or UpForks()
             self._pairs[key] = Pair(self._forks, house, options, overrides)
@@ -184,7 +185,8 @@ class ReplicaTransport(httpx2.BaseTransport):
         if (session := options["session"]) and session in given.get("cookie", ""):
             given["cookie"] = given["cookie"].replace(session, pair.cookie)
         port = int(pair.address.rpartition(":")[2])
-        request.url = request.url.copy_with(scheme="http", host="127.0.0.1", port=port)
+        url = str(request.url).replace(options["token"], pair.token)
+        request.url = httpx2.URL(url).copy_with(scheme="http", host="127.0.0.1", port=port)
         request.extensions["timeout"] = dict.fromkeys(("connect", "read", "write", "pool"), 60)
         return self._http.handle_request(request)
 

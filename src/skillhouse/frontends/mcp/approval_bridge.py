@@ -363,8 +363,8 @@ def _unknown() -> MCPError:
 
 
 KEY_FILE = "mcp-rounds.key"
-"""In the state directory; shared by all servers of this installation. Where the state is on a server,
-the first one of its servers puts its key there, for all of them."""
+"""In the state directory; shared by all servers of this installation. Where the state is on a
+server, the first one of its servers puts its key there, for all of them."""
 KEY_BYTES = 32
 
 _READING = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)

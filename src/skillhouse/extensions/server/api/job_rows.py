@@ -30,6 +30,9 @@ KEPT_MAX = 100
 """Jobs of all servers that are kept; those that began first are forgotten first."""
 RESULT_MAX = 1_048_576
 """Characters of a job that are kept; of a longer one only its server has the result."""
+GOES_ON = "UPDATE call_task SET outcome = ?, updated_ms = ? WHERE digest = ? AND state = 'running'"
+ENDS = "UPDATE call_task SET outcome = ?, updated_ms = ?, state = 'done' WHERE digest = ?"
+_COLUMNS = "SELECT user_name, outcome, state, runner, updated_ms FROM call_task"
 LOST = "the server that ran this job has ended; what it did so far is not known"
 TOO_LONG = "the result is too long to be kept; the server that ran the job has it"
 
@@ -92,13 +95,10 @@ class JobRows:
 
     def keep(self, job_id: str, answer: JobAnswer) -> bool:
         """Keep how far a job is; False if another server was asked to end it."""
-        wanted = ", state = 'done'" if answer.line.ended_ms else " AND state = 'running'"
-        values, _, where = wanted.partition(" AND")
+        query = GOES_ON if answer.line.ended_ms is None else ENDS
         with pooled(self._path, STATE) as store, store.transaction() as connection:
             changed = connection.execute(
-                f"UPDATE call_task SET outcome = ?, updated_ms = ?{values} "  # noqa: S608 - ours.
-                f"WHERE digest = ?{where and ' AND'}{where}",
-                (_text(answer), self._now_ms(), _key(job_id)),
+                query, (_text(answer), self._now_ms(), _key(job_id))
             ).rowcount
         return bool(changed)
 
@@ -111,23 +111,20 @@ class JobRows:
             )
 
     def get(self, job_id: str) -> KeptJob | None:
-        found = self._rows("digest = ?", _key(job_id))
+        found = self._rows(f"{_COLUMNS} WHERE digest = ? AND opened_ms > ?", _key(job_id))
         return found[0] if found else None
 
     def elsewhere(self) -> list[KeptJob]:
         """Return the jobs of other servers."""
-        return self._rows(f"channel = '{CHANNEL}' AND runner <> ?", self._runner)
+        where = f"WHERE channel = '{CHANNEL}' AND runner <> ? AND opened_ms > ?"
+        return self._rows(f"{_COLUMNS} {where} ORDER BY seq", self._runner)
 
     def close(self) -> None:
         self._connections.end(self._runner)
 
-    def _rows(self, where: str, value: str) -> list[KeptJob]:
+    def _rows(self, query: str, value: str) -> list[KeptJob]:
         with pooled(self._path, STATE) as store:
-            rows = store.rows(
-                "SELECT user_name, outcome, state, runner, updated_ms FROM call_task "
-                f"WHERE opened_ms > ? AND {where}",  # noqa: S608 - of this class.
-                (self._now_ms() - KEEP_MS, value),
-            )
+            rows = store.rows(query, (value, self._now_ms() - KEEP_MS))
         return [
             KeptJob(
                 str(user),

@@ -148,7 +148,9 @@ class Jobs:
         with self._lock:
             own = list(self._jobs.values())
         found: list[Job | KeptJob] = [*self.elsewhere(), *own]
-        return sorted(reversed(found), key=lambda one: one.begun_ms, reverse=True)
+        # Those of one moment as they were begun.
+        found.reverse()
+        return sorted(found, key=lambda one: -one.begun_ms)
 
     def elsewhere(self) -> Sequence[KeptJob]:
         """Return the jobs of other servers."""
@@ -165,8 +167,8 @@ class Jobs:
         Another server that runs it does so within a second.
         """
         if isinstance(job, KeptJob):
-            assert self._rows is not None
-            self._rows.end(job.id)
+            if self._rows is not None:
+                self._rows.end(job.id)
             return
         job.cancelled.set()
         if job.state == "waiting":
