@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,30 +15,41 @@ if TYPE_CHECKING:
     from skillhouse.sandbox import SandboxStatus
     from tests.extensions.postgres.state_servers import StatePool
     from tests.listening import Listener
+    from tests.replicated import Replicas
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 """Beside the project where it is developed; a user's clone has none."""
+REPLICAS = pytest.StashKey["Replicas"]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--state",
         choices=["sqlite", "postgresql"],
-        default="sqlite",
-        help="where the states of tests and of what they start are: in files, or in databases",
+        help="where the states of tests and of what they start are: in files (the default), or in "
+        "databases (that of --replicas)",
     )
     parser.addoption(
         "--replicas",
         action="store_true",
-        help="where a test starts `skillhouse up`, start two of one state behind HAProxy",
+        help="where a test starts a server, or calls one in its own process: two `skillhouse up` "
+        "of one state behind HAProxy",
     )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if config.getoption("--replicas"):
+    is_replicated = config.getoption("--replicas")
+    if config.option.state is None:
+        config.option.state = "postgresql" if is_replicated else "sqlite"
+    if is_replicated:
         from tests.balanced import replicate  # noqa: PLC0415 - by option.
+        from tests.replicated import replicated_applications  # noqa: PLC0415 - by option.
 
         replicate(is_wanted=True)
+        # Before the modules of tests, which import what makes applications.
+        stack = ExitStack()
+        config.add_cleanup(stack.close)
+        config.stash[REPLICAS] = stack.enter_context(replicated_applications())
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -72,6 +84,9 @@ def state_pool(
 def states_of_test(request: pytest.FixtureRequest, state_pool: StatePool | None) -> Iterator[None]:
     """Take back the states of a test at its end; those of wider fixtures stay."""
     yield
+    replicas = request.config.stash.get(REPLICAS, None)
+    if replicas is not None and (directory := (request.node.funcargs or {}).get("tmp_path")):
+        replicas.end_below(directory)
     if state_pool is not None and (directory := (request.node.funcargs or {}).get("tmp_path")):
         state_pool.forget_below(directory)
 

@@ -15,7 +15,15 @@ from typing import Literal
 from msgspec import Struct
 
 from skillhouse.floor import SkillhouseError, StateError
-from skillhouse.store import STATE, STATE_FILE, commit_stamp, pooled, state_clock, state_exists
+from skillhouse.store import (
+    STATE,
+    STATE_FILE,
+    commit_stamp,
+    pooled,
+    shared_key,
+    state_clock,
+    state_exists,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -171,19 +179,9 @@ class AccessTokens:
 
         Whoever serves this state has the same one, so that forms outlive a start. StateError.
         """
-        query = "SELECT secret FROM page_key WHERE name = 'proofs'"
-        with pooled(self._path, STATE) as store:
-            rows = store.rows(query)
-            if not rows:
-                # Of two processes that do so at once, the first one wins.
-                with store.transaction() as connection:
-                    connection.execute(
-                        "INSERT INTO page_key (name, secret) VALUES ('proofs', ?) "
-                        "ON CONFLICT (name) DO NOTHING",
-                        (secrets.token_hex(SECRET_BYTES),),
-                    )
-                rows = store.rows(query)
-        return bytes.fromhex(rows[0][0])
+        return bytes.fromhex(
+            shared_key(self._path, "proofs", lambda: secrets.token_hex(SECRET_BYTES))
+        )
 
     def find(self, token: str, kind: str) -> Access | None:
         """Return whose token, or value of a cookie, this is; None if it is no one's, or ended."""

@@ -68,7 +68,7 @@ def test_a_question_of_the_bot_is_answered_on_the_page(tmp_path: Path) -> None:
             assert "telegram: @house_bot answers (1 entry in `allow`)" in err
 
 
-def test_up_goes_on_without_the_bot_that_another_process_is(tmp_path: Path) -> None:
+def test_up_goes_on_without_the_bot_that_another_process_is_and_follows_it(tmp_path: Path) -> None:
     with fake_telegram() as fake, echoing() as model:
         write_settings(tmp_path, fake, model.url, ["telegram:42"])
         bot = start_bot(tmp_path)
@@ -81,9 +81,13 @@ def test_up_goes_on_without_the_bot_that_another_process_is(tmp_path: Path) -> N
                 assert json.loads(fetched(port, "/api/v1/health", token))["status"] == "ok"
                 fake.write("hello")
                 fake.said("re: hello", seconds=60)
+                bot.terminate()
+                assert bot.wait(30) == 0
+                fake.write("again")
+                fake.said("re: again", seconds=60)
         finally:
-            bot.terminate()
-            assert bot.wait(30) == 0
+            bot.kill()
+            bot.wait()
 
 
 def test_up_goes_on_where_the_bot_cannot_run(

@@ -21,6 +21,7 @@ from typing import Any
 import anyio
 import pytest
 import uvicorn
+from tests.balanced import balanced, free_port, is_replicated
 from tests.harness import ran
 from tests.house.places import make_places, write_skill
 
@@ -37,6 +38,26 @@ ADDRESS = re.compile(r"http://127\.0\.0\.1:(\d+)/\?token=([\w-]{43})\n")
 
 @contextlib.contextmanager
 def started(base: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], int, str]]:
+    """Run `skillhouse up` in a place below `base`; give the process, its port and its token.
+
+    With `--replicas` the port is that of HAProxy, which has another server of that place too.
+    """
+    if not is_replicated():
+        with one_started(base, *options) as found:
+            yield found
+        return
+    front = free_port()
+    options = ("--allow-host", f"127.0.0.1:{front}", *options)
+    with (
+        one_started(base, *options) as (process, first, token),
+        one_started(base, *options) as (_, second, _),
+        balanced(base, front, (f"127.0.0.1:{first}", f"127.0.0.1:{second}")),
+    ):
+        yield process, front, token
+
+
+@contextlib.contextmanager
+def one_started(base: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], int, str]]:
     """Run `skillhouse up` in a place below `base`; give the process, its port and its token."""
     places = make_places(base)
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("SKILLHOUSE_", "XDG_"))}

@@ -12,7 +12,7 @@ from typing import TextIO
 import anyio
 
 from skillhouse.approval import OWNER
-from skillhouse.extensions.channels.bot_lock import only_bot, show_alive
+from skillhouse.extensions.channels.bot_lock import BotError, BotLock, only_bot, show_alive
 from skillhouse.extensions.channels.channel_questions import ChannelQuestions
 from skillhouse.extensions.channels.channel_screen import ChannelScreen
 from skillhouse.extensions.channels.channel_session import INSTRUCTIONS, MENU, ChannelSession
@@ -39,6 +39,8 @@ from skillhouse.house import BotSettings, Skillhouse, read_secret
 from skillhouse.house.config import DiscordSettings, TelegramSettings, callback_of
 from skillhouse.tiers import is_stop_command
 
+AGAIN_SECONDS = 5.0
+"""Between two looks at whether the process that serves the channels has ended."""
 _KEY_VARIABLE = "SKILLHOUSE_BOT_KEY"
 """What names the key of a file to the models; it is in no environment of a process."""
 RESUME_HERE = (
@@ -102,7 +104,8 @@ async def bot_beside(
 ) -> AsyncIterator[None]:
     """Run the bot meanwhile, beside what serves the same `house` on this event loop.
 
-    What keeps it from running is a line of `note`, and ends nothing else.
+    What keeps it from running is a line of `note`, and ends nothing else. While another process of
+    the state serves the channels, it waits for the end of that one.
     """
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_run_beside, house, send_file, note)
@@ -115,6 +118,22 @@ async def bot_beside(
 async def _run_beside(
     house: Skillhouse, send_file: SendFileTool, note: Callable[[str], object]
 ) -> None:
+    is_noted = False
+    while True:
+        try:
+            return await _run_once(house, send_file, note)
+        except BotError as error:
+            # Of several servers one is the bot, and another one after it.
+            if not is_noted:
+                note(f"the bot is not served here: {one_line(str(error))}")
+            is_noted = True
+        await anyio.sleep(AGAIN_SECONDS)
+
+
+async def _run_once(
+    house: Skillhouse, send_file: SendFileTool, note: Callable[[str], object]
+) -> None:
+    """Be the bot until its end; BotError if another process is."""
     questions = ChannelQuestions()
     with ExitStack() as stack:
         try:
@@ -133,6 +152,8 @@ async def _run_beside(
             return  # Extensions that could bring one have none configured.
         except Exception as error:
             first = _first(error)
+            if isinstance(first, BotError):
+                raise first from error
             if not isinstance(first, SkillhouseError):
                 logger.exception("the bot ended")
             note(f"the bot is not served here: {one_line(str(first))}")
@@ -187,7 +208,7 @@ def gateway_of(
 
 
 async def _serve(
-    house: Skillhouse, gateway: Gateway, note: Callable[[str], object], lock: int
+    house: Skillhouse, gateway: Gateway, note: Callable[[str], object], lock: BotLock
 ) -> None:
     async with anyio.create_task_group() as tasks:
         with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:

@@ -1,8 +1,13 @@
-"""The lock of the one process that serves the channels of a state, and whether it lives."""
+"""The lock of the one process that serves the channels of a state, and whether it lives.
+
+Of one machine it is the lock of a file; where the state is on a server, a row of it as well.
+"""
 
 from __future__ import annotations
 
+import logging
 import os
+import secrets
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,9 +15,11 @@ from pathlib import Path
 
 import anyio
 
-from skillhouse.floor import SkillhouseError, make_private
+from skillhouse.floor import SkillhouseError, StateError, make_private
 from skillhouse.floor.lock import try_lock
+from skillhouse.floor.threads import in_thread
 from skillhouse.frontends.answers.json_form import JsonAnswer
+from skillhouse.store import STATE, STATE_FILE, pooled, state_clock, state_server
 
 LOCK_FILE = "bot.lock"
 ALIVE_SECONDS = 15.0
@@ -20,6 +27,9 @@ ALIVE_SECONDS = 15.0
 STALE_SECONDS = 90.0
 TAKE_SECONDS = 1.0
 """How long a start tries: a check holds the lock for a moment."""
+
+
+logger = logging.getLogger(__name__)
 
 
 class BotError(SkillhouseError):
@@ -34,8 +44,44 @@ class BotStateAnswer(JsonAnswer, frozen=True, kw_only=True):
     """Why it does not count as running."""
 
 
+class BotLock:
+    """What the process has that serves the channels."""
+
+    def __init__(self, handle: int, state: Path) -> None:
+        self._handle = handle
+        self._state = state if state_server(state) is not None else None
+        self._own = secrets.token_hex(8)
+
+    def take(self) -> None:
+        """Mark it as held now; BotError if a process of another machine holds it."""
+        os.utime(self._handle)
+        if self._state is None:
+            return
+        now = int(state_clock(self._state, time.time)() * 1000)
+        with pooled(self._state, STATE) as store, store.transaction() as connection:
+            rows = connection.execute("SELECT text FROM notice WHERE name = 'bot'").fetchall()
+            for holder, at_ms in (str(text).split() for (text,) in rows):
+                if holder != self._own and int(at_ms) > now - int(STALE_SECONDS * 1000):
+                    raise BotError(_TAKEN)
+            connection.execute(
+                "INSERT INTO notice (name, text) VALUES ('bot', ?) "
+                "ON CONFLICT (name) DO UPDATE SET text = excluded.text",
+                (f"{self._own} {now}",),
+            )
+
+    def release(self) -> None:
+        if self._state is not None:
+            with pooled(self._state, STATE) as store, store.transaction() as connection:
+                connection.execute(
+                    "DELETE FROM notice WHERE name = 'bot' AND text LIKE ?", (f"{self._own} %",)
+                )
+
+
+_TAKEN = "another process serves the channels of this state; end it first"
+
+
 @contextmanager
-def only_bot(state_directory: Path) -> Iterator[int]:
+def only_bot(state_directory: Path) -> Iterator[BotLock]:
     """Be the only process that serves the channels of a state; yield what `show_alive` takes.
 
     Raises:
@@ -47,18 +93,29 @@ def only_bot(state_directory: Path) -> Iterator[int]:
         end = time.monotonic() + TAKE_SECONDS
         while not try_lock(handle):
             if time.monotonic() > end:
-                raise BotError("another process serves the channels of this state; end it first")
+                raise BotError(_TAKEN)
             time.sleep(0.05)
-        os.utime(handle)
-        yield handle
+        lock = BotLock(handle, state_directory / STATE_FILE)
+        lock.take()
+        try:
+            yield lock
+        finally:
+            try:
+                lock.release()
+            except StateError as error:
+                logger.warning("the lock of the bot ends by itself: %s", error)
     finally:
         os.close(handle)
 
 
-async def show_alive(handle: int) -> None:
-    """Mark the lock's file again and again, until it is cancelled."""
+async def show_alive(lock: BotLock) -> None:
+    """Mark the lock again and again, until it is cancelled; BotError once another one has it."""
     while True:
-        os.utime(handle)
+        try:
+            await in_thread(lock.take)
+        except StateError as error:
+            # Without the state nothing is answered either, and no other process can take it.
+            logger.warning("the lock of the bot cannot be marked: %s", error)
         await anyio.sleep(ALIVE_SECONDS)
 
 

@@ -164,6 +164,7 @@ def make_app(
         clock=time.time,
         read_only=read_only,
     )
+    watch.jobs = services.jobs.elsewhere
     api = ApiApp(services, endpoints)
     site = Site(services)
     services.reference = ReferencePage(site).content

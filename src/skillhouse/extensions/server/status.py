@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import secrets
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -14,7 +16,14 @@ from msgspec import Struct
 
 import skillhouse
 from skillhouse.audit import Trouble
-from skillhouse.floor import Diagnostic, Severity, SkillError, TreeError, UnknownSkillError
+from skillhouse.floor import (
+    Diagnostic,
+    Severity,
+    SkillError,
+    SkillhouseError,
+    TreeError,
+    UnknownSkillError,
+)
 from skillhouse.frontends.answers.catalogs import (
     CatalogBoundsAnswer,
     catalog_bounds,
@@ -53,6 +62,9 @@ from skillhouse.manage import (
 )
 from skillhouse.retrieval import Fit, Hit, fit_of
 from skillhouse.skill import Skill, SkillContent, SkillIndex, followed_digest, load
+from skillhouse.store import STATE, STATE_FILE, commit_stamp, pooled, state_exists, state_server
+
+logger = logging.getLogger(__name__)
 
 HITS_MAX = 50
 """Skills that a search shows."""
@@ -144,7 +156,8 @@ class FoundInPage(Struct, frozen=True, kw_only=True):
 
 
 class StatusReader:
-    """Reads the status for many threads, one at a time; scans are reused for `FRESH_SECONDS`."""
+    """Reads the status for many threads, one at a time; scans are reused for `FRESH_SECONDS`, or
+    until the state changes: another server of it may have changed a skill."""
 
     def __init__(self, house: Skillhouse, clock: Callable[[], float]) -> None:
         """Store the dependencies; `clock` returns seconds."""
@@ -155,6 +168,9 @@ class StatusReader:
         self._lock = threading.Lock()
         self._last_scan: SkillScan | None = None
         self._scanned_at = 0.0
+        self._state = house.config.state_directory / STATE_FILE
+        self._stamp: tuple[int, ...] = ()
+        """Of the state before the last scan."""
         self._search_lock = threading.Lock()
 
     def status(self) -> Status:
@@ -247,7 +263,8 @@ class StatusReader:
         )
 
     def scan(self) -> SkillScan:
-        """Return a scan that is at most `FRESH_SECONDS` old; raises SkillhouseError."""
+        """Return a scan that is at most `FRESH_SECONDS` old, and of the state as it is; raises
+        SkillhouseError."""
         with self._lock:
             return self._fresh_scan()
 
@@ -258,26 +275,47 @@ class StatusReader:
             yield self._house
 
     def at_hand(self) -> SkillScan | None:
-        """Return the last scan without waiting, if it is fresh."""
+        """Return the last scan without waiting, if it is fresh; none with a state on a server, of
+        which a thread has to ask whether it has changed."""
         found = self._last_scan
-        return found if self._clock() - self._scanned_at < FRESH_SECONDS else None
+        if self._clock() - self._scanned_at >= FRESH_SECONDS or state_server(self._state):
+            return None
+        return found if self._stamp_now() == self._stamp else None
 
     def expire(self) -> None:
-        """Have the next request scan again, after a change of ours."""
+        """Have the next request scan again, at each server of the state, after a change of ours."""
         with self._lock:
             self._last_scan = None
+            if not state_exists(self._state):
+                return
+            try:
+                with pooled(self._state, STATE) as store, store.transaction() as connection:
+                    # The others go by the commit; what is written says nothing to them.
+                    connection.execute(
+                        "INSERT INTO notice (name, text) VALUES ('skills-changed', ?) "
+                        "ON CONFLICT (name) DO UPDATE SET text = excluded.text",
+                        (secrets.token_hex(8),),
+                    )
+            except SkillhouseError as error:
+                logger.warning("other servers see a changed skill a second later: %s", error)
+
+    def _stamp_now(self) -> tuple[int, ...]:
+        try:
+            return commit_stamp(self._state)
+        except SkillhouseError:
+            return self._stamp  # What needs the state says so itself.
 
     def _fresh_scan(self) -> SkillScan:
         """Do what `scan` does; the lock is held."""
-        now = self._clock()
+        now, stamp = self._clock(), self._stamp_now()
         found = self._last_scan
-        if found is None or now - self._scanned_at >= FRESH_SECONDS:
+        if found is None or now - self._scanned_at >= FRESH_SECONDS or stamp != self._stamp:
             self._last_scan = None
             is_changed = self._house.refresh()
             # Else it is the same object: what was made of it holds as well.
             if found is None or is_changed or not _holds(found, self._house):
                 found = _scan(self._house)
-            self._last_scan, self._scanned_at = found, now
+            self._last_scan, self._scanned_at, self._stamp = found, now, stamp
         return found
 
 

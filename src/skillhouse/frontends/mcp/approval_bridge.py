@@ -50,6 +50,7 @@ from skillhouse.frontends.mcp.elicitation import (
     elicitation_client,
 )
 from skillhouse.house import Caller, Skillhouse
+from skillhouse.store import STATE_FILE, shared_key, state_server
 from skillhouse.tools import ToolResult
 
 SESSION_HEADER = "mcp-session-id"
@@ -362,7 +363,8 @@ def _unknown() -> MCPError:
 
 
 KEY_FILE = "mcp-rounds.key"
-"""In the state directory; shared by all servers of this installation."""
+"""In the state directory; shared by all servers of this installation. Where the state is on a
+server, the first one of its servers puts its key there, for all of them."""
 KEY_BYTES = 32
 
 _READING = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
@@ -378,11 +380,15 @@ class StateCodec:
 
     def __init__(self, directory: Path) -> None:
         self._path = directory / KEY_FILE
+        self._state = directory / STATE_FILE
 
     @cached_property
     def sealing(self) -> AESGCMRequestStateCodec:
         """The SDK's codec; raises StateError without a usable key."""
-        return AESGCMRequestStateCodec([read_or_create_key(self._path)])
+        if state_server(self._state) is None:
+            return AESGCMRequestStateCodec([read_or_create_key(self._path)])
+        key = shared_key(self._state, KEY_FILE, lambda: read_or_create_key(self._path).hex())
+        return AESGCMRequestStateCodec([bytes.fromhex(key)])
 
     def seal(self, payload: bytes) -> str:
         return self.sealing.seal(payload)

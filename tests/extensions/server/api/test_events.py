@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from pathlib import Path
 import anyio
 import pytest
 from jsonschema_rs import Draft202012Validator
+from tests.extensions.server import test_http_serve
 from tests.extensions.server.api.place import make_house
 from tests.house.places import make_places, write_skill
 
@@ -184,31 +184,13 @@ def progress(*, message: str | None) -> ProgressAnswer:
     return ProgressAnswer(request="a", tool="b", progress=1, total=None, message=message)
 
 
-ADDRESS = re.compile(r"(http://127\.0\.0\.1:\d+)/\?token=([\w-]{43})\n")
-
-
 @contextmanager
 def started(base: Path, *options: str) -> Iterator[tuple[str, str, dict[str, str]]]:
     """Run `skillhouse up`; give its address, its token and its environment."""
-    places = make_places(base)
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("SKILLHOUSE_", "XDG_"))}
-    environment = {**kept, "HOME": str(places.home)}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "skillhouse", "up", "--port", "0", *options],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=places.start,
-        env=environment,
-    )
-    with process:
-        try:
-            assert process.stdout is not None
-            found = ADDRESS.fullmatch(process.stdout.readline())
-            assert found
-            yield found[1], found[2], environment
-        finally:
-            process.kill()
+    environment = {**kept, "HOME": str(make_places(base).home)}
+    with test_http_serve.started(base, *options) as (_, port, token):
+        yield f"http://127.0.0.1:{port}", token, environment
 
 
 def test_a_question_of_another_process_is_seen_and_answered_over_the_api(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import skillhouse
 from skillhouse.audit import timestamp
+from skillhouse.extensions.server.api.job_rows import JobRows
 from skillhouse.extensions.server.api.jobs import Jobs
 from skillhouse.extensions.server.api.metrics import CallCounts
 from skillhouse.extensions.server.api.problems import ApiProblem
@@ -60,11 +61,12 @@ class ApiServices:
         self.reader = reader
         self.tokens = tokens
         self.events = events
-        self.jobs = Jobs(events, clock=clock, moment=time.monotonic)
+        directory = house.config.state_directory
+        connections = house.services.enforcement.connections
+        rows = JobRows(directory, connections, clock=clock)
+        self.jobs = Jobs(events, clock=clock, moment=time.monotonic, rows=rows)
         self.proofs = Proofs(tokens.proof_key)
-        self.call_keys = CallKeys(
-            house.config.state_directory, house.services.enforcement.connections, clock=clock
-        )
+        self.call_keys = CallKeys(directory, connections, clock=clock)
         self.read_only = read_only
         self.clock = clock
         self._document = document

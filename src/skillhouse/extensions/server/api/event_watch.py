@@ -25,11 +25,12 @@ from skillhouse.floor import SkillhouseError
 from skillhouse.floor.threads import in_thread
 from skillhouse.frontends.answers.approvals import question_event
 from skillhouse.frontends.answers.json_form import JsonAnswer, members
-from skillhouse.frontends.answers.service import IndexEventAnswer, call_event
+from skillhouse.frontends.answers.service import IndexEventAnswer, JobLineAnswer, call_event
 from skillhouse.store import STATE_FILE, commit_stamp, state_exists
 
 if TYPE_CHECKING:
     from skillhouse.extensions.server.api.events import EventLog
+    from skillhouse.extensions.server.api.job_rows import KeptJob
     from skillhouse.extensions.server.status import StatusReader
     from skillhouse.house import HouseSnapshot, Skillhouse
 
@@ -74,6 +75,9 @@ class EventWatch:
         self._size: tuple[int, int] | None = None
         self._seen: dict[str, str] | None = None
         self._snapshot: HouseSnapshot | None = None
+        self._lines: dict[str, JobLineAnswer] | None = None
+        self.jobs: Callable[[], Sequence[KeptJob]] = lambda: ()
+        """Returns the jobs of other servers; those of this one publish by themselves."""
         self._marked: tuple[HouseSnapshot | None, str] = (None, "")
         # INVARIANT: one look at a time, also that of a reader who comes from another server.
         self._lock = threading.Lock()
@@ -97,7 +101,7 @@ class EventWatch:
                 is_looking = True
             else:
                 is_looking = False
-                self._states = self._seen = self._snapshot = self._size = None
+                self._states = self._seen = self._snapshot = self._size = self._lines = None
                 self._stamp = ()
             await anyio.sleep(LOOK_SECONDS)
 
@@ -117,7 +121,7 @@ class EventWatch:
             self._look_at_skills()
 
     def missed(self, since_ms: int, mark: str) -> Sequence[Event] | None:
-        """Return the questions, answers and calls since a time, by the state and the log.
+        """Return the questions, answers, jobs and calls since a time, by the state and the log.
 
         What happened in the last moment before it is among them: clocks differ, and a server
         notices late. None where there may be more than these, or the skills were others.
@@ -142,6 +146,10 @@ class EventWatch:
                 if at_ms > since_ms:
                     user = one.request.user
                     found.append(_event(kind, question_event(one), at_ms, user=user))
+        for job in self.jobs():
+            at_ms = job.line().ended_ms or self._events.now_ms()
+            if at_ms > since_ms:
+                found.append(_event("job", job.line(), at_ms, user=job.user))
         log = self._house.audit_log
         query = Query(since=timestamp(since_ms))
         calls = list(itertools.islice(entries_of(log.path, query, key=log.key), LATEST))
@@ -172,6 +180,7 @@ class EventWatch:
         found = self._house.approvals.latest(LATEST)
         before, self._states = self._states, {one.id: one.state.value for one in found}
         self._stamp = stamp
+        self._look_at_jobs()
         if before is None:
             return
         for one in reversed(found):
@@ -179,6 +188,15 @@ class EventWatch:
                 continue
             kind = "question" if one.state is ApprovalState.OPEN else "answer"
             self._events.publish(kind, question_event(one), user=one.request.user)
+
+    def _look_at_jobs(self) -> None:
+        found = self.jobs()
+        before, self._lines = self._lines, {one.id: one.line() for one in found}
+        if before is None:
+            return
+        for one in found:
+            if before.get(one.id) != one.line():
+                self._events.publish("job", one.line(), user=one.user)
 
     def _look_at_calls(self) -> None:
         log = self._house.audit_log

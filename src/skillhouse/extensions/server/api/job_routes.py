@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from skillhouse.extensions.server.api.api_services import ApiServices
 from skillhouse.extensions.server.api.approval_routes import is_visible
+from skillhouse.extensions.server.api.job_rows import KeptJob
 from skillhouse.extensions.server.api.jobs import Job
 from skillhouse.extensions.server.api.problems import ApiProblem
 from skillhouse.extensions.server.api.route_table import (
@@ -34,7 +35,7 @@ def _list(api: ApiServices, request: ApiRequest) -> ListAnswer:
     return listed("jobs", [structs.replace(one.answer(), result=None) for one in found])
 
 
-def _found(api: ApiServices, request: ApiRequest) -> Job:
+def _found(api: ApiServices, request: ApiRequest) -> Job | KeptJob:
     wanted = request.path["job"]
     job = api.jobs.get(wanted)
     if job is None or not is_visible(request.access, job.user):

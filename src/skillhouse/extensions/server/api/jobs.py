@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+from skillhouse.extensions.server.api.job_rows import JobRows, KeptJob
 from skillhouse.extensions.server.api.problems import ApiProblem, problem_of
 from skillhouse.floor import SkillhouseError
 from skillhouse.frontends.answers.json_form import copied
@@ -23,7 +25,12 @@ JOBS_MAX = 20
 WAITING_MAX = 10
 PROGRESS_SECONDS = 0.25
 """Time between two events about the progress of one job."""
+KEEP_SECONDS = 1.0
+"""Time between two changes of its row, and so until it ends where another server is asked to end
+it."""
 ENDED = ("done", "failed", "cancelled")
+
+logger = logging.getLogger(__name__)
 
 
 class JobCancelledError(SkillhouseError):
@@ -51,6 +58,8 @@ class Job:
         self.cancelled = threading.Event()
         self._publish = publish
         self._published = 0.0
+        self.kept = float("-inf")
+        """When its row was written last."""
 
     def report(self, line: str) -> None:
         """Say which step begins; JobCancelledError if it must not."""
@@ -86,12 +95,19 @@ class Jobs:
     """The jobs of one service."""
 
     def __init__(
-        self, events: EventLog, *, clock: Callable[[], float], moment: Callable[[], float]
+        self,
+        events: EventLog,
+        *,
+        clock: Callable[[], float],
+        moment: Callable[[], float],
+        rows: JobRows | None = None,
     ) -> None:
-        """`clock` gives seconds since 1970, `moment` those of a clock that never goes back."""
+        """`clock` gives seconds since 1970, `moment` those of a clock that never goes back; `rows`
+        are those of all servers of the state, None for this one alone."""
         self._events = events
         self._clock = clock
         self._moment = moment
+        self._rows = rows
         self._jobs: dict[str, Job] = {}
         self._lock = threading.Lock()
         self._threads: ThreadPoolExecutor | None = None
@@ -101,6 +117,7 @@ class Jobs:
 
         Raises:
             ApiProblem: 429, as many wait as may.
+            StateError: the job cannot be kept, so other servers would know nothing of it.
         """
         job = Job(kind, user, self._publish, self._clock())
         with self._lock:
@@ -115,42 +132,71 @@ class Jobs:
                 # One thread: two installs at once would wait for each other's locks.
                 self._threads = ThreadPoolExecutor(1, thread_name_prefix="skillhouse-job")
             threads = self._threads
+        if self._rows is not None:
+            try:
+                self._rows.open(job.id, kind, user, job.answer())
+            except (SkillhouseError, OSError):
+                with self._lock:
+                    del self._jobs[job.id]
+                raise
         self._publish(job)
         threads.submit(self._run, job, work)
         return job
 
-    def all(self) -> list[Job]:
-        """Return the jobs, the newest first."""
+    def all(self) -> list[Job | KeptJob]:
+        """Return the jobs, the newest first; also those of other servers of the state."""
         with self._lock:
-            return list(reversed(self._jobs.values()))
+            own = list(self._jobs.values())
+        found: list[Job | KeptJob] = [*self.elsewhere(), *own]
+        # Those of one moment as they were begun.
+        found.reverse()
+        return sorted(found, key=lambda one: -one.begun_ms)
 
-    def get(self, job_id: str) -> Job | None:
+    def elsewhere(self) -> Sequence[KeptJob]:
+        """Return the jobs of other servers."""
+        return () if self._rows is None else self._rows.elsewhere()
+
+    def get(self, job_id: str) -> Job | KeptJob | None:
         with self._lock:
-            return self._jobs.get(job_id)
+            own = self._jobs.get(job_id)
+        return own if own is not None or self._rows is None else self._rows.get(job_id)
 
-    def cancel(self, job: Job) -> None:
-        """End a job before its next step, or as it goes on fetching; never within a change."""
+    def cancel(self, job: Job | KeptJob) -> None:
+        """End a job before its next step, or as it goes on fetching; never within a change.
+
+        Another server that runs it does so within a second.
+        """
+        if isinstance(job, KeptJob):
+            if self._rows is not None:
+                self._rows.end(job.id)
+            return
         job.cancelled.set()
         if job.state == "waiting":
             self._end(job, "cancelled")
 
     def close(self) -> None:
         """End all jobs and wait for the one that runs."""
-        for job in self.all():
+        with self._lock:
+            own = list(self._jobs.values())
+        for job in own:
             job.cancelled.set()
         if self._threads is not None:
             self._threads.shutdown(cancel_futures=True)
+        if self._rows is not None:
+            self._rows.close()
 
     def moment(self) -> float:
         return self._moment()
 
     def _run(self, job: Job, work: Callable[[Job], ListAnswer | None]) -> None:
+        if not job.cancelled.is_set():
+            job.state = "running"
+            self._keep(job)
         if job.cancelled.is_set():
-            if job.state == "waiting":
+            if job.state in ("waiting", "running"):
                 self._end(job, "cancelled")
             return
-        job.state = "running"
-        self._publish(job)
+        self._events.publish("job", job.line(), user=job.user)
         try:
             job.result = work(job)
         except Exception as error:  # noqa: BLE001 - the edge of one job.
@@ -166,7 +212,22 @@ class Jobs:
     def _end(self, job: Job, state: JobState) -> None:
         job.ended_ms = int(self._clock() * 1000)
         job.state = state
-        self._publish(job)
+        self._keep(job)
+        self._events.publish("job", job.line(), user=job.user)
 
     def _publish(self, job: Job) -> None:
+        if self._moment() - job.kept >= KEEP_SECONDS:
+            self._keep(job)
         self._events.publish("job", job.line(), user=job.user)
+
+    def _keep(self, job: Job) -> None:
+        """Write its row, and see whether another server was asked to end it."""
+        if self._rows is None:
+            return
+        job.kept = self._moment()
+        try:
+            if not self._rows.keep(job.id, job.answer()):
+                job.cancelled.set()
+        except (SkillhouseError, OSError) as error:
+            # It goes on here; its readers at other servers see it as it was.
+            logger.warning("a job cannot be kept: %s", error)

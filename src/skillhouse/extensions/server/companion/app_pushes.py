@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
+from typing import Literal
 from urllib.parse import urlsplit
 
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -33,10 +34,17 @@ from skillhouse.extensions.server.companion.web_push import (
 )
 from skillhouse.floor import SkillhouseError, StateError, write_atomically
 from skillhouse.floor.lock import once
-from skillhouse.store import STATE, STATE_FILE, pooled, state_exists
+from skillhouse.store import STATE, STATE_FILE, pooled, shared_key, state_exists, state_server
 
 KEY_FILE = "push-key.pem"
-"""Below the state directory: the key by which push services know this installation (VAPID)."""
+"""Below the state directory: the key by which push services know this installation (VAPID). Where
+the state is on a server, the first one of its servers puts its key there: a subscription is good
+for one key alone."""
+SENT = "companion push"
+"""The channel of the messages that say which notes were sent."""
+SENDING_MS = 60_000
+"""After which a note that a server began to send, and did not end, is sent by another one."""
+SENT_KEEP_MS = 48 * 3_600_000
 ENDPOINT_MAX = 1_024
 AUTH_BYTES = 16
 TTL_SECONDS = 600
@@ -47,6 +55,8 @@ FAILURES_MAX = 12
 """After so many failures in a row a subscription is deleted."""
 CONTACT = "mailto:companion@skillhouse.invalid"
 """Push services want one (RFC 8292, 2.1); the address of a person is not given away."""
+
+FORGET = "DELETE FROM channel_message"
 
 Post = Callable[[str, Mapping[str, str], bytes], Awaitable[int]]
 """Sends a body to an address that a browser named, and returns the status."""
@@ -85,6 +95,12 @@ class Pushes:
 
     def _key(self) -> ec.EllipticCurvePrivateKey:
         """Return the key, which is made when it is first needed."""
+        if state_server(self._path) is None:
+            return read_key(self._own_key())
+        key = shared_key(self._path, KEY_FILE, lambda: self._own_key().decode())
+        return read_key(key.encode())
+
+    def _own_key(self) -> bytes:
         with self._lock:
             if not self._key_file.exists():
                 whole = self._key_file.with_name(f".{secrets.token_hex(8)}")
@@ -94,7 +110,7 @@ class Pushes:
                 with contextlib.suppress(FileExistsError):
                     os.link(whole, self._key_file)
                 whole.unlink()
-            return read_key(self._key_file.read_bytes())
+            return self._key_file.read_bytes()
 
     def subscribe(self, device: str, endpoint: str, p256dh: str, auth: str) -> None:
         """Keep where notes for a device go; PushError for what is no subscription."""
@@ -133,6 +149,51 @@ class Pushes:
             )
             for device, endpoint, key, secret, failures in rows
         )
+
+    def take(self, device: str, note: str) -> Literal["taken", "sent", "busy"]:
+        """Take a note, to send it; `sent` if it was sent, `busy` if another server is at it.
+
+        INVARIANT: of all servers of a state one sends it.
+        """
+        now = int(self._clock() * 1000)
+        key = f"{device}:{note}"
+        with pooled(self._path, STATE) as store:
+            known = store.rows(
+                "SELECT state, at_ms FROM channel_message WHERE channel = ? AND key = ?",
+                (SENT, key),
+            )
+        for state, at_ms in known:
+            if state == "sent":
+                return "sent"
+            if at_ms >= now - SENDING_MS:
+                return "busy"
+        with pooled(self._path, STATE) as store, store.transaction() as connection:
+            connection.execute(
+                "DELETE FROM channel_message WHERE channel = ? AND at_ms < ?",
+                (SENT, now - SENT_KEEP_MS),
+            )
+            changed = connection.execute(
+                "INSERT INTO channel_message (channel, key, chat, sender, content, state, at_ms) "
+                "VALUES (?, ?, '', '', '', 'sending', ?) ON CONFLICT (channel, key) DO UPDATE "
+                "SET at_ms = excluded.at_ms WHERE channel_message.state = 'sending' "
+                "AND channel_message.at_ms < ?",
+                (SENT, key, now, now - SENDING_MS),
+            ).rowcount
+        return "taken" if changed else "busy"
+
+    def note_sent(self, device: str, note: str, *, is_sent: bool) -> None:
+        """Keep that a note was sent, or give it back so that it is sent later."""
+        end = "UPDATE channel_message SET state = 'sent'" if is_sent else FORGET
+        with pooled(self._path, STATE) as store, store.transaction() as connection:
+            connection.execute(f"{end} WHERE channel = ? AND key = ?", (SENT, f"{device}:{note}"))
+
+    def forget(self, note: str) -> None:
+        """Have a note sent again to each device when it is due the next time."""
+        if not state_exists(self._path):
+            return
+        with pooled(self._path, STATE) as store, store.transaction() as connection:
+            where = "WHERE channel = ? AND key IN (SELECT device || ? FROM push_subscription)"
+            connection.execute(f"{FORGET} {where}", (SENT, f":{note}"))
 
     async def send(self, to: Subscription, note: Mapping[str, str]) -> bool:
         """Send a note; return whether the push service took it. A failure is tried later."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 import anyio
@@ -28,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 
 class CompanionWatch:
-    """One look at a time; what was sent to whom is known to this process alone."""
+    """One look at a time; what was sent to whom is in the state, for all servers of it."""
 
     def __init__(self, house: Skillhouse, pushes: Pushes, events: EventLog) -> None:
         self._house = house
@@ -37,7 +38,8 @@ class CompanionWatch:
         self._pushes = pushes
         self._events = events
         self._sent: dict[str, set[str]] = {}
-        """Ids of the questions, and the words of warnings, that each device has got."""
+        """Ids of the questions, and the words of warnings, that each device has got, as far as this
+        server knows."""
         self._away: Literal["back", "soon", "now"] = "back"
 
     def running(self) -> AbstractAsyncContextManager[None]:
@@ -61,10 +63,16 @@ class CompanionWatch:
         for to, note in await in_thread(self._due):
             if to.device in failed:
                 continue  # It has to wait, and holds no other up.
-            if await self._pushes.send(to, note):
-                self._sent.setdefault(to.device, set()).add(_key(note))
-            else:
-                failed.add(to.device)
+            key = _key(note)
+            found = await in_thread(partial(self._pushes.take, to.device, key))
+            if found == "taken":
+                is_sent = await self._pushes.send(to, note)
+                await in_thread(partial(self._pushes.note_sent, to.device, key, is_sent=is_sent))
+                if not is_sent:
+                    failed.add(to.device)
+                    continue
+            if found != "busy":
+                self._sent.setdefault(to.device, set()).add(key)
 
     def look_at_absence(self) -> None:
         """Publish when the warning begins, when only reads go on, and when that is over."""
@@ -77,6 +85,8 @@ class CompanionWatch:
         self._away = state
         for sent in self._sent.values():
             sent.discard("away")
+        if state == "back":
+            self._pushes.forget("away")
         self._events.publish("companion", CompanionEventAnswer(state=state, minutes=minutes))
 
     def _due(self) -> list[tuple[Subscription, dict[str, str]]]:

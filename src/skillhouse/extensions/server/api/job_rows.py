@@ -1,0 +1,157 @@
+"""Jobs in the state, so that each server of it shows and ends those that another one runs.
+
+They are rows of the table of calls that clients poll for, with a channel of their own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from skillhouse.approval import Connections, new_connection
+from skillhouse.extensions.server.api.problems import ApiProblem
+from skillhouse.floor.structs import replace
+from skillhouse.frontends.answers.errors import ProblemAnswer
+from skillhouse.frontends.answers.json_form import plain
+from skillhouse.frontends.answers.service import JobAnswer, JobLineAnswer
+from skillhouse.store import STATE, STATE_FILE, pooled, state_clock
+
+if TYPE_CHECKING:
+    from skillhouse.frontends.answers.service import JobState
+
+CHANNEL = "job"
+"""In the place of a client's channel: no client of MCP has it."""
+KEEP_MS = 24 * 3_600_000
+KEPT_MAX = 100
+"""Jobs of all servers that are kept; those that began first are forgotten first."""
+RESULT_MAX = 1_048_576
+"""Characters of a job that are kept; of a longer one only its server has the result."""
+GOES_ON = "UPDATE call_task SET outcome = ?, updated_ms = ? WHERE digest = ? AND state = 'running'"
+ENDS = "UPDATE call_task SET outcome = ?, updated_ms = ?, state = 'done' WHERE digest = ?"
+_COLUMNS = "SELECT user_name, outcome, state, runner, updated_ms FROM call_task"
+LOST = "the server that ran this job has ended; what it did so far is not known"
+TOO_LONG = "the result is too long to be kept; the server that ran the job has it"
+
+
+class KeptJob:
+    """A job that another server runs or ran."""
+
+    def __init__(self, user: str, value: dict[str, Any], lost_ms: int = 0) -> None:
+        """`lost_ms` is when its server was seen to have ended, before the job did."""
+        self.user = user
+        line = msgspec.convert(value["line"], JobLineAnswer)
+        self._result = value["result"]
+        self._problem = value["problem"] and msgspec.convert(value["problem"], ProblemAnswer)
+        if lost_ms:
+            line = replace(line, state="failed", ended_ms=lost_ms)
+            self._problem = ApiProblem(503, "job-lost", LOST).answer()
+        self._line = line
+        self.id, self.begun_ms = line.id, line.begun_ms
+
+    @property
+    def state(self) -> JobState:
+        return self._line.state
+
+    def line(self) -> JobLineAnswer:
+        return self._line
+
+    def answer(self) -> JobAnswer:
+        return JobAnswer(line=self._line, result=self._result, problem=self._problem)
+
+
+class JobRows:
+    """The jobs of all servers of a state, as one of them sees them."""
+
+    def __init__(
+        self, state_directory: Path, connections: Connections, *, clock: Callable[[], float]
+    ) -> None:
+        self._path = state_directory / STATE_FILE
+        self._connections = connections
+        self._clock = state_clock(self._path, clock)
+        self._runner = new_connection()
+        """This server, where it runs jobs."""
+
+    def open(self, job_id: str, kind: str, user: str, answer: JobAnswer) -> None:
+        """Keep a new job; StateError, or OSError, if that fails."""
+        # INVARIANT: alive before the row is there, so that no server takes its job for a lost one.
+        self._connections.hold(self._runner)
+        now = self._now_ms()
+        with pooled(self._path, STATE) as store, store.transaction() as connection:
+            connection.execute(
+                "DELETE FROM call_task WHERE channel = ? AND (opened_ms <= ? OR seq IN (SELECT seq "
+                "FROM call_task WHERE channel = ? ORDER BY seq DESC LIMIT 1000 OFFSET ?))",
+                (CHANNEL, now - KEEP_MS, CHANNEL, KEPT_MAX - 1),
+            )
+            connection.execute(
+                "INSERT INTO call_task (digest, agent, user_name, channel, client, connection, "
+                "tool, arguments, state, approval, outcome, runner, opened_ms, updated_ms) "
+                "VALUES (?, '', ?, ?, '', '', ?, '', 'running', '', ?, ?, ?, ?)",
+                (_key(job_id), user, CHANNEL, kind, _text(answer), self._runner, now, now),
+            )
+
+    def keep(self, job_id: str, answer: JobAnswer) -> bool:
+        """Keep how far a job is; False if another server was asked to end it."""
+        query = GOES_ON if answer.line.ended_ms is None else ENDS
+        with pooled(self._path, STATE) as store, store.transaction() as connection:
+            changed = connection.execute(
+                query, (_text(answer), self._now_ms(), _key(job_id))
+            ).rowcount
+        return bool(changed)
+
+    def end(self, job_id: str) -> None:
+        """Ask the server that runs a job to end it."""
+        with pooled(self._path, STATE) as store, store.transaction() as connection:
+            connection.execute(
+                "UPDATE call_task SET state = 'cancelling' WHERE digest = ? AND state = 'running'",
+                (_key(job_id),),
+            )
+
+    def get(self, job_id: str) -> KeptJob | None:
+        found = self._rows(f"{_COLUMNS} WHERE digest = ? AND opened_ms > ?", _key(job_id))
+        return found[0] if found else None
+
+    def elsewhere(self) -> list[KeptJob]:
+        """Return the jobs of other servers."""
+        where = f"WHERE channel = '{CHANNEL}' AND runner <> ? AND opened_ms > ?"
+        return self._rows(f"{_COLUMNS} {where} ORDER BY seq", self._runner)
+
+    def close(self) -> None:
+        self._connections.end(self._runner)
+
+    def _rows(self, query: str, value: str) -> list[KeptJob]:
+        with pooled(self._path, STATE) as store:
+            rows = store.rows(query, (value, self._now_ms() - KEEP_MS))
+        return [
+            KeptJob(
+                str(user),
+                json.loads(outcome),
+                0 if state == "done" or self._connections.is_live(runner) else int(updated_ms),
+            )
+            for user, outcome, state, runner, updated_ms in rows
+        ]
+
+    def _now_ms(self) -> int:
+        return int(self._clock() * 1000)
+
+
+def _key(job_id: str) -> str:
+    # Tasks of clients have a SHA-256 there, and no job can have the name of one.
+    return f"{CHANNEL}:{job_id}"
+
+
+def _text(answer: JobAnswer) -> str:
+    """Return a job as the state keeps it; its parts are read again as what they were."""
+    value = {
+        "line": msgspec.to_builtins(answer.line),
+        "result": plain(answer.result),
+        "problem": msgspec.to_builtins(answer.problem),
+    }
+    text = json.dumps(value)
+    if len(text) <= RESULT_MAX:
+        return text
+    short = ApiProblem(507, "result-too-long", TOO_LONG).answer()
+    return json.dumps({**value, "result": None, "problem": msgspec.to_builtins(short)})
