@@ -318,6 +318,27 @@ def test_a_stop_is_one_row_that_every_server_obeys(tmp_path: Path, state_url: st
             assert "elsewhere" in found["content"]
 
 
+def test_a_stop_given_at_one_server_is_lifted_at_another(tmp_path: Path, state_url: str) -> None:
+    with placed(tmp_path, state_url=state_url, config=RUNS) as place:
+        call = {"tool": "exec", "arguments": {"command": "true"}}
+
+        def statuses() -> list[str]:
+            return [
+                http(one.address, "/api/v1/calls", place.caller, call).value["status"]
+                for one in (place.first, place.second)
+            ]
+
+        first, second = place.first, place.second
+        assert http(first.address, "/api/v1/stop", first.token, {"reason": "a drill"}).status == 200
+        assert statuses() == ["denied", "denied"]
+        # Who may not lift it at one server may not at another.
+        word = {"confirm": "resume"}
+        assert http(second.address, "/api/v1/resume", place.person, word).status == 403
+        lifted = http(second.address, "/api/v1/resume", second.token, word)
+        assert (lifted.status, lifted.value) == (200, {"resumed": True})
+        assert statuses() == ["ok", "ok"]
+
+
 def test_a_server_that_cannot_reach_the_state_refuses_all_but_reads(tmp_path: Path) -> None:
     with placed(tmp_path, config=RUNS) as place:
         state = tmp_path / "home/.local/state/skillhouse"
