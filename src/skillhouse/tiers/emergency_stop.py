@@ -174,9 +174,7 @@ class StopMark:
                 time.sleep(LOCK_PAUSE_SECONDS)
             yield is_held
 
-    def _write(
-        self, data: bytes, path: str = "", flags: int = os.O_CREAT
-    ) -> None:
+    def _write(self, data: bytes, path: str = "", flags: int = os.O_CREAT) -> None:
         """Write the whole file in place, so that it keeps the blocks that it has."""
         flags |= os.O_WRONLY | _SAFELY
         with descriptor(os.open(path or self._ready, flags, 0o600)) as handle:

@@ -232,11 +232,14 @@ class TierEngine:
         """
         fault: StateError | None = None
         is_new, unwritten = False, list[tuple[str, str]]()
-        stop_id = new_stop_id()
+        stop_id, mark = new_stop_id(), self._store.mark
         calls = CallsToEnd(self.stop_directory)
         try:
             is_new, unwritten = either(
-                ("write the file of the stop", lambda: self._store.mark.give(by, reason, [stop_id])),
+                (
+                    "write the file of the stop",
+                    lambda: mark.give(by, reason, [stop_id]),
+                ),
                 ("write to the database", lambda: self._kept_stop(by, reason, stop_id)),
             )
         except StateError as error:

@@ -39,8 +39,8 @@ COMPANION_LOST_MS = 1_800_000
 """How long the companion app may be away before only reads go on (published: 30 minutes)."""
 
 STOPS_MAX = 1_000
-"""Stops that hold, and lifted ones, whose identities are kept: the file of an older one is lifted on
-its machine."""
+"""Stops that hold, and lifted ones, whose identities are kept; the file of an older one is lifted
+on its machine."""
 STOP_QUERY = "SELECT reason, by FROM tier_stop WHERE id = 1"
 _GIVEN_QUERY = "SELECT id FROM stop_given WHERE lifted_ms <= 0 ORDER BY at_ms, id LIMIT ?"
 HELD, BEGUN, DONE, FAILED = "held", "begun", "done", "failed"

@@ -35,7 +35,9 @@ def machine(tmp_path: Path, url: str) -> Iterator[Machine]:
     with ExitStack() as stack:
         made: set[str] = set()
 
-        def engine(name: str, on_resume: Callable[[StopNotice], object] | None = None) -> TierEngine:
+        def engine(
+            name: str, on_resume: Callable[[StopNotice], object] | None = None
+        ) -> TierEngine:
             if name not in made:
                 stack.enter_context(served(tmp_path / name, url))
                 made.add(name)
