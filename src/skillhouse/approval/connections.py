@@ -66,6 +66,15 @@ def caller_connection(*who: str) -> str:
     return _CALLER + hashlib.sha256(json.dumps(who).encode()).hexdigest()[:32]
 
 
+def is_caller_connection(connection: str) -> bool:
+    """Whether the caller has no connection, so that any server may get its next call.
+
+    >>> is_caller_connection(caller_connection("a token")), is_caller_connection("1-2")
+    (True, False)
+    """
+    return connection.startswith(_CALLER)
+
+
 class Asking(Protocol):
     """What a connection asked for: a question, or a task."""
 

@@ -108,6 +108,10 @@ _SHARED = (
         device_name TEXT NOT NULL, UNIQUE (session, action, pattern, place, skill_digest, device))
     """,
     """
+    CREATE TABLE session_mark (session TEXT NOT NULL, file TEXT NOT NULL, request TEXT NOT NULL,
+        expires_ms INTEGER NOT NULL, PRIMARY KEY (session, file))
+    """,
+    """
     CREATE TABLE log_key (log_name TEXT NOT NULL PRIMARY KEY, server TEXT NOT NULL,
         public_key TEXT NOT NULL, at_ms INTEGER NOT NULL)
     """,

@@ -296,7 +296,7 @@ class ExecTool(Tool):
                 *git.needs,
                 *more,
                 *network.needs(),
-                *session.active_remote_requests.values(),
+                *session.remote_requests(),
             ),
             run=run,
             run_with_progress=lambda report: run(None, report),
