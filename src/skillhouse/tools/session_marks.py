@@ -16,10 +16,12 @@ from pathlib import Path
 
 import msgspec
 
+from skillhouse.floor.structs import replace
 from skillhouse.permission import Effect, Permission
 from skillhouse.store import STATE, STATE_FILE, commit_stamp, pooled, state_clock, state_exists
 from skillhouse.tools.call import PermissionRequest
 
+SKILL_CODE = "skill_code"
 MARK_DAYS = 30
 """For which a mark is kept after the skill was loaded last."""
 CACHED_MAX = 1_000
@@ -37,10 +39,7 @@ class SessionMarks:
     def add(self, session: Sequence[str], requests: Mapping[str, PermissionRequest]) -> None:
         """Keep what commands of a conversation need, by the file of the skill that it is for."""
         until = int(self._clock() * 1000) + MARK_DAYS * 86_400_000
-        rows = [
-            (_key(session), file, msgspec.json.encode(one).decode(), until)
-            for file, one in requests.items()
-        ]
+        rows = [(_key(session), file, _text(one), until) for file, one in requests.items()]
         with pooled(self._path, STATE) as store, store.transaction() as connection:
             connection.executemany(
                 "INSERT INTO session_mark VALUES (?, ?, ?, ?) ON CONFLICT (session, file) "
@@ -81,15 +80,35 @@ def _key(session: Sequence[str]) -> str:
     return hashlib.sha256(json.dumps(list(session)).encode()).hexdigest()
 
 
+class _Mark(msgspec.Struct, frozen=True, kw_only=True):
+    """What is kept of a request: the rest is the same for each."""
+
+    skill: str
+    why: str
+    digest: str
+
+
+def _text(request: PermissionRequest) -> str:
+    mark = _Mark(skill=request.permission.resource, why=request.why, digest=request.skill_digest)
+    return msgspec.json.encode(mark).decode()
+
+
 def _request(file: str, text: str) -> PermissionRequest:
     try:
-        return msgspec.json.decode(text.encode("utf-8", "replace"), type=PermissionRequest)
+        mark = msgspec.json.decode(text.encode("utf-8", "replace"), type=_Mark)
     except (msgspec.DecodeError, RecursionError):
-        # Who wrote it meant that something is to be asked.
-        return PermissionRequest(
-            permission=Permission(action="skill_code", resource=file),
-            default=Effect.ASK,
-            why="a skill of another server is loaded, and commands may be its own",
-            level="write",
-            may_last=False,
-        )
+        # Who wrote it meant that something is to be asked, and no approval of before answers it.
+        why = "a skill of another server is loaded, and commands may be its own"
+        return replace(acting_request(file, why, ""), may_last=False)
+    return acting_request(mark.skill, mark.why, mark.digest)
+
+
+def acting_request(skill: str, why: str, digest: str) -> PermissionRequest:
+    """Return what commands need while a skill of another server is in use."""
+    return PermissionRequest(
+        permission=Permission(action=SKILL_CODE, resource=skill),
+        default=Effect.ASK,
+        why=why,
+        skill_digest=digest,
+        level="write",
+    )

@@ -107,8 +107,8 @@ def test_a_stop_given_without_the_state_is_lifted_on_its_machine_alone(
         "DELETE FROM tier_stop; DELETE FROM stop_given",
         "UPDATE stop_given SET id = 'x'; DELETE FROM tier_stop",
         "DELETE FROM tier_stop; UPDATE stop_given SET lifted_ms = -1",
-        "DELETE FROM stop_given; DELETE FROM tier_stop; "
-        "INSERT INTO stop_given VALUES ('0123456789abcdef0123456789abcdef', 1, 'a', 'b', 9)",
+        "DELETE FROM stop_given; DELETE FROM tier_stop; INSERT INTO stop_given VALUES "  # noqa: ISC004
+        "('0123456789abcdef0123456789abcdef', 1, 'a', 'b', 9)",
     ],
 )
 def test_rows_that_are_deleted_or_forged_lift_no_stop_that_a_server_has_seen(
