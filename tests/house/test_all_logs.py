@@ -39,7 +39,7 @@ class Server:
         stack.enter_context(served(self.state, url))
         stack.enter_context(self.house)
         self.servers = self.house.services.enforcement.connections.servers
-        self.servers.begin(name=name, version="1", beats=False)
+        self.servers.begin(name=name, version="1", address="http://x", beats=False)
         self.answers = LogAnswers(self.house.all_logs, self.house)
 
     def record(self, *reasons: str) -> None:
@@ -153,7 +153,8 @@ def begin_forger(url: str) -> None:
     """Be a server of the state, by the name of core-x."""
     with psycopg.connect(url) as connection:
         connection.execute(
-            "INSERT INTO server VALUES ('x', 'core-x', '', '1', 1, 9000000000000, 'ready', '', %s)",
+            "INSERT INTO server VALUES "
+            "('x', 'core-x', 'http://x', '1', 1, 9000000000000, 'ready', '', %s)",
             (FORGER.name,),
         )
 

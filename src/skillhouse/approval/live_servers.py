@@ -10,6 +10,7 @@ import hashlib
 import hmac
 import logging
 import secrets
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+import skillhouse
 from skillhouse.floor import SkillhouseError, StateError
 from skillhouse.floor.structs import replace
 from skillhouse.store import (
@@ -39,6 +41,8 @@ LOST_SECONDS = 10.0
 KEPT_SECONDS = 3_600.0
 """How long the row of a lost server is shown."""
 NAME_MAX = 200
+NO_ADDRESS = ""
+"""Of a process that serves nothing."""
 
 ServerState = Literal["ready", "draining", "lost"]
 
@@ -53,6 +57,7 @@ class ServerRow(Struct, frozen=True, kw_only=True):
     name: str
     """Of its machine, or what its operator calls it."""
     address: str
+    """Empty for a process that serves nothing, as one over stdio: it is here since it asked."""
     version: str
     began_ms: int
     beat_ms: int
@@ -112,6 +117,10 @@ class LiveServers:
             self._thread = threading.Thread(target=self._beat_on, name="beats", daemon=True)
             self._thread.start()
         return self._own
+
+    def begin_process(self) -> None:
+        """Be a process that serves nothing, and whose connections are alive while it is."""
+        self.begin(name=socket.gethostname(), version=skillhouse.__version__, address=NO_ADDRESS)
 
     def beat(self) -> None:
         """Write this server's row, and which connections it holds; StateError if that fails."""

@@ -109,7 +109,10 @@ class AllLogs:
         asked = [
             one
             for one in self._servers.all()
-            if one.id != own.server_id and (not one.log_name or one.log_name != own.log)
+            # A process that serves nothing answers nothing.
+            if one.address
+            and one.id != own.server_id
+            and (not one.log_name or one.log_name != own.log)
         ]
         request, now_ms = self._rows.ask(question), int(self._clock() * 1000)
         self._asking.add(request)

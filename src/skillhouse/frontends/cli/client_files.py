@@ -163,9 +163,11 @@ FIX = "`skillhouse mcp status --fix` lets unsafe entries start this program safe
 def _refuse_lost_variables(house: Skillhouse, terminal: Terminal) -> None:
     """Raise ConfigError where a client would start us without the state's address, and note what
     else of this terminal it may not have."""
-    environment = house.config.places.environment
-    refuse_lost_address(house.config, (), what="a server that a client starts")
-    if names := ", ".join(deciding_variables(environment)):
+    deciding = deciding_variables(house.config.places.environment)
+    # Without a password it is said, and can be set in the file as it is. A client that lacks it is
+    # refused, not lax: this process has left a note in the state directory where the state is.
+    refuse_lost_address(house.config, deciding, what="a server that a client starts")
+    if names := ", ".join(deciding):
         user_file = house.config.places.user_file
         terminal.note(
             f"a client starts skillhouse with its own environment, which may lack {names}: set "
