@@ -16,7 +16,7 @@ import anyio
 import pytest
 from mcp.client import Client
 
-from skillhouse.approval import Answer
+from skillhouse.approval import Answer, caller_connection
 from skillhouse.audit import read_records
 from skillhouse.discovery import discover
 from skillhouse.floor import ConfigError, digest
@@ -390,6 +390,27 @@ def test_commands_need_a_yes_for_the_skill_while_one_of_a_server_is_in_use(
         after = house.call_sync("exec", command)
         assert after.status == "pending"
         assert "`docs:pdf` of another server is loaded" in after.content
+
+
+def test_a_command_at_another_server_of_the_state_asks_as_at_the_one_that_loaded(
+    tmp_path: Path,
+) -> None:
+    """Behind a balancer the next call of the same caller comes to a server that loaded nothing."""
+    liar = Liar()
+    liar.offer("skill://pdf", FILES)
+    free = '[[rules]]\neffect = "allow"\naction = "exec"\npattern = "*"\n'
+    who = {"client": "bot", "connection": caller_connection("a token")}
+    other_one = {"client": "bot", "connection": caller_connection("another token")}
+    with house_with(tmp_path, liar, ALLOW + free) as first:
+        second = Skillhouse(first.config)
+        with second:
+            command = {"command": "true"}
+            assert second.call_sync("exec", command, **who).status != "pending"
+            first.call_sync("skill", {"name": "docs:pdf"}, **who)
+            after = second.call_sync("exec", command, **who)
+            assert after.status == "pending"
+            assert "`docs:pdf` of another server is loaded" in after.content
+            assert second.call_sync("exec", command, **other_one).status != "pending"
 
 
 @pytest.mark.parametrize(

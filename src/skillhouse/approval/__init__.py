@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from skillhouse.approval.broker import ApprovalEvent as ApprovalEvent
     from skillhouse.approval.connections import Connections as Connections
     from skillhouse.approval.connections import caller_connection as caller_connection
+    from skillhouse.approval.connections import is_caller_connection as is_caller_connection
     from skillhouse.approval.connections import new_connection as new_connection
     from skillhouse.approval.device_secrets import DeviceSecrets as DeviceSecrets
     from skillhouse.approval.devices import APP_SIGNATURE as APP_SIGNATURE

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import hmac
+import json
 import logging
 import threading
 import time
@@ -43,9 +45,13 @@ from skillhouse.approval.wait import (
     wait_for_answer,
     wait_until_closed,
 )
+from skillhouse.floor import StateError
 from skillhouse.floor.structs import replace
 from skillhouse.floor.threads import in_thread
 
+SESSION_HOURS = 12
+"""For which an approval "for this session" holds where servers share it: a caller over HTTP has no
+connection that ends."""
 MESSAGE_MAX = 2_000
 """Characters of a message with an answer."""
 
@@ -97,6 +103,8 @@ class ApprovalBroker:
         self._lock = threading.Lock()
         self._session_grants: dict[str, tuple[Grant, ...]] = {}
         self._paired: tuple[tuple[int, ...], frozenset[str]] = ((), frozenset())
+        self._shared: tuple[tuple[int, ...], tuple[Grant, ...]] = ((), ())
+        self.connections.on_end(self._end_session)
 
     def configure(self, settings: ApprovalSettings, channels: Sequence[Channel]) -> None:
         """Use other bounds from now on; channels and a page that a frontend has added stay."""
@@ -379,20 +387,31 @@ class ApprovalBroker:
         return self._ledger.withdraw_one(approval_id, message)
 
     def revoke(self, grant_id: str) -> bool:
-        """Revoke a standing approval, and all unused ones of its user, which may stem from it."""
+        """Revoke a standing approval, and all unused ones of its user, which may stem from it; or
+        one of a session."""
         revoked = self.grant_store.revoke(grant_id)
         if revoked is None:
-            return False
+            return self.grant_store.revoke_session(grant_id)
         self._ledger.withdraw(revoked.user)
         return True
 
     def withdraw_all(self) -> None:
+        """Withdraw open questions, unused approvals, and those for the rest of sessions."""
+        with self._lock:
+            self._session_grants.clear()
         self._ledger.withdraw_all()
+        self.grant_store.end_sessions()
+
+    def listed_grants(self) -> tuple[Grant, ...]:
+        """Return the standing approvals, and those of sessions that servers share."""
+        return (*self.grant_store.all(), *self.grant_store.sessions(self._ledger.now_ms()))
 
     def session_grants(self, session: str) -> tuple[Grant, ...]:
         """Return the grants for the rest of a connection but those of unpaired devices. `session`
         is the caller's `session_key` with the client's connection."""
         grants = self._session_grants.get(session, ())
+        if self.grant_store.is_shared:
+            grants = self._shared_grants(session)
         if not any(grant.device for grant in grants):
             return grants
         # Another process may have unpaired the device.
@@ -400,6 +419,21 @@ class ApprovalBroker:
         if stamp != self._paired[0]:
             self._paired = (stamp, self._ledger.paired())
         return tuple(g for g in grants if not g.device or g.device in self._paired[1])
+
+    def _shared_grants(self, session: str) -> tuple[Grant, ...]:
+        """Return those that the state has of a session; read when it has changed."""
+        stamp, now = self._ledger.stamp(), self._ledger.now_ms()
+        if stamp != self._shared[0] or not stamp:
+            self._shared = (stamp, self.grant_store.sessions(now))
+        whose = _digest_of(session)
+        return tuple(one for one in self._shared[1] if one.session == whose and one.is_current(now))
+
+    def _end_session(self, connection: str) -> None:
+        try:
+            self.grant_store.end_sessions(_digest_of_connection(connection))
+        except StateError as error:
+            # No other connection has this id, and its approvals end after `SESSION_HOURS`.
+            logger.warning("the approvals of a session were not removed: %s", error)
 
     def _grants(self, used: Approval, place: str) -> tuple[Grant, ...]:
         request, now = used.request, self._ledger.now_ms()
@@ -423,6 +457,12 @@ class ApprovalBroker:
         self, request: ApprovalRequest, grants: Sequence[Grant], client: str, connection: str
     ) -> None:
         key = session_key(request.agent, request.user, request.channel, client, connection)
+        if self.grant_store.is_shared:
+            until = self._ledger.now_ms() + SESSION_HOURS * 3_600_000
+            self.grant_store.add_session(
+                [replace(one, session=_digest_of(key), expires_ms=until) for one in grants]
+            )
+            return
         with self._lock:
             before = self._session_grants.get(key, ())
             self._session_grants[key] = (*before, *(g for g in grants if g not in before))
@@ -453,6 +493,17 @@ class ApprovalBroker:
             except Exception:
                 # Foreign code: its fault must not keep events from the other subscribers.
                 logger.exception("a subscriber of approvals failed")
+
+
+def _digest_of(session: str) -> str:
+    """Return what the state has in the place of a `session_key`: its connection's digest first."""
+    whose = json.loads(session)
+    connection = whose[4] if len(whose) > 4 else ""
+    return _digest_of_connection(connection) + hashlib.sha256(_bytes(session)).hexdigest()
+
+
+def _digest_of_connection(connection: str) -> str:
+    return hashlib.sha256(_bytes(connection)).hexdigest()[:32]
 
 
 def _bytes(text: str) -> bytes:

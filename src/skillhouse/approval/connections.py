@@ -1,10 +1,10 @@
 """Which connections of clients are alive: one locked file each, for all processes of a machine.
 
 A connection is a process at the other side of stdio, a session over HTTP, a chat, a program that
-uses the library. The kernel releases the lock when a process dies, also by SIGKILL. Servers, which
-may be on several machines, note theirs in rows too (`LiveServers`): those are looked at where this
-machine has no file of a connection. Where a protocol has neither, each request may reach another
-process: there the caller is the connection.
+uses the library. The kernel releases the lock when a process dies, also by SIGKILL. Where the state
+is on a server, which several machines may share, they are in rows too (`LiveServers`): those are
+looked at where this machine has no file of a connection. Where a protocol has neither, each
+request may reach another process: there the caller is the connection.
 """
 
 from __future__ import annotations
@@ -66,6 +66,15 @@ def caller_connection(*who: str) -> str:
     return _CALLER + hashlib.sha256(json.dumps(who).encode()).hexdigest()[:32]
 
 
+def is_caller_connection(connection: str) -> bool:
+    """Whether the caller has no connection, so that any server may get its next call.
+
+    >>> is_caller_connection(caller_connection("a token")), is_caller_connection("1-2")
+    (True, False)
+    """
+    return connection.startswith(_CALLER)
+
+
 class Asking(Protocol):
     """What a connection asked for: a question, or a task."""
 
@@ -103,6 +112,10 @@ class Connections:
         with self._lock:
             if connection not in self._held:
                 self._held[connection] = self._locked(connection)
+            if self.servers.is_remote and not self.servers.own_id:
+                # No server, as a process over stdio: on other machines its row says that it lives,
+                # so that none of their connections takes over what it asked.
+                self.servers.begin_process()
         self.servers.hold(connection)
 
     def _locked(self, connection: str) -> int:

@@ -21,7 +21,14 @@ from skillhouse.approval.request import (
 )
 from skillhouse.floor import ONE_TIME
 from skillhouse.floor.structs import PartialStruct, asdict, replace
-from skillhouse.store import STATE, STATE_FILE, StateConnection, pooled, state_exists
+from skillhouse.store import (
+    STATE,
+    STATE_FILE,
+    StateConnection,
+    pooled,
+    state_exists,
+    state_server,
+)
 
 NEVER_LASTING = ONE_TIME | {"sign"}
 """Actions without standing approvals; only a rule of the user may let a session key sign."""
@@ -47,6 +54,8 @@ class Grant(PartialStruct, frozen=True, kw_only=True):
     granted_ms: int = 0
     expires_ms: int = 0
     """From then on it does not hold."""
+    session: str = ""
+    """Whose rest it holds for, as a digest; empty for a standing approval."""
 
     @property
     def is_directory(self) -> bool:
@@ -162,6 +171,58 @@ class GrantStore:
             with pooled(self._path, STATE) as store, store.transaction() as connection:
                 connection.execute("DELETE FROM lasting_grant WHERE id = ?", (grant_id,))
         return revoked
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether other servers may get the next call of a session."""
+        return state_server(self._path) is not None
+
+    def add_session(self, grants: Sequence[Grant]) -> bool:
+        """Keep grants of sessions for every server of the state; False while all is stopped."""
+        rows = [asdict(replace(one, id=one.id or secrets.token_hex(8))) for one in grants]
+        with pooled(self._path, STATE) as store, store.transaction() as connection:
+            # INVARIANT: in one transaction. A stop ends those that it finds, and no call that it
+            # ended is to leave another one behind.
+            if connection.execute("SELECT 1 FROM tier_stop").fetchall():
+                return False
+            connection.executemany(
+                f"INSERT INTO session_grant ({_COLUMNS}, session) "  # noqa: S608 - a constant.
+                "VALUES (:id, :action, :pattern, :place, :skill_digest, :user, :agent, "
+                ":granted_ms, :expires_ms, :device, :device_name, :session) "
+                "ON CONFLICT (session, action, pattern, place, skill_digest, device) DO UPDATE "
+                "SET granted_ms = excluded.granted_ms, expires_ms = excluded.expires_ms",
+                rows,
+            )
+        return True
+
+    def sessions(self, now_ms: int) -> tuple[Grant, ...]:
+        """Return the grants of all sessions that hold, oldest first."""
+        if not self.is_shared:
+            return ()
+        query = (
+            f"SELECT {_COLUMNS}, session FROM session_grant "  # noqa: S608 - a constant.
+            "WHERE expires_ms > ? ORDER BY seq"
+        )
+        with pooled(self._path, STATE) as store:
+            rows = store.rows(query, (now_ms,))
+        return tuple(replace(_grant(row[:-1]), session=str(row[-1])) for row in rows)
+
+    def end_sessions(self, beginning: str = "") -> None:
+        """End the grants of the sessions whose digest begins so: of all of them by default."""
+        if not self.is_shared:
+            return
+        with pooled(self._path, STATE) as store, store.transaction() as connection:
+            connection.execute(
+                "DELETE FROM session_grant WHERE substr(session, 1, ?) = ?",
+                (len(beginning), beginning),
+            )
+
+    def revoke_session(self, grant_id: str) -> bool:
+        if not self.is_shared:
+            return False
+        with pooled(self._path, STATE) as store, store.transaction() as connection:
+            query = "DELETE FROM session_grant WHERE id = ?"
+            return connection.execute(query, (grant_id,)).rowcount > 0
 
     def clear(self) -> int:
         count = len(self.all())

@@ -10,6 +10,7 @@ import hashlib
 import hmac
 import logging
 import secrets
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+import skillhouse
 from skillhouse.floor import SkillhouseError, StateError
 from skillhouse.floor.structs import replace
 from skillhouse.store import (
@@ -39,6 +41,8 @@ LOST_SECONDS = 10.0
 KEPT_SECONDS = 3_600.0
 """How long the row of a lost server is shown."""
 NAME_MAX = 200
+NO_ADDRESS = ""
+"""Of a process that serves nothing."""
 
 ServerState = Literal["ready", "draining", "lost"]
 
@@ -53,12 +57,17 @@ class ServerRow(Struct, frozen=True, kw_only=True):
     name: str
     """Of its machine, or what its operator calls it."""
     address: str
+    """Empty for a process that serves nothing, as one over stdio: it is here since it asked."""
     version: str
     began_ms: int
     beat_ms: int
     """When it was heard of last, by the clock of the state."""
     state: ServerState
     """`draining` ends: it takes no more work; `lost` has not been heard of for a while."""
+    log_name: str = ""
+    """Name of the key of its log; empty before its first record."""
+    skew_ms: int = 0
+    """By how much its clock is before that of the state."""
 
 
 class LiveServers:
@@ -70,6 +79,9 @@ class LiveServers:
         self._path = state_directory / SERVERS_FILE
         self._state = state_directory / STATE_FILE
         self._clock = state_clock(self._state, clock)
+        self._own_clock = clock
+        self.log_name = ""
+        """Name of the key of this server's log, written with the next beat."""
         self._own: ServerRow | None = None
         self._token_digest = ""
         self._held: set[str] = set()
@@ -106,25 +118,34 @@ class LiveServers:
             self._thread.start()
         return self._own
 
+    def begin_process(self) -> None:
+        """Be a process that serves nothing, and whose connections are alive while it is."""
+        self.begin(name=socket.gethostname(), version=skillhouse.__version__, address=NO_ADDRESS)
+
     def beat(self) -> None:
         """Write this server's row, and which connections it holds; StateError if that fails."""
         with self._lock:
             own = self._own
             if own is None:
                 return
-            self._own = own = replace(own, beat_ms=self._now_ms())
+            now = self._now_ms()
+            skew = int(self._own_clock() * 1000) - now
+            self._own = own = replace(own, beat_ms=now, log_name=self.log_name, skew_ms=skew)
             with self._used() as store, store.transaction() as connection:
                 changed = connection.execute(
-                    "UPDATE server SET beat_ms = ?, state = ? WHERE id = ?",
-                    (own.beat_ms, own.state, own.id),
+                    "UPDATE server SET beat_ms = ?, state = ?, log_name = ?, skew_ms = ? "
+                    "WHERE id = ?",
+                    (own.beat_ms, own.state, own.log_name, own.skew_ms, own.id),
                 ).rowcount
                 if not changed:
                     connection.execute(
                         "INSERT INTO server (id, name, address, version, began_ms, beat_ms, "
-                        "state, token_digest) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                        "state, token_digest, log_name, skew_ms) "
+                        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                         (
                             *(own.id, own.name, own.address, own.version),
                             *(own.began_ms, own.beat_ms, own.state, self._token_digest),
+                            *(own.log_name, own.skew_ms),
                         ),
                     )
                     for held in self._held:
@@ -152,8 +173,8 @@ class LiveServers:
         """Return the servers, the one that has been there longest first."""
         oldest = self._now_ms() - int(LOST_SECONDS * 1000)
         rows = self._rows(
-            "SELECT id, name, address, version, began_ms, beat_ms, state FROM server "
-            "ORDER BY began_ms, id"
+            "SELECT id, name, address, version, began_ms, beat_ms, state, log_name, skew_ms "
+            "FROM server ORDER BY began_ms, id"
         )
         found = (ServerRow(**dict(zip(ServerRow.__struct_fields__, r, strict=True))) for r in rows)
         return tuple(replace(r, state="lost") if r.beat_ms <= oldest else r for r in found)

@@ -230,6 +230,8 @@ class LogKeys(Struct, frozen=True, kw_only=True):
     archives: hmac.HMAC
     heads: hmac.HMAC
     checkpoints: hmac.HMAC
+    answers: hmac.HMAC
+    """From which the key that signs answers to other servers is made."""
     name: str
     """Identifies the key in file names without revealing it."""
 
@@ -254,6 +256,7 @@ def keys_of(key: bytes, path: Path) -> LogKeys:
         archives=hmac.new(derived("archives"), digestmod=hashlib.sha256),
         heads=hmac.new(derived("heads"), digestmod=hashlib.sha256),
         checkpoints=hmac.new(checkpoint_key(key), digestmod=hashlib.sha256),
+        answers=hmac.new(derived("answers"), digestmod=hashlib.sha256),
         name=derived("name").hex()[:12],
     )
 

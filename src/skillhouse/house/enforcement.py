@@ -26,7 +26,7 @@ from skillhouse.house.config.config_files import approvals_of, profile_of, tier_
 from skillhouse.house.network import Network
 from skillhouse.house.own_files import KEYSTORE_FILE, audit_log_of
 from skillhouse.registry.passwords import PasswordSource
-from skillhouse.store import STATE_FILE
+from skillhouse.store import STATE_FILE, state_server
 from skillhouse.tiers import (
     StopNotice,
     StopReport,
@@ -232,8 +232,12 @@ class EnforcementServices:
         return approval.Connections(self._state)
 
     def session_grants(self, key: str) -> tuple[approval.Grant, ...]:
-        """Return the approvals for the rest of a conversation: a broker that answered has them."""
-        return self.approvals.session_grants(key) if self._approvals.made else ()
+        """Return the approvals for the rest of a conversation: a broker that answered has them, or
+        the state that servers share."""
+        is_shared = state_server(self._state / STATE_FILE) is not None
+        if not (is_shared or self._approvals.made):
+            return ()
+        return self.approvals.session_grants(key)
 
     @once
     def devices(self) -> approval.Devices:

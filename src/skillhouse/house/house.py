@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from skillhouse.audit import AuditLog
     from skillhouse.discovery import Catalog
     from skillhouse.house.agent_view import AgentView, Invocable
+    from skillhouse.house.all_logs import AllLogs
     from skillhouse.house.config import Config
     from skillhouse.house.config.config_keywords import ConfigFields
     from skillhouse.house.conversation import Conversation
@@ -140,6 +141,13 @@ class Skillhouse:
     def policy(self) -> Policy:
         """The rules, the profile and the standing approvals."""
         return self.services.policy
+
+    @once
+    def all_logs(self) -> AllLogs:
+        """The logs of all servers of this state; ImportError without the extra `server`."""
+        from skillhouse.house.all_logs import AllLogs
+
+        return AllLogs(self)
 
     @property
     def audit_log(self) -> AuditLog:

@@ -94,3 +94,41 @@ SERVER_TABLES = (
     """,
 )
 """Which servers share a state, and whose connections are alive (0549)."""
+
+_SHARED = (
+    """
+    CREATE TABLE stop_given (id TEXT NOT NULL PRIMARY KEY, at_ms INTEGER NOT NULL,
+        by TEXT NOT NULL, reason TEXT NOT NULL, lifted_ms INTEGER NOT NULL DEFAULT 0)
+    """,
+    f"""
+    CREATE TABLE session_grant ({_SEQ}, id TEXT NOT NULL UNIQUE, session TEXT NOT NULL,
+        action TEXT NOT NULL, pattern TEXT NOT NULL, place TEXT NOT NULL,
+        skill_digest TEXT NOT NULL, user_name TEXT NOT NULL, agent TEXT NOT NULL,
+        granted_ms INTEGER NOT NULL, expires_ms INTEGER NOT NULL, device TEXT NOT NULL,
+        device_name TEXT NOT NULL, UNIQUE (session, action, pattern, place, skill_digest, device))
+    """,
+    """
+    CREATE TABLE session_mark (session TEXT NOT NULL, file TEXT NOT NULL, request TEXT NOT NULL,
+        expires_ms INTEGER NOT NULL, PRIMARY KEY (session, file))
+    """,
+    """
+    CREATE TABLE log_key (log_name TEXT NOT NULL PRIMARY KEY, server TEXT NOT NULL,
+        public_key TEXT NOT NULL, at_ms INTEGER NOT NULL)
+    """,
+    """
+    CREATE TABLE log_request (id TEXT NOT NULL PRIMARY KEY, question TEXT NOT NULL,
+        asked_ms INTEGER NOT NULL)
+    """,
+    """
+    CREATE TABLE log_answer (request TEXT NOT NULL, log_name TEXT NOT NULL, body TEXT NOT NULL,
+        signature TEXT NOT NULL, at_ms INTEGER NOT NULL, PRIMARY KEY (request, log_name))
+    """,
+)
+SERVER_LOGS = (
+    "ALTER TABLE server ADD COLUMN log_name TEXT NOT NULL DEFAULT ''",
+    "ALTER TABLE server ADD COLUMN skew_ms INTEGER NOT NULL DEFAULT 0",
+)
+"""Which log a server writes, and by how much its clock is before that of the state (0571)."""
+SHARED = (*_SHARED, *SERVER_LOGS)
+"""Stops by their identity, session approvals of several servers, and what servers ask each other of
+their logs (0571 to 0573)."""

@@ -7,7 +7,7 @@ again. It may be thrown away: each server writes its part at its next beat.
 
 from __future__ import annotations
 
-from skillhouse.store.people_tables import SERVER_TABLES
+from skillhouse.store.people_tables import SERVER_LOGS, SERVER_TABLES
 from skillhouse.store.store import Schema
 
 SERVERS_FILE = "servers.sqlite3"
@@ -15,5 +15,5 @@ SERVERS = Schema(
     name="list of servers",
     mark=0x736B6853,  # "skhS"
     disposable=True,
-    steps=(SERVER_TABLES,),
+    steps=(SERVER_TABLES, SERVER_LOGS),
 )

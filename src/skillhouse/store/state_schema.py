@@ -8,6 +8,7 @@ from skillhouse.store.people_tables import (
     HEADS,
     PUBLISHERS,
     SERVER_TABLES,
+    SHARED,
     TASKS,
 )
 from skillhouse.store.store import Schema
@@ -433,5 +434,6 @@ STATE = Schema(
         TASKS,
         HEADS,
         SERVER_TABLES,
+        SHARED,
     ),
 )

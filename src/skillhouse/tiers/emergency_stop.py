@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import secrets
 import sys
 import time
@@ -19,12 +20,17 @@ from typing import Protocol
 from msgspec import Struct
 
 from skillhouse.floor import StateError, descriptor, make_private
-from skillhouse.floor.lock import try_lock
+from skillhouse.floor.lock import LOCK_PAUSE_SECONDS, try_lock
 
 READY, STOPPED = "ready", "stopped"
 SIZE = 8_192
 """Bytes of the file: a reason of 500 and a name of 200 characters fit, escaped too."""
 BY_MAX, REASON_MAX = 200, 500
+IDS_MAX = 32
+"""Stops that one file names; one of more is lifted on its machine alone."""
+LOCK_SECONDS = 0.5
+"""How long a stop waits for a process that lifts one: it is to be given in any case."""
+_ID = re.compile("[0-9a-f]{32}")
 _SAFELY = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 """Neither through a link nor waiting for the other end of a pipe; Windows has no such flags."""
 
@@ -58,25 +64,31 @@ class StopMark:
             return
         make_private(self.directory)
         with contextlib.suppress(FileExistsError):  # Another process was faster.
-            self._write(b"", os.O_EXCL)
+            self._write(b"", flags=os.O_CREAT | os.O_EXCL)
 
-    def give(self, by: str, reason: str) -> bool:
+    def give(self, by: str, reason: str, ids: Sequence[str] = ()) -> bool:
         """Stop everything; False when this file stopped it before.
+
+        Args:
+            by: Who stops.
+            reason: Why.
+            ids: Identities of the stops, by which their rows lift the file; without any it is
+                lifted on this machine alone.
 
         Raises `StateError` if the file could not be renamed, or a power cut may undo that.
         """
         try:
-            if self.reason():
-                return False
-            make_private(self.directory)
-            said = {"by": by[:BY_MAX], "reason": reason[:REASON_MAX]}
-            data = json.dumps(said, ensure_ascii=False).encode(errors="backslashreplace")
-            is_written = False
-            # A disk that copies on write may have no space even for this; the name is enough.
-            with contextlib.suppress(OSError):
-                self._write(data)
-                is_written = True
-            os.rename(self._ready, self._stopped)
+            with self._alone() as is_alone:
+                if self.reason():
+                    self._join(ids, is_alone=is_alone)
+                    return False
+                make_private(self.directory)
+                is_written = False
+                # A disk that copies on write may have no space even for this; the name is enough.
+                with contextlib.suppress(OSError):
+                    self._write(_said(by, reason, ids))
+                    is_written = True
+                os.rename(self._ready, self._stopped)
             # Only now, as a busy disk takes its time, and others are to see the name at once.
             if is_written:
                 self._sync(self._stopped)
@@ -86,22 +98,86 @@ class StopMark:
             raise StateError(message, Path(self._stopped)) from error
         return True
 
-    def lift(self) -> bool:
-        """Lift the stop; False when this file stopped nothing. After `StateError` it holds on."""
+    def ids(self) -> tuple[str, ...]:
+        """Return the identities of the stops that hold by this file; empty where that is unknown,
+        or nothing is stopped."""
+        found = self._read().get("ids")
+        if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+            return ()
+        return tuple(found) if all(map(_ID.fullmatch, found)) else ()
+
+    def lift(self, ids: Sequence[str] | None = None) -> bool:
+        """Lift the stop; False when this file stopped nothing. After `StateError` it holds on.
+
+        With `ids` it is lifted only while it names these and no others: False if it does not.
+        """
         try:
-            # A power cut may bring the old name back, and that is the safe one.
-            os.rename(self._stopped, self._ready)
-        except FileNotFoundError:
-            return False
+            with self._alone() as is_alone:
+                if not self.reason():
+                    return False
+                if ids is not None and (not is_alone or self.ids() != tuple(ids)):
+                    return False
+                return self._lifted()
         except (OSError, ValueError) as error:
             message = f"the file of the stop cannot be renamed: {error}"
             raise StateError(message, Path(self._stopped)) from error
+
+    def _lifted(self) -> bool:
+        # INVARIANT: what is prepared names no stop. The next stop may find no space to write its
+        # own identity, and must not be lifted by the row of this one.
+        try:
+            self._write(b"", self._stopped, flags=0)
+            self._sync(self._stopped)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.unlink(self._stopped)
+                return True
+        # A power cut may bring the old name back, and that is the safe one.
+        try:
+            os.rename(self._stopped, self._ready)
+        except FileNotFoundError:
+            return False
         return True
 
-    def _write(self, data: bytes, flags: int = 0) -> None:
+    def _join(self, ids: Sequence[str], *, is_alone: bool) -> None:
+        """Have a file that stops already name further stops, so that it outlasts the first.
+
+        OSError: it cannot be written, so these stops are not sure to hold by it.
+        """
+        if not is_alone:
+            raise OSError(None, "another process is about to lift the stop")
+        known = self.ids()
+        if not known or (ids and set(ids) <= set(known)):
+            # A file without identities holds until it is lifted on this machine.
+            return
+        said = self._read()
+        every = (*known, *(one for one in ids if one not in known)) if ids else ()
+        data = _said(str(said.get("by", "")), str(said.get("reason", "")), every)
+        self._write(data, self._stopped, flags=0)
+        self._sync(self._stopped)
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[bool]:
+        """Hold the lock of the directory for a block; False where another process keeps it."""
+        if sys.platform == "win32":  # pragma: no cover - directories cannot be opened there
+            yield True
+            return
+        try:
+            handle = os.open(self.directory, os.O_RDONLY | _SAFELY)
+        except (OSError, ValueError):
+            # There is none yet, or none that can be used: what follows says so.
+            yield False
+            return
+        with descriptor(handle):
+            end = time.monotonic() + LOCK_SECONDS
+            while not (is_held := try_lock(handle)) and time.monotonic() < end:
+                time.sleep(LOCK_PAUSE_SECONDS)
+            yield is_held
+
+    def _write(self, data: bytes, path: str = "", flags: int = os.O_CREAT) -> None:
         """Write the whole file in place, so that it keeps the blocks that it has."""
-        flags |= os.O_WRONLY | os.O_CREAT | _SAFELY
-        with descriptor(os.open(self._ready, flags, 0o600)) as handle:
+        flags |= os.O_WRONLY | _SAFELY
+        with descriptor(os.open(path or self._ready, flags, 0o600)) as handle:
             os.write(handle, data.ljust(SIZE))
 
     @staticmethod
@@ -112,11 +188,29 @@ class StopMark:
             os.fsync(handle)
 
     def _said(self) -> str:
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            with descriptor(os.open(self._stopped, os.O_RDONLY | _SAFELY)) as handle:
-                said = json.loads(os.read(handle, SIZE))
+        said = self._read()
+        if {"by", "reason"} <= said.keys():
             return f"{said['reason']!s:.{REASON_MAX}} (by {said['by']!s:.{BY_MAX}})"
         return f"the file `{self._stopped}` says so"
+
+    def _read(self) -> dict[str, object]:
+        with contextlib.suppress(OSError, ValueError, RecursionError):
+            with descriptor(os.open(self._stopped, os.O_RDONLY | _SAFELY)) as handle:
+                said = json.loads(os.read(handle, SIZE))
+            return said if isinstance(said, dict) else {}
+        return {}
+
+
+def new_stop_id() -> str:
+    """Return the identity of a stop that is about to be given."""
+    return secrets.token_hex(16)
+
+
+def _said(by: str, reason: str, ids: Sequence[str]) -> bytes:
+    said: dict[str, object] = {"by": by[:BY_MAX], "reason": reason[:REASON_MAX]}
+    if ids and len(ids) <= IDS_MAX and all(map(_ID.fullmatch, ids)):
+        said["ids"] = list(ids)
+    return json.dumps(said, ensure_ascii=False).encode(errors="backslashreplace")
 
 
 CALLS = "calls"

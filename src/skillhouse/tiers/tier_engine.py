@@ -19,6 +19,7 @@ from skillhouse.tiers.emergency_stop import (
     StopReport,
     do_steps,
     either,
+    new_stop_id,
 )
 from skillhouse.tiers.tier_ledger import TierOutcome, TierStore
 from skillhouse.tiers.tier_policy import TierPolicy
@@ -176,7 +177,7 @@ class TierEngine:
         of this machine: what cannot be said of that is a stop of everything.
         """
         try:
-            if stopped := self._stopped_here or self._store.mark.reason():
+            if stopped := self._stopped_here or self._store.stopped_here():
                 return stopped, ""
         except StateError as error:
             return str(error), ""
@@ -231,11 +232,15 @@ class TierEngine:
         """
         fault: StateError | None = None
         is_new, unwritten = False, list[tuple[str, str]]()
+        stop_id, mark = new_stop_id(), self._store.mark
         calls = CallsToEnd(self.stop_directory)
         try:
             is_new, unwritten = either(
-                ("write the file of the stop", lambda: self._store.mark.give(by, reason)),
-                ("write to the database", lambda: self._kept_stop(by, reason)),
+                (
+                    "write the file of the stop",
+                    lambda: mark.give(by, reason, [stop_id]),
+                ),
+                ("write to the database", lambda: self._kept_stop(by, reason, stop_id)),
             )
         except StateError as error:
             fault, self._stopped_here = error, reason or "stopped"
@@ -252,6 +257,8 @@ class TierEngine:
     def resume(self, by: str, channel: str) -> bool:
         """Lift a stop, and let halted tools go on; return whether there was one of them.
 
+        What was given as a row is lifted at every server of the state, also at one that is away
+        now: its file names the same stop. A stop that is given while this runs goes on to hold.
         Ended session keys stay ended: new ones must be made. `ResumeError` if `by` is no assignee
         or `channel` is not the owner's; after `StateError` the stop is as it was.
         """
@@ -262,20 +269,24 @@ class TierEngine:
             )
         if by not in self.policy.assignees:
             raise ResumeError(f"`{by}` may not lift a stop here: nothing was resumed")
+        was_here, mark = self._stopped_here, self._store.mark
         reason = self.stopped_reason
+        here = mark.ids()
+        ids = tuple(dict.fromkeys((*here, *self._store.given())))
         notice = StopNotice(by=by, reason=reason, action="resume")
         if reason:
             for _, step in self._on_resume:
                 step(notice)
         with self._store.turn() as (connection, now_ms):
-            if reason:
+            if reason and not ids:
                 # Not written there yet, where the database was full or lost meanwhile.
                 ledger.stop(connection, by, reason, now_ms)
-            resumed = ledger.resume(connection, now_ms)
+            resumed = ledger.resume(connection, now_ms, ids)
         # The file last: where it cannot be renamed, all is stopped still.
-        resumed |= self._store.mark.lift()
-        self._stopped_here, was_here = "", bool(self._stopped_here)
-        return resumed or was_here
+        resumed |= mark.lift(here)
+        if self._stopped_here == was_here:
+            self._stopped_here = ""
+        return resumed or bool(was_here)
 
     def see_companion(self) -> None:
         """Note a sign of life of the companion app; after 30 minutes without, only reads go on."""
@@ -294,9 +305,9 @@ class TierEngine:
         with self._store.turn() as (connection, _):
             ledger.forget_companion(connection)
 
-    def _kept_stop(self, by: str, reason: str) -> bool:
+    def _kept_stop(self, by: str, reason: str, stop_id: str) -> bool:
         with self._store.turn() as (connection, now_ms):
-            return ledger.stop(connection, by, reason, now_ms)
+            return ledger.stop(connection, by, reason, now_ms, stop_id)
 
     def close(self) -> None:
         self._store.close()
@@ -316,7 +327,7 @@ class TierEngine:
             stopped, unknown = self.stop_state()
             is_read = call.is_vouched and call.level is TierLevel.READ
             return rules.decide(call, TierState(stopped=stopped or ("" if is_read else unknown)))
-        if stopped := self._stopped_here or self._store.mark.reason():
+        if stopped := self._stopped_here or self._store.stopped_here():
             return rules.decide(call, TierState(stopped=stopped))
         with self._store.turn() as (connection, now_ms):
             verdict = rules.decide(call, ledger.state_of(connection, call, now_ms))

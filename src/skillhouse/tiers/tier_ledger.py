@@ -24,7 +24,7 @@ from skillhouse.store import (
     pooled,
     state_server,
 )
-from skillhouse.tiers.emergency_stop import StopMark
+from skillhouse.tiers.emergency_stop import IDS_MAX, StopMark
 from skillhouse.tiers.tier_policy import DAY_MS, DENIALS_MAX
 from skillhouse.tiers.tier_values import TierCall, TierState
 
@@ -38,7 +38,11 @@ SPENT_MAX_USD = Decimal(500)
 COMPANION_LOST_MS = 1_800_000
 """How long the companion app may be away before only reads go on (published: 30 minutes)."""
 
+STOPS_MAX = 1_000
+"""Stops that hold, and lifted ones, whose identities are kept; the file of an older one is lifted
+on its machine."""
 STOP_QUERY = "SELECT reason, by FROM tier_stop WHERE id = 1"
+_GIVEN_QUERY = "SELECT id FROM stop_given WHERE lifted_ms <= 0 ORDER BY at_ms, id LIMIT ?"
 HELD, BEGUN, DONE, FAILED = "held", "begun", "done", "failed"
 _COMPANION, _RESUMED = "companion", "resumed"
 
@@ -155,22 +159,50 @@ def trigger(connection: StateConnection, now_ms: int) -> str:
     return ""
 
 
-def stop(connection: StateConnection, by: str, reason: str, now_ms: int) -> bool:
+def stop(connection: StateConnection, by: str, reason: str, now_ms: int, stop_id: str = "") -> bool:
     """Stop everything and withdraw waiting calls; False when it was stopped already."""
     connection.execute("DELETE FROM tier_use WHERE state = ?", (HELD,))
     changed = connection.execute(
         "INSERT INTO tier_stop VALUES (1, ?, ?, ?) ON CONFLICT (id) DO NOTHING",
         (now_ms, by[:200], reason[:500]),
     )
+    if stop_id:
+        connection.execute(
+            "INSERT INTO stop_given (id, at_ms, by, reason) SELECT ?, ?, ?, ? WHERE "
+            "(SELECT count(*) FROM stop_given WHERE lifted_ms <= 0) < ?",
+            (stop_id, now_ms, by[:200], reason[:500], STOPS_MAX),
+        )
     return changed.rowcount == 1
 
 
-def resume(connection: StateConnection, now_ms: int) -> bool:
-    """Lift the stop and the halts of tools; False when there was neither."""
-    stopped = connection.execute("DELETE FROM tier_stop").rowcount
+def resume(connection: StateConnection, now_ms: int, stop_ids: Sequence[str] = ()) -> bool:
+    """Lift these stops, and the halts of tools; False when there was neither.
+
+    INVARIANT: a stop that was given since these were read stays, whoever gave it.
+    """
+    stopped = len(connection.execute("SELECT 1 FROM tier_stop").fetchall())
+    for one in stop_ids:
+        # One that no row has was given without the state; others may have a file of it all the
+        # same. A row that says that it is lifted is never taken back.
+        connection.execute(
+            "INSERT INTO stop_given VALUES (?, ?, '', '', ?) ON CONFLICT (id) DO UPDATE "
+            "SET lifted_ms = excluded.lifted_ms WHERE stop_given.lifted_ms <= 0",
+            (one, now_ms, max(now_ms, 1)),
+        )
+    newer = connection.execute(
+        "SELECT at_ms, by, reason FROM stop_given WHERE lifted_ms <= 0 ORDER BY at_ms, id LIMIT 1"
+    ).fetchone()
+    connection.execute("DELETE FROM tier_stop")
+    if newer is not None:
+        connection.execute("INSERT INTO tier_stop VALUES (1, ?, ?, ?)", tuple(newer))
+    connection.execute(
+        "DELETE FROM stop_given WHERE lifted_ms > 0 AND id NOT IN (SELECT id FROM stop_given "
+        "WHERE lifted_ms > 0 ORDER BY lifted_ms DESC, id LIMIT ?)",
+        (STOPS_MAX,),
+    )
     halted = connection.execute("DELETE FROM tier_denial WHERE count >= ?", (DENIALS_MAX,)).rowcount
     connection.execute("DELETE FROM tier_sign_failure WHERE at_ms <= ?", (now_ms,))
-    if stopped:
+    if stopped or stop_ids:
         _set_mark(connection, _RESUMED, now_ms)
     return bool(stopped or halted)
 
@@ -282,14 +314,52 @@ class TierStore:
 
     def stopped(self) -> str:
         """Return why everything is stopped, or ""; makes no file. `StateError` if unknown."""
-        return self.mark.reason() or self.stopped_by_row()
+        return self.stopped_here() or self.stopped_by_row()
+
+    def stopped_here(self) -> str:
+        """Return why the file on this machine says so, or "".
+
+        A file whose stops were lifted at another server, by their rows, is lifted here. Rows that
+        are gone lift nothing, nor does a state that is away.
+        """
+        reason = self.mark.reason()
+        if not reason or state_server(self._path) is None:
+            return reason
+        ids = self.mark.ids()
+        try:
+            return "" if ids and self._are_lifted(ids) and self.mark.lift(ids) else reason
+        except StateError:
+            return reason
+
+    def _are_lifted(self, ids: Sequence[str]) -> bool:
+        query = "SELECT 1 FROM stop_given WHERE id = ? AND lifted_ms > 0"
+        with pooled(self._path, STATE) as store:
+            return all(store.rows(query, (one,)) for one in ids)
 
     def stopped_by_row(self) -> str:
-        """Return what the database alone says of it: that is the same on every machine."""
+        """Return what the database alone says of it: that is the same on every machine.
+
+        A machine that saw a stop of another one has a file of it, which outlasts rows that are
+        deleted, and a database that is lost.
+        """
         if not self._is_there():
             return ""
         with pooled(self._path, STATE) as store:
-            return stop_text(store.rows(STOP_QUERY))
+            rows = store.rows(STOP_QUERY)
+            given = store.rows(_GIVEN_QUERY, (IDS_MAX,)) if rows else []
+        if given and state_server(self._path) is not None:
+            reason, by = rows[0]
+            # Without the file the row stops still.
+            with contextlib.suppress(StateError):
+                self.mark.give(by, reason, [one for (one,) in given])
+        return stop_text(rows)
+
+    def given(self) -> tuple[str, ...]:
+        """Return the identities of the stops that hold by their rows; `StateError` if unknown."""
+        if not self._is_there():
+            return ()
+        with pooled(self._path, STATE) as store:
+            return tuple(one for (one,) in store.rows(_GIVEN_QUERY, (STOPS_MAX,)))
 
     def stamp(self) -> tuple[int, ...]:
         """Return numbers that change with each write of any process."""

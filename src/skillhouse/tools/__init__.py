@@ -104,6 +104,7 @@ if TYPE_CHECKING:
     from skillhouse.tools.result_files import RESULT_MAX as RESULT_MAX
     from skillhouse.tools.result_files import ResultFiles as ResultFiles
     from skillhouse.tools.seen_skills import SeenSkills as SeenSkills
+    from skillhouse.tools.session_marks import SessionMarks as SessionMarks
     from skillhouse.tools.skill_code import CODE_ACTION as CODE_ACTION
     from skillhouse.tools.skill_code import Ask as Ask
     from skillhouse.tools.skill_code import CodeSkill as CodeSkill

@@ -298,7 +298,7 @@ class ExecTool(Tool):
                 *git.needs,
                 *more,
                 *network.needs(),
-                *session.active_remote_requests.values(),
+                *session.remote_requests(),
             ),
             run=run,
             run_with_progress=lambda report: run(None, report),

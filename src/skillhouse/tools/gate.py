@@ -377,6 +377,14 @@ class Gate:
                 state.is_stopped = True
                 state.output = replace(state.output, text=stopped_text(reason), waits_for="")
             span.output(state.output)
+        if session.has_new_marks:
+            # INVARIANT: before the model has the text, the other servers know what it makes
+            # commands need.
+            try:
+                await in_thread(session.keep_marks)
+            except StateError as error:
+                text = f"nothing is given of it, since other servers could not be informed: {error}"
+                state.output = Output(text=text, failed=True)
         output = state.output
         if output.activation is not None and not output.failed:
             session.activations.note(

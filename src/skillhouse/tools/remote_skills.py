@@ -8,15 +8,14 @@ from typing import Any
 from skillhouse.floor import SkillError, SkillhouseError
 from skillhouse.floor.structs import replace
 from skillhouse.floor.tracing import SKILL_RESOURCE_NAME
-from skillhouse.permission import Effect, Permission
 from skillhouse.skill import SKILL_FILE, Skill, SkillContent, load_listing, parse
 from skillhouse.tools.call import Output, PermissionRequest, Plan, RefusedError, object_schema
+from skillhouse.tools.session_marks import acting_request
 from skillhouse.tools.skill_text import cautioned, check_fetched, content_here, handed
 from skillhouse.tools.telemetry import skill_attributes
 from skillhouse.tools.tool import Session, Tool
 from skillhouse.tools.tool_set import SKILL_RESOURCE
 
-SKILL_CODE = "skill_code"
 """The action of running a command while a skill of another server is in use."""
 
 
@@ -114,12 +113,10 @@ def guard_commands(session: Session, skill: Skill) -> str:
     origin = session.origin(skill)
     if session.remote_skills is None or not origin:
         return ""
-    session.active_remote_requests[skill.file] = PermissionRequest(
-        permission=Permission(action=SKILL_CODE, resource=skill.name),
-        default=Effect.ASK,
-        why=f"skill `{skill.name}` of another server is loaded, and commands may be its own",
-        skill_digest=session.remote_skills.binding(skill) or "",
-        level="write",
+    session.active_remote_requests[skill.file] = acting_request(
+        skill.name,
+        f"skill `{skill.name}` of another server is loaded, and commands may be its own",
+        session.remote_skills.binding(skill) or "",
     )
     return origin
 

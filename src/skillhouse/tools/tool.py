@@ -7,12 +7,15 @@ import threading
 from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from msgspec import Struct, field
 
+from skillhouse.approval import is_caller_connection
+from skillhouse.floor import StateError
 from skillhouse.floor.lock import Lazy
 from skillhouse.floor.structs import replace
 from skillhouse.permission import Decision
@@ -23,6 +26,7 @@ from skillhouse.tools.seen_skills import SeenSkills, ServerListing
 
 if TYPE_CHECKING:
     from skillhouse.approval import ApprovedScript
+    from skillhouse.tools.session_marks import SessionMarks
 
 T = TypeVar("T")
 
@@ -151,6 +155,10 @@ class Session(Struct, kw_only=True):
     remote_skills: RemoteSkillProvider | None = None
     active_remote_requests: dict[str, PermissionRequest] = field(default_factory=dict)
     """What commands need besides while skills of other servers are in use, by the skill's file."""
+    marks: SessionMarks | None = None
+    """Where these are kept for the other servers of the state."""
+    kept_marks: set[str] = field(default_factory=set)
+    """The files whose marks are there."""
     loaded: dict[str, Path] = field(default_factory=dict)
     """Directories of loaded skills, by the skill's file; they may be read from then on."""
     linked: dict[str, Mapping[str, str]] = field(default_factory=dict)
@@ -180,6 +188,33 @@ class Session(Struct, kw_only=True):
     def once(self, key: Hashable, look: Callable[[], T]) -> T:
         """Look now; for forecasts about one moment, what the first of them saw holds for all."""
         return look() if self.forecasts is None else self.forecasts.once(key, look)
+
+    @property
+    def has_new_marks(self) -> bool:
+        """Whether other servers of the state do not know yet what commands need."""
+        return self._is_shared and not self.active_remote_requests.keys() <= self.kept_marks
+
+    @property
+    def _is_shared(self) -> bool:
+        return self.marks is not None and is_caller_connection(self.connection)
+
+    def keep_marks(self) -> None:
+        """Have other servers know of it; StateError. It waits for the state."""
+        new = set(self.active_remote_requests) - self.kept_marks
+        if self.marks is not None and new:
+            requests = {file: self.active_remote_requests[file] for file in new}
+            self.marks.add(tuple(self.caller_fields().values()), requests)
+            self.kept_marks |= new
+
+    def remote_requests(self) -> tuple[PermissionRequest, ...]:
+        """Return what commands need besides, also by skills that were loaded at another server."""
+        if self.marks is not None and self._is_shared:
+            # Without the state only reads go on, and no command.
+            with suppress(StateError):
+                for file, one in self.marks.of(tuple(self.caller_fields().values())).items():
+                    self.active_remote_requests.setdefault(file, one)
+                    self.kept_marks.add(file)
+        return tuple(self.active_remote_requests.values())
 
     def needs_of(self, skill: Skill) -> tuple[PermissionRequest, ...]:
         """Return all that loading a skill needs; one denial is enough."""
@@ -248,6 +283,9 @@ class Session(Struct, kw_only=True):
             self.tools_in_use.pop(Path(one.file).parent, None)
             if texts_removed:
                 self.active_remote_requests.pop(one.file, None)
+                self.kept_marks.discard(one.file)
+                if self.marks is not None and self._is_shared:
+                    self.marks.remove(tuple(self.caller_fields().values()), one.file)
         return gone
 
 
@@ -269,7 +307,9 @@ class Sessions:
         verify: Callable[[Skill], None] = lambda _: None,
         verify_code: Callable[[Path, str], None] = lambda _, __: None,
         seen: Lazy[SeenSkills] | None = None,
+        marks: SessionMarks | None = None,
     ) -> None:
+        self._marks = marks
         self._verify = verify
         self._verify_code = verify_code
         self._seen = seen
@@ -331,6 +371,7 @@ class Sessions:
                     verify=self._verify,
                     verify_code=self._verify_code,
                     seen=self._seen,
+                    marks=self._marks,
                 )
                 session.activations = Activations(partial(self._note, session))
                 self._sessions[key] = session

@@ -92,7 +92,8 @@ def placed(
         for name in ("", "other") if state_url else ("", ""):
             file = base / name / "home/.config/skillhouse/config.toml"
             file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(f'{config}\n[state]\nurl = "{state_url}"\n' if state_url else config)
+            text = config.replace("NAME", name or "first")
+            file.write_text(f'{text}\n[state]\nurl = "{state_url}"\n' if state_url else text)
             home = str(base / name / "home")
             # The same project: a call is the same where its paths are.
             (one,) = stack.enter_context(replicas(base, 1, *options, HOME=home))
@@ -316,6 +317,27 @@ def test_a_stop_is_one_row_that_every_server_obeys(tmp_path: Path, state_url: st
             found = http(server.address, "/api/v1/calls", place.caller, call).value
             assert found["status"] == "denied"
             assert "elsewhere" in found["content"]
+
+
+def test_a_stop_given_at_one_server_is_lifted_at_another(tmp_path: Path, state_url: str) -> None:
+    with placed(tmp_path, state_url=state_url, config=RUNS) as place:
+        call = {"tool": "exec", "arguments": {"command": "true"}}
+
+        def statuses() -> list[str]:
+            return [
+                http(one.address, "/api/v1/calls", place.caller, call).value["status"]
+                for one in (place.first, place.second)
+            ]
+
+        first, second = place.first, place.second
+        assert http(first.address, "/api/v1/stop", first.token, {"reason": "a drill"}).status == 200
+        assert statuses() == ["denied", "denied"]
+        # Who may not lift it at one server may not at another.
+        word = {"confirm": "resume"}
+        assert http(second.address, "/api/v1/resume", place.person, word).status == 403
+        lifted = http(second.address, "/api/v1/resume", second.token, word)
+        assert (lifted.status, lifted.value) == (200, {"resumed": True})
+        assert statuses() == ["ok", "ok"]
 
 
 def test_a_server_that_cannot_reach_the_state_refuses_all_but_reads(tmp_path: Path) -> None:
@@ -571,6 +593,57 @@ def test_a_server_has_the_name_that_its_operator_gave_it_everywhere(tmp_path: Pa
         ]
         assert ["a.txt" in page for page in pages] == [True, False]
         assert 'value="core-b"' in pages[1]
+
+
+NAMED = 'server_name = "core-NAME"\n' + RUNS
+
+
+def test_each_server_shows_the_logs_of_all(tmp_path: Path, postgres_server: str) -> None:
+    url = new_database(postgres_server)
+    with placed(tmp_path, config=NAMED, state_url=url) as place:
+        for number, server in enumerate((place.first, place.second, place.first)):
+            call = {"tool": "exec", "arguments": {"command": f"echo <b>{number}</b>"}}
+            assert http(server.address, "/api/v1/calls", place.caller, call).status == 200
+
+        def seen(server: Replica, query: str = "") -> dict[str, Any]:
+            found = http(server.address, f"/api/v1/audit/all{query}", place.person)
+            assert found.status == 200, found.value
+            return dict(found.value)
+
+        def servers(found: dict[str, Any]) -> list[tuple[str, str]]:
+            return [(one["name"], one["state"]) for one in found["servers"]]
+
+        both = [("core-first", "answered"), ("core-other", "answered")]
+        assert until(lambda: servers(seen(place.second)) == both, 10)
+        for server in (place.first, place.second):
+            found = seen(server, "?tool=exec")
+            assert [one["server"] for one in found["records"]] == [
+                *("core-first", "core-other", "core-first")
+            ]
+            assert {one["standing"] for one in found["records"]} <= {"verified", "new"}
+            assert found["is_whole"]
+        # One page after the other is the whole, whichever server is asked for which.
+        paged, query = list[str](), "?tool=exec&limit=1"
+        for server in (place.first, place.second, place.first):
+            found = seen(server, query)
+            paged += [one["record"]["id"] for one in found["records"]]
+            query = f"?tool=exec&limit=1&before={found['next']}"
+        assert paged == [one["record"]["id"] for one in seen(place.first, "?tool=exec")["records"]]
+        only = seen(place.first, "?server=core-other&tool=exec")["records"]
+        assert [one["server"] for one in only] == ["core-other"]
+        page = http(place.first.address, "/audit/all", place.first.token).value
+        assert "core-other" in page
+        assert "&lt;b&gt;1&lt;/b&gt;" in page
+        assert "<b>1" not in page
+        system = http(place.first.address, "/system", place.first.token).value
+        assert "record 1" in system or "record 2" in system or "none" in system
+        place.second.kill()
+        began = time.monotonic()
+        found = seen(place.first)
+        assert time.monotonic() - began < 5
+        assert servers(found) == [("core-first", "answered"), ("core-other", "silent")]
+        assert not found["is_whole"]
+        assert until(lambda: servers(seen(place.first))[1] == ("core-other", "lost"), 15)
 
 
 def test_a_killed_server_is_lost_after_some_beats(tmp_path: Path, state_url: str) -> None:

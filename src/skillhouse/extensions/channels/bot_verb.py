@@ -32,6 +32,7 @@ from skillhouse.frontends.cli.service_unit import (
 )
 from skillhouse.frontends.presentation.text import one_line, shown
 from skillhouse.house import configured
+from skillhouse.house.config.carried_variables import deciding_variables, refuse_lost_address
 
 if TYPE_CHECKING:
     from skillhouse.audit import AuditLog
@@ -121,6 +122,8 @@ def _service(options: argparse.Namespace, terminal: Terminal) -> int:
         unit = ServiceUnit(places)
         wanted = ""
         if options.install_service:
+            carried = {*unit.secret_variables(), *deciding_variables(places.environment)}
+            refuse_lost_address(house.config, carried, what="the unit")
             path = safe_path(places.environment, places.start)
             wanted = unit.text(_words(options, house), places.start, path)
 

@@ -19,7 +19,7 @@ from skillhouse.extensions.server.app import SECRET_BYTES, Beside, make_app
 from skillhouse.extensions.server.drain import DrainControl, Readiness
 from skillhouse.extensions.server.tcp_server import HOST, Certificate, bound, make_server
 from skillhouse.floor import SkillError
-from skillhouse.house import Skillhouse, open_on_desktop
+from skillhouse.house import LogAnswers, Skillhouse, open_on_desktop
 
 logger = logging.getLogger(__name__)
 
@@ -84,7 +84,9 @@ def listen(
             # As for its cookies: see `make_app`.
             token="" if read_only else token,
         )
-        with closing(servers), server.ended_by_signals():
+        answers = LogAnswers(house.all_logs, house)
+        answers.begin()
+        with closing(servers), closing(answers), server.ended_by_signals():
             announce(f"{scheme}://{place}/?token={token}")
             # A pipe is buffered, and its reader waits for this line.
             sys.stdout.flush()

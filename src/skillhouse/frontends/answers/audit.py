@@ -19,8 +19,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from skillhouse.audit import AuditEntry, AuditLog, Stats, Verification
+    from skillhouse.audit.peer_pages import SeenEntry
     from skillhouse.audit.series import Series
     from skillhouse.audit.server_logs import ServerLogs
+    from skillhouse.house import AllLogsPage, SeenServer
 
 
 class AuditEntryAnswer(JsonAnswer, frozen=True, kw_only=True):
@@ -86,6 +88,47 @@ class AllLogsAnswer(JsonAnswer, frozen=True, kw_only=True):
     ok: bool
 
 
+class SeenEntryAnswer(ListedEntryAnswer, frozen=True, kw_only=True):
+    """A call in the log of one of several servers."""
+
+    server: str
+    """Name of the server that answered for it."""
+    log: str
+    """Name of the key of that server's log."""
+    standing: Literal["verified", "new", "unchecked", "changed", "doubtful"]
+
+
+class SeenServerAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """One server, and what became of asking it for its log."""
+
+    name: str
+    log: str
+    version: str
+    state: Literal["answered", "empty", "silent", "lost", "refused"]
+    said: str
+    """Why it did not answer, or what is wrong with its log."""
+    check: Literal["whole", "changed", "unchecked"] | None
+    """What it found of its own log; null where it did not answer."""
+    records: Count
+    head: Count
+    """The newest record that a head in the state covers."""
+    is_this: bool
+
+
+class SeenLogsAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """The newest calls of all servers of a state, and which of them answered."""
+
+    records: tuple[SeenEntryAnswer, ...]
+    servers: tuple[SeenServerAnswer, ...]
+    next: str | None
+    """Given as `before`, it continues the list."""
+    is_cut: bool
+    """Whether a server has older records that it did not look at."""
+    is_whole: bool
+    """Whether every server that is known answered, and no log is changed or doubtful."""
+    listed: Literal["records"] = field(default="records", name="list")
+
+
 class StatsAnswer(JsonAnswer, frozen=True, kw_only=True):
     """How many calls there were, by what they were, and what is wrong with the log."""
 
@@ -149,6 +192,32 @@ def listed_entry(entry: AuditEntry) -> ListedEntryAnswer:
     outcome = None if entry.outcome is None else _listed(entry.outcome)
     return ListedEntryAnswer(
         record=_listed(entry.record), outcome=outcome, status=entry.status, about=subject_of(entry)
+    )
+
+
+def seen_entry(seen: SeenEntry) -> SeenEntryAnswer:
+    listed = listed_entry(seen.entry)
+    return copied(SeenEntryAnswer, listed, server=seen.server, log=seen.log, standing=seen.standing)
+
+
+def seen_logs(found: AllLogsPage) -> SeenLogsAnswer:
+    return SeenLogsAnswer(
+        records=tuple(map(seen_entry, found.entries)),
+        servers=tuple(map(_seen_server, found.servers)),
+        next=found.following or None,
+        is_cut=found.is_cut,
+        is_whole=found.is_whole,
+    )
+
+
+def _seen_server(one: SeenServer) -> SeenServerAnswer:
+    check = one.check
+    return copied(
+        SeenServerAnswer,
+        one,
+        check=None if check is None else check.state,
+        records=0 if check is None else check.records,
+        head=0 if check is None else check.head_seq,
     )
 
 

@@ -14,6 +14,8 @@ from skillhouse.frontends.answers.errors import ProblemAnswer
 from skillhouse.frontends.answers.json_form import Count, JsonAnswer, copied
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from skillhouse.approval import ServerRow
     from skillhouse.audit import AuditEntry
     from skillhouse.house.access_tokens import Access
@@ -68,6 +70,14 @@ class ServerAnswer(JsonAnswer, frozen=True, kw_only=True):
     state: Literal["ready", "draining", "lost"]
     is_this: bool
     """Whether it is the one that answers."""
+    log: str
+    """Name of the key of its log; empty before its first record."""
+    head: int
+    """The newest record of its log that the state has a head of; 0 without one."""
+    head_at: str
+    """When that head was made; empty without one."""
+    clock_ms: int
+    """By how much its clock is before that of the state."""
 
 
 class ExecutorAnswer(JsonAnswer, frozen=True, kw_only=True):
@@ -246,13 +256,21 @@ def token_answer(access: Access) -> TokenAnswer:
     )
 
 
-def server_answer(server: ServerRow, own_id: str) -> ServerAnswer:
+def server_answer(
+    server: ServerRow, own_id: str, heads: Mapping[str, tuple[str, int, int]]
+) -> ServerAnswer:
+    """`heads` has of each log the server, place and time of its newest head in the state."""
+    _, head, at_ms = heads.get(server.log_name, ("", 0, 0))
     return copied(
         ServerAnswer,
         server,
         started=timestamp(server.began_ms),
         heard=timestamp(server.beat_ms),
         is_this=server.id == own_id,
+        log=server.log_name,
+        head=head,
+        head_at=timestamp(at_ms) if at_ms else "",
+        clock_ms=server.skew_ms,
     )
 
 

@@ -122,7 +122,7 @@ def _run(options: argparse.Namespace, terminal: Terminal) -> int:
             return _change_devices(house, options, terminal)
         if options.verb == "grants":
             return terminal.listing(
-                house.approvals.grant_store.all(),
+                house.approvals.listed_grants(),
                 lambda one: one,
                 lambda grant: f"{grant.id}  {one_line(_words(grant))}",
                 name="grants",
@@ -263,6 +263,7 @@ def _words(grant: Grant) -> str:
     who = "" if grant.agent == "default" else f" for agent {grant.agent}"
     digest = f" at {grant.skill_digest[:19]}" if grant.skill_digest else ""
     by = f", granted by {device_text(grant)}" if grant.device else ""
+    who += " for one session" if grant.session else ""
     until = _moment(grant.expires_ms)
     return f"{rule_text(grant.action, grant.pattern)}{digest} {place}{who} until {until}{by}"
 
@@ -274,7 +275,7 @@ def _script_words(script: ApprovedScript) -> str:
 
 
 def _revoke(house: Skillhouse, prefix: str, terminal: Terminal, *, json: bool) -> int:
-    grants = house.approvals.grant_store.all()
+    grants = house.approvals.listed_grants()
     matching = [grant for grant in grants if grant.id.startswith(prefix)]
     scripts = [one for one in house.approvals.scripts.all() if one.id.startswith(prefix)]
     if len(matching) + len(scripts) != 1:

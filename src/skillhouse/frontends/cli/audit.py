@@ -20,14 +20,17 @@ from skillhouse.audit import (
     troubles,
     write_gate_lines,
 )
+from skillhouse.audit.peer_pages import PAGE_MAX, LogQuestion
 from skillhouse.audit.server_logs import LOG_PATTERN, entries_of_all, find_logs, verify_all
 from skillhouse.audit.state_heads import StateHeads, heads_by_log
 from skillhouse.floor import structs
+from skillhouse.floor.regex import regex
 from skillhouse.frontends.answers.audit import (
     all_logs_answer,
     code_lists,
     entry_answer,
     listed_entry,
+    seen_logs,
     stats_answer,
     subject_of,
     verification_answer,
@@ -56,6 +59,7 @@ _EXAMPLES = """examples:
   skillhouse audit show 01J9ZC
   skillhouse audit stats --since 30d
   skillhouse audit export --format csv --output calls.csv
+  skillhouse audit list --all
   skillhouse audit verify
   skillhouse audit verify --all /mnt/logs
   skillhouse audit list --all /mnt/logs --server core-a
@@ -66,6 +70,7 @@ _STATUSES = (
     "ok success error denied pending timeout escalated emergency-stopped stopped unknown".split()
 )
 _FORMATS = {"csv": csv_lines, "json": json_lines, "write-gate": write_gate_lines}
+_ID = regex("[0-9A-Z]{26}")
 _PROGRESS_BYTES = 32 * 1024 * 1024
 """Size of a log that takes long enough to verify for a person to wonder."""
 
@@ -96,10 +101,19 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     export.add_argument("--output", metavar="FILE", help="write a new FILE instead of stdout")
     export.add_argument("--limit", type=positive, metavar="N", help="most calls (all)")
     verify = verbs.add_parser("verify", help="whether a byte of the log was changed")
-    for parser_of_verb in (found, verify):
-        parser_of_verb.add_argument(
-            "--all", metavar="DIR", help="every log below DIR, a copy of each server's own"
-        )
+    found.add_argument(
+        "--all",
+        metavar="DIR",
+        nargs="?",
+        const="",
+        help="the logs of all servers of the state, which are asked; with DIR, every log below it",
+    )
+    found.add_argument(
+        "--before", metavar="ID", help="with --all: the records before this one, as a list ends"
+    )
+    verify.add_argument(
+        "--all", metavar="DIR", help="every log below DIR, a copy of each server's own"
+    )
     for parser_of_verb in (found, show, stats, verify):
         add_json(parser_of_verb)
     for parser_of_verb in (found, show, stats, export, verify):
@@ -137,6 +151,8 @@ def _run(options: argparse.Namespace, terminal: Terminal) -> int:
             raise UsageError(f"no record begins with `{options.id}`; see `skillhouse audit list`")
         _show(entry, terminal, json=options.json)
         return 0
+    if options.verb == "list" and options.all == "":
+        return _list_all(house, options, terminal)
     entries = _entries(options, log)
     if options.verb == "stats":
         _stats(stats_of(entries), troubles(log), terminal, json=options.json)
@@ -154,19 +170,43 @@ def _run(options: argparse.Namespace, terminal: Terminal) -> int:
     )
 
 
-def _entries(options: argparse.Namespace, log: AuditLog) -> Iterator[AuditEntry]:
-    query = Query(
-        tool=options.tool,
-        status=options.status,
-        since=options.since,
-        until=options.until,
-        agent=options.agent,
-        user=options.user,
-        client=options.client,
-        server=options.server,
-        tier=options.tier,
-        judged=getattr(options, "format", "") == "write-gate",
+def _list_all(house: Skillhouse, options: argparse.Namespace, terminal: Terminal) -> int:
+    """Ask every server for its log; 1 when one did not answer, or a log is not as it was."""
+    if options.before is not None and not _ID.fullmatch(options.before):
+        raise UsageError("expected `--before` to be the id that the list before ended with")
+    if options.sort == "duration":
+        raise UsageError("servers answer in the order of time; copy their logs, and use `--all DIR`")
+    try:
+        # It verifies signatures, with a library of the extra `server`.
+        logs = house.all_logs
+    except ImportError as error:
+        raise UsageError(f"asking other servers needs the extra `server`: {error}") from error
+    question = LogQuestion(
+        query=_query(options), before=options.before or "", limit=min(options.limit, PAGE_MAX)
     )
+    found = logs.page(question)
+    answer = seen_logs(found)
+    if options.json:
+        terminal.json(answer)
+        return 0 if found.is_whole else 1
+    for one in found.entries:
+        name = one_line(one.server)
+        terminal.line(f"{_line(one.entry, terminal, room=len(name) + 12)}  {name}  {one.standing}")
+    if not found.entries:
+        terminal.line("no calls")
+    for server in found.servers:
+        if server.state not in ("answered", "empty") or server.said:
+            said = f": {one_line(server.said)}" if server.said else ""
+            terminal.note(
+                f"{one_line(server.name)} ({server.log or 'no log'}) {server.state}{said}"
+            )
+    if found.following:
+        terminal.note(f"older ones: --before {found.following}")
+    return 0 if found.is_whole else 1
+
+
+def _entries(options: argparse.Namespace, log: AuditLog) -> Iterator[AuditEntry]:
+    query = _query(options)
     folder = getattr(options, "all", None)
     if folder is None:
         entries = entries_of(log.path, query, key=log.key)
@@ -178,6 +218,20 @@ def _entries(options: argparse.Namespace, log: AuditLog) -> Iterator[AuditEntry]
         return iter(heapq.nlargest(limit, entries, key=_duration_ms))
     return itertools.islice(entries, limit)
 
+
+def _query(options: argparse.Namespace) -> Query:
+    return Query(
+        tool=options.tool,
+        status=options.status,
+        since=options.since,
+        until=options.until,
+        agent=options.agent,
+        user=options.user,
+        client=options.client,
+        server=options.server,
+        tier=options.tier,
+        judged=getattr(options, "format", "") == "write-gate",
+    )
 
 def _duration_ms(entry: AuditEntry) -> int:
     return (entry.outcome or entry.record).duration_ms
@@ -241,13 +295,15 @@ def _export(entries: Iterator[AuditEntry], options: argparse.Namespace, terminal
             file.write(line)
 
 
-def _line(entry: AuditEntry, terminal: Terminal, *, has_duration: bool) -> str:
+def _line(
+    entry: AuditEntry, terminal: Terminal, *, room: int = 0, has_duration: bool = False
+) -> str:
     record = entry.record
     status = terminal.style(entry.status.ljust(7), _COLOURS.get(entry.status, "dim"))
     head = f"{record.id[:10]}  {record.ts[:19].replace('T', ' ')}  "
     if has_duration:
         head += f"{_duration_ms(entry):>9,} ms  "
-    room = terminal.width - len(head) - 9
+    room = terminal.width - len(head) - 9 - room
     return f"{head}{status}  {fitted(one_line(subject_of(entry)), room)}"
 
 

@@ -32,6 +32,7 @@ from skillhouse.frontends.cli.question import ask, can_ask
 from skillhouse.frontends.presentation.short_paths import some_of
 from skillhouse.frontends.presentation.text import counted, one_line, shown
 from skillhouse.house import export_source
+from skillhouse.house.config.carried_variables import deciding_variables, refuse_lost_address
 
 if TYPE_CHECKING:
     from skillhouse.clients import Item
@@ -159,6 +160,21 @@ def _short(text: str, home: str) -> str:
 FIX = "`skillhouse mcp status --fix` lets unsafe entries start this program safely"
 
 
+def _refuse_lost_variables(house: Skillhouse, terminal: Terminal) -> None:
+    """Raise ConfigError where a client would start us without the state's address, and note what
+    else of this terminal it may not have."""
+    deciding = deciding_variables(house.config.places.environment)
+    # Without a password it is said, and can be set in the file as it is. A client that lacks it is
+    # refused, not lax: this process has left a note in the state directory where the state is.
+    refuse_lost_address(house.config, deciding, what="a server that a client starts")
+    if names := ", ".join(deciding):
+        user_file = house.config.places.user_file
+        terminal.note(
+            f"a client starts skillhouse with its own environment, which may lack {names}: set "
+            f"that in `{user_file}`"
+        )
+
+
 def configured(options: argparse.Namespace, house: Skillhouse, terminal: Terminal) -> int:
     """Do what `options.action` says; 1 when a client does not have the server as it should."""
     configs = ClientConfigs(
@@ -173,6 +189,8 @@ def configured(options: argparse.Namespace, house: Skillhouse, terminal: Termina
         found = configs.status(name=options.name, fix=options.fix, dry_run=options.dry_run)
         found = with_own_lists(found, configs, house)
     else:
+        if options.action == "install":
+            _refuse_lost_variables(house, terminal)
         # Each is asked about before the first is written.
         chosen = _Tools(options, configs, terminal).chosen()
         alone = decided_alone(options, configs, terminal)

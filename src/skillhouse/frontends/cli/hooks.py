@@ -11,6 +11,7 @@ from skillhouse.frontends.cli.options import Verb, add_json, add_place, house_of
 from skillhouse.frontends.cli.question import can_ask, confirmed
 from skillhouse.frontends.presentation.text import one_line, shown
 from skillhouse.house import project_of
+from skillhouse.house.config.carried_variables import carried_by_hooks, refuse_lost_address
 
 if TYPE_CHECKING:
     from skillhouse.floor import Locations
@@ -67,6 +68,12 @@ def entries_of(house: Skillhouse) -> HookEntries:
     )
 
 
+def refuse_hooks_without_state(config: Config) -> None:
+    """Raise ConfigError where hooks would not know the address of the state."""
+    carried = carried_by_hooks(config.places.environment)
+    refuse_lost_address(config, carried, what="hooks of a client")
+
+
 def hook_changes(places: Locations, config: Config) -> tuple[HookChange, ...]:
     """Return the entries that are there or should be, for `doctor`."""
     from skillhouse.frontends.hooks.entries import HookEntries
@@ -117,6 +124,7 @@ def _run(options: argparse.Namespace, terminal: Terminal) -> int:
             return _status(options, entries, terminal)
         where = "project" if options.project else "user"
         if options.action == "install":
+            refuse_hooks_without_state(house.config)
             plan = entries.plan_install(options.client, where=where, mode=options.mode)
         else:
             plan = entries.plan_remove(options.client, where=where)

@@ -283,6 +283,9 @@ def _resume(options: argparse.Namespace, terminal: Terminal) -> int:
             terminal.note("nothing was resumed")
             return 1
         resumed = house.services.enforcement.resume(OWNER, TERMINAL)
+        if newer := house.services.enforcement.tiers.stopped_reason:
+            terminal.note(f"another stop was given meanwhile, and holds: {newer}")
+            resumed = False
     text = "the tools go on" if resumed else "there was nothing to resume"
     terminal.answer(ResumedAnswer(resumed=resumed), text, as_json=options.json)
     return 0 if resumed else 1

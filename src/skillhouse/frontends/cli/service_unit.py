@@ -14,9 +14,10 @@ from pathlib import Path
 from skillhouse.audit import AuditLog
 from skillhouse.audit.log import recorded
 from skillhouse.clients.config_file import ConfigFile, ConfigFileError, difference
-from skillhouse.floor import ConfigError, Locations, digest
+from skillhouse.floor import ConfigError, Locations, digest, file_problem
 from skillhouse.floor.structs import replace
 from skillhouse.frontends.answers.json_form import JsonAnswer
+from skillhouse.house.config.carried_variables import deciding_variables
 
 UNIT = "skillhouse-bot.service"
 VARIABLES_FILE = "bot.env"
@@ -96,8 +97,9 @@ class ServiceUnit:
         """Return the unit that runs a command in a directory, with this `PATH`."""
         environment: Mapping[str, str] = self._places.environment
         kept = {name: environment[name] for name in _KEPT_VARIABLES if environment.get(name)}
+        kept |= deciding_variables(environment)
         kept["PATH"] = path
-        secrets = self._places.user_file.with_name(VARIABLES_FILE)
+        secrets = self.variables_file
         text = _TEXT.format(
             command=" ".join(_quoted(word, is_command=True) for word in words),
             directory=_specified(str(directory)),
@@ -107,6 +109,20 @@ class ServiceUnit:
             secrets=_specified(str(secrets)),
         )
         return f"{_MARK}{digest(text.encode())}\n{text}"
+
+    @property
+    def variables_file(self) -> Path:
+        return self._places.user_file.with_name(VARIABLES_FILE)
+
+    def secret_variables(self) -> tuple[str, ...]:
+        """Return the names in the file of secret variables; ConfigError if others can read it."""
+        path = self.variables_file
+        if not path.exists():
+            return ()
+        if problem := file_problem(path, secret=True):
+            raise ConfigError(f"the variables of the unit are not used: {problem}", path=path)
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        return tuple(line.partition("=")[0].strip() for line in lines if "=" in line)
 
     def install(self, wanted: str, *, force: bool, audit: AuditLog | None) -> UnitAnswer:
         """Write the unit; without `audit` return what would be done. `force` is over an edit."""

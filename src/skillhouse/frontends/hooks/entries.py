@@ -52,6 +52,7 @@ from skillhouse.frontends.hooks.exceptions import (
 from skillhouse.frontends.hooks.hook_clients import HookClient, hook_client, hook_clients
 from skillhouse.frontends.hooks.judge_client import PROGRAM, VARIABLES
 from skillhouse.frontends.hooks.unknown_tools import UnknownTools
+from skillhouse.house.config.carried_variables import carried_by_hooks
 
 MODES = ("watch", "enforce", "sandbox")
 DIRECTORY = "hooks"
@@ -397,7 +398,7 @@ class HookEntries:
         check_private(self._directory)
         words = (*own_program(self._project)[:-1], "skillhouse.frontends.hooks")
         here = self._places.environment
-        kept = {name: here[name] for name in here if name.startswith("SKILLHOUSE_")}
+        kept = carried_by_hooks(here)
         of_clients = (client.configuration.variable for client in hook_clients().values())
         kept |= {name: here[name] for name in (*_KEPT_VARIABLES, *of_clients) if name in here}
         kept["HOME"] = str(self._places.home)

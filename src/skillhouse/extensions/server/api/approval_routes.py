@@ -97,7 +97,7 @@ def _answer(api: ApiServices, request: ApiRequest) -> ApprovalAnswer:
 
 def _grants(api: ApiServices, request: ApiRequest) -> ListAnswer:
     broker = api.house.approvals
-    grants = [one for one in broker.grant_store.all() if is_visible(request.access, one.user)]
+    grants = [one for one in broker.listed_grants() if is_visible(request.access, one.user)]
     return short_list(request, "grants", grants)
 
 
@@ -109,7 +109,7 @@ def _scripts(api: ApiServices, request: ApiRequest) -> ListAnswer:
 
 def _revoke(api: ApiServices, request: ApiRequest) -> RevokedGrantAnswer:
     broker, wanted = api.house.approvals, request.path["grant"]
-    for grant in broker.grant_store.all():
+    for grant in broker.listed_grants():
         if grant.id == wanted and is_visible(request.access, grant.user):
             broker.revoke(grant.id)
             return RevokedGrantAnswer(id=grant.id)

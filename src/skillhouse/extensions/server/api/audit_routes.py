@@ -24,6 +24,7 @@ from skillhouse.audit import (
     troubles,
     write_gate_lines,
 )
+from skillhouse.audit.peer_pages import PAGE_MAX, LogQuestion
 from skillhouse.extensions.server.api.api_services import (
     PAGE_DEFAULT,
     ApiServices,
@@ -44,11 +45,13 @@ from skillhouse.extensions.server.api.skill_routes import CURSOR, LIMIT
 from skillhouse.frontends.answers.audit import (
     AuditEntryAnswer,
     ListedEntryAnswer,
+    SeenLogsAnswer,
     SeriesAnswer,
     StatsAnswer,
     VerificationAnswer,
     entry_answer,
     listed_entry,
+    seen_logs,
     series_answer,
     stats_answer,
     verification_answer,
@@ -100,12 +103,17 @@ _FILTERS = (
 def _entries(
     api: ApiServices, request: ApiRequest, *, judged: bool = False, since: str | None = None
 ) -> Iterator[AuditEntry]:
-    asked, log = request.query, api.house.audit_log
+    log = api.house.audit_log
+    return entries_of(log.path, _wanted(request, judged=judged, since=since), key=log.key)
+
+
+def _wanted(request: ApiRequest, *, judged: bool = False, since: str | None = None) -> Query:
+    asked = request.query
     user = asked.get("user")
     if request.access.user != OWNER:
         # Whatever is asked for: the records of others are not this token's.
         user = request.access.user
-    query = Query(
+    return Query(
         tool=asked.get("tool"),
         status=asked.get("status"),
         agent=asked.get("agent"),
@@ -119,7 +127,6 @@ def _entries(
         until=asked.get("until"),
         judged=judged,
     )
-    return entries_of(log.path, query, key=log.key)
 
 
 def _list(api: ApiServices, request: ApiRequest) -> ListAnswer:
@@ -135,6 +142,15 @@ def _list(api: ApiServices, request: ApiRequest) -> ListAnswer:
     shown = found[:limit]
     following = cursor_of(1, shown[-1].record.id) if len(found) > limit else None
     return listed("records", list(map(listed_entry, shown)), PageAnswer(next=following), total=None)
+
+
+def _all(api: ApiServices, request: ApiRequest) -> SeenLogsAnswer:
+    question = LogQuestion(
+        query=_wanted(request),
+        before=request.query.get("before", ""),
+        limit=request.query.get("limit", PAGE_DEFAULT),
+    )
+    return seen_logs(api.house.all_logs.page(question))
 
 
 def _show(api: ApiServices, request: ApiRequest) -> AuditEntryAnswer:
@@ -233,6 +249,53 @@ ROUTES = (
         answer=listing("records", ListedEntryAnswer, PageAnswer, total={"type": "null"}),
         example={"list": "records", "total": None, "records": [_EXAMPLE], "next": None},
         problems=(409,),
+    ),
+    Endpoint(
+        name="listAllRecords",
+        method="GET",
+        path="/audit/all",
+        tag="audit",
+        what="The calls of all servers of this state, newest first; each server answers for its "
+        "own log, and those that did not within three seconds are named.",
+        run=_all,
+        query=(
+            *_FILTERS,
+            RouteParameter(
+                name="limit",
+                schema={"type": "integer", "minimum": 1, "maximum": PAGE_MAX},
+                what="Most records of one answer.",
+                example=50,
+            ),
+            RouteParameter(
+                name="before",
+                schema={"type": "string", "pattern": "^[0-9A-Z]{26}$"},
+                what="The `next` of the answer before.",
+                example="01J9ZC5Q8V6M3T1R0N7K2H4G9B",
+            ),
+        ),
+        answer=ref(SeenLogsAnswer),
+        example={
+            "list": "records",
+            "records": [
+                {**_EXAMPLE, "server": "core-a", "log": "3fa9c1d25e6f", "standing": "verified"}
+            ],
+            "servers": [
+                {
+                    "name": "core-a",
+                    "log": "3fa9c1d25e6f",
+                    "version": "0.1.0",
+                    "state": "answered",
+                    "said": "",
+                    "check": "whole",
+                    "records": 12,
+                    "head": 12,
+                    "is_this": True,
+                }
+            ],
+            "next": None,
+            "is_cut": False,
+            "is_whole": True,
+        },
     ),
     Endpoint(
         name="showRecord",

@@ -6,6 +6,7 @@ from functools import partial
 
 from msgspec import UNSET
 
+from skillhouse.audit.peer_rows import PeerRows
 from skillhouse.extensions.server.api.api_services import ApiServices
 from skillhouse.extensions.server.api.approval_routes import PAGES, short_list
 from skillhouse.extensions.server.api.metrics import metrics_text
@@ -52,7 +53,8 @@ def _status(api: ApiServices, _: ApiRequest) -> StatusAnswer:
 
 def _servers(api: ApiServices, request: ApiRequest) -> ListAnswer:
     servers = api.house.services.enforcement.connections.servers
-    answer = partial(server_answer, own_id=servers.own_id)
+    heads = PeerRows(api.house.config.state_directory).last_heads() if servers.is_remote else {}
+    answer = partial(server_answer, own_id=servers.own_id, heads=heads)
     return short_list(request, "servers", servers.all(), answer)
 
 
@@ -138,6 +140,10 @@ ROUTES = (
                     "heard": "2026-01-31T12:30:00.000Z",
                     "state": "ready",
                     "is_this": True,
+                    "log": "3fa9c1d25e6f",
+                    "head": 12,
+                    "head_at": "2026-01-31T12:29:40.000Z",
+                    "clock_ms": -3,
                 }
             ],
             "next": None,

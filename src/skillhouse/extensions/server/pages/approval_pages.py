@@ -104,7 +104,7 @@ class ApprovalPages:
         return self._show(
             request,
             "approvals_standing.html",
-            grants=[one for one in self._approvals.grant_store.all() if one.is_current(now_ms)],
+            grants=[one for one in self._approvals.listed_grants() if one.is_current(now_ms)],
             scripts=self._approvals.scripts.all(),
         )
 

@@ -23,16 +23,19 @@ from skillhouse.audit import (
     series_of,
     troubles,
 )
+from skillhouse.audit.peer_pages import LogQuestion
 from skillhouse.extensions.server.pages import plots
 from skillhouse.extensions.server.pages.object_links import DecidingRule, ObjectLinks
 from skillhouse.extensions.server.pages.site import Site
 from skillhouse.floor import SkillhouseError
 from skillhouse.frontends.answers.audit import command_of, subject_of
+from skillhouse.house import AllLogsPage
 
 if TYPE_CHECKING:
     from skillhouse.audit import AuditLog
 
 AUDIT_PATH = "/audit"
+ALL_PATH = "/audit/all"
 PAGE_ENTRIES = 50
 FITTING_MAX = 5_000
 """Calls that the plots are of, and that can be paged through, the newest that fit."""
@@ -70,12 +73,17 @@ class AuditPage:
     def __init__(self, site: Site, log: AuditLog, clock: Callable[[], float]) -> None:
         """`clock` returns seconds since 1970."""
         self._site = site
+        self._logs = site.house.all_logs
         self._log = log
         self._clock = clock
         self._links = ObjectLinks(site)
 
     def routes(self) -> list[Route]:
-        return [Route(AUDIT_PATH, self.page), Route("/calls", self.old_address)]
+        return [
+            Route(AUDIT_PATH, self.page),
+            Route(ALL_PATH, self.all_page),
+            Route("/calls", self.old_address),
+        ]
 
     def page(self, request: Request) -> Response:
         asked = filters_of(request.query_params)
@@ -109,6 +117,33 @@ class AuditPage:
             query=_query(asked),
             older=_query({**asked, **chosen, "after": found.following}),
             plot_size=(plots.WIDTH, plots.HEIGHT),
+            is_shared=self._logs.is_shared,
+        )
+
+    def all_page(self, request: Request) -> Response:
+        """Show the logs of all servers, each of which answers for its own."""
+        asked = filters_of(request.query_params)
+        before = request.query_params.get("before", "")
+        before = before if _ID.fullmatch(before) else ""
+        wanted: dict[str, Any] = {name: asked[name] or None for name in FILTERS}
+        question = LogQuestion(query=Query(**wanted), before=before, limit=PAGE_ENTRIES)
+        try:
+            found, fault = self._logs.page(question), ""
+        except SkillhouseError as error:
+            found = AllLogsPage(entries=(), servers=(), following="", is_cut=False)
+            fault = str(error)
+        return self._site.page(
+            request,
+            "audit_all.html",
+            asked=asked,
+            found=found,
+            about=[subject_of(one.entry) for one in found.entries],
+            fault=fault,
+            before=before,
+            is_filtered=any(asked.values()),
+            query=_query(asked),
+            older=_query({**asked, "before": found.following}),
+            statuses=STATUSES,
         )
 
     def old_address(self, _: Request) -> Response:

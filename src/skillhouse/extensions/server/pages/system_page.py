@@ -13,11 +13,12 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from skillhouse.audit import troubles
+from skillhouse.audit.peer_rows import PeerRows
 from skillhouse.extensions.server.guard import access_of
 from skillhouse.extensions.server.pages.renderer import ROWS_MAX, edit_path, skill_path
 from skillhouse.extensions.server.pages.site import Site
 from skillhouse.extensions.server.pages.stop_page import StopPage
-from skillhouse.floor import ConfigError, tracing
+from skillhouse.floor import ConfigError, StateError, tracing
 from skillhouse.frontends.presentation.doctor_values import machine
 from skillhouse.frontends.presentation.findings import grouped
 from skillhouse.frontends.presentation.sandbox_levels import (
@@ -32,7 +33,7 @@ from skillhouse.skill import SKILL_FILE
 if TYPE_CHECKING:
     from skillhouse.extensions.server.status import SkillScan
     from skillhouse.floor import Diagnostic
-    from skillhouse.house import Config
+    from skillhouse.house import Config, Skillhouse
     from skillhouse.sandbox.code_call import ExecutorState
 
 SYSTEM_PATH = "/system"
@@ -131,6 +132,8 @@ class SystemPage:
             own_id=own_id,
             devices=house.services.enforcement.devices.all(),
             servers=house.services.enforcement.connections.servers.all()[:ROWS_MAX],
+            log_heads=_log_heads(house),
+            is_shared=house.services.enforcement.connections.servers.is_remote,
             own_server=house.services.enforcement.connections.servers.own_id,
             executors=executors[:ROWS_MAX],
             executors_fault=executors_fault,
@@ -151,6 +154,16 @@ class SystemPage:
     def _tested(self) -> LevelStatuses:
         with self._testing:
             return self._site.house.services.portal().call(tested_levels)
+
+
+def _log_heads(house: Skillhouse) -> Mapping[str, tuple[str, int, int]]:
+    """Return the newest head of each log that the state knows; none where it cannot be read."""
+    if not house.services.enforcement.connections.servers.is_remote:
+        return {}
+    try:
+        return PeerRows(house.config.state_directory).last_heads()
+    except StateError:
+        return {}
 
 
 def _config_files(config: Config) -> list[Path]:

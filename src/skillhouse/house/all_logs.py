@@ -1,0 +1,353 @@
+"""The logs of all servers of a state, as one list: each server answers for its own."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
+
+import skillhouse
+from skillhouse.audit.answer_keys import is_signed
+from skillhouse.audit.log_files import LogKeys, read_keys
+from skillhouse.audit.peer_pages import (
+    LogCheck,
+    LogChecker,
+    LogPage,
+    LogQuestion,
+    SeenEntry,
+    decoded_page,
+    entries_for,
+    merged,
+    seen_entries,
+)
+from skillhouse.audit.peer_rows import LogAnswerRow, LogKeyRow, LogPins, PeerRows
+from skillhouse.floor import SkillhouseError
+from skillhouse.store import STATE_FILE, commit_stamp
+
+if TYPE_CHECKING:
+    from skillhouse.approval import LiveServers, ServerRow
+    from skillhouse.audit import AuditLog
+    from skillhouse.house.house import Skillhouse
+
+WAIT_SECONDS = 3.0
+"""How long the servers of a state are waited for."""
+UNNAMED_SECONDS = 1.0
+LOOK_SECONDS = 0.05
+ANSWER_SECONDS = 0.2
+"""How often a server looks for questions, when the state has changed."""
+CLAIM_MS = 7 * 86_400_000
+"""For which the name of a server that is away is that of its log: a log of the same name that comes
+meanwhile is doubtful. Afterwards its machine was replaced."""
+_REMEMBERED = 200
+logger = logging.getLogger(__name__)
+
+
+class SeenServer(Struct, frozen=True, kw_only=True):
+    """One server, and what became of asking it."""
+
+    name: str
+    log: str
+    state: Literal["answered", "empty", "silent", "lost", "refused"]
+    """answered, empty, silent, lost, or refused: the answer was not that of this log's server."""
+    said: str = ""
+    """Why it did not answer, or what is wrong with its log."""
+    version: str = ""
+    check: LogCheck | None = None
+    """What it found of its own log; None where it did not answer."""
+    is_this: bool = False
+
+
+class AllLogsPage(Struct, frozen=True, kw_only=True):
+    """The newest calls of all servers that fit a question."""
+
+    entries: tuple[SeenEntry, ...]
+    servers: tuple[SeenServer, ...]
+    following: str
+    """Id before which the next page begins; empty for the last one."""
+    is_cut: bool
+    """Whether a server has older records that it did not look at."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every server answered, and nothing is known to be wrong with a log."""
+        return all(
+            one.state in ("answered", "empty") and (one.check is None or one.check.state == "whole")
+            for one in self.servers
+        ) and all(one.standing in ("verified", "new") for one in self.entries)
+
+
+class AllLogs:
+    """Asks the servers of a house's state for their logs, and answers for its own."""
+
+    def __init__(self, house: Skillhouse, *, clock: Callable[[], float] = time.time) -> None:
+        self._house = house
+        self._rows = PeerRows(house.config.state_directory)
+        self._pins = LogPins(house.config.state_directory)
+        self._checker = LogChecker(house.audit_log)
+        self._clock = clock
+        self._published = ""
+        self._asking: set[str] = set()
+        """Questions of this process, which reads its own log by itself."""
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether the state is on a server, so that there may be other logs than this one."""
+        return self._servers.is_remote
+
+    def page(self, question: LogQuestion, *, wait_seconds: float = WAIT_SECONDS) -> AllLogsPage:
+        """Return a page of all logs; AuditError or StateError if this server's own, or the state,
+        cannot be read. It waits for the slowest server, and not longer than so many seconds."""
+        own = self._own_page(question)
+        if not self.is_shared:
+            return _paged([own], [seen_entries(own, {}, is_doubtful=False)], [_seen(own)], question)
+        asked = [
+            one
+            for one in self._servers.all()
+            # A process that serves nothing answers nothing.
+            if one.address
+            and one.id != own.server_id
+            and (not one.log_name or one.log_name != own.log)
+        ]
+        request, now_ms = self._rows.ask(question), int(self._clock() * 1000)
+        self._asking.add(request)
+        try:
+            answers = self._awaited(request, asked, own.log, wait_seconds)
+            pins = self._pins.take(self._rows.keys(), now_ms)
+        finally:
+            self._asking.discard(request)
+            self._rows.forget(request)
+        pages, servers = [own], [_seen(own, is_this=True)]
+        for answer in answers:
+            page, fault = _checked(answer, request, question, pins)
+            if page is not None:
+                pages.append(page)
+                servers.append(_seen(page))
+            elif answer.log not in (own.log, ""):
+                name = pins[answer.log].server if answer.log in pins else answer.log
+                servers.append(SeenServer(name=name, log=answer.log, state="refused", said=fault))
+        servers += self._silent(asked, servers)
+        there = {one.log for one in pages}
+        self._pins.note(there, now_ms)
+        claimed = Counter(one.server for one in pages)
+        claimed.update(
+            one.server
+            for one in pins.values()
+            if one.log not in there and now_ms - one.seen_ms < CLAIM_MS
+        )
+        seen = [
+            seen_entries(one, self._heads_of(one), is_doubtful=claimed[one.server] > 1)
+            for one in pages
+        ]
+        return _paged(pages, seen, _named(servers, claimed), question)
+
+    def answer(self, done: set[str]) -> int:
+        """Answer what is asked now, but not what is in `done`; return how many answers were given.
+
+        SkillhouseError or OSError if that fails.
+        """
+        keys = self._keys()
+        if keys is None:
+            return 0
+        given = 0
+        for request, question in self._rows.questions():
+            if request not in done and request not in self._asking:
+                done.add(request)
+                self._rows.answer(request, self._own_page(question), keys)
+                given += 1
+        return given
+
+    def publish(self) -> None:
+        """Say in the state which log this server has, and by which key it answers."""
+        keys = self._keys()
+        if keys is None or self._published == keys.name:
+            return
+        if not self._rows.publish(keys, self._name):
+            logger.error(
+                "the state has another key for answers of this server's log, `%s`: another server "
+                "may answer in its name",
+                keys.name,
+            )
+        self._servers.log_name = self._published = keys.name
+        self._servers.beat()
+
+    @property
+    def _servers(self) -> LiveServers:
+        return self._house.services.enforcement.connections.servers
+
+    @property
+    def _log(self) -> AuditLog:
+        return self._house.audit_log
+
+    @property
+    def _name(self) -> str:
+        return self._house.config.server_name or socket.gethostname()
+
+    def _keys(self) -> LogKeys | None:
+        return read_keys(self._log.path, self._log.key)
+
+    def _own_page(self, question: LogQuestion) -> LogPage:
+        keys = self._keys()
+        entries, horizon, is_cut = entries_for(self._log, question)
+        return LogPage(
+            log="" if keys is None else keys.name,
+            server=self._name,
+            server_id=self._servers.own_id,
+            version=skillhouse.__version__,
+            clock_ms=int(self._clock() * 1000),
+            # After its records were read: what a head knows of them is checked with it.
+            check=self._checker.check(),
+            entries=entries,
+            horizon=horizon,
+            is_cut=is_cut,
+        )
+
+    def _awaited(
+        self, request: str, asked: list[ServerRow], own_log: str, wait_seconds: float
+    ) -> tuple[LogAnswerRow, ...]:
+        alive = [one for one in asked if one.state != "lost"]
+        wanted = {one.log_name for one in alive if one.log_name}
+        # One that has not said which log it has may have no record yet, and never answer.
+        unnamed = sum(not one.log_name for one in alive)
+        began = time.monotonic()
+        while (waited := time.monotonic() - began) < wait_seconds:
+            answered = self._rows.answered(request) - {own_log}
+            if wanted <= answered and (
+                waited >= UNNAMED_SECONDS or len(answered - wanted) >= unnamed
+            ):
+                break
+            time.sleep(LOOK_SECONDS)
+        # Another process of this machine may have answered for the log that was read here.
+        return tuple(one for one in self._rows.answers(request) if one.log != own_log)
+
+    def _silent(self, asked: list[ServerRow], servers: list[SeenServer]) -> list[SeenServer]:
+        """Return the servers that did not answer, and logs whose server is gone."""
+        known = {one.log for one in servers}
+        found = []
+        for row in asked:
+            if row.log_name not in known:
+                state: Literal["empty", "silent", "lost"]
+                state = "lost" if row.state == "lost" else "silent" if row.log_name else "empty"
+                found.append(
+                    SeenServer(name=row.name, log=row.log_name, state=state, version=row.version)
+                )
+        known |= {one.log for one in found}
+        for log, (server, _, _) in self._rows.last_heads().items():
+            if log not in known:
+                said = "no server has this log now"
+                found.append(SeenServer(name=server, log=log, state="lost", said=said))
+        return found
+
+    def _heads_of(self, page: LogPage) -> Mapping[int, str]:
+        places = [
+            record.seq
+            for one in page.entries
+            for record in (one.record, one.outcome)
+            if record is not None
+        ]
+        if not places:
+            return {}
+        return self._rows.heads_between(page.log, min(places), max(places))
+
+
+def _checked(
+    answer: LogAnswerRow, request: str, question: LogQuestion, pins: Mapping[str, LogKeyRow]
+) -> tuple[LogPage | None, str]:
+    """Return what a server answered, or why that is refused."""
+    pin = pins.get(answer.log)
+    if pin is None:
+        return None, "the state has no key for answers of this log"
+    if not is_signed(pin.public_key, request, answer.body, answer.signature):
+        return None, "the answer is not signed by the key that this log had when it was seen first"
+    page = decoded_page(answer.body, question)
+    if page is None or page.log != answer.log:
+        return None, "the answer is not one to what was asked"
+    return page, ""
+
+
+def _seen(page: LogPage, *, is_this: bool = False) -> SeenServer:
+    return SeenServer(
+        name=page.server,
+        log=page.log,
+        state="answered",
+        said=page.check.said,
+        version=page.version,
+        check=page.check,
+        is_this=is_this,
+    )
+
+
+def _named(servers: list[SeenServer], claimed: Counter[str]) -> list[SeenServer]:
+    """Say of which servers the name is that of several logs."""
+    said = "several logs have the name of this server"
+    return [
+        SeenServer(
+            name=one.name,
+            log=one.log,
+            state=one.state,
+            said=said if claimed[one.name] > 1 else one.said,
+            version=one.version,
+            check=one.check,
+            is_this=one.is_this,
+        )
+        for one in servers
+    ]
+
+
+def _paged(
+    pages: list[LogPage],
+    seen: list[tuple[SeenEntry, ...]],
+    servers: list[SeenServer],
+    question: LogQuestion,
+) -> AllLogsPage:
+    entries, following = merged(pages, seen, question.limit)
+    return AllLogsPage(
+        entries=entries,
+        servers=tuple(sorted(servers, key=lambda one: (one.name, one.log))),
+        following=following,
+        is_cut=any(one.is_cut for one in pages),
+    )
+
+
+class LogAnswers:
+    """Answers, on a thread of its own, what other servers ask of this one's log."""
+
+    def __init__(self, logs: AllLogs, house: Skillhouse) -> None:
+        self._logs = logs
+        self._state = house.config.state_directory / STATE_FILE
+        self._ended = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def begin(self) -> None:
+        """Begin, where the state is on a server."""
+        if self._logs.is_shared:
+            self._thread = threading.Thread(target=self._answer_on, name="log-answers", daemon=True)
+            self._thread.start()
+
+    def close(self) -> None:
+        self._ended.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _answer_on(self) -> None:
+        done: set[str] = set()
+        stamp: tuple[int, ...] | None = None
+        while not self._ended.wait(ANSWER_SECONDS):
+            try:
+                now = commit_stamp(self._state)
+                if now == stamp:
+                    continue
+                self._logs.publish()
+                self._logs.answer(done)
+                stamp = now
+                if len(done) > _REMEMBERED:
+                    done.clear()
+            except (SkillhouseError, OSError) as error:
+                logger.warning("another server was not answered: %s", error)
+                # Not at once: what is wrong now is wrong in a moment, too.
+                self._ended.wait(1.0)

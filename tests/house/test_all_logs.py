@@ -1,0 +1,425 @@
+"""Tests of house/all_logs.py: servers that answer for their logs, and one that forges."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import msgspec
+import psycopg
+import pytest
+
+from skillhouse.audit import AuditEntry, AuditRecord, Query
+from skillhouse.audit.answer_keys import public_key_of, sign
+from skillhouse.audit.log_files import LogKeys, keys_of, read_keys
+from skillhouse.audit.peer_pages import LogCheck, LogPage, LogQuestion, decoded_page, encoded
+from skillhouse.audit.peer_rows import PINS_FILE, PeerRows
+from skillhouse.house import AllLogsPage, LogAnswers, Skillhouse
+from skillhouse.house.config.config_files import configured
+from skillhouse.store import STATE_FILE
+from tests.audit.logs import refusal
+from tests.extensions.postgres.state_servers import new_database, served
+from tests.house.places import make_places
+
+pytestmark = [pytest.mark.slow, pytest.mark.file_state]
+FORGER = keys_of(b"f" * 32, Path("audit.jsonl"))
+
+
+class Server:
+    """One server: a house with a log of its own, which answers in this process."""
+
+    def __init__(self, base: Path, name: str, stack: ExitStack, url: str) -> None:
+        self.name = name
+        (base / name).mkdir()
+        places = make_places(base / name)
+        self.house = Skillhouse(configured(places), server_name=name)
+        self.state = self.house.config.state_directory
+        stack.enter_context(served(self.state, url))
+        stack.enter_context(self.house)
+        self.servers = self.house.services.enforcement.connections.servers
+        self.servers.begin(name=name, version="1", address="http://x", beats=False)
+        self.answers = LogAnswers(self.house.all_logs, self.house)
+
+    def record(self, *reasons: str) -> None:
+        for reason in reasons:
+            self.house.audit_log.append(refusal(reason=reason), durable=True)
+
+    def answer(self) -> None:
+        self.house.all_logs.publish()
+        self.answers.begin()
+
+    @property
+    def keys(self) -> LogKeys:
+        keys = read_keys(self.house.audit_log.path, None)
+        assert keys is not None
+        return keys
+
+    @property
+    def log(self) -> str:
+        return self.keys.name
+
+    def page(self, **asked: object) -> AllLogsPage:
+        question = LogQuestion(**asked)  # type: ignore[arg-type]
+        return self.house.all_logs.page(question, wait_seconds=1.5)
+
+
+@pytest.fixture
+def url(postgres_server: str) -> str:
+    return new_database(postgres_server)
+
+
+@pytest.fixture
+def server(tmp_path: Path, url: str) -> Iterator[Callable[[str], Server]]:
+    with ExitStack() as stack:
+
+        def started(name: str) -> Server:
+            one = Server(tmp_path, name, stack, url)
+            stack.callback(one.answers.close)
+            return one
+
+        yield started
+
+
+def reasons(page: AllLogsPage) -> list[tuple[str, str]]:
+    return [(one.server, one.entry.record.reason) for one in page.entries]
+
+
+def standings(page: AllLogsPage) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for one in page.entries:
+        found.setdefault(one.server, set()).add(one.standing)
+    return found
+
+
+def states(page: AllLogsPage) -> dict[str, str]:
+    return {one.name: one.state for one in page.servers}
+
+
+def test_the_records_of_all_are_one_list_by_time_in_pages(server: Callable[[str], Server]) -> None:
+    first, second = server("core-a"), server("core-b")
+    for number in range(5):
+        (first, second)[number % 2].record(f"call {number}")
+    second.answer()
+    whole = first.page()
+    assert [text for _, text in reasons(whole)] == [f"call {n}" for n in (4, 3, 2, 1, 0)]
+    assert (states(whole), whole.following) == ({"core-a": "answered", "core-b": "answered"}, "")
+    found, before = list[tuple[str, str]](), ""
+    for _ in range(9):
+        page = first.page(limit=2, before=before)
+        found += reasons(page)
+        before = page.following
+        if not before:
+            break
+    assert found == reasons(whole)
+    assert {name for name, _ in reasons(first.page(query=Query(server="core-b")))} == {"core-b"}
+
+
+def test_a_record_is_verified_once_a_head_in_the_state_covers_it(
+    server: Callable[[str], Server],
+) -> None:
+    first, second = server("core-a"), server("core-b")
+    first.record("mine")
+    second.record("covered")
+    second.house.audit_log.close()
+    second.answer()
+    assert standings(first.page())["core-b"] == {"verified"}
+    second.record("after it")
+    page = first.page(limit=1)
+    assert [one.standing for one in page.entries] == ["new"]
+
+
+def test_a_server_that_rewrites_its_own_log_shows_as_changed(
+    server: Callable[[str], Server],
+) -> None:
+    first, second = server("core-a"), server("core-b")
+    first.record("mine")
+    second.record("one", "two", "three")
+    second.house.audit_log.close()
+    log = second.house.audit_log.path
+    lines = log.read_bytes().splitlines(keepends=True)
+    log.write_bytes(b"".join(lines[:1] + lines[2:]))
+    second.answer()
+    page = first.page()
+    assert standings(page)["core-b"] == {"changed"}
+    assert [one.check.state for one in page.servers if one.check and one.name == "core-b"] == [
+        "changed"
+    ]
+    assert not page.is_whole
+
+
+def begin_forger(url: str) -> None:
+    """Be a server of the state, by the name of core-x."""
+    with psycopg.connect(url) as connection:
+        connection.execute(
+            "INSERT INTO server VALUES "
+            "('x', 'core-x', 'http://x', '1', 1, 9000000000000, 'ready', '', %s)",
+            (FORGER.name,),
+        )
+
+
+class Forging:
+    """A server that writes what it likes into the state, while others ask."""
+
+    def __init__(self, url: str, forge: Callable[[psycopg.Connection, str], None]) -> None:
+        self._url, self._forge = url, forge
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._go_on)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _go_on(self) -> None:
+        with psycopg.connect(self._url, autocommit=True) as connection:
+            while not self._ended.wait(0.01):
+                for (request,) in connection.execute("SELECT id FROM log_request").fetchall():
+                    self._forge(connection, request)
+
+
+def page_of(log: str, server: str, *texts: str, record_server: str = "") -> LogPage:
+    """Return a page with records of no log."""
+    return LogPage(
+        log=log,
+        server=server,
+        server_id="x",
+        version="1",
+        clock_ms=1,
+        check=LogCheck(state="whole", head_seq=9_000, records=9_000),
+        entries=tuple(
+            AuditEntry(
+                record=AuditRecord(
+                    id=f"7{'Z' * 24}{9 - at}",
+                    seq=at + 1,
+                    ts="2026-01-01T00:00:00.000Z",
+                    kind="refusal",
+                    tool="exec",
+                    status="denied",
+                    reason=text,
+                    hash="0" * 64,
+                    server=record_server or server,
+                ),
+                outcome=None,
+                status="denied",
+            )
+            for at, text in enumerate(texts)
+        ),
+    )
+
+
+def put(connection: psycopg.Connection, request: str, log: str, body: str, seal: str) -> None:
+    connection.execute(
+        "INSERT INTO log_answer VALUES (%s, %s, %s, %s, 9000000000000) "
+        "ON CONFLICT (request, log_name) DO UPDATE SET body = excluded.body, "
+        "signature = excluded.signature",
+        (request, log, body, seal),
+    )
+
+
+def forged_key(connection: psycopg.Connection, log: str, server: str) -> None:
+    connection.execute(
+        "INSERT INTO log_key VALUES (%s, %s, %s, 1) ON CONFLICT (log_name) DO UPDATE SET "
+        "public_key = excluded.public_key, server = excluded.server",
+        (log, server, public_key_of(FORGER)),
+    )
+
+
+def test_an_answer_in_the_place_of_another_servers_is_refused(
+    server: Callable[[str], Server], url: str
+) -> None:
+    """A replica that writes the state, and has no key of the other one's log."""
+    first, second = server("core-a"), server("core-b")
+    first.record("mine")
+    second.record("true")
+    second.house.all_logs.publish()
+    first.page()  # The key was seen.
+    log = second.log
+
+    def forge(connection: psycopg.Connection, request: str) -> None:
+        body = encoded(page_of(log, "core-b", "forged"))
+        # Naively: whatever is in the row is what that server said.
+        forged_key(connection, log, "core-b")
+        put(connection, request, log, body, sign(FORGER, request, body))
+
+    with Forging(url, forge):
+        page = first.page()
+    assert "forged" not in [text for _, text in reasons(page)]
+    (refused,) = [one for one in page.servers if one.name == "core-b"]
+    assert (refused.state, "not signed by the key" in refused.said) == ("refused", True)
+    assert not page.is_whole
+    # The server that has the log hears of it too.
+    assert not PeerRows(second.state).publish(
+        read_keys(second.house.audit_log.path, None), "core-b"
+    )  # type: ignore[arg-type]
+
+
+def test_an_answer_to_another_question_is_refused(
+    server: Callable[[str], Server], url: str
+) -> None:
+    first, second = server("core-a"), server("core-b")
+    first.record("mine")
+    second.record("old")
+    second.answer()
+    kept: dict[str, tuple[str, str]] = {}
+    rows = PeerRows(first.state)
+    asked = rows.ask(LogQuestion())
+    while not rows.answers(asked):
+        threading.Event().wait(0.05)
+    (answer,) = rows.answers(asked)
+    kept[answer.log] = (answer.body, answer.signature)
+    second.answers.close()
+
+    def replay(connection: psycopg.Connection, request: str) -> None:
+        for log, (body, signature) in kept.items():
+            put(connection, request, log, body, signature)
+
+    with Forging(url, replay):
+        page = first.page()
+    assert reasons(page) == [("core-a", "mine")]
+    assert states(page)["core-b"] == "refused"
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_log_that_takes_the_name_of_another_server_makes_it_doubtful(
+    server: Callable[[str], Server], url: str, is_there: bool
+) -> None:
+    first, second = server("core-a"), server("core-b")
+    first.record("mine")
+    second.record("true")
+    second.answer()
+    assert states(first.page())["core-b"] == "answered"
+    if not is_there:
+        second.answers.close()
+
+    def forge(connection: psycopg.Connection, request: str) -> None:
+        forged_key(connection, FORGER.name, "core-b")
+        body = encoded(page_of(FORGER.name, "core-b", "forged"))
+        put(connection, request, FORGER.name, body, sign(FORGER, request, body))
+
+    with Forging(url, forge):
+        page = first.page()
+    assert standings(page)["core-b"] == {"doubtful"}
+    assert {one.said for one in page.servers if one.name == "core-b"} == {
+        "several logs have the name of this server"
+    }
+    assert not page.is_whole
+
+
+def test_a_record_that_names_another_server_stays_its_logs_own(
+    server: Callable[[str], Server], url: str
+) -> None:
+    first = server("core-a")
+    first.record("mine")
+    begin_forger(url)
+
+    def forge(connection: psycopg.Connection, request: str) -> None:
+        forged_key(connection, FORGER.name, "core-x")
+        page = page_of(FORGER.name, "core-x", "<script>alert(1)</script>", record_server="core-a")
+        put(connection, request, FORGER.name, encoded(page), sign(FORGER, request, encoded(page)))
+
+    with Forging(url, forge):
+        page = first.page()
+    assert reasons(page)[0] == ("core-x", "<script>alert(1)</script>")
+    assert standings(page)["core-x"] == {"doubtful"}
+
+
+def test_a_head_that_does_not_fit_a_record_shows_it_as_changed(
+    server: Callable[[str], Server], url: str
+) -> None:
+    """Also where its own server says that its log is whole."""
+    first = server("core-a")
+    first.record("mine")
+    begin_forger(url)
+
+    def forge(connection: psycopg.Connection, request: str) -> None:
+        forged_key(connection, FORGER.name, "core-x")
+        connection.execute(
+            "INSERT INTO audit_head VALUES (%s, 1, 'core-x', %s, '', 1) ON CONFLICT DO NOTHING",
+            (FORGER.name, "1" * 64),
+        )
+        body = encoded(page_of(FORGER.name, "core-x", "rewritten", "other"))
+        put(connection, request, FORGER.name, body, sign(FORGER, request, body))
+
+    with Forging(url, forge):
+        page = first.page()
+    assert [one.standing for one in page.entries if one.server == "core-x"] == [
+        "changed",
+        "verified",
+    ]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "",
+        "{}",
+        "[" * 50_000,
+        encoded(page_of(FORGER.name, "x" * 201)),
+        encoded(msgspec.structs.replace(page_of(FORGER.name, "core-x"), horizon="~~")),
+        encoded(page_of("another", "core-x")),
+        encoded(page_of(FORGER.name, "core-x", *map(str, range(8)))).replace('"7Z', '"1Z', 3),
+    ],
+)
+def test_what_is_no_answer_is_refused_and_named(
+    server: Callable[[str], Server], url: str, body: str
+) -> None:
+    first = server("core-a")
+    first.record("mine")
+    begin_forger(url)
+
+    def forge(connection: psycopg.Connection, request: str) -> None:
+        forged_key(connection, FORGER.name, "core-x")
+        put(connection, request, FORGER.name, body, sign(FORGER, request, body))
+
+    with Forging(url, forge):
+        page = first.page()
+    assert reasons(page) == [("core-a", "mine")]
+    assert states(page) == {"core-a": "answered", "core-x": "refused"}
+
+
+def test_an_answer_has_no_records_beyond_what_the_reader_may_see() -> None:
+    """The rights are those of the server that asks: it compares each record once more."""
+    body = encoded(page_of("log", "core-x", "of another user"))
+    assert decoded_page(body, LogQuestion()) is not None
+    assert decoded_page(body, LogQuestion(query=Query(user="anna"))) is None
+
+
+def test_questions_that_nothing_asks_for_are_not_answered(
+    server: Callable[[str], Server], url: str
+) -> None:
+    second = server("core-b")
+    second.record("true")
+    rows = PeerRows(second.state)
+    rows.ask(LogQuestion())
+    with psycopg.connect(url) as connection:
+        connection.execute("UPDATE log_request SET asked_ms = asked_ms - 11000")
+        connection.execute(
+            "INSERT INTO log_request SELECT 'long', repeat('x', 9000), 9000000000000"
+        )
+        connection.execute("INSERT INTO log_request VALUES ('odd', '{', 9000000000000)")
+    assert rows.questions() == ()
+
+
+def test_keys_that_were_seen_first_are_kept_in_a_file_of_this_machine(
+    server: Callable[[str], Server],
+) -> None:
+    first, second = server("core-a"), server("core-b")
+    first.record("mine")
+    second.record("true")
+    second.answer()
+    first.page()
+    file = first.state / PINS_FILE
+    assert file.stat().st_mode & 0o077 == 0
+    assert second.log in file.read_text()
+
+
+def test_a_state_in_a_file_has_one_log(tmp_path: Path) -> None:
+    with Skillhouse(configured(make_places(tmp_path))) as house:
+        house.audit_log.append(refusal(reason="mine"), durable=True)
+        page = house.all_logs.page(LogQuestion())
+        assert [one.entry.record.reason for one in page.entries] == ["mine"]
+        assert not (house.config.state_directory / STATE_FILE).exists()
