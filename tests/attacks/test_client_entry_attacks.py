@@ -17,9 +17,9 @@ from skillhouse.audit import AuditLog
 from skillhouse.clients import ClientConfigs, Standing, fault_of
 from skillhouse.clients.client_table import server_configs
 from skillhouse.floor import ConfigError
+from skillhouse.floor.paths import safe_path
 from skillhouse.floor.structs import replace
 from skillhouse.house import Locations
-from skillhouse.house.config.config_files import safe_path
 from tests.frontends.mcp_peer import PATIENCE_SECONDS
 from tests.harness import ran
 from tests.house.places import make_places, write_skill
