@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import hmac
 import json
 import secrets
 import time
@@ -20,6 +21,18 @@ from tests.loopback_http import QuietHandler, serving_http
 
 KEY = rsa.generate_private_key(public_exponent=65_537, key_size=2_048)
 METADATA = "/.well-known/oauth-authorization-server"
+
+
+def believes(token: str, public: bytes) -> bool:
+    """Whether a check would let a token in that goes by the token's own word for its algorithm, and
+    takes the public key for whatever that wants."""
+    head, _, rest = token.partition(".")
+    body, _, signature = rest.partition(".")
+    algorithm = json.loads(base64.urlsafe_b64decode(head + "=="))["alg"]
+    if algorithm == "HS256":
+        wanted = hmac.digest(public, f"{head}.{body}".encode(), "sha256")
+        return base64.urlsafe_b64encode(wanted).rstrip(b"=") == signature.encode()
+    return bool(algorithm == "none")
 
 
 def public_jwk(key: rsa.RSAPrivateKey, kid: str) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import signal
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -21,11 +21,13 @@ from typing import Any
 import pytest
 
 from tests.containers import ROOT
-from tests.engine import BASE, Composed, Engine, composers, engine, until
+from tests.engine import BASE, Composed, Engine, composers, until
 from tests.house.coded import tool, write_code
+from tests.test_engine import SECONDS, running
+
+__all__ = ["running"]
 
 pytestmark = [pytest.mark.slow, pytest.mark.heavy]
-SECONDS = 1_800
 EXECUTORS = 3
 CORES = ("core-a", "core-b")
 STANDINS = ROOT / "tests/data/engine"
@@ -146,17 +148,6 @@ class Replicated(Composed):
         except urllib.error.HTTPError as error:
             with error:
                 return error.code
-
-
-@pytest.fixture
-def running(need: Any) -> Iterator[Engine]:
-    signal.setitimer(signal.ITIMER_REAL, SECONDS, 5)
-    with engine() as found:
-        if isinstance(found, str):
-            need(not found.startswith("not installed"), found)
-            pytest.skip(f"no container engine can run here: {found}")
-        yield found
-        signal.setitimer(signal.ITIMER_REAL, SECONDS, 5)
 
 
 def test_the_composition_of_replicas_runs(running: Engine, tmp_path: Path, subtests: Any) -> None:

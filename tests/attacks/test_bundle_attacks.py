@@ -355,15 +355,21 @@ def signed_by_hand(place: BundlePlace, number: int, files: Mapping[str, bytes]) 
     return write_archive(with_text(members, "skill.sig", write_bundle(signature)))
 
 
-def test_a_cleared_cache_forgets_no_number(tmp_path: Path) -> None:
-    """Whoever can empty the cache, and move the pointer, does not bring an old bundle back."""
-    place = BundlePlace(tmp_path)
-    old = place.packed(1)
+def after_two_bundles(place: BundlePlace) -> bytes:
+    """Have two bundles taken, one after the other, and return the first."""
+    first = place.packed(1)
     place.push(1)
     place.look()
     write_skill(place.skills / "pdf", body="Second.\n")
     place.push(2)
     place.look()
+    return first
+
+
+def test_a_cleared_cache_forgets_no_number(tmp_path: Path) -> None:
+    """Whoever can empty the cache, and move the pointer, does not bring an old bundle back."""
+    place = BundlePlace(tmp_path)
+    old = after_two_bundles(place)
     (bundle_place(place.config) / "current").unlink()
     place.put(old, 1)
     assert naive(place)
@@ -400,12 +406,7 @@ def test_looks_at_one_moment_lose_no_number(tmp_path: Path) -> None:
 
 def test_only_a_person_allows_the_way_back(tmp_path: Path) -> None:
     place = BundlePlace(tmp_path)
-    old = place.packed(1)
-    place.push(1)
-    place.look()
-    write_skill(place.skills / "pdf", body="Second.\n")
-    place.push(2)
-    place.look()
+    old = after_two_bundles(place)
     place.put(old, 1)
     assert place.look().status == "refused"
     place.configure("source_allow_older = true\n")

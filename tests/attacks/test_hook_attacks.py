@@ -17,7 +17,13 @@ import pytest
 from skillhouse.floor import PersistentPaths
 from skillhouse.frontends.hooks.hook_clients import hook_clients
 from tests.attacks.test_client_entry_attacks import ENVIRONMENTS, Trap
-from tests.frontends.hooks.hooked_home import SCRIPT, HookedHome, effect_of
+from tests.frontends.hooks.hooked_home import (
+    HEAVY_MODULES,
+    SCRIPT,
+    HookedHome,
+    effect_of,
+    loaded_beside,
+)
 from tests.harness import until
 from tests.house.places import write_skill
 
@@ -73,19 +79,7 @@ def test_nothing_of_the_projects_folder_runs_when_a_call_is_judged(
 
 @posix_only
 def test_the_client_loads_builtin_modules_alone(home: HookedHome) -> None:
-    files = [str(SCRIPT), str(SCRIPT.with_name("judge_client.py"))]
-    code = (
-        f"import sys; sys.argv = ['x']; names = {files!r}\n"
-        "for name in names: exec(open(name).read().split('if __name__')[0])"
-    )
-    done = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", f"{code}\nprint(sorted(sys.modules))"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    loaded = set(eval(done.stdout))
-    assert not loaded & {"json", "os", "socket", "signal", "re", "site", "subprocess"}
+    assert not loaded_beside(SCRIPT, "judge_client.py") & HEAVY_MODULES
 
 
 @posix_only

@@ -25,14 +25,14 @@ from skillhouse.floor import structs
 from skillhouse.registry import Revocation, next_list, pem_of, sign_list
 from skillhouse.registry.releases import DOCUMENT_MAX, blob_path, encode_document, index_path
 from tests.frontends.conftest import Run, place, publisher, publisher_template, run
-from tests.frontends.test_cli_repositories import configure, lock_of
+from tests.frontends.test_cli_repositories import configure, lock_of, official
 from tests.loopback_http import QuietHandler, served
 from tests.registry.pki import Party, make_root
 from tests.registry.publisher_skill import LOCKED
 from tests.registry.repositories import StaticRepository, static_server
 from tests.registry.sources import make_skill
 
-__all__ = ["place", "publisher", "publisher_template", "run"]
+__all__ = ["official", "place", "publisher", "publisher_template", "run"]
 AGREED = ("--yes", "--allow-unsigned", "--accept-untrusted")
 TOKEN = "a-long-secret-word"
 
@@ -74,15 +74,6 @@ class NaiveClient:
             archive.extractall(target, filter="tar")
         self.lock[name] = wanted
         return target
-
-
-@pytest.fixture
-def official(place: Path) -> StaticRepository:
-    made = StaticRepository(place / "official")
-    made.make("1.0.0")
-    made.make("1.1.0")
-    configure(place, ("official", made.address, True))
-    return made
 
 
 def naive(place: Path, *repositories: StaticRepository) -> NaiveClient:

@@ -22,6 +22,7 @@ from skillhouse.floor import PersistentPaths
 from skillhouse.floor.paths import unix_address
 from skillhouse.frontends.hooks.client_rules import RUNNER
 from tests.attacks.test_hook_attacks import _judges
+from tests.frontends.hooks.hooked_home import HEAVY_MODULES, loaded_beside
 from tests.frontends.hooks.sandboxed_home import SandboxedHome
 from tests.harness import until
 
@@ -381,16 +382,4 @@ def test_an_agent_writes_no_exception_of_its_own(home: SandboxedHome, relative: 
 
 
 def test_the_runner_loads_builtin_modules_alone() -> None:
-    files = [str(RUNNER), str(RUNNER.with_name("run_client.py"))]
-    code = (
-        f"import sys; sys.argv = ['x']; names = {files!r}\n"
-        "for name in names: exec(open(name).read().split('if __name__')[0])"
-    )
-    done = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", f"{code}\nprint(sorted(sys.modules))"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    loaded = set(eval(done.stdout))
-    assert not loaded & {"json", "os", "socket", "signal", "re", "site", "subprocess"}
+    assert not loaded_beside(RUNNER, "run_client.py") & HEAVY_MODULES

@@ -293,10 +293,8 @@ def test_a_result_that_is_too_long_to_keep_says_so(
     anyio.run(work)
 
 
-def test_another_server_of_the_state_has_a_call_cancelled(inside: Inside) -> None:
-    """As behind a balancer that gives each request to the next server."""
-    servers = [inside.server(one, identity="owner") for one in (inside.house, inside.another())]
-    servers[0].tasks.after_seconds = 0
+def hanging(inside: Inside) -> list[bool]:
+    """Have calls take long; return what gets an entry where one ends."""
     ended = []
 
     async def hangs(*_: Any, **__: Any) -> Any:
@@ -306,6 +304,23 @@ def test_another_server_of_the_state_has_a_call_cancelled(inside: Inside) -> Non
             ended.append(True)
 
     inside.house.call = hangs  # type: ignore[method-assign] # what takes long.
+    return ended
+
+
+def sent(pipe: Pipe, number: int, method: str, **params: Any) -> dict[str, Any]:
+    """Send a request and return the result that answers it."""
+    pipe.send(method, number, _meta=envelope(DECLARED), **params)
+    answer = pipe.receive()
+    assert answer["id"] == number
+    result: dict[str, Any] = answer["result"]
+    return result
+
+
+def test_another_server_of_the_state_has_a_call_cancelled(inside: Inside) -> None:
+    """As behind a balancer that gives each request to the next server."""
+    servers = [inside.server(one, identity="owner") for one in (inside.house, inside.another())]
+    servers[0].tasks.after_seconds = 0
+    ended = hanging(inside)
 
     async def work() -> None:
         async with talking(servers[0]) as first, talking(servers[1]) as second:
@@ -320,15 +335,7 @@ def test_another_server_of_the_state_has_a_call_cancelled(inside: Inside) -> Non
 
 def test_a_call_whose_request_is_given_up_ends(inside: Inside) -> None:
     server = inside.server()
-    ended = []
-
-    async def hangs(*_: Any, **__: Any) -> Any:
-        try:
-            await anyio.sleep_forever()
-        finally:
-            ended.append(True)
-
-    inside.house.call = hangs  # type: ignore[method-assign] # what takes long.
+    ended = hanging(inside)
 
     async def given_up() -> None:
         async with talking(server) as client:
@@ -344,13 +351,6 @@ def test_a_call_whose_request_is_given_up_ends(inside: Inside) -> None:
 @pytest.mark.heavy
 @pytest.mark.parametrize("is_answered", [False, True])
 def test_over_a_killed_server_a_question_is_kept(peer: Peer, is_answered: bool) -> None:
-    def sent(pipe: Pipe, number: int, method: str, **params: Any) -> dict[str, Any]:
-        pipe.send(method, number, _meta=envelope(DECLARED), **params)
-        answer = pipe.receive()
-        assert answer["id"] == number
-        result: dict[str, Any] = answer["result"]
-        return result
-
     with Pipe(peer) as pipe:
         made = sent(pipe, 1, "tools/call", name="write", arguments=WRITE)
         assert made["resultType"] == "task"
@@ -400,13 +400,6 @@ def test_a_call_that_ran_when_its_server_was_killed_is_lost_and_not_repeated(
     need(has_sandbox(), "bubblewrap that can make namespaces")
     peer.configure('[[rules]]\neffect = "allow"\naction = "exec"\npattern = "sleep *"\n')
     mark = f"4{peer.project.stat().st_ino}"
-
-    def sent(pipe: Pipe, number: int, method: str, **params: Any) -> dict[str, Any]:
-        pipe.send(method, number, _meta=envelope(DECLARED), **params)
-        answer = pipe.receive()
-        assert answer["id"] == number
-        result: dict[str, Any] = answer["result"]
-        return result
 
     with Pipe(peer) as pipe:
         made = sent(pipe, 1, "tools/call", name="exec", arguments={"command": f"sleep {mark}"})

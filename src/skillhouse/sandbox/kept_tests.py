@@ -21,7 +21,6 @@ from typing import Protocol
 
 from msgspec import Struct, field
 
-from skillhouse import sandbox
 from skillhouse.floor import (
     Clock,
     DecodeError,
@@ -289,7 +288,9 @@ async def needed_test(
     if before is None:
         if COMMANDS not in known:
             if language is None or cells is None:
-                tested = await sandbox.self_test(least=least)
+                from skillhouse.sandbox.level_probes import self_test  # noqa: PLC0415 - see above.
+
+                tested = await self_test(least=least)
             else:
                 tested = await cells.self_test(least=least, languages=(language,))
             kept.keep(facts, tested.level, _parts(tested))

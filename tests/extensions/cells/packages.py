@@ -17,6 +17,14 @@ from tests.archives import tar_archive
 from tests.loopback_http import QuietHandler, serving_http
 
 
+def written(directory: Path, files: Mapping[str, str]) -> Path:
+    """Write texts below a directory, and return it."""
+    for name, text in files.items():
+        (directory / name).parent.mkdir(parents=True, exist_ok=True)
+        (directory / name).write_text(text)
+    return directory
+
+
 def wheel(directory: Path, name: str, version: str, code: str) -> str:
     """Write a wheel with one module; return its SHA-256 in hex."""
     info = f"{name}-{version}.dist-info"

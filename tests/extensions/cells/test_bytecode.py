@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from tests.extensions.cells.lab import Lab, lab, make
+from tests.extensions.cells.packages import written
 
 from skillhouse.extensions.cells import CellResult, Executor, bytecode
 from skillhouse.extensions.cells.bytecode import make_bytecode, remove_bytecode
@@ -42,11 +43,7 @@ USES = """
 
 
 def packages(place: Path, **more: str) -> Path:
-    directory = place / "packages"
-    for name, text in {**FILES, **more}.items():
-        (directory / name).parent.mkdir(parents=True, exist_ok=True)
-        (directory / name).write_text(text)
-    return directory
+    return written(place / "packages", {**FILES, **more})
 
 
 def bytecode_in(directory: Path) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.extensions.cells.lab import Lab, lab, make
-from tests.extensions.cells.packages import wheel
+from tests.extensions.cells.packages import wheel, written
 from tests.extensions.cells.test_environments import PYTHON, python_skill, rules_for, said
 from tests.sandbox.places import launcher_at
 
@@ -49,11 +49,7 @@ USES = """
 
 
 def packages(place: Path, **more: str) -> Path:
-    directory = place / "packages"
-    for name, text in {**PACKAGES, **more}.items():
-        (directory / name).parent.mkdir(parents=True, exist_ok=True)
-        (directory / name).write_text(text)
-    return directory
+    return written(place / "packages", {**PACKAGES, **more})
 
 
 def made(lab: Lab, directory: Path, *, max_bytes: int = MIB) -> int:

@@ -20,11 +20,6 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("clawhub")
-
-
-@pytest.fixture(scope="module")
 def server(place: Path) -> Iterator[Server]:
     with serving(place / "state", "--name", "skills.example.com") as started:
         admin = started.token("admin")

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from tests.extensions.registry.hosting.servers import Server, package, serving
+from tests.extensions.registry.hosting.servers import Server, package
 from tests.harness import until
 
 from skillhouse.extensions.registry import registry_app
@@ -19,17 +18,6 @@ from skillhouse.extensions.registry.hosting import HostedRepository, open_reposi
 from skillhouse.extensions.registry.operations import LogFile
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("registry")
-
-
-@pytest.fixture(scope="module")
-def server(place: Path) -> Iterator[Server]:
-    with serving(place / "state", "--name", "skills.example.com") as started:
-        yield started
 
 
 def lines(server: Server, path: str) -> list[dict[str, Any]]:

@@ -10,7 +10,6 @@ import signal
 import socket
 import urllib.parse
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,17 +23,6 @@ from skillhouse.registry import pack
 from skillhouse.registry.releases import blob_path, decode_skill, index_path
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("registry")
-
-
-@pytest.fixture(scope="module")
-def server(place: Path) -> Iterator[Server]:
-    with serving(place / "state", "--name", "skills.example.com") as started:
-        yield started
 
 
 @pytest.fixture(scope="module")

@@ -166,3 +166,21 @@ def effect_of(answer: HookAnswer) -> tuple[str, str]:
         return ("cannot" if answer.code else "allow", answer.error)
     said = json.loads(answer.output)["hookSpecificOutput"]
     return (said["permissionDecision"], said["permissionDecisionReason"])
+
+
+HEAVY_MODULES = frozenset({"json", "os", "socket", "signal", "re", "site", "subprocess"})
+"""What no program that a client starts for each call may load."""
+
+
+def loaded_beside(script: Path, other: str) -> set[str]:
+    """Return the modules that a script and another one beside it load, without running either."""
+    names = [str(script), str(script.with_name(other))]
+    code = (
+        f"import sys; sys.argv = ['x']; names = {names!r}\n"
+        "for name in names: exec(open(name).read().split('if __name__')[0])\n"
+        "print(*sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True
+    )
+    return set(done.stdout.split())

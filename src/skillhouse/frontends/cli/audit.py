@@ -175,7 +175,7 @@ def _list_all(house: Skillhouse, options: argparse.Namespace, terminal: Terminal
     if options.before is not None and not _ID.fullmatch(options.before):
         raise UsageError("expected `--before` to be the id that the list before ended with")
     if options.sort == "duration":
-        raise UsageError("servers answer in the order of time; copy their logs, and use `--all DIR`")
+        raise UsageError("servers answer by time; copy their logs, and use `--all DIR`")
     try:
         # It verifies signatures, with a library of the extra `server`.
         logs = house.all_logs
