@@ -211,7 +211,7 @@ ASKING = (
         says="another repository is there now",
     ),
     Asking(
-        "install._is_public",
+        "install._looks_in_public",
         ("install", "--search", "pdf"),
         "(y, n)",
         refused=1,

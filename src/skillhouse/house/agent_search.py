@@ -276,7 +276,7 @@ class AgentSearch:
 
     def _make(self, made: Future[Searcher], progress: Progress) -> None:
         try:
-            index = self._opened(progress)
+            index = self._open_or_build(progress)
         except BaseException as error:  # noqa: BLE001 - whoever waits hears it, Ctrl-C included.
             with self._lock:
                 if self._made is made:
@@ -285,7 +285,7 @@ class AgentSearch:
         else:
             made.set_result(index)
 
-    def _opened(self, progress: Progress) -> Searcher:
+    def _open_or_build(self, progress: Progress) -> Searcher:
         address = "" if self._fault else self._address()
         if address:
             made: Searcher = extension.own_module("postgres", "index").PostgresIndex(

@@ -70,7 +70,7 @@ class CodePackages:
         """
         if directory in self._found:
             return self._found[directory]
-        running = self._joined(directory, install)
+        running = self._join(directory, install)
         began = time.monotonic()
         words = 0
         pause = QUIET_SECONDS
@@ -89,7 +89,7 @@ class CodePackages:
             raise SandboxError("dependencies-install", "the installation of packages was ended")
         return running.task.result()
 
-    def _joined(self, directory: Path, install: Install) -> _Running:
+    def _join(self, directory: Path, install: Install) -> _Running:
         loop = asyncio.get_running_loop()
         key = (loop, directory)
         if (found := self._running.get(key)) is not None:
@@ -104,13 +104,13 @@ class CodePackages:
                 # Whoever waits for it has the error too; all of them may have left.
                 logger.warning("packages of `%s` were not installed: %s", directory.name, error)
 
-        task = loop.create_task(self._installed(directory, install, counted.append))
+        task = loop.create_task(self._install(directory, install, counted.append))
         running = _Running(task=task, counted=counted)
         self._running[key] = running
         task.add_done_callback(ended)
         return running
 
-    async def _installed(
+    async def _install(
         self, directory: Path, install: Install, count: Callable[[int], None]
     ) -> Path | None:
         found = await install(count)

@@ -1,4 +1,4 @@
-"""The files by which a place decides, and what is wrong with them."""
+"""The files that decide about calls, which no tool writes, and what is wrong with them."""
 
 from __future__ import annotations
 

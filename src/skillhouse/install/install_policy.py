@@ -1,4 +1,4 @@
-"""What is refused of a skill before it is in force: another source, publisher or version."""
+"""What a person must agree to of a skill, and what is refused before it is in force."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Installs, updates and removes skills for a person; every change is in the audit log."""
+"""Installs, updates and rolls back skills for a person; every change is in the audit log."""
 
 from __future__ import annotations
 

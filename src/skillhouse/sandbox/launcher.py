@@ -1,4 +1,4 @@
-"""Runs a command at one of the levels of decision 10."""
+"""Runs a command at the level that works here: in bubblewrap, or behind Landlock."""
 
 from __future__ import annotations
 

@@ -119,8 +119,8 @@ class CallChannel:
         """
         try:
             if self._rest:
-                self._do(self._send(self._rest))
-            return await self._attend()
+                self._start_task(self._send(self._rest))
+            return await self._read_to_answer()
         finally:
             # The call has ended, so its open requests have too.
             tasks = tuple(self._tasks)
@@ -130,13 +130,13 @@ class CallChannel:
                 with anyio.CancelScope(shield=True):
                     await asyncio.wait(tasks)
 
-    def _do(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def _start_task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def _attend(self) -> RpcResponse:
+    async def _read_to_answer(self) -> RpcResponse:
         while True:
             await self._give_way()
             frame = self._frames.next()
@@ -148,8 +148,8 @@ class CallChannel:
                 raise RpcError(RESOURCE_LIMIT, f"expected at most {MESSAGES} messages of one call")
             got = message(parse(frame))
             if isinstance(got, RpcResponse):
-                return self._checked(got)
-            self._take(got)
+                return self._check_answer(got)
+            self._take_request(got)
 
     async def _give_way(self) -> None:
         # Reading what has already arrived never waits, so other tasks would starve.
@@ -166,7 +166,7 @@ class CallChannel:
             raise GoneError("the cell closed the connection")
         return data
 
-    def _checked(self, answer: RpcResponse) -> RpcResponse:
+    def _check_answer(self, answer: RpcResponse) -> RpcResponse:
         if answer.id != self._number:
             raise RpcError(INVALID_REQUEST, "an answer to a request that was not made")
         with contextlib.suppress(BlockingIOError, OSError):
@@ -175,7 +175,7 @@ class CallChannel:
             raise RpcError(INVALID_REQUEST, "something came after the answer")
         return answer
 
-    def _take(self, request: RpcRequest) -> None:
+    def _take_request(self, request: RpcRequest) -> None:
         if request.is_notification:
             # A notification has no reply, so its errors are dropped (JSON-RPC 2.0, 4.1).
             with contextlib.suppress(RpcError):
@@ -183,12 +183,12 @@ class CallChannel:
                 if request.method == CANCEL:
                     self._cancel(request.params.get("id"))
                 else:
-                    tell(host, request)
+                    take_notification(host, request)
         elif len(self._tasks) >= ASKED_MAX:
             # No further task: the cell does not read our answers, or sends requests too fast.
             raise RpcError(RESOURCE_LIMIT, f"expected at most {ASKED_MAX} requests at once")
         else:
-            task = self._do(self._answer(request))
+            task = self._start_task(self._answer(request))
             self._asked.setdefault(request.id, task)
 
     def _cancel(self, number: object) -> None:
@@ -206,7 +206,7 @@ class CallChannel:
     async def _answer(self, request: RpcRequest) -> None:
         try:
             async with self._turns:
-                result = await answered(self._host(request), request)
+                result = await answer_request(self._host(request), request)
             data = framed(result_value(request.id, result))
         except RpcError as error:
             data = framed(error_value(request.id, error))
@@ -224,7 +224,7 @@ class CallChannel:
                 await self._loop.sock_sendall(self._link, data)
 
 
-async def answered(host: HostCalls, asked: RpcRequest) -> Any:
+async def answer_request(host: HostCalls, asked: RpcRequest) -> Any:
     """Return the core's answer to a request of a skill; a bad one is an `RpcError`."""
     params = {name: value for name, value in asked.params.items() if name != "capability"}
     if asked.method == "core.fetch":
@@ -257,7 +257,7 @@ def _fetch_params(params: Mapping[str, Any]) -> Mapping[str, Any]:
     return params
 
 
-def tell(host: HostCalls, notification: RpcRequest) -> None:
+def take_notification(host: HostCalls, notification: RpcRequest) -> None:
     """Pass on a notification of a skill; an unknown one is ignored."""
     if notification.method == "core.output":
         if (part := output_part(notification.params)) is not None:

@@ -1,4 +1,4 @@
-"""The specification of a cell, the result of a call in it, and what the call may request."""
+"""The limits of a cell, the tokens by which its calls request anything, and how many may wait."""
 
 from __future__ import annotations
 

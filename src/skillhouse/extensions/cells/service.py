@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import anyio
 import anyio.to_thread
 
-from skillhouse.extensions.cells.call_channel import answered, tell
+from skillhouse.extensions.cells.call_channel import answer_request, take_notification
 from skillhouse.extensions.cells.cell import Capabilities, timeout_text
 from skillhouse.extensions.cells.cell_context import output_params
 from skillhouse.extensions.cells.code_store import CodeStore
@@ -210,9 +210,9 @@ def core_methods(capabilities: Capabilities) -> Mapping[str, Method]:
             request = RpcRequest(method=name, params=params, id=None)
             with capabilities.asking(params.get("capability")) as host:
                 if name in NOTIFICATIONS:
-                    tell(host, request)
+                    take_notification(host, request)
                     return {}
-                return await answered(host, request)
+                return await answer_request(host, request)
 
         return run
 

@@ -119,7 +119,9 @@ def read_artifact(
     )
 
 
-def _contents(file: ArtifactFile, data: bytes, hide: Callable[[str], str]) -> Any:
+def _contents(
+    file: ArtifactFile, data: bytes, hide: Callable[[str], str]
+) -> types.TextResourceContents | types.BlobResourceContents:
     about: dict[str, Any] = {"uri": file.uri, "mime_type": file.media_type}
     if file.media_type.startswith("text/") or file.media_type in _TEXTS:
         try:

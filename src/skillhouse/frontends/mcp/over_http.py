@@ -1,4 +1,4 @@
-"""The same server over streamable HTTP, as an application behind the guard of `frontends.http`.
+"""The same server over streamable HTTP, as an application behind a guard of the HTTP service.
 
 The SDK is imported at the first request, so the page does not wait for it.
 """
