@@ -247,8 +247,12 @@ tools = {"works": works}
     with worker(tmp_path / "one", "--core", "http://127.0.0.1:9/rpc") as one:
         heard: dict[str, list[Progress]] = {}
         (tmp_path / "core-token").write_text(TOKEN)
-        elsewhere = {"executor": one.address, "executor_token": f"file:{tmp_path}/core-token"}
-        for place, given in (("here", {}), ("there", elsewhere)):
+        elsewhere: dict[str, Any] = {
+            "executor": one.address,
+            "executor_token": f"file:{tmp_path}/core-token",
+        }
+        no_settings: dict[str, Any] = {}
+        for place, given in (("here", no_settings), ("there", elsewhere)):
             base = tmp_path / place
             write_code(base / "skills/reports", source, tool("works"))
             settings = SkillCodeSettings(enabled=True, **given)

@@ -287,7 +287,7 @@ class RemoteHost:
                 self._telling = asyncio.get_running_loop().create_task(self._tell(self._client))
 
     async def _tell(self, client: RpcClient) -> None:
-        """Send the newest report until there is none, one at a time: it ends soon after the call."""
+        """Send the newest report until there is none, one at a time; it ends soon after a call."""
         while self._newest is not None:
             await self._tell_newest(client)
             await asyncio.sleep(PROGRESS_SECONDS)
@@ -299,8 +299,8 @@ class RemoteHost:
                 report, self._newest = self._newest, None
                 # The call does not fail if its reports are lost.
                 with contextlib.suppress(RpcError):
-                    told = {**report, "capability": self._capability}
-                    await client.tell("core.progress", [told])
+                    params = {**report, "capability": self._capability}
+                    await client.tell("core.progress", [params])
 
     async def ended(self) -> None:
         if self._client is None:
