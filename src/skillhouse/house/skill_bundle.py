@@ -470,5 +470,5 @@ def bundle_note(config: Config) -> str:
     if state.problem:
         return f"{said}: {state.problem}; {kept(state)}"
     if not source.is_here():
-        return f"{said} was not taken yet: `up` and `skillhouse bundle pull` do it"
+        return f"{said} was not taken yet: `up`, `mcp` and `skillhouse bundle pull` do it"
     return ""
