@@ -57,7 +57,10 @@ def test_a_running_process_finds_what_was_taken(tmp_path: Path) -> None:
     with Skillhouse(place.config) as house:
         assert "pdf" not in {skill.name for skill in house.index.skills}
         assert trust_notes(house) == [
-            f"bundle `{place.source}` was not taken yet: `up`, `mcp` and `skillhouse bundle pull` do it"
+            (
+                f"bundle `{place.source}` was not taken yet: `up`, `mcp` and "
+                "`skillhouse bundle pull` do it"
+            )
         ]
         place.push(1)
         place.look()

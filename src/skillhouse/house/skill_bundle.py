@@ -39,8 +39,8 @@ from skillhouse.floor import (
 from skillhouse.floor.digests import canonical_json
 from skillhouse.floor.documents import json_value
 from skillhouse.floor.lock import locked_file
-from skillhouse.house.allowed_sources import check_source
 from skillhouse.house.code_manifests import Reloads
+from skillhouse.house.config.allowed_sources import check_source
 from skillhouse.house.config.bundle_files import (
     BUNDLE_CONFIG,
     BUNDLE_POLICY,

@@ -15,8 +15,8 @@ from msgspec import Struct
 
 from skillhouse import registry, remote
 from skillhouse.floor import digest, nearest, structs
-from skillhouse.house.allowed_sources import check_source
 from skillhouse.house.config import Config
+from skillhouse.house.config.allowed_sources import check_source
 from skillhouse.house.config.config_files import safe_path
 from skillhouse.house.network import Network
 from skillhouse.house.remote_skills import mcp_dial, mcp_servers_of

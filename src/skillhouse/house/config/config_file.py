@@ -29,7 +29,7 @@ from skillhouse.house.config.repositories import check_repositories
 from skillhouse.house.config.rule_tables import TriedExamples, try_examples, with_each_pattern
 
 
-class ConfigFile:
+class SettingsFile:
     """One file of the configuration; one that is missing sets nothing."""
 
     def __init__(
@@ -119,7 +119,7 @@ class ConfigFile:
 def faults_of_keys(path: Path) -> tuple[ConfigError, ...]:
     """Return a fault of each key of a managed or user file; none where it cannot be read at all."""
     try:
-        file = ConfigFile(path)
+        file = SettingsFile(path)
     except ConfigError:
         return ()
     return tuple(file.faults())

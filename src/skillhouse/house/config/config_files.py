@@ -35,7 +35,7 @@ from skillhouse.house.config.checks import (
     check_server_name,
     secret_variables,
 )
-from skillhouse.house.config.config_file import ConfigFile
+from skillhouse.house.config.config_file import SettingsFile
 from skillhouse.house.config.config_keys import (
     bundle_keys,
     project_keys,
@@ -94,7 +94,7 @@ def load_config(
     """
     places.check()
     files = (places.managed_file, places.user_file)
-    own = [ConfigFile(file, is_empty=file in without) for file in files]
+    own = [SettingsFile(file, is_empty=file in without) for file in files]
     managed, user = (file.settings() for file in own)
     if places.published_file not in without:
         user = _with_published(user, places.published_file)
@@ -238,7 +238,7 @@ def _bundle_of(
         return None
     if settings.registry is not None and settings.registry.sources:
         # Most configurations allow every source.
-        from skillhouse.house.allowed_sources import is_allowed  # noqa: PLC0415
+        from skillhouse.house.config.allowed_sources import is_allowed  # noqa: PLC0415
 
         if not is_allowed(settings.registry, skills.source):
             return None
@@ -272,7 +272,7 @@ def _read_bundle(
 def bundle_settings(content: bytes, tried: TriedExamples) -> Settings:
     """Return what a bundle's configuration sets; ConfigError for more than it may."""
     name = Path(BUNDLE_CONFIG)
-    file = ConfigFile(name, only=bundle_keys(), by="a bundle", content=content)
+    file = SettingsFile(name, only=bundle_keys(), by="a bundle", content=content)
     settings = file.settings()
     file.try_examples(tried)
     _check_merged(settings)
@@ -301,7 +301,7 @@ def _read_project(path: Path, tried: TriedExamples) -> tuple[Settings, tuple[Dia
     where they cannot, everything here is asked about, since they may have denied anything.
     """
     try:
-        file = ConfigFile(path, only=project_keys())
+        file = SettingsFile(path, only=project_keys())
         settings = file.settings()
         file.try_examples(tried)
     except ConfigError as error:
@@ -311,7 +311,7 @@ def _read_project(path: Path, tried: TriedExamples) -> tuple[Settings, tuple[Dia
     else:
         return settings, ()
     try:
-        file = ConfigFile(path, only=project_keys(), rules_only=True)
+        file = SettingsFile(path, only=project_keys(), rules_only=True)
         settings = file.settings()
         file.try_examples(tried)
     except ConfigError:
@@ -323,7 +323,7 @@ def _read_project(path: Path, tried: TriedExamples) -> tuple[Settings, tuple[Dia
 
 def managed_layers(places: Locations) -> tuple[Layer, ...]:
     """Return the rules of the managed file, and its policy; ConfigError if it cannot be used."""
-    settings = ConfigFile(places.managed_file).settings()
+    settings = SettingsFile(places.managed_file).settings()
     own = (Layer(name="managed", rules=settings.rules),) if settings.rules else ()
     return (*own, *policy_layers(settings.policy))
 
