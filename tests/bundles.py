@@ -106,6 +106,19 @@ def registry_digest(data: bytes) -> str:
     return "sha256:" + hashlib.sha256(data).hexdigest()
 
 
+S3_FAULTS = {
+    "AccessDenied": 403,
+    "InvalidAccessKeyId": 403,
+    "SignatureDoesNotMatch": 403,
+    "ExpiredToken": 400,
+    "RequestTimeTooSkewed": 403,
+    "NoSuchBucket": 404,
+    "SlowDown": 503,
+    "InternalError": 500,
+}
+"""Codes of S3's errors, with the status of the answer."""
+
+
 class SmallS3(ThreadingHTTPServer):
     """Keeps objects in memory: GET, and PUT with `If-None-Match` and `If-Match`."""
 
@@ -117,7 +130,10 @@ class SmallS3(ThreadingHTTPServer):
         self.lock = threading.Lock()
         self.ended = threading.Event()
         self.manner = ""
-        """How it answers GET: "endless", "slow", "silent", or as it should."""
+        """How it answers GET: "endless", "slow", "silent", "cut" in the middle, with a fault of S3 by
+        its code, or as it should."""
+        self.is_about = ""
+        """What part of an object's name that is for; empty for all."""
 
     @property
     def address(self) -> str:
@@ -147,7 +163,7 @@ class _S3Handler(QuietHandler):
     server: SmallS3
 
     def do_GET(self) -> None:
-        if self.server.manner:
+        if self.server.manner and self.server.is_about in self.path:
             self._misbehave()
             return
         found = self.server.objects.get(self.path)
@@ -176,6 +192,20 @@ class _S3Handler(QuietHandler):
     def _misbehave(self) -> None:
         if self.server.manner == "silent":
             self.server.ended.wait(20)
+            return
+        if self.server.manner in S3_FAULTS:
+            text = f"<Error><Code>{self.server.manner}</Code><Message>said</Message></Error>"
+            self.answer(S3_FAULTS[self.server.manner], text.encode())
+            return
+        if self.server.manner == "cut":
+            found = self.server.objects[self.path]
+            self.send_response(200)
+            for name, value in {**self._about(found), "Content-Length": str(len(found))}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(found[: len(found) // 2])
+            self.wfile.flush()
+            self.close_connection = True
             return
         self.send_response(200)
         about = self._about(b"")

@@ -30,7 +30,7 @@ from skillhouse.extensions.registry.hosting.backup import BackupError, back_up, 
 from skillhouse.extensions.registry.operations import log_line
 from skillhouse.floor import SkillhouseError
 from skillhouse.house import Network, load_config
-from skillhouse.house.allowed_sources import fits
+from skillhouse.house.config.allowed_sources import fits
 from skillhouse.net import Route
 from tests.extensions.registry.hosting.servers import Server, package, serving
 from tests.extensions.registry.hosting.test_backup import publish

@@ -10,6 +10,7 @@ from skillhouse import remote
 from skillhouse.floor import ConfigError, structs
 from skillhouse.house import Skillhouse, configured
 from skillhouse.house.skill_bundle import (
+    POINTER,
     BundleRefresh,
     SkillBundleSource,
     bundle_note,
@@ -18,7 +19,7 @@ from skillhouse.house.skill_bundle import (
     read_pointer,
 )
 from skillhouse.manage import trust_notes
-from tests.bundles import PUBLISHER, BundlePlace, small_s3
+from tests.bundles import PUBLISHER, S3_FAULTS, BundlePlace, small_s3
 from tests.harness import until
 from tests.house.places import write_skill
 from tests.registry.pki import NOW
@@ -57,7 +58,10 @@ def test_a_running_process_finds_what_was_taken(tmp_path: Path) -> None:
     with Skillhouse(place.config) as house:
         assert "pdf" not in {skill.name for skill in house.index.skills}
         assert trust_notes(house) == [
-            f"bundle `{place.source}` was not taken yet: `up` and `skillhouse bundle pull` do it"
+            (
+                f"bundle `{place.source}` was not taken yet: `up`, `mcp` and "
+                "`skillhouse bundle pull` do it"
+            )
         ]
         place.push(1)
         place.look()
@@ -159,6 +163,57 @@ def test_a_bucket_does_the_same(tmp_path: Path) -> None:
     ).look()
     assert (found.status, found.state.number) == ("refused", 2)
     assert place.taken() == {"pdf": "Second.\n"}
+
+
+@pytest.mark.parametrize("part", [POINTER, "bundles/"])
+@pytest.mark.parametrize("manner", [*S3_FAULTS, "cut"])
+def test_what_a_bucket_answers_is_said_and_the_last_good_one_is_kept(
+    tmp_path: Path, manner: str, part: str
+) -> None:
+    """Wrong keys, expired ones, one that may not, a clock, a full server, an answer that ends."""
+    with small_s3() as server:
+        place = BundlePlace(tmp_path, source="s3://acme-skills/team", more=server.settings)
+        store = remote.open_store(place.source, server.access)
+        publish_bundle(store, place.packed(1), 1)
+        bundle = SkillBundleSource(
+            place.config,
+            open_store=lambda address, _: remote.open_store(address, server.access),
+            now=lambda: NOW,
+        )
+        assert bundle.look().status == "taken"
+        write_skill(place.skills / "pdf", body="Second.\n")
+        publish_bundle(store, place.packed(2), 2)
+        server.manner, server.is_about = manner, part
+        found = bundle.look()
+        assert found.status == "refused"
+        assert bundle_note(place.config).endswith("; bundle 1 is kept")
+        assert "secret" not in found.state.problem.replace("the secret key does not fit", "")
+        if manner == "NoSuchBucket" or manner == "cut":
+            assert "in the bucket `acme-skills`: " in found.state.problem
+        else:
+            said = f"the server answered {S3_FAULTS[manner]} {manner}"
+            assert said in found.state.problem
+        assert place.taken() == {"pdf": "First.\n"}
+        server.manner = ""
+        assert bundle.look().status == "taken"
+        assert place.taken() == {"pdf": "Second.\n"}
+
+
+def test_an_archive_that_changed_in_the_bucket_is_not_taken(tmp_path: Path) -> None:
+    """The pointer was read, and the bytes behind the digest are others then."""
+    with small_s3() as server:
+        place = BundlePlace(tmp_path, source="s3://acme-skills/team", more=server.settings)
+        store = remote.open_store(place.source, server.access)
+        pointer = publish_bundle(store, place.packed(1), 1)
+        bundle = SkillBundleSource(
+            place.config,
+            open_store=lambda address, _: remote.open_store(address, server.access),
+            now=lambda: NOW,
+        )
+        server.objects[f"/acme-skills/team/{pointer.path}"] = place.packed(2)
+        found = bundle.look()
+    assert (found.status, found.state.has_any) == ("refused", False)
+    assert f"expected {pointer.digest} at" in found.state.problem
 
 
 def test_a_process_looks_by_itself_and_follows_its_configuration(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from skillhouse.floor import ConfigError, StateError
-from skillhouse.house.allowed_sources import fits
+from skillhouse.house.config.allowed_sources import fits
 from skillhouse.house.config.repositories import AllowedSource, RegistrySettings, RepositorySettings
 from skillhouse.install import repositories
 from skillhouse.install.source_policy import (

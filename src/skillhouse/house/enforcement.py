@@ -21,10 +21,9 @@ from skillhouse.floor.lock import Lazy, once
 from skillhouse.floor.regex import regex
 from skillhouse.floor.structs import replace
 from skillhouse.house.access_tokens import Access, AccessTokens
-from skillhouse.house.config.bundle_files import BUNDLE_POLICY
-from skillhouse.house.config.config_files import approvals_of, profile_of, tier_policy_file
+from skillhouse.house.config.config_files import approvals_of, tier_policy_file
 from skillhouse.house.network import Network
-from skillhouse.house.own_files import KEYSTORE_FILE, audit_log_of
+from skillhouse.house.own_files import KEYSTORE_FILE, audit_log_of, tier_policy_of
 from skillhouse.registry.passwords import PasswordSource
 from skillhouse.store import STATE_FILE, state_server
 from skillhouse.tiers import (
@@ -32,8 +31,6 @@ from skillhouse.tiers import (
     StopReport,
     TierEngine,
     TierPolicy,
-    load_tier_policy,
-    read_tier_policy,
 )
 from skillhouse.tiers.emergency_stop import CALLS
 from skillhouse.tiers.tier_file import POLICY_FILE_MAX
@@ -74,7 +71,7 @@ class EnforcementSettings:
         self.approvals = approvals_of(config)
         self.hidden = Lazy(partial(hidden_values, config))
         self.signer = Lazy(partial(_signer, config))
-        self.tier_policy = Lazy(partial(_read_tier_policy, config))
+        self.tier_policy = Lazy(partial(tier_policy_of, config))
         self.tier_fault = ""
         """Why the tier policy from before stays in use; empty if it does not."""
         if before is not None and before.config.signer == config.signer:
@@ -114,24 +111,6 @@ def _signer(config: Config) -> Any:
         environment=config.places.environment,
         password=PasswordSource.parse(config.signer.password),
     )
-
-
-def _read_tier_policy(config: Config) -> TierPolicy:
-    """Return the tier policy; an unusable file allows only reads."""
-    file, assignees = tier_policy_file(config), frozenset(config.assignees)
-    # A paired device counts as the page does, and the page can always be opened.
-    policy = TierPolicy(assignees=assignees, tier1_channel=PAGE)
-    if file == config.places.policy_file:
-        policy = load_tier_policy(file, assignees=assignees, tier1_channel=PAGE)
-    elif file is not None and config.bundle is not None:
-        try:
-            # Compared with what was signed: it lies in a cache.
-            data = config.bundle.contents()[BUNDLE_POLICY]
-            policy = read_tier_policy(data, file, assignees=assignees, tier1_channel=PAGE)
-        except ConfigError as error:
-            policy = replace(policy, fault=f"the policy of the bundle cannot be used: {error}")
-    profile = profile_of(config)
-    return replace(policy, published=profile.tool_names, has_companion=profile.companion_app)
 
 
 class SettingsInUse(Protocol):

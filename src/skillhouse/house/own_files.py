@@ -12,15 +12,20 @@ from skillhouse.audit.log_end import default_directory
 from skillhouse.audit.redaction import Secrets
 from skillhouse.audit.state_heads import StateHeads
 from skillhouse.floor import (
+    ConfigError,
     PathStateCache,
     directory_problem,
     file_problem,
     trail,
 )
+from skillhouse.floor.structs import replace
 from skillhouse.house.config import PROJECT_FILE, Config
-from skillhouse.house.config.config_files import project_of
+from skillhouse.house.config.bundle_files import BUNDLE_POLICY
+from skillhouse.house.config.config_files import profile_of, project_of, tier_policy_file
 from skillhouse.skill import Skill
 from skillhouse.store import STATE_FILE
+from skillhouse.tiers import TierPolicy, load_tier_policy, read_tier_policy
+from skillhouse.tiers.tier_values import PAGE
 
 KEYSTORE_FILE = "keys.json"
 """Name of the file of the signer's keys, beside the state."""
@@ -109,6 +114,24 @@ def audit_log_of(config: Config, *, secrets: Secrets | None = None) -> AuditLog:
         server=server,
         heads=StateHeads(state) if server else None,
     )
+
+
+def tier_policy_of(config: Config) -> TierPolicy:
+    """Return the tier policy; an unusable file allows only reads."""
+    file, assignees = tier_policy_file(config), frozenset(config.assignees)
+    # A paired device counts as the page does, and the page can always be opened.
+    policy = TierPolicy(assignees=assignees, tier1_channel=PAGE)
+    if file == config.places.policy_file:
+        policy = load_tier_policy(file, assignees=assignees, tier1_channel=PAGE)
+    elif file is not None and config.bundle is not None:
+        try:
+            # Compared with what was signed: it is in a cache.
+            data = config.bundle.contents()[BUNDLE_POLICY]
+            policy = read_tier_policy(data, file, assignees=assignees, tier1_channel=PAGE)
+        except ConfigError as error:
+            policy = replace(policy, fault=f"the policy of the bundle cannot be used: {error}")
+    profile = profile_of(config)
+    return replace(policy, published=profile.tool_names, has_companion=profile.companion_app)
 
 
 def audit_troubles(config: Config) -> tuple[Trouble, ...]:

@@ -79,7 +79,7 @@ def may_come_from(config: Config, text: str) -> bool:
     if not config.registry.sources:
         return True
     # Most configurations allow every source.
-    from skillhouse.house.allowed_sources import is_allowed  # noqa: PLC0415
+    from skillhouse.house.config.allowed_sources import is_allowed  # noqa: PLC0415
 
     return is_allowed(config.registry, text)
 

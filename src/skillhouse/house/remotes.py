@@ -15,8 +15,8 @@ from skillhouse.audit import AuditDraft, AuditError, AuditLog
 from skillhouse.audit.log import recorded, recorded_async
 from skillhouse.floor import ConfigError, MissingExtraError, as_error, nearest
 from skillhouse.floor.threads import in_thread
-from skillhouse.house.allowed_sources import check_source
 from skillhouse.house.config import Config, McpServerSettings
+from skillhouse.house.config.allowed_sources import check_source
 from skillhouse.house.house_snapshot import SCOPE, check_outside
 from skillhouse.house.remote_skills import MCP_DIRECTORY, may_come_from
 

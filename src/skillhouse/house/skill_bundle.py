@@ -39,8 +39,8 @@ from skillhouse.floor import (
 from skillhouse.floor.digests import canonical_json
 from skillhouse.floor.documents import json_value
 from skillhouse.floor.lock import locked_file
-from skillhouse.house.allowed_sources import check_source
 from skillhouse.house.code_manifests import Reloads
+from skillhouse.house.config.allowed_sources import check_source
 from skillhouse.house.config.bundle_files import (
     BUNDLE_CONFIG,
     BUNDLE_POLICY,
@@ -469,5 +469,5 @@ def bundle_note(config: Config) -> str:
     if state.problem:
         return f"{said}: {state.problem}; {kept(state)}"
     if not source.is_here():
-        return f"{said} was not taken yet: `up` and `skillhouse bundle pull` do it"
+        return f"{said} was not taken yet: `up`, `mcp` and `skillhouse bundle pull` do it"
     return ""

@@ -16,8 +16,8 @@ from msgspec import Struct
 from skillhouse import registry, remote
 from skillhouse.floor import digest, nearest, structs
 from skillhouse.floor.paths import safe_path
-from skillhouse.house.allowed_sources import check_source
 from skillhouse.house.config import Config
+from skillhouse.house.config.allowed_sources import check_source
 from skillhouse.house.network import Network
 from skillhouse.house.remote_skills import mcp_dial, mcp_servers_of
 from skillhouse.install.pinned_roots import registry_name

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from skillhouse.floor import DecodeError, StateError, write_atomically
 from skillhouse.floor.documents import json_value
 from skillhouse.floor.lock import locked_file
-from skillhouse.house.allowed_sources import check_source, rule_for
+from skillhouse.house.config.allowed_sources import check_source, rule_for
 from skillhouse.house.config.repositories import RegistrySettings, age_of
 from skillhouse.install.repositories import RepositoryOffer
 from skillhouse.registry import LockEntry, Publisher, Release, Source, SourceError

@@ -25,6 +25,7 @@ from skillhouse.floor import (
     write_atomically,
 )
 from skillhouse.floor.lock import locked_file
+from skillhouse.floor.regex import regex
 from skillhouse.remote.source import RemoteError
 
 if TYPE_CHECKING:
@@ -38,6 +39,19 @@ RETRIES = 2
 ERROR_MAX = 240
 """Characters of what a store says went wrong."""
 _LOCK = ".lock"
+_CODE = regex(r"<Code>([A-Za-z0-9.]{1,64})</Code>")
+_STATUS = regex(r"status code: (\d{3})\b")
+_NO_BUCKET = "NoSuchBucket"
+_CODES = {
+    "AccessDenied": "this key may not do that",
+    "ExpiredToken": "the key for it has expired",
+    "InvalidAccessKeyId": "there is no such access key",
+    "RequestTimeTooSkewed": "the clock of this machine differs from the server's",
+    "SignatureDoesNotMatch": "the secret key does not fit the access key",
+    "SlowDown": "the server has too many requests",
+    _NO_BUCKET: "there is no such bucket",
+}
+"""What codes of S3's errors mean (Amazon S3 API Reference, "Error responses")."""
 
 
 class StoredObject(Struct, frozen=True, kw_only=True):
@@ -170,7 +184,9 @@ class S3ObjectStore:
         with self._asking(name):
             try:
                 result = self._obstore.get(self._store, name)
-            except (self._errors.NotFoundError, FileNotFoundError):
+            except (self._errors.NotFoundError, FileNotFoundError) as error:
+                if _code_of(error) == _NO_BUCKET:
+                    raise
                 return None
             chunks, size = [], 0
             # What an answer says of its own length is not believed.
@@ -202,9 +218,22 @@ class S3ObjectStore:
         try:
             yield
         except (self._errors.BaseError, OSError, NotImplementedError, ValueError) as error:
-            # The first line: behind it is a dump of the library's own values.
-            said = str(error).partition("\n")[0][:ERROR_MAX]
-            raise RemoteError(f"`{name}` in the bucket `{self._bucket}`: {said}") from error
+            raise RemoteError(f"`{name}` in the bucket `{self._bucket}`: {_said(error)}") from error
+
+
+def _code_of(error: Exception) -> str:
+    found = _CODE.search(str(error))
+    return "" if found is None else found[1]
+
+
+def _said(error: Exception) -> str:
+    """Return why a bucket did not do something: the server's code, or what the library says."""
+    code, status = _code_of(error), _STATUS.search(str(error))
+    if code:
+        why = f": {_CODES[code]}" if code in _CODES else ""
+        return f"the server answered {'' if status is None else f'{status[1]} '}{code}{why}"
+    # The first line: behind it is a dump of the library's own values.
+    return str(error).partition("\n")[0][:ERROR_MAX]
 
 
 OpenStore = Callable[[str, StoreAccess], ObjectStore]

@@ -12,7 +12,7 @@ from msgspec import Struct
 from skillhouse.floor import SkillhouseError, digest, structs
 from skillhouse.frontends.presentation.install_words import report_pairs
 from skillhouse.frontends.presentation.text import cut
-from skillhouse.house.allowed_sources import rule_for
+from skillhouse.house.config.allowed_sources import rule_for
 from skillhouse.install import UNSIGNED, UNTRUSTED, agreements
 from skillhouse.install.source_policy import first_seen, held_back, required_age
 from skillhouse.registry import entry_value

@@ -92,6 +92,8 @@ def _run(options: argparse.Namespace, terminal: Terminal) -> int:
         force=options.force,
         dry_run=options.dry_run or options.diff,
     )
+    # What only looks leaves nothing, either.
+    options.dry_run = request.dry_run
     with house_of(options) as house:
         source = export_source(house)
         exporter = Exporter(source)

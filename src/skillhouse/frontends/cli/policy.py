@@ -205,6 +205,16 @@ def _show(
     return 0
 
 
+def _show_used(options: argparse.Namespace, terminal: Terminal) -> int:
+    """Print the policy that is named, or the one in force with what a bundle says."""
+    config = usable_config(places_of(options)).config
+    used = options.name or config.policy
+    bundle = None if options.name else bundle_text(config)
+    if used is None and bundle is None:
+        raise UsageError("no policy is in force; `skillhouse policy init` sets one")
+    return _show(used, terminal, is_json=options.json, bundle=bundle)
+
+
 def summary_lines(name: str) -> list[str]:
     """Return what a policy allows, asks about and denies."""
     effects = (Effect.ALLOW, Effect.ASK, Effect.DENY)
@@ -221,12 +231,7 @@ def _policy(options: argparse.Namespace, terminal: Terminal) -> int:
     if options.verb == "init":
         return _init(options, terminal)
     if options.verb == "show":
-        config = usable_config(places_of(options)).config
-        used = options.name or config.policy
-        bundle = None if options.name else bundle_text(config)
-        if used is None and bundle is None:
-            raise UsageError("no policy is in force; `skillhouse policy init` sets one")
-        return _show(used, terminal, is_json=options.json, bundle=bundle)
+        return _show_used(options, terminal)
     if options.verb == "list":
         return _list_rules(usable_config(places_of(options)), terminal, is_json=options.json)
     if options.verb == "lint":

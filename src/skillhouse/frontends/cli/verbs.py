@@ -57,7 +57,7 @@ VERBS = {
     "config": ("configuration", "show where the configuration is, and what is wrong with it"),
     "completions": ("completions", "print the script with which bash, zsh or fish completes"),
     "remote": ("skill_servers", "list and sync the servers whose skills are used here"),
-    "bundle": ("bundle", "publish skills as one signed bundle, which servers take"),
+    "bundle": ("bundle", "publish skills and rules as one signed bundle"),
     "sandbox": ("sandbox_status", "test the sandbox that commands run in"),
     "state": ("kept_state", "show where the state is, move it to a server, or copy it"),
     "tokens": ("tokens", "make, list and revoke tokens for the HTTP service"),

@@ -34,7 +34,7 @@ from skillhouse.house.config.rule_tables import (
 )
 
 
-class ConfigFile:
+class SettingsFile:
     """One file of the configuration; one that is missing sets nothing."""
 
     def __init__(
@@ -127,7 +127,7 @@ class ConfigFile:
 def faults_of_keys(path: Path) -> tuple[ConfigError, ...]:
     """Return a fault of each key of a managed or user file; none where it cannot be read at all."""
     try:
-        file = ConfigFile(path)
+        file = SettingsFile(path)
     except ConfigError:
         return ()
     return tuple(file.faults())

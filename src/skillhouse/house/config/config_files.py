@@ -35,7 +35,7 @@ from skillhouse.house.config.checks import (
     check_server_name,
     secret_variables,
 )
-from skillhouse.house.config.config_file import ConfigFile
+from skillhouse.house.config.config_file import SettingsFile
 from skillhouse.house.config.config_keys import (
     bundle_keys,
     from_environment,
@@ -91,7 +91,7 @@ def load_config(
     """
     places.check()
     files = (places.managed_file, places.user_file)
-    own = [ConfigFile(file, is_empty=file in without) for file in files]
+    own = [SettingsFile(file, is_empty=file in without) for file in files]
     managed, user = (file.settings() for file in own)
     if places.published_file not in without:
         user = _with_published(user, places.published_file)
@@ -235,7 +235,7 @@ def _bundle_of(
         return None
     if settings.registry is not None and settings.registry.sources:
         # Most configurations allow every source.
-        from skillhouse.house.allowed_sources import is_allowed  # noqa: PLC0415
+        from skillhouse.house.config.allowed_sources import is_allowed  # noqa: PLC0415
 
         if not is_allowed(settings.registry, skills.source):
             return None
@@ -269,7 +269,7 @@ def _read_bundle(
 def bundle_settings(content: bytes, cache: Path | None) -> Settings:
     """Return what a bundle's configuration sets; ConfigError for more than it may."""
     name = Path(BUNDLE_CONFIG)
-    file = ConfigFile(name, only=bundle_keys(), by="a bundle", content=content)
+    file = SettingsFile(name, only=bundle_keys(), by="a bundle", content=content)
     settings = file.settings()
     file.try_examples(cache)
     _checkmerge(settings)
@@ -298,7 +298,7 @@ def _read_project(path: Path, cache: Path | None) -> tuple[Settings, tuple[Diagn
     where they cannot, everything here is asked about, since they may have denied anything.
     """
     try:
-        file = ConfigFile(path, only=project_keys())
+        file = SettingsFile(path, only=project_keys())
         settings = file.settings()
         file.try_examples(cache)
     except ConfigError as error:
@@ -308,7 +308,7 @@ def _read_project(path: Path, cache: Path | None) -> tuple[Settings, tuple[Diagn
     else:
         return settings, ()
     try:
-        file = ConfigFile(path, only=project_keys(), rules_only=True)
+        file = SettingsFile(path, only=project_keys(), rules_only=True)
         settings = file.settings()
         file.try_examples(cache)
     except ConfigError:
@@ -321,18 +321,18 @@ def _read_project(path: Path, cache: Path | None) -> tuple[Settings, tuple[Diagn
 def settings_by_source(config: Config) -> dict[str, Settings]:
     """Return what each source of a configuration sets, the strongest first (ConfigError)."""
     places = config.places
-    found = {"managed": ConfigFile(places.managed_file).settings()}
+    found = {"managed": SettingsFile(places.managed_file).settings()}
     found["environment"] = from_environment(places.environment)
     if is_trusted(config):
         found["project"] = _read_project(project_of(places.start) / PROJECT_FILE, None)[0]
-    user = ConfigFile(places.user_file).settings()
+    user = SettingsFile(places.user_file).settings()
     found["user"] = _with_published(user, places.published_file)
     return {**found, "bundle": _read_bundle(config.bundle, None)[0]}
 
 
 def managed_layers(places: Locations) -> tuple[Layer, ...]:
     """Return the rules of the managed file, and its policy; ConfigError if it cannot be used."""
-    settings = ConfigFile(places.managed_file).settings()
+    settings = SettingsFile(places.managed_file).settings()
     own = (Layer(name="managed", rules=settings.rules),) if settings.rules else ()
     policy = (policy_layer(settings.policy),) if settings.policy else ()
     return (*own, *policy)

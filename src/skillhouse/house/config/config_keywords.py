@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from skillhouse.approval import ApprovalSettings
     from skillhouse.floor import Diagnostic, Locations
     from skillhouse.house.config.bot_settings import BotSettings
+    from skillhouse.house.config.bundle_files import TakenBundle
     from skillhouse.house.config.code_settings import SkillCodeSettings
     from skillhouse.house.config.config_values import (
         ExtensionSettings,
@@ -84,6 +85,7 @@ class ConfigFields(TypedDict, total=False):
     registry: RegistrySettings
     repositories: tuple[RepositorySettings, ...]
     skills: SkillsSettings
+    bundle: TakenBundle | None
     assignees: frozenset[str]
     audit_checkpoints: Path | None
     server_name: str

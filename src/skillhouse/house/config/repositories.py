@@ -122,14 +122,15 @@ class SkillsSettings(Struct, frozen=True, kw_only=True):
     repositories: tuple[RepositorySettings, ...] = ()
     """In the order in which a name is looked for."""
     source: str = ""
-    """Address of a signed bundle of skills, which servers take and keep up to date:
+    """Address of a signed bundle of skills and rules, which servers take and keep up to date:
     s3://BUCKET/PATH or file:///DIRECTORY. Its last part is the bundle's name; see
     [skills from a bundle](../guides/from-one-machine-to-many.md#6-skills-from-a-signed-bundle)."""
     source_publisher: str = ""
     """Who must have signed it, as `HANDLE of REGISTRY`, whose root is trusted here
     (`skillhouse keys trust`)."""
     source_seconds: int = 60
-    """How often `up` asks for a newer one, from 5 seconds to a day."""
+    """How often `up`, `mcp` and `chat` ask for a newer one, from 5 seconds to a day; one of them
+    asks for all."""
     source_rules: Literal["stricter", "defaults", "none"] = "stricter"
     """What rules in the bundle may do. With "stricter" they only ask or deny, over rules of this
     machine that allow; with "defaults" they hold, those that allow too, where no rule of this
