@@ -472,6 +472,7 @@ ALL_FIELDS = AuditDraft(
     gate_verdict="approved",
     rules_digest="0123456789abcdef",
     profile="opencode",
+    model="openai:gpt-5",
     result_chars=1_200,
     confirmation=Confirmation(
         channel="inline",

@@ -51,13 +51,14 @@ def test_a_record_says_who_on_which_task_and_how_a_person_was_asked(tmp_path: Pa
             "message_id": "m2",
             "call_id": "toolu_1",
             "trace": "t3",
+            "model": "openai:gpt-5",
         }
         assert house.call_sync(*WRITE, **ids).status == "ok"
         (entry,) = entries(house)
         for record in (entry.record, entry.outcome):
             assert record is not None
-            found = (record.session, record.request, record.call, record.trace)
-            assert found == ("s1", "m2", "toolu_1", "t3")
+            found = (record.session, record.request, record.call, record.trace, record.model)
+            assert found == ("s1", "m2", "toolu_1", "t3", "openai:gpt-5")
             assert record.security_level == "write"
         asked = entry.record.confirmation
         assert asked is not None

@@ -178,6 +178,8 @@ class AuditRecord(Struct, frozen=True, kw_only=True):
     """Characters of what the tool returned, before a long text is cut; 0 where it returned none."""
     server: str = ""
     """Name of the server whose log this is; empty where it has none."""
+    model: str = ""
+    """Provider and name of the model that made the call; empty where the frontend knows none."""
 
 
 AuditDraft = AuditRecord

@@ -151,6 +151,7 @@ class CallerFields(TypedDict, total=False):
     message_id: str
     call_id: str
     trace: str
+    model: str
 
 
 class Caller(Struct, frozen=True, kw_only=True):
@@ -175,6 +176,8 @@ class Caller(Struct, frozen=True, kw_only=True):
     message_id: str = ""
     call_id: str = ""
     trace: str = ""
+    model: str = ""
+    """The model that makes the call, as `provider:name`, for the audit log."""
 
     def tool_call(
         self, name: str, arguments: Mapping[str, Any], *, approval_id: str | None = None

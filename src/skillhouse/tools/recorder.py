@@ -122,6 +122,7 @@ class Recorder:
             trace=call.trace,
             request=call.message_id,
             call=call.call_id,
+            model=call.model,
             tier=verdict.tier.value if verdict else "",
             effective_tier=tier,
             security_level=context.level if plan else "",

@@ -104,7 +104,8 @@ def test_calls_go_through_the_gate_with_the_chats_ids(tmp_path: Path) -> None:
         assert (answered.text, len(answered.pending)) == ("it waits", 1)
         assert written(tmp_path) is None
         records = [found.record for found in read_records(house.audit_log.path)]
-        assert ("skill", "chat") in {(one.tool, one.channel) for one in records}
+        made = {(one.tool, one.channel, one.model.partition(":")[0]) for one in records}
+        assert ("skill", "chat", "function") in made
         request = house.approvals.get(answered.pending[0]).request
         assert (request.channel, request.session_id, request.call_id) == ("chat", "s1", "call-2")
         assert request.message_id

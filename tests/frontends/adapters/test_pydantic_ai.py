@@ -42,6 +42,7 @@ from tests.frontends.adapters.parallel import (
     native_write,
 )
 
+from skillhouse.audit import read_records
 from skillhouse.frontends.adapters.framework_bridge import FrameworkBridge
 from skillhouse.frontends.adapters.pydantic_ai import skillhouse_toolset
 from skillhouse.house import Skillhouse
@@ -175,6 +176,9 @@ def test_the_frameworks_own_test_model_gets_through_every_reading_tool(tmp_path:
         model = TestModel(call_tools=["skill", "search_skills", "list"])
         agent = Agent(model, toolsets=[skillhouse_toolset(house)])
         assert "kestrel" in agent.run_sync("go").output
+        records = [one.record for one in read_records(house.audit_log.path)]
+        assert {one.model for one in records} == {"test:test"}
+        assert len(records) == 3
 
 
 @each_scenario

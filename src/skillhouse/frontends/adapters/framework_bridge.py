@@ -348,9 +348,13 @@ def json_arguments(text: str) -> dict[str, Any]:
 
 
 @contextmanager
-def framework_call(*, call_id: str | None, session_id: str | None) -> Iterator[None]:
-    """Attach the framework's ids of call and conversation to calls made inside."""
-    token = _FRAMEWORK_IDS.set({"call_id": call_id or "", "session_id": session_id or ""})
+def framework_call(
+    *, call_id: str | None, session_id: str | None, model: str = ""
+) -> Iterator[None]:
+    """Attach the framework's ids of call and conversation, and its model, to calls made inside."""
+    token = _FRAMEWORK_IDS.set(
+        {"call_id": call_id or "", "session_id": session_id or "", "model": model}
+    )
     try:
         yield
     finally:

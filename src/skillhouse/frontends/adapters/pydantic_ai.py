@@ -86,7 +86,8 @@ class SkillhouseToolset(AbstractToolset[Any]):
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
     ) -> str:
         approval_id = await self._approval_id(name, ctx) if ctx.tool_call_approved else ""
-        with framework_call(call_id=ctx.tool_call_id, session_id=ctx.conversation_id):
+        model = f"{ctx.model.system}:{ctx.model.model_name}"
+        with framework_call(call_id=ctx.tool_call_id, session_id=ctx.conversation_id, model=model):
             if approval_id:
                 result = await self._bridge.allowed(name, tool_args, approval_id)
             else:

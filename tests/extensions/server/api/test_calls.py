@@ -92,6 +92,12 @@ def test_a_question_has_the_callers_id_of_the_call(client: TestClient) -> None:
     assert (question["call_id"], question["out_of_band_only"]) == ("call_1", False)
 
 
+def test_a_record_names_the_model_that_the_caller_names(client: TestClient) -> None:
+    called(client, {"tool": "list", "arguments": {}, "model": "openai:gpt-5"})
+    (record,) = client.get(f"{API}/audit/records").json()["records"]
+    assert record["record"]["model"] == record["outcome"]["model"] == "openai:gpt-5"
+
+
 @pytest.mark.parametrize("ends", [True, False])
 async def test_a_call_ends_with_its_request_where_it_says_so(tmp_path: Path, *, ends: bool) -> None:
     begun, go, ended = anyio.Event(), anyio.Event(), []

@@ -69,6 +69,7 @@ def caller_of(access: Access, asked: dict[str, Any], request_id: str) -> Caller:
         session_id=asked.get("session_id", ""),
         message_id=request_id,
         call_id=asked.get("call_id", ""),
+        model=asked.get("model", ""),
     )
 
 
@@ -193,6 +194,7 @@ ROUTES = (
                     "agent": _SHORT,
                     "session_id": _ID,
                     "call_id": _ID,
+                    "model": _ID,
                     "approval_id": _ID,
                     "ends_on_disconnect": {"type": "boolean"},
                 },
