@@ -273,6 +273,7 @@ def test_a_source_that_is_not_there_fails_the_job_with_its_code(client: TestClie
     assert (job["state"], job["problem"]["code"]) == ("failed", "unknown-skill")
 
 
+@pytest.mark.one_server("agent")
 def test_a_plan_is_made_and_nothing_else_where_nothing_may_change(house: Skillhouse) -> None:
     client = client_of(house, read_only="an agent started this")
     (plan,) = planned(client, action="install", source="memo")
