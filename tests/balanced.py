@@ -16,6 +16,16 @@ from pathlib import Path
 from tests.harness import until
 from tests.replicas import http
 
+ONE_SERVER = {
+    "address": "it is about the address that one server prints, and about the cookie of its port",
+    "agent": "a server that a coding agent started opens no other one, nor does one open it (0552)",
+    "balancer": "HAProxy refuses the request before a server has it",
+    "inside": "it puts something into the server's process in the place of a part, or asks for it",
+    "moment": "it is about what one server keeps for a second, or which one a page listens to",
+    "process": "it is about the signals, the output or the restart of one process",
+    "servers": "it starts several servers, a balancer or such runs itself",
+}
+"""Why a test is left out with `--replicas`: what its mark `one_server` names."""
 GUIDE = Path(__file__).parents[1] / "docs/guides/from-one-machine-to-many.md"
 BLOCK = re.compile(
     r"`haproxy\.cfg`:\n\n<!-- run by: [^\n]* -->\n```text\n(.*?)^```", re.DOTALL | re.MULTILINE

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.balanced import ONE_SERVER
+
 if TYPE_CHECKING:
     from skillhouse.sandbox import SandboxStatus
     from tests.extensions.postgres.state_servers import StatePool
     from tests.listening import Listener
-    from tests.replicated import Replicas
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 """Beside the project where it is developed; a user's clone has none."""
@@ -58,6 +59,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left_out.add("file_state")
     if config.getoption("--replicas"):
         left_out.add("one_server")
+    for item in items:
+        for one in item.iter_markers("one_server"):
+            assert set(one.args) & set(ONE_SERVER), f"{item.nodeid}: why one server?"
     # Not skipped: CI fails for a skip, and what they show is shown without the option.
     gone = [item for item in items if any(map(item.get_closest_marker, left_out))]
     if gone:

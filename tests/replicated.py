@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import json
 import os
-import pickle
+import pickle  # noqa: TID251 - values of our own tests.
 import subprocess
 import sys
 import tempfile
@@ -23,13 +23,13 @@ from typing import Any
 
 import httpx2
 import starlette.testclient
-from tests.balanced import balanced, free_port
-from tests.extensions.postgres.started import with_state
 
 from skillhouse.extensions.server import app as app_module
 from skillhouse.extensions.server.guard import RequestGuard
 from skillhouse.floor.structs import field_names
 from skillhouse.house import Skillhouse
+from tests.balanced import balanced, free_port
+from tests.extensions.postgres.started import with_state
 
 APART = os.environ.get("SUITE_APART", "")
 OPTIONS = tuple(inspect.signature(app_module.make_app).parameters)[1:]
@@ -185,7 +185,7 @@ class ReplicaTransport(httpx2.BaseTransport):
         if (session := options["session"]) and session in given.get("cookie", ""):
             given["cookie"] = given["cookie"].replace(session, pair.cookie)
         port = int(pair.address.rpartition(":")[2])
-        url = str(request.url).replace(options["token"], pair.token)
+        url = str(request.url).replace(f"token={options['token']}", f"token={pair.token}")
         request.url = httpx2.URL(url).copy_with(scheme="http", host="127.0.0.1", port=port)
         request.extensions["timeout"] = dict.fromkeys(("connect", "read", "write", "pool"), 60)
         return self._http.handle_request(request)

@@ -10,7 +10,7 @@ import contextlib
 import gc
 import json
 import os
-import pickle
+import pickle  # noqa: TID251 - values of our own tests.
 import signal
 import sys
 import traceback

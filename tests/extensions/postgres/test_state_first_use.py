@@ -5,16 +5,19 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import psycopg
 import pytest
+from mcp.server.request_state import InvalidRequestState
 from tests.extensions.postgres.state_servers import new_database, served, url_of
 
 from skillhouse.extensions.postgres.state_move import move_to_server
-from skillhouse.floor import StateError
+from skillhouse.extensions.server.companion.app_pushes import Pushes
+from skillhouse.floor import StateError, make_private
+from skillhouse.frontends.mcp.approval_bridge import StateCodec
 from skillhouse.store import STATE, STATE_FILE, Store, pooled
 
 pytestmark = [pytest.mark.slow, pytest.mark.file_state]
@@ -139,3 +142,25 @@ def test_a_database_that_has_not_every_letter_is_refused(
         move_to_server(file, url, lambda *_: None)
     with pooled(file, STATE) as kept:
         assert kept.rows("SELECT name FROM notice") == []
+
+
+def test_servers_of_two_machines_have_the_same_keys(tmp_path: Path, postgres_server: str) -> None:
+    """What one sealed another one opens, and a push service knows both."""
+    url = new_database(postgres_server)
+    here, there = (make_private_below(tmp_path / name) for name in ("here", "there"))
+    with served(here, url), served(there, url):
+        sealed = StateCodec(here).seal(b"a question")
+        assert StateCodec(there).unseal(sealed) == b"a question"
+        assert Pushes(here, post).public_key == Pushes(there, post).public_key
+    # Each has a file of its own, of which the first one's is in the state.
+    with pytest.raises(InvalidRequestState):
+        StateCodec(there).unseal(sealed)
+
+
+def make_private_below(directory: Path) -> Path:
+    make_private(directory)
+    return directory
+
+
+async def post(address: str, headers: Mapping[str, str], body: bytes) -> int:
+    raise AssertionError("nothing is sent")

@@ -30,7 +30,7 @@ SECONDS = 1_800
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.file_state,
-    pytest.mark.one_server,
+    pytest.mark.one_server("servers"),
     pytest.mark.takes(SECONDS),
 ]
 

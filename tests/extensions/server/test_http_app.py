@@ -245,6 +245,7 @@ def test_a_second_skill_of_one_id_is_reached_by_its_file(house: Skillhouse, tmp_
     assert client.get(as_json[-1]).json()["description"] == "The third one."
 
 
+@pytest.mark.one_server("moment")
 def test_a_skill_whose_file_is_spoilt_is_still_shown(house: Skillhouse, tmp_path: Path):
     client = client_of(house)
     file = tmp_path / "project/.agents/skills/pdf/SKILL.md"
@@ -378,6 +379,7 @@ def test_the_json_is_that_of_the_command_line(client: TestClient, house: Skillho
 
 
 def test_a_configuration_that_cannot_be_used_is_on_the_page(client: TestClient, house: Skillhouse):
+    assert client.get("/", headers=BEARER).status_code == 200
     house.config.places.user_file.parent.mkdir(parents=True, exist_ok=True)
     house.config.places.user_file.write_text('profile = "<b>"\n')
     page = client.get("/", headers=BEARER).text
@@ -421,6 +423,7 @@ def test_state_that_cannot_be_read_is_a_page_and_not_a_traceback(house: Skillhou
     assert client.get("/api/v1/status").json()["code"] == "state"
 
 
+@pytest.mark.one_server("inside")
 def test_a_fault_of_ours_is_a_page_with_all_headers(tmp_path: Path):
     class Faulty(Skillhouse):
         @property

@@ -62,6 +62,7 @@ def test_every_answer_has_the_headers(
 
 
 @pytest.mark.slow
+@pytest.mark.one_server("address")
 def test_the_address_with_the_token_opens_a_session_and_loses_the_token(house: Skillhouse):
     client = client_of(house, {})
     answer = client.get(f"/?token={TOKEN}")
@@ -81,6 +82,7 @@ def test_a_session_is_random_and_not_the_token(house: Skillhouse):
     assert len(cookies) == 2
 
 
+@pytest.mark.one_server("address")
 def test_without_a_token_a_person_is_told_what_to_do(house: Skillhouse):
     answer = client_of(house, {}).get("/")
     assert answer.headers["www-authenticate"] == "Bearer"

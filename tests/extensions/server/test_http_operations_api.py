@@ -100,6 +100,7 @@ def test_a_request_of_another_shape_is_refused_with_the_reason(
     assert (answer.status_code, answer.json()["error"]["code"]) == (status, code)
 
 
+@pytest.mark.one_server("agent")
 def test_where_nothing_may_be_changed_only_what_reads_is_answered(house: Skillhouse) -> None:
     client = client_of(house, BEARER, read_only="a coding agent started this")
     assert asked(client, "SKILLS_GET_ALL")["success"]

@@ -201,7 +201,7 @@ def make_app(
         *ExtensionPages(site).routes(),
         *site.routes(),
         *(Route(path, api) for path in (API_PATH, f"{API_PATH}/{{path:path}}")),
-        *OperationsApi(house, read_only=read_only).routes(),
+        *OperationsApi(reader, read_only=read_only).routes(),
         Route(MCP_PATH, mcp),
         *(Route(path, lambda _: _metadata(resource)) for path in METADATA_PATHS),
         Route(RPC_PATH, RpcEndpoint(house, reader, read_only=read_only)),

@@ -19,7 +19,7 @@ from skillhouse.skill import SKILL_FILE_MAX
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from skillhouse.house import Skillhouse
+    from skillhouse.extensions.server.status import StatusReader
 
 OPERATIONS_PATH = "/api/operations"
 OPERATIONS_METHODS = ("GET", "HEAD", "POST")
@@ -31,9 +31,9 @@ JSON_TYPE = "application/json"
 class OperationsApi:
     """`POST {"operation": "SKILLS_CREATE", "arguments": {…}}`; a GET lists the operations."""
 
-    def __init__(self, house: Skillhouse, *, read_only: str = "") -> None:
+    def __init__(self, reader: StatusReader, *, read_only: str = "") -> None:
         """`read_only` is why nothing may be changed here; empty if it may."""
-        self._house = house
+        self._reader = reader
         self._read_only = read_only
 
     def routes(self) -> list[Route]:
@@ -70,9 +70,15 @@ class OperationsApi:
         if self._read_only and operation not in READS:
             return _refused(403, "read-only", f"nothing is changed here: {self._read_only}")
         try:
-            return json_response(answer(self._house.management, operation, arguments))
+            # Another server of the state may have made the skill that is meant.
+            self._reader.scan()
+            with self._reader.using() as house:
+                return json_response(answer(house.management, operation, arguments))
         except ConfigError as error:
             return _refused(400, "wrong-request", str(error))
+        finally:
+            if operation not in READS:
+                self._reader.expire()
 
 
 def _refused(status: int, code: str, message: str) -> Response:

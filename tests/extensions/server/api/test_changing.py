@@ -101,6 +101,7 @@ def test_rules_are_tried_added_and_removed(client: TestClient, tmp_path: Path) -
     assert client.get(f"{API}/policy/lint").status_code == 200
 
 
+@pytest.mark.one_server("agent")
 def test_a_stop_is_made_by_a_token_and_lifted_by_the_owner_alone(
     house: Skillhouse, client: TestClient
 ) -> None:
@@ -145,6 +146,7 @@ def test_the_seven_operations_answer_with_their_published_messages(tmp_path: Pat
     assert (wrong.status_code, wrong.json()["code"]) == (422, "config")
 
 
+@pytest.mark.one_server("agent")
 def test_where_nothing_may_change_only_what_reads_is_answered(house: Skillhouse) -> None:
     client = client_of(house, read_only="a coding agent started this")
     changes = [

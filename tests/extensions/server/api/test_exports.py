@@ -68,6 +68,7 @@ def test_what_changed_after_it_was_shown_is_not_exported(
     assert not (tmp_path / "home/.claude/skills").exists()
 
 
+@pytest.mark.one_server("agent")
 def test_an_export_says_what_and_to_whom_and_comes_from_the_owner_of_the_right(
     house: Skillhouse, client: TestClient
 ) -> None:

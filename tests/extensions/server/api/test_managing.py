@@ -280,6 +280,7 @@ def test_roots_of_publishers_are_listed(client: TestClient) -> None:
     assert found == {"roots": [], "timestamps": [], "revocations": [], "repositories": []}
 
 
+@pytest.mark.one_server("inside")
 def test_a_service_says_which_one_it_is(house: Skillhouse, client: TestClient) -> None:
     own = client.get(f"{API}/status").json()["instance"]
     assert own.keys() == {"id", "name", "host", "version", "started"}

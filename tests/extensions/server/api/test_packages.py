@@ -19,9 +19,13 @@ from tests.loopback_http import served
 from tests.registry.repositories import StaticRepository, static_server
 from tests.registry.sources import make_repository, make_skill
 
+from skillhouse.approval import Connections
 from skillhouse.extensions.server.api.events import EventLog
+from skillhouse.extensions.server.api.job_rows import JobRows, KeptJob
 from skillhouse.extensions.server.api.jobs import WAITING_MAX, Job, Jobs
 from skillhouse.extensions.server.api.problems import ApiProblem
+from skillhouse.frontends.answers.json_form import ListAnswer, listed, plain
+from skillhouse.frontends.answers.service import JobAnswer
 from skillhouse.frontends.api_client import AgreedJson, ApiClient, ApiClientError
 from skillhouse.house import Skillhouse
 from skillhouse.install import QUESTIONS
@@ -295,6 +299,7 @@ def test_a_source_that_is_not_there_fails_the_job_with_its_code(client: TestClie
     assert (job["state"], job["problem"]["code"]) == ("failed", "unknown-skill")
 
 
+@pytest.mark.one_server("agent")
 def test_a_plan_is_made_and_nothing_else_where_nothing_may_change(house: Skillhouse) -> None:
     client = client_of(house, read_only="an agent started this")
     (plan,) = planned(client, action="install", source="memo")
@@ -344,6 +349,56 @@ def test_a_job_is_cancelled_as_it_goes_on_and_before_it_begins(jobs: Jobs) -> No
     assert second.state == "cancelled"
     jobs.cancel(first)
     until(lambda: first.state == "cancelled")
+
+
+def test_a_job_is_shown_and_ended_by_another_server_of_the_state(tmp_path: Path) -> None:
+    here, there = (
+        Jobs(
+            EventLog(),
+            clock=Clock(5.0),
+            moment=time.monotonic,
+            rows=JobRows(tmp_path, Connections(tmp_path), clock=Clock(5.0)),
+        )
+        for _ in range(2)
+    )
+
+    def work(job: Job) -> ListAnswer:
+        job.report("fetching")
+        return listed("skills", ["a"])
+
+    def endless(job: Job) -> None:
+        while True:
+            job.report("fetching")
+            time.sleep(0.001)
+
+    def shown(job_id: str) -> JobAnswer:
+        found = there.get(job_id)
+        assert isinstance(found, KeptJob)
+        return found.answer()
+
+    done = here.start("plan", "eve", work)
+    until(lambda: shown(done.id).line.state == "done")
+    assert plain(shown(done.id)) == plain(done.answer())
+    assert [one.user for one in there.all()] == ["eve"]
+    running = here.start("outdated", "eve", endless)
+    until(lambda: running.state == "running")
+    assert [one.id for one in there.all()] == [one.id for one in here.all()]
+    kept = there.get(running.id)
+    assert kept is not None
+    there.cancel(kept)
+    until(lambda: shown(running.id).line.state == "cancelled")
+    # A server that is gone says no more: its job is none that runs for ever.
+    lost = here.start("plan", "eve", endless)
+    until(lambda: lost.state == "running")
+    rows = JobRows(tmp_path, Connections(tmp_path), clock=Clock(5.0))
+    rows.open("gone", "plan", "eve", lost.answer())
+    rows.close()
+    problem = shown("gone").problem
+    assert problem is not None
+    assert (problem.code, shown("gone").line.state) == ("job-lost", "failed")
+    here.close()
+    there.close()
+    assert shown(lost.id).line.state == "cancelled"
 
 
 def test_jobs_are_bounded_and_a_fault_says_nothing_of_this_machine(jobs: Jobs) -> None:

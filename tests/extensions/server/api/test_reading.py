@@ -111,6 +111,7 @@ def test_a_body_of_another_shape_is_refused(
     assert (answer.status_code, answer.json()["code"]) == (status, code)
 
 
+@pytest.mark.one_server("agent")
 def test_a_rehearsal_changes_nothing_and_is_answered_where_nothing_may_change(
     house: Skillhouse,
 ) -> None:
@@ -130,6 +131,7 @@ def test_health_needs_no_key_and_everything_else_does(house: Skillhouse) -> None
     assert client.get(f"{API}/skills", headers=token_of(house, "read")).status_code == 200
 
 
+@pytest.mark.one_server("inside")
 def test_a_fault_of_ours_says_nothing_of_this_machine(
     house: Skillhouse, client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -142,8 +144,15 @@ def test_a_fault_of_ours_says_nothing_of_this_machine(
     assert "secret" not in json.dumps(answer.json())
 
 
+REFUSED_BEFORE = pytest.mark.one_server("balancer")
+
+
 @pytest.mark.parametrize(
-    "query", ["🎉", "\0", '" OR NEAR( * ^', "طائرة \u202e", "kite " * 9_000, "数据" * 3_000]
+    "query",
+    [
+        *("🎉", "\0", '" OR NEAR( * ^', "طائرة \u202e"),
+        *(pytest.param(long, marks=REFUSED_BEFORE) for long in ("kite " * 9_000, "数据" * 3_000)),
+    ],
 )
 def test_no_query_fails(client: TestClient, query: str) -> None:
     answer = client.get(f"{API}/search", params={"q": query})

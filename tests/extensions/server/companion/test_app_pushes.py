@@ -27,6 +27,7 @@ from skillhouse.extensions.server.companion.app_pushes import (
     BACK_OFF_SECONDS,
     FAILURES_MAX,
     KEY_FILE,
+    SENDING_MS,
     Pushes,
 )
 from skillhouse.extensions.server.companion.companion_watch import CompanionWatch
@@ -140,6 +141,26 @@ def test_a_question_is_pushed_once_encrypted_and_without_its_content(scene: Scen
     scene.house.approvals.open(question("/w/other.txt"))
     scene.look()
     assert len(scene.service.got) == 1
+
+
+def test_two_servers_of_a_state_send_a_note_once(scene: Scene) -> None:
+    scene.phone.say("subscribe", **scene.service.subscription())
+    beside = CompanionWatch(scene.house, scene.pushes, EventLog())
+    first = scene.house.approvals.open(question("/w/a.txt"))
+    scene.look()
+    anyio.run(beside.look)
+    second = scene.house.approvals.open(question("/w/b.txt"))
+    anyio.run(beside.look)
+    scene.look()
+    assert [one["id"] for one in scene.service.notes()] == [first.id, second.id]
+    # One that began to send and ended is followed by another one.
+    third = scene.house.approvals.open(question("/w/c.txt"))
+    assert scene.pushes.take(scene.phone.id, third.id) == "taken"
+    scene.look()
+    assert len(scene.service.got) == 2
+    scene.now += SENDING_MS / 1000 + 1
+    anyio.run(beside.look)
+    assert [one["id"] for one in scene.service.notes()][2:] == [third.id]
 
 
 def test_a_user_is_woken_by_questions_that_are_theirs(scene: Scene) -> None:

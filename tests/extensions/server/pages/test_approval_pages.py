@@ -329,6 +329,7 @@ def test_the_page_shows_a_one_time_token_once_and_no_listing_does(
 
 
 @pytest.mark.slow
+@pytest.mark.one_server("agent")
 def test_a_page_that_a_coding_agent_serves_approves_nothing(house: Skillhouse) -> None:
     app = make_app(
         house,

@@ -118,6 +118,7 @@ def test_text_of_a_skill_is_no_markup_in_a_difference(client: TestClient):
     assert "<script>alert" not in client.get("/clients").text
 
 
+@pytest.mark.one_server("agent")
 def test_a_read_only_page_shows_mends_and_makes_none(house: Skillhouse):
     text = client_of(house, read_only="an agent serves it").get("/clients").text
     assert '<article class="fix"' in text

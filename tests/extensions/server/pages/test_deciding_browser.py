@@ -29,6 +29,7 @@ from tests.signer.places import BOB, ETH, GWEI, PASSWORD
 from tests.tools.test_gate_signing import VARIABLE, house_with_keys
 
 from skillhouse.approval import Approval, ApprovalBroker, ApprovalState, Asked
+from skillhouse.store import STATE_FILE, state_server
 
 pytestmark = pytest.mark.slow
 INBOX = re.compile(r"/approvals(\?done=[\w-]+)?$")
@@ -105,12 +106,13 @@ class Place:
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     base = tmp_path_factory.mktemp("place")
     # The browser's driver has the event loop of this thread.
-    with ThreadPoolExecutor(1) as pool:
-        pool.submit(house_with_keys, base).result().close()
-    file = make_places(base).user_file
-    file.parent.mkdir(parents=True)
-    file.write_text(f'[signer]\npassword = "env:{VARIABLE}"\n')
-    file.chmod(0o600)
+    places = make_places(base)
+    places.user_file.parent.mkdir(parents=True)
+    if state_server(places.state() / STATE_FILE) is None:  # The signer works with a file alone.
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(house_with_keys, base).result().close()
+        places.user_file.write_text(f'[signer]\npassword = "env:{VARIABLE}"\n')
+        places.user_file.chmod(0o600)
     with started(base) as (_, port, token):
         yield Place(base, f"http://127.0.0.1:{port}", token)
 
@@ -274,7 +276,7 @@ def test_a_click_that_was_meant_for_the_page_before_approves_nothing(
 
 
 @pytest.mark.parametrize("size", [(1_400, 900), (380, 800)])
-@pytest.mark.parametrize("kind", ["write", "sign"])
+@pytest.mark.parametrize("kind", ["write", pytest.param("sign", marks=pytest.mark.file_state)])
 def test_the_answers_are_in_view_however_long_the_question_is(
     opened: Callable[..., Any], place: Place, size: tuple[int, int], kind: str
 ) -> None:
@@ -364,6 +366,7 @@ def test_a_question_that_is_answered_elsewhere_loses_its_buttons_without_a_reloa
     assert page.evaluate("window.stays")
 
 
+@pytest.mark.file_state
 def test_a_signature_is_approved_by_its_amount_and_recipient(
     opened: Callable[..., Any], place: Place
 ) -> None:
@@ -384,6 +387,7 @@ def test_a_signature_is_approved_by_its_amount_and_recipient(
         assert (process.returncode, "signed transaction" in out) == (0, True), err
 
 
+@pytest.mark.file_state
 def test_a_transaction_page_refuses_when_the_arguments_changed(
     opened: Callable[..., Any], place: Place
 ) -> None:

@@ -89,6 +89,7 @@ def test_a_rule_without_lines_of_its_own_has_no_line(client: TestClient, file: P
 
 
 def test_a_file_that_cannot_be_used_is_said(client: TestClient, file: Path) -> None:
+    assert client.get("/policy").status_code == 200
     file.write_text("[[rules]\n")
     page = client.get("/policy").text
     assert "Not every rule was read" in page
@@ -206,6 +207,7 @@ def test_what_cannot_be_changed_is_said(client: TestClient, path: str, status: i
     assert client.get(path).status_code == status
 
 
+@pytest.mark.one_server("agent")
 def test_a_page_that_changes_nothing_offers_no_change(house: Skillhouse) -> None:
     client = client_of(
         house, COOKIE, session="session-of-this-start", read_only="an agent runs this"

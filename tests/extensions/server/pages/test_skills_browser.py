@@ -539,6 +539,7 @@ def test_a_problem_has_its_name_in_the_language_of_the_page(visit, tmp_path: Pat
     assert "no valid SKILL.md" in page.inner_text("[data-problem]")
 
 
+@pytest.mark.one_server("moment")
 def test_a_page_is_read_once_and_again_only_for_what_changed_before_it_listened(
     visit, tmp_path: Path
 ):
@@ -576,6 +577,7 @@ def test_a_page_is_read_once_and_again_only_for_what_changed_before_it_listened(
     page.locator("#findings", has_text="a quote that is not closed").wait_for()
 
 
+@pytest.mark.one_server("process")
 def test_a_page_that_is_open_while_up_restarts_keeps_its_buttons_and_forms(browser, tmp_path: Path):
     root = tmp_path / "home/.agents/skills"
     file = write_skill(root / "memo") / "SKILL.md"
@@ -645,6 +647,7 @@ def test_a_stop_shows_on_a_page_that_is_open_and_leads_to_where_it_ends(visit):
     assert other.get_by_text("Everything is stopped.").count() == 0
 
 
+@pytest.mark.one_server("process")
 def test_a_page_says_that_the_service_is_away_and_when_it_is_back(browser, tmp_path: Path):
     with started(tmp_path) as (process, port, token):
         context = browser.new_context()

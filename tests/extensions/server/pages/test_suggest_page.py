@@ -139,6 +139,7 @@ def test_what_was_refused_meanwhile_is_not_added(house: Skillhouse, client: Test
     assert not house.config.places.user_file.exists()
 
 
+@pytest.mark.one_server("agent")
 def test_a_page_that_changes_nothing_adds_nothing(house: Skillhouse) -> None:
     client = client_of(house, COOKIE, session="session-of-this-start", read_only="an agent")
     page = client.get(links_on(client.get("/policy/suggest").text)[0]).text
