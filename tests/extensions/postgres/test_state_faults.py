@@ -3,15 +3,14 @@ nothing is done, nothing is kept, and the next use works once the cause is gone.
 
 from __future__ import annotations
 
-import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
 import pytest
-from tests.extensions.postgres.state_servers import database_of, new_database, served
+from tests.extensions.postgres.state_servers import database_of, served
 from tests.extensions.postgres.test_state_server import ended, names, write
 
 from skillhouse import store
@@ -87,7 +86,9 @@ def test_each_fault_of_the_server_is_an_error_of_ours_and_writes_nothing(
 ) -> None:
     write(path, "before")
     with fault(state_url, f"RAISE EXCEPTION 'no, because' USING ERRCODE = '{code}'", when):
-        with pytest.raises(StateError, match=r"^the state on the server cannot be used: .*\bno, because\b") as e:
+        with pytest.raises(
+            StateError, match=r"^the state on the server cannot be used: .*\bno, because\b"
+        ) as e:
             write(path, "fault", SECRET)
         assert not isinstance(e.value, StateConflictError)
         assert SECRET not in str(e.value)
@@ -161,7 +162,10 @@ def test_a_lock_that_others_hold_for_long_is_an_error_and_the_same_use_goes_on(
     monkeypatch.setattr(state_session, "BEGIN", begins)
     with pooled(path, STATE) as kept, psycopg.connect(state_url) as other:
         other.execute(f"SELECT pg_advisory_xact_lock({state_session.LOCK})")
-        with pytest.raises(StateError, match="others were changing it for 10 s"), kept.transaction():
+        with (
+            pytest.raises(StateError, match="others were changing it for 10 s"),
+            kept.transaction(),
+        ):
             pytest.fail("it has the lock that another one holds")
         assert kept.rows("SELECT name FROM notice") == []
         other.rollback()

@@ -220,7 +220,9 @@ def test_a_host_that_is_cut_off_refuses_and_comes_back(shared: Shared) -> None:
     codes: list[tuple[int, str]] = []
     (shared.base / "cut").mkdir()
     peer = Peer(shared.base / "cut")
-    peer.configure(f'[state]\nurl = "{shared.url}"\n[[rules]]\neffect = "allow"\naction = "write"\n')
+    peer.configure(
+        f'[state]\nurl = "{shared.url}"\n[[rules]]\neffect = "allow"\naction = "write"\n'
+    )
     assert called(shared, peer, "before")[0] == 0
 
     def cut() -> None:

@@ -233,6 +233,7 @@ def _query(options: argparse.Namespace) -> Query:
         judged=getattr(options, "format", "") == "write-gate",
     )
 
+
 def _duration_ms(entry: AuditEntry) -> int:
     return (entry.outcome or entry.record).duration_ms
 

@@ -12,8 +12,12 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from skillhouse.floor import ConfigError
-from skillhouse.house.config.config_keys import variables
-from skillhouse.house.config.overrides import ENVIRONMENT_PREFIX, LISTEN_VARIABLE, STATE_VARIABLE
+from skillhouse.house.config.config_keys import (
+    ENVIRONMENT_PREFIX,
+    LISTEN_VARIABLE,
+    STATE_VARIABLE,
+    variables,
+)
 
 if TYPE_CHECKING:
     from skillhouse.house.config.config_values import Config
