@@ -174,7 +174,9 @@ def _check_effects(
     done = Counter[str]()
     for kind in ("mark", "spend", "rare", "asked"):
         done += place.counter.words(kind)
-    report.wrong += [f"{word} was refused by the person, and done" for word in refused & done.keys()]
+    report.wrong += [
+        f"{word} was refused by the person, and done" for word in refused & done.keys()
+    ]
     seen: dict[str, list[Sent]] = {}
     for one in sent:
         seen.setdefault(one.word, []).append(one)

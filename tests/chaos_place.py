@@ -113,7 +113,9 @@ class Core:
             )
         )
         asked = "\n".join(f"  chaos__{one}: {{tier: 3}}" for one in ASKED)
-        (file.parent / "policy.yml").write_text(POLICY.format(**place.limits._asdict(), asked=asked))
+        (file.parent / "policy.yml").write_text(
+            POLICY.format(**place.limits._asdict(), asked=asked)
+        )
         self.running: Replica | None = None
         self.ended_at: list[float] = []
         """When one of its processes was killed; what it ran then has no outcome."""
@@ -173,9 +175,7 @@ class Core:
 class ChaosPlace:
     """Everything that runs."""
 
-    def __init__(
-        self, base: Path, kept: ExitStack, limits: ChaosLimits, *, has_disk: bool
-    ) -> None:
+    def __init__(self, base: Path, kept: ExitStack, limits: ChaosLimits, *, has_disk: bool) -> None:
         self.base = base
         self.limits = limits
         self.database = DatabasePair(has_disk=has_disk)
