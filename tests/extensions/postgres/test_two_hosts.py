@@ -21,6 +21,7 @@ from tests.extensions.postgres.state_servers import (
     served,
     workers,
 )
+from tests.extensions.postgres.test_state_server import ANSWERS, REDEEMS
 from tests.extensions.postgres.two_hosts import ADDRESSES, TwoHosts, two_hosts
 from tests.frontends.mcp_peer import Peer
 from tests.harness import Need, ran, until
@@ -38,28 +39,6 @@ WORK_SECONDS, CUT_AFTER, CUT_SECONDS, AFTER_SECONDS = 100.0, 4.0, 25.0, 12.0
 BACK_SECONDS = 8.0
 """After which a host that was cut off has to be back."""
 
-ANSWERS = """
-from tests.approval.questions import said
-from skillhouse.approval import Answer, ApprovalBroker, ApprovalError
-broker = ApprovalBroker(base / name)
-# Another one may have answered it already, and then it is not open.
-[approval] = broker.latest(1)
-try:
-    said(broker, approval.id, Answer.ONCE if int(name) % 4 < 2 else Answer.NO)
-    print("first")
-except ApprovalError as error:
-    print(error.code)
-"""
-REDEEMS = """
-from skillhouse.approval import ApprovalBroker, ApprovalError
-broker = ApprovalBroker(base / name)
-[approval] = broker.latest(1)
-one = approval.request
-try:
-    print(broker.redeem(one.id, one.content_digest, one.session).id == one.id)
-except ApprovalError as error:
-    print(error.code)
-"""
 LATE = """
 from tests.approval.questions import said
 from skillhouse.approval import ApprovalBroker, ApprovalError
