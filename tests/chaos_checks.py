@@ -256,7 +256,7 @@ def _check_chains(
 
 def _may_lack_outcome(core: Core, record: AuditRecord) -> bool:
     """Whether the server was killed while the call ran, or its log had no room."""
-    at = datetime.fromisoformat(record.ts.replace("Z", "+00:00")).timestamp()
+    at = datetime.fromisoformat(record.ts).timestamp()
     was_killed = any(0 <= end - at <= KILL_SECONDS for end in core.ended_at)
     return was_killed or any(
         since - KILL_SECONDS <= at <= until + 1 for since, until in core.is_full_at

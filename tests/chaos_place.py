@@ -1,5 +1,5 @@
-"""What a chaos test runs on: three servers, three executors, a pair of databases, all of them behind
-networks that can be cut."""
+"""What a chaos test runs on: three servers, three executors, a pair of databases, all of them
+behind networks that can be cut."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Two hosts on one machine: a network namespace each, joined by a cable that can be pulled.
 
-The second has another boot (a time namespace) and a clock that is wrong, as Python programs read it:
-no namespace has a wall clock, and libfaketime breaks `time.sleep`. It takes the superuser.
+The second has another boot (a time namespace) and a clock that is wrong, as Python programs read
+it: no namespace has a wall clock, and libfaketime breaks `time.sleep`. It takes the superuser.
 """
 
 from __future__ import annotations

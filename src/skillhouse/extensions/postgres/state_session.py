@@ -275,7 +275,7 @@ class StateSession:
 
 _PLAIN = {
     "25006": "it takes no changes, as a copy of another server",
-    "25P03": "this process stood still in the middle of a change",
+    "25P03": "this process stopped in the middle of a change",
     "53100": "its disk is full",
     "53300": "it has no connection left",
     "55P03": f"others were changing it for {LOCK_MS // 1000} s",
