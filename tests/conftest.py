@@ -18,10 +18,11 @@ if TYPE_CHECKING:
     from skillhouse.sandbox import SandboxStatus
     from tests.extensions.postgres.state_servers import StatePool
     from tests.listening import Listener
+    from tests.replicated import Replicas
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 """Beside the project where it is developed; a user's clone has none."""
-REPLICAS = pytest.StashKey["Replicas"]()
+REPLICAS: pytest.StashKey[Replicas] = pytest.StashKey()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -188,7 +188,7 @@ class ReplicaTransport(httpx2.BaseTransport):
 def replicated_applications() -> Iterator[Replicas]:
     """Have clients of applications ask two servers for a block."""
     replicas = Replicas()
-    guard = app_module.RequestGuard
+    guard = RequestGuard
     client = starlette.testclient.TestClient
     init, enter, leave = client.__init__, client.__enter__, client.__exit__
 
@@ -213,13 +213,13 @@ def replicated_applications() -> Iterator[Replicas]:
         if id(self.app) not in replicas.made:
             leave(self, *how)
 
-    app_module.RequestGuard = made  # type: ignore[assignment, misc]
+    setattr(app_module, "RequestGuard", made)  # noqa: B010 - its name there is not exported.
     client.__init__ = begun  # type: ignore[method-assign]
-    client.__enter__, client.__exit__ = entered, left  # type: ignore[method-assign, assignment]
+    client.__enter__, client.__exit__ = entered, left  # type: ignore[method-assign]
     try:
         yield replicas
     finally:
-        app_module.RequestGuard = guard  # type: ignore[misc]
+        setattr(app_module, "RequestGuard", guard)  # noqa: B010
         client.__init__ = init  # type: ignore[method-assign]
         client.__enter__, client.__exit__ = enter, leave  # type: ignore[method-assign]
         replicas.end_below(None)
