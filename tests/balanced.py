@@ -5,6 +5,7 @@ HAProxy has the configuration that docs/guides/from-one-machine-to-many.md shows
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import socket
@@ -33,6 +34,8 @@ BLOCK = re.compile(
 PROGRAM = shutil.which("haproxy") or "/usr/sbin/haproxy"
 """Debian keeps it off the path of users."""
 _REPLICATED: list[bool] = []
+BALANCED: set[str] = set()
+"""The tests of this run whose requests went through HAProxy."""
 
 
 def replicate(*, is_wanted: bool) -> None:
@@ -81,6 +84,7 @@ def balanced(base: Path, front: int, servers: tuple[str, str]) -> Iterator[str]:
     """Run HAProxy before two servers at a port for a block; gives its address."""
     first, second = (int(address.rpartition(":")[2]) for address in servers)
     address = f"http://127.0.0.1:{front}"
+    BALANCED.add(os.environ.get("PYTEST_CURRENT_TEST", "").partition(" (")[0])
     with haproxy(base, {"8600": front, "8601": first, "8602": second}):
         assert until(lambda: is_answering(address), 20)
         yield address

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,16 +12,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.balanced import ONE_SERVER
+from tests.balanced import BALANCED, ONE_SERVER
 
 if TYPE_CHECKING:
     from skillhouse.sandbox import SandboxStatus
     from tests.extensions.postgres.state_servers import StatePool
     from tests.listening import Listener
+    from tests.replicated import Replicas
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 """Beside the project where it is developed; a user's clone has none."""
-REPLICAS = pytest.StashKey["Replicas"]()
+REPLICAS: pytest.StashKey[Replicas] = pytest.StashKey()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -67,6 +69,25 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if gone:
         config.hook.pytest_deselected(items=gone)
         items[:] = [item for item in items if item not in gone]
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """Say how many tests had two servers, and why others had not."""
+    if not config.getoption("--replicas"):
+        return
+    ran = {one.nodeid for one in terminalreporter.stats.get("passed", ())}
+    why = Counter(
+        mark.args[0]
+        for item in terminalreporter.stats.get("deselected", ())
+        if (mark := item.get_closest_marker("one_server"))
+    )
+    left_out = ", ".join(f"{number} `{name}`" for name, number in sorted(why.items())) or "0"
+    terminalreporter.write_line(
+        f"replicas: {len(ran & BALANCED)} tests through HAProxy to two servers, "
+        f"{len(ran - BALANCED)} without a server; left out for one server: {left_out}"
+    )
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -28,10 +28,9 @@ from skillhouse.extensions.server import app as app_module
 from skillhouse.extensions.server.guard import RequestGuard
 from skillhouse.floor.structs import field_names
 from skillhouse.house import Skillhouse
-from tests.balanced import balanced, free_port
+from tests.balanced import BALANCED, balanced, free_port
 from tests.extensions.postgres.started import with_state
 
-APART = os.environ.get("SUITE_APART", "")
 OPTIONS = tuple(inspect.signature(app_module.make_app).parameters)[1:]
 KNOWN = frozenset({"token", "port", "session", "allowed"})
 """Options of an application that `up` takes, or that the client puts others in the place of."""
@@ -95,16 +94,8 @@ class Pair:
         addresses = []
         for number in range(2):
             log = self._directory / f"{number}.log"
-            more = (
-                {
-                    "SKILLHOUSE_STATE_DIRECTORY": str(self._directory / "state"),
-                    "XDG_CACHE_HOME": str(self._directory / "cache"),
-                }
-                if APART and number
-                else {}
-            )
             found = forks.ask(
-                env={**env, **more},
+                env=env,
                 cwd=str(places.start),
                 managed=str(places.managed_file),
                 arguments=arguments,
@@ -143,7 +134,6 @@ class Replicas:
         self._pairs: dict[tuple[Path, Path, int, bytes], Pair] = {}
         self.made: dict[int, tuple[RequestGuard, Skillhouse, Mapping[str, Any]]] = {}
         """What each application was made of."""
-        self.requests = 0
 
     def pair_of(self, app: Any) -> Pair:
         _, house, options = self.made[id(app)]
@@ -177,7 +167,7 @@ class ReplicaTransport(httpx2.BaseTransport):
 
     def handle_request(self, request: httpx2.Request) -> httpx2.Response:
         pair = self._replicas.pair_of(self._app)
-        self._replicas.requests += 1
+        BALANCED.add(os.environ.get("PYTEST_CURRENT_TEST", "").partition(" (")[0])
         _, _, options = self._replicas.made[id(self._app)]
         given = request.headers
         if options["token"] in given.get("authorization", ""):
@@ -198,7 +188,7 @@ class ReplicaTransport(httpx2.BaseTransport):
 def replicated_applications() -> Iterator[Replicas]:
     """Have clients of applications ask two servers for a block."""
     replicas = Replicas()
-    guard = app_module.RequestGuard
+    guard = RequestGuard
     client = starlette.testclient.TestClient
     init, enter, leave = client.__init__, client.__enter__, client.__exit__
 
@@ -223,13 +213,13 @@ def replicated_applications() -> Iterator[Replicas]:
         if id(self.app) not in replicas.made:
             leave(self, *how)
 
-    app_module.RequestGuard = made  # type: ignore[assignment, misc]
+    setattr(app_module, "RequestGuard", made)  # noqa: B010 - its name there is not exported.
     client.__init__ = begun  # type: ignore[method-assign]
-    client.__enter__, client.__exit__ = entered, left  # type: ignore[method-assign, assignment]
+    client.__enter__, client.__exit__ = entered, left  # type: ignore[method-assign]
     try:
         yield replicas
     finally:
-        app_module.RequestGuard = guard  # type: ignore[misc]
+        setattr(app_module, "RequestGuard", guard)  # noqa: B010
         client.__init__ = init  # type: ignore[method-assign]
         client.__enter__, client.__exit__ = enter, leave  # type: ignore[method-assign]
         replicas.end_below(None)

@@ -55,7 +55,7 @@ def run(asked: dict[str, Any], out: int) -> NoReturn:
         Locations.here = classmethod(with_managed)  # type: ignore[assignment, method-assign]
         # What the test gave its own `Skillhouse` in the place of the configuration's values.
         overrides = pickle.loads(b64decode(asked["overrides"]))
-        options.Skillhouse = partial(Skillhouse, **overrides)  # type: ignore[assignment, misc]
+        setattr(options, "Skillhouse", partial(Skillhouse, **overrides))  # noqa: B010
         code = main(["up", *asked["arguments"]])
     except BaseException:  # noqa: BLE001 - the edge of a process.
         traceback.print_exc()

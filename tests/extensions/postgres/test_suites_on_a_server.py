@@ -45,7 +45,15 @@ CHOSEN = """
     tests/extensions/channels/test_telegram_bot.py
 """
 """A file or more of each suite, for each change."""
-CHOSEN_REPLICAS = "tests/frontends/test_mcp_over_http.py"
+CHOSEN_REPLICAS = """
+    tests/approval/test_crash.py tests/tiers/test_emergency_stop.py
+    tests/tools/test_gate_approvals.py
+    tests/extensions/server/test_http_calls.py tests/extensions/server/api/test_changing.py
+    tests/extensions/server/pages/test_question_pages.py
+    tests/extensions/registry/test_clawhub_routes.py
+    tests/extensions/channels/test_bot_in_up.py
+    tests/frontends/test_mcp_over_http.py
+"""
 
 WIDE = {
     "approval": "tests/approval tests/tiers tests/clients",
@@ -60,11 +68,23 @@ WIDE = {
     "channels": "tests/extensions/channels",
     "mcp": "tests/frontends/test_mcp*.py tests/frontends/test_cli_waiting.py",
 }
-WIDE_REPLICAS = """
-    tests/frontends/test_mcp_over_http.py tests/frontends/test_mcp_http_messages.py
-    tests/frontends/test_mcp_oauth.py tests/frontends/test_mcp_restart.py
-    tests/frontends/test_mcp_tasks.py tests/frontends/test_answers_everywhere.py
-"""
+WIDE_REPLICAS = {
+    "mcp": """
+        tests/frontends/test_mcp_over_http.py tests/frontends/test_mcp_http_messages.py
+        tests/frontends/test_mcp_oauth.py tests/frontends/test_mcp_restart.py
+        tests/frontends/test_mcp_tasks.py tests/frontends/test_answers_everywhere.py
+    """,
+    "api": "tests/extensions/server/api tests/extensions/server/test_http_[ago]*.py",
+    "pages": "tests/extensions/server/pages/test_[!el]*_page*.py",
+    "lists": "tests/extensions/server/pages/test_skill_list.py",
+    "browser": """
+        tests/extensions/server/pages/test_*_browser.py tests/extensions/server/test_http_browser.py
+        tests/extensions/server/companion
+    """,
+    "channels": "tests/extensions/channels/test_bot_in_up.py",
+    "registry": "tests/extensions/registry",
+    "code": "tests/tools/test_skill_code.py tests/house/test_skill_code.py",
+}
 
 
 @pytest.fixture
@@ -132,6 +152,7 @@ def test_each_suite_passes_on_a_server(short: Path, name: str) -> None:
 
 
 @pytest.mark.heavy
-def test_the_servers_suites_pass_with_two_replicas_behind_haproxy(short: Path, need: Need) -> None:
+@pytest.mark.parametrize("name", WIDE_REPLICAS)
+def test_each_suite_passes_with_two_replicas(short: Path, name: str, need: Need) -> None:
     need(Path(PROGRAM).exists(), "HAProxy is not installed")
-    suite(short, WIDE_REPLICAS, "--replicas")
+    suite(short, WIDE_REPLICAS[name], "--replicas")

@@ -188,8 +188,9 @@ class ClientConnections:
         }
 
     def end_session(self, session: str) -> None:
-        connection = self._sessions.pop(session, "")
-        self._connections.end(connection)
+        # One that is another server's, or none: no connection ended here.
+        if connection := self._sessions.pop(session, ""):
+            self._connections.end(connection)
 
     def end(self) -> None:
         while self._sessions:

@@ -108,11 +108,11 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     # The browser's driver has the event loop of this thread.
     places = make_places(base)
     places.user_file.parent.mkdir(parents=True)
+    places.user_file.touch(mode=0o600)
     if state_server(places.state() / STATE_FILE) is None:  # The signer works with a file alone.
         with ThreadPoolExecutor(1) as pool:
             pool.submit(house_with_keys, base).result().close()
         places.user_file.write_text(f'[signer]\npassword = "env:{VARIABLE}"\n')
-        places.user_file.chmod(0o600)
     with started(base) as (_, port, token):
         yield Place(base, f"http://127.0.0.1:{port}", token)
 
