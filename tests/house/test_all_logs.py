@@ -40,7 +40,7 @@ class Server:
         stack.enter_context(self.house)
         self.servers = self.house.services.enforcement.connections.servers
         self.servers.begin(name=name, version="1", address="http://x", beats=False)
-        self.answers = LogAnswers(self.house.all_logs, self.house)
+        self.answers = LogAnswers(self.house.all_logs)
 
     def record(self, *reasons: str) -> None:
         for reason in reasons:
