@@ -157,6 +157,11 @@ class AllLogs:
         ]
         return _paged(pages, seen, _named(servers, claimed), question)
 
+    def last_heads(self) -> Mapping[str, tuple[str, int, int]]:
+        """Return of each log the server, place and time of its newest head in the state; StateError
+        if it cannot be read."""
+        return self._rows.last_heads() if self.is_shared else {}
+
     def answer(self, done: set[str]) -> int:
         """Answer what is asked now, but not what is in `done`; return how many answers were given.
 

@@ -30,8 +30,7 @@ from skillhouse.frontends.cli.service_unit import (
     UnitStanding,
 )
 from skillhouse.frontends.presentation.text import one_line, shown
-from skillhouse.house import configured
-from skillhouse.house.config.carried_variables import deciding_variables, refuse_lost_address
+from skillhouse.house import configured, deciding_variables, refuse_lost_address
 from skillhouse.house.config.config_files import safe_path
 
 if TYPE_CHECKING:
