@@ -24,6 +24,7 @@ from skillhouse.house import Skillhouse, configured
 from skillhouse.remote import McpHost, RemoteError, VerificationError
 from skillhouse.remote.mcp_entry import read_entry
 from skillhouse.skill import SKILL_FILE, Skill, parse
+from skillhouse.tools import Caller
 from tests.house.places import make_places, write_skill
 from tests.remote.mcp_liar import Liar, entry_of, host_of, listed, serving, skill_file
 
@@ -399,18 +400,18 @@ def test_a_command_at_another_server_of_the_state_asks_as_at_the_one_that_loaded
     liar = Liar()
     liar.offer("skill://pdf", FILES)
     free = '[[rules]]\neffect = "allow"\naction = "exec"\npattern = "*"\n'
-    who = {"client": "bot", "connection": caller_connection("a token")}
-    other_one = {"client": "bot", "connection": caller_connection("another token")}
+    who = Caller(client="bot", connection=caller_connection("a token"))
+    other_one = Caller(client="bot", connection=caller_connection("another token"))
     with house_with(tmp_path, liar, ALLOW + free) as first:
         second = Skillhouse(first.config)
         with second:
             command = {"command": "true"}
-            assert second.call_sync("exec", command, **who).status != "pending"
-            first.call_sync("skill", {"name": "docs:pdf"}, **who)
-            after = second.call_sync("exec", command, **who)
+            assert second.call_sync("exec", command, caller=who).status != "pending"
+            first.call_sync("skill", {"name": "docs:pdf"}, caller=who)
+            after = second.call_sync("exec", command, caller=who)
             assert after.status == "pending"
             assert "`docs:pdf` of another server is loaded" in after.content
-            assert second.call_sync("exec", command, **other_one).status != "pending"
+            assert second.call_sync("exec", command, caller=other_one).status != "pending"
 
 
 @pytest.mark.parametrize(

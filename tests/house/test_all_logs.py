@@ -40,7 +40,7 @@ class Server:
         stack.enter_context(self.house)
         self.servers = self.house.services.enforcement.connections.servers
         self.servers.begin(name=name, version="1", address="http://x", beats=False)
-        self.answers = LogAnswers(self.house.all_logs, self.house)
+        self.answers = LogAnswers(self.house.all_logs)
 
     def record(self, *reasons: str) -> None:
         for reason in reasons:
@@ -252,9 +252,7 @@ def test_an_answer_in_the_place_of_another_servers_is_refused(
     assert (refused.state, "not signed by the key" in refused.said) == ("refused", True)
     assert not page.is_whole
     # The server that has the log hears of it too.
-    assert not PeerRows(second.state).publish(
-        read_keys(second.house.audit_log.path, None), "core-b"
-    )  # type: ignore[arg-type]
+    assert not PeerRows(second.state).publish(second.keys, "core-b")
 
 
 def test_an_answer_to_another_question_is_refused(

@@ -39,9 +39,9 @@ def test_what_one_server_marks_another_one_asks_for(tmp_path: Path) -> None:
     first, second = session(tmp_path), session(tmp_path)
     assert second.remote_requests() == ()
     first.active_remote_requests["/a/SKILL.md"] = WANTED
-    assert first.has_new_marks
+    news = [first.has_new_marks]
     first.keep_marks()
-    assert not first.has_new_marks
+    assert [*news, first.has_new_marks] == [True, False]
     assert first.remote_requests() == second.remote_requests() == (WANTED,)
     others = [session(tmp_path, caller_connection("b")), session(tmp_path, session_id="2")]
     assert [one.remote_requests() for one in others] == [(), ()]

@@ -20,7 +20,6 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-import skillhouse
 from skillhouse.floor import SkillhouseError, StateError
 from skillhouse.floor.structs import replace
 from skillhouse.store import (
@@ -95,6 +94,10 @@ class LiveServers:
         """The id of this server; empty where this process is none."""
         return "" if self._own is None else self._own.id
 
+    @property
+    def own_version(self) -> str:
+        return "" if self._own is None else self._own.version
+
     def begin(
         self, *, name: str, version: str, address: str = "", token: str = "", beats: bool = True
     ) -> ServerRow:
@@ -120,7 +123,7 @@ class LiveServers:
 
     def begin_process(self) -> None:
         """Be a process that serves nothing, and whose connections are alive while it is."""
-        self.begin(name=socket.gethostname(), version=skillhouse.__version__, address=NO_ADDRESS)
+        self.begin(name=socket.gethostname(), version="", address=NO_ADDRESS)
 
     def beat(self) -> None:
         """Write this server's row, and which connections it holds; StateError if that fails."""

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from skillhouse.audit.entries import stats_of as stats_of
     from skillhouse.audit.entries import write_gate_lines as write_gate_lines
     from skillhouse.audit.log import AuditLog as AuditLog
+    from skillhouse.audit.peer_pages import LOG_PAGE_MAX as LOG_PAGE_MAX
+    from skillhouse.audit.peer_pages import LogQuestion as LogQuestion
     from skillhouse.audit.record import AuditDraft as AuditDraft
     from skillhouse.audit.record import AuditError as AuditError
     from skillhouse.audit.record import AuditRecord as AuditRecord

@@ -23,7 +23,7 @@ from skillhouse.audit.record import AuditError
 from skillhouse.audit.state_heads import is_sealed_head
 from skillhouse.floor import StateError
 
-PAGE_MAX = 100
+LOG_PAGE_MAX = 100
 LOOKED_AT_MAX = 50_000
 """Records that a question is tried on, from the newest."""
 BODY_MAX = 512 * 1024
@@ -134,7 +134,7 @@ def _bytes_of(log: AuditLog) -> int:
 
 def entries_for(log: AuditLog, question: LogQuestion) -> tuple[tuple[AuditEntry, ...], str, bool]:
     """Return a page of a log, its horizon, and whether older records were not looked at."""
-    wanted, limit = question.query, max(1, min(question.limit, PAGE_MAX))
+    wanted, limit = question.query, max(1, min(question.limit, LOG_PAGE_MAX))
     found: list[AuditEntry] = []
     size, last = 0, ""
     for seen, entry in enumerate(entries_of(log.path, Query(since=wanted.since), key=log.key)):
@@ -167,7 +167,7 @@ def decoded_page(body: str, question: LogQuestion) -> LogPage | None:
     ids = [one.record.id for one in page.entries]
     bound = question.before or "~"
     fits = (
-        len(ids) <= PAGE_MAX
+        len(ids) <= LOG_PAGE_MAX
         and max(map(len, (page.server, page.server_id, page.version, page.log))) <= NAME_MAX
         and len(page.check.said) <= _SAID_MAX
         and all(one.isascii() and one.isalnum() and len(one) <= 64 for one in ids)

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from skillhouse.house.config import Settings as Settings
     from skillhouse.house.config import SkillCodeSettings as SkillCodeSettings
     from skillhouse.house.config import load_config as load_config
+    from skillhouse.house.config.carried_variables import deciding_variables as deciding_variables
+    from skillhouse.house.config.carried_variables import refuse_lost_address as refuse_lost_address
     from skillhouse.house.config.config_faults import UsableConfig as UsableConfig
     from skillhouse.house.config.config_faults import usable_config as usable_config
     from skillhouse.house.config.config_files import configured as configured

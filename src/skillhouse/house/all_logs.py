@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
-import skillhouse
 from skillhouse.audit.answer_keys import is_signed
 from skillhouse.audit.log_files import LogKeys, read_keys
 from skillhouse.audit.peer_pages import (
@@ -33,7 +32,7 @@ from skillhouse.store import STATE_FILE, commit_stamp
 if TYPE_CHECKING:
     from skillhouse.approval import LiveServers, ServerRow
     from skillhouse.audit import AuditLog
-    from skillhouse.house.house import Skillhouse
+    from skillhouse.house.config import Config
 
 WAIT_SECONDS = 3.0
 """How long the servers of a state are waited for."""
@@ -83,13 +82,25 @@ class AllLogsPage(Struct, frozen=True, kw_only=True):
 
 
 class AllLogs:
-    """Asks the servers of a house's state for their logs, and answers for its own."""
+    """Asks the servers of a state for their logs, and answers for its own."""
 
-    def __init__(self, house: Skillhouse, *, clock: Callable[[], float] = time.time) -> None:
-        self._house = house
-        self._rows = PeerRows(house.config.state_directory)
-        self._pins = LogPins(house.config.state_directory)
-        self._checker = LogChecker(house.audit_log)
+    def __init__(
+        self,
+        config: Config,
+        log: AuditLog,
+        servers: LiveServers,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`log` is that of this server, if it is one, or of this machine; `servers` are those of
+        the state; `clock` gives seconds since 1970."""
+        self.state_path = config.state_directory / STATE_FILE
+        self._name = config.server_name or socket.gethostname()
+        self._log = log
+        self._servers = servers
+        self._rows = PeerRows(config.state_directory)
+        self._pins = LogPins(config.state_directory)
+        self._checker = LogChecker(log)
         self._clock = clock
         self._published = ""
         self._asking: set[str] = set()
@@ -146,6 +157,11 @@ class AllLogs:
         ]
         return _paged(pages, seen, _named(servers, claimed), question)
 
+    def last_heads(self) -> Mapping[str, tuple[str, int, int]]:
+        """Return of each log the server, place and time of its newest head in the state; StateError
+        if it cannot be read."""
+        return self._rows.last_heads() if self.is_shared else {}
+
     def answer(self, done: set[str]) -> int:
         """Answer what is asked now, but not what is in `done`; return how many answers were given.
 
@@ -176,18 +192,6 @@ class AllLogs:
         self._servers.log_name = self._published = keys.name
         self._servers.beat()
 
-    @property
-    def _servers(self) -> LiveServers:
-        return self._house.services.enforcement.connections.servers
-
-    @property
-    def _log(self) -> AuditLog:
-        return self._house.audit_log
-
-    @property
-    def _name(self) -> str:
-        return self._house.config.server_name or socket.gethostname()
-
     def _keys(self) -> LogKeys | None:
         return read_keys(self._log.path, self._log.key)
 
@@ -198,7 +202,7 @@ class AllLogs:
             log="" if keys is None else keys.name,
             server=self._name,
             server_id=self._servers.own_id,
-            version=skillhouse.__version__,
+            version=self._servers.own_version,
             clock_ms=int(self._clock() * 1000),
             # After its records were read: what a head knows of them is checked with it.
             check=self._checker.check(),
@@ -317,9 +321,8 @@ def _paged(
 class LogAnswers:
     """Answers, on a thread of its own, what other servers ask of this one's log."""
 
-    def __init__(self, logs: AllLogs, house: Skillhouse) -> None:
+    def __init__(self, logs: AllLogs) -> None:
         self._logs = logs
-        self._state = house.config.state_directory / STATE_FILE
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -339,7 +342,7 @@ class LogAnswers:
         stamp: tuple[int, ...] | None = None
         while not self._ended.wait(ANSWER_SECONDS):
             try:
-                now = commit_stamp(self._state)
+                now = commit_stamp(self._logs.state_path)
                 if now == stamp:
                     continue
                 self._logs.publish()

@@ -147,7 +147,8 @@ class Skillhouse:
         """The logs of all servers of this state; ImportError without the extra `server`."""
         from skillhouse.house.all_logs import AllLogs
 
-        return AllLogs(self)
+        servers = self.services.enforcement.connections.servers
+        return AllLogs(self.config, self.audit_log, servers)
 
     @property
     def audit_log(self) -> AuditLog:

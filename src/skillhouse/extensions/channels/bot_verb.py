@@ -31,8 +31,7 @@ from skillhouse.frontends.cli.service_unit import (
     UnitStanding,
 )
 from skillhouse.frontends.presentation.text import one_line, shown
-from skillhouse.house import configured
-from skillhouse.house.config.carried_variables import deciding_variables, refuse_lost_address
+from skillhouse.house import configured, deciding_variables, refuse_lost_address
 
 if TYPE_CHECKING:
     from skillhouse.audit import AuditLog

@@ -84,7 +84,7 @@ def listen(
             # As for its cookies: see `make_app`.
             token="" if read_only else token,
         )
-        answers = LogAnswers(house.all_logs, house)
+        answers = LogAnswers(house.all_logs)
         answers.begin()
         with closing(servers), closing(answers), server.ended_by_signals():
             announce(f"{scheme}://{place}/?token={token}")

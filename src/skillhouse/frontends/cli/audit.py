@@ -20,7 +20,7 @@ from skillhouse.audit import (
     troubles,
     write_gate_lines,
 )
-from skillhouse.audit.peer_pages import PAGE_MAX, LogQuestion
+from skillhouse.audit.peer_pages import LOG_PAGE_MAX, LogQuestion
 from skillhouse.audit.server_logs import LOG_PATTERN, entries_of_all, find_logs, verify_all
 from skillhouse.audit.state_heads import StateHeads, heads_by_log
 from skillhouse.floor import structs
@@ -182,7 +182,7 @@ def _list_all(house: Skillhouse, options: argparse.Namespace, terminal: Terminal
     except ImportError as error:
         raise UsageError(f"asking other servers needs the extra `server`: {error}") from error
     question = LogQuestion(
-        query=_query(options), before=options.before or "", limit=min(options.limit, PAGE_MAX)
+        query=_query(options), before=options.before or "", limit=min(options.limit, LOG_PAGE_MAX)
     )
     found = logs.page(question)
     answer = seen_logs(found)

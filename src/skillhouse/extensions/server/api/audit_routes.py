@@ -10,8 +10,10 @@ from typing import Any
 from skillhouse.approval import OWNER
 from skillhouse.audit import (
     BUCKETS_MAX,
+    LOG_PAGE_MAX,
     AuditEntry,
     AuditRecord,
+    LogQuestion,
     Query,
     csv_lines,
     entries_of,
@@ -24,7 +26,6 @@ from skillhouse.audit import (
     troubles,
     write_gate_lines,
 )
-from skillhouse.audit.peer_pages import PAGE_MAX, LogQuestion
 from skillhouse.extensions.server.api.api_services import (
     PAGE_DEFAULT,
     ApiServices,
@@ -262,7 +263,7 @@ ROUTES = (
             *_FILTERS,
             RouteParameter(
                 name="limit",
-                schema={"type": "integer", "minimum": 1, "maximum": PAGE_MAX},
+                schema={"type": "integer", "minimum": 1, "maximum": LOG_PAGE_MAX},
                 what="Most records of one answer.",
                 example=50,
             ),

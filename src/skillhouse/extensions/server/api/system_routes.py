@@ -6,7 +6,6 @@ from functools import partial
 
 from msgspec import UNSET
 
-from skillhouse.audit.peer_rows import PeerRows
 from skillhouse.extensions.server.api.api_services import ApiServices
 from skillhouse.extensions.server.api.approval_routes import PAGES, short_list
 from skillhouse.extensions.server.api.metrics import metrics_text
@@ -53,7 +52,7 @@ def _status(api: ApiServices, _: ApiRequest) -> StatusAnswer:
 
 def _servers(api: ApiServices, request: ApiRequest) -> ListAnswer:
     servers = api.house.services.enforcement.connections.servers
-    heads = PeerRows(api.house.config.state_directory).last_heads() if servers.is_remote else {}
+    heads = api.house.all_logs.last_heads()
     answer = partial(server_answer, own_id=servers.own_id, heads=heads)
     return short_list(request, "servers", servers.all(), answer)
 

@@ -15,6 +15,7 @@ from starlette.routing import Route
 
 from skillhouse.audit import (
     AuditEntry,
+    LogQuestion,
     Query,
     Series,
     entries_of,
@@ -23,7 +24,6 @@ from skillhouse.audit import (
     series_of,
     troubles,
 )
-from skillhouse.audit.peer_pages import LogQuestion
 from skillhouse.extensions.server.pages import plots
 from skillhouse.extensions.server.pages.object_links import DecidingRule, ObjectLinks
 from skillhouse.extensions.server.pages.site import Site

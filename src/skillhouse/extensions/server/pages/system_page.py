@@ -13,7 +13,6 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from skillhouse.audit import troubles
-from skillhouse.audit.peer_rows import PeerRows
 from skillhouse.extensions.server.guard import access_of
 from skillhouse.extensions.server.pages.renderer import ROWS_MAX, edit_path, skill_path
 from skillhouse.extensions.server.pages.site import Site
@@ -133,7 +132,7 @@ class SystemPage:
             devices=house.services.enforcement.devices.all(),
             servers=house.services.enforcement.connections.servers.all()[:ROWS_MAX],
             log_heads=_log_heads(house),
-            is_shared=house.services.enforcement.connections.servers.is_remote,
+            is_shared=house.all_logs.is_shared,
             own_server=house.services.enforcement.connections.servers.own_id,
             executors=executors[:ROWS_MAX],
             executors_fault=executors_fault,
@@ -158,10 +157,8 @@ class SystemPage:
 
 def _log_heads(house: Skillhouse) -> Mapping[str, tuple[str, int, int]]:
     """Return the newest head of each log that the state knows; none where it cannot be read."""
-    if not house.services.enforcement.connections.servers.is_remote:
-        return {}
     try:
-        return PeerRows(house.config.state_directory).last_heads()
+        return house.all_logs.last_heads()
     except StateError:
         return {}
 
