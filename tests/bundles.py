@@ -130,8 +130,8 @@ class SmallS3(ThreadingHTTPServer):
         self.lock = threading.Lock()
         self.ended = threading.Event()
         self.manner = ""
-        """How it answers GET: "endless", "slow", "silent", "cut" in the middle, with a fault of S3 by
-        its code, or as it should."""
+        """How it answers GET: "endless", "slow", "silent", "cut" in the middle, by the code of an
+        error of S3, or as it should."""
         self.is_about = ""
         """What part of an object's name that is for; empty for all."""
 

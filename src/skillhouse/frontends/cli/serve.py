@@ -5,14 +5,14 @@ from __future__ import annotations
 import argparse
 import logging
 import sys
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import TYPE_CHECKING
 
 from skillhouse.frontends.cli.options import Verb, add_place, add_tools, house_of
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
-    from skillhouse.house import ConfigNews
+    from skillhouse.house import ConfigNews, Skillhouse
 
 _MCP_EXAMPLES = """examples:
   skillhouse mcp                                 serve, as a coding agent starts it
@@ -101,7 +101,6 @@ def _mcp(options: argparse.Namespace, terminal: Terminal) -> int:
             return configured(options, house, terminal)
     from skillhouse.frontends.cli.question import is_typed
     from skillhouse.frontends.mcp import serve
-    from skillhouse.house import BundleRefresh
     from skillhouse.install import RepositoryRefresh
 
     if is_typed():
@@ -117,8 +116,18 @@ def _mcp(options: argparse.Namespace, terminal: Terminal) -> int:
     with house_of(options) as house:
         if not options.log:
             house.config_reload.subscribe(_print_news)
-        with RepositoryRefresh(house), BundleRefresh(house):
+        with RepositoryRefresh(house), _bundle_refresh(house):
             return serve(house, agent=options.agent, user=options.user)
+
+
+def _bundle_refresh(house: Skillhouse) -> AbstractContextManager[object]:
+    """Return what looks for a bundle, where one is configured: what it loads takes a while, and
+    the first answer must come soon."""
+    if not house.config.skills.source:
+        return nullcontext()
+    from skillhouse.house import BundleRefresh
+
+    return BundleRefresh(house)
 
 
 def _print_news(news: ConfigNews) -> None:
