@@ -58,7 +58,7 @@ def test_a_better_level_in_the_file_is_never_the_level(
         return SandboxStatus(level=SandboxLevel.RLIMITS, probes=PARTS["commands"])
 
     monkeypatch.setattr("skillhouse.sandbox.kept_tests.detect", detected)
-    monkeypatch.setattr("skillhouse.sandbox.self_test", self_test)
+    monkeypatch.setattr("skillhouse.sandbox.level_probes.self_test", self_test)
     found = anyio.run(needed, KeptTests(state), None)
     assert (found.level, tested) == (SandboxLevel.RLIMITS, ["all"])
 

@@ -10,6 +10,7 @@ from msgspec import UNSET, UnsetType
 
 from skillhouse.approval import Grant
 from skillhouse.approval.devices import Device
+from skillhouse.extensions.server.api import routes
 from skillhouse.extensions.server.api.schemas import components
 from skillhouse.floor import structs
 from skillhouse.frontends.answers.json_form import JsonAnswer, members, plain
@@ -46,6 +47,7 @@ def test_a_value_of_the_core_is_an_answer_only_if_it_is_listed() -> None:
 
 
 def test_schemas_name_every_member_and_require_what_is_always_written() -> None:
+    assert routes.__doc__, "the answers are known once the routes that give them are loaded"
     found = components()
     # These two lacked members when they were written by hand.
     assert "python" in found["Tool"]["required"]

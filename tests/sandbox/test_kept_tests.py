@@ -21,6 +21,7 @@ from skillhouse.sandbox import (
     SandboxStatus,
     detect,
     kept_tests,
+    level_probes,
     status,
 )
 from skillhouse.sandbox.kept_tests import KEPT_MS, KeptTests
@@ -194,7 +195,7 @@ def test_a_language_is_tested_when_it_is_needed_and_then_by_no_later_process(
         return await language(found, name)
 
     # A command needs no cell, and what runs cells is not asked.
-    monkeypatch.setattr(sandbox, "self_test", commands)
+    monkeypatch.setattr(level_probes, "self_test", commands)
     monkeypatch.setattr(cells, "self_test", None)
     monkeypatch.setattr(cells, "language_test", one)
     first = anyio.run(needed, KeptTests(directory), None)
