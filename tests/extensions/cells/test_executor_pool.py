@@ -34,6 +34,7 @@ class Executors:
         self.calls: list[tuple[str, str]] = []
         self.proofs: list[str] = []
         self.most = 0
+        self.unpack_seconds = 0.05
         self.seconds = 0.0
         self.refuses: set[str] = set()
         self.refuses_code: set[str] = set()
@@ -71,8 +72,7 @@ class Executors:
                 await uploads.wait_for(current.caller.name, digest)
             if current.archives is not None:
                 self.uploads.append((name, digest))
-                # As it is unpacked.
-                await anyio.sleep(0.05)
+                await anyio.sleep(self.unpack_seconds)
                 here.add(digest)
                 current.taken()
             if digest not in here:
@@ -159,6 +159,49 @@ def test_first_calls_of_other_code_wait_for_a_place_and_not_for_calls(tmp_path: 
     assert len(executors.uploads) == len(executors.calls) == len(given)
     # A call that runs has given its place of an upload away.
     assert executors.most > UPLOADS
+
+
+def test_where_the_call_that_brings_the_code_is_cancelled_another_brings_it(tmp_path: Path) -> None:
+    [parcel] = parcels(tmp_path, 1)
+
+    async def scene(pool: ExecutorPool, executors: Executors) -> list[Any]:
+        first, found = anyio.CancelScope(), []
+
+        async def brings() -> None:
+            with first:
+                await asked(pool, [parcel])
+
+        async def others() -> None:
+            found.extend(await asked(pool, [parcel] * 6))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(brings)
+            while not executors.uploads:  # noqa: ASYNC110 - nothing tells of it.
+                await anyio.sleep(0.001)
+            tasks.start_soon(others)
+            await anyio.sleep(0.1)
+            first.cancel()
+        return [found, executors]
+
+    found, executors = played(tmp_path, ("one",), scene, unpack_seconds=1.0)
+    assert found == ["one"] * 6
+    assert len(executors.uploads) == 2
+    assert len(executors.calls) == 6
+
+
+def test_one_that_was_gone_shows_its_isolation_again(tmp_path: Path) -> None:
+    first, second = parcels(tmp_path, 2)
+
+    async def scene(pool: ExecutorPool, executors: Executors) -> Any:
+        found = await asked(pool, [first])
+        executors.refuses = {"one"}
+        found += await asked(pool, [first])
+        executors.refuses = set()
+        return [*found, *await asked(pool, [second]), executors]
+
+    *found, executors = played(tmp_path, ("one",), scene)
+    assert [str(one) == "one" for one in found] == [True, False, True]
+    assert executors.proofs == ["one"] * 4
 
 
 def test_behind_one_address_each_executor_gets_the_code(tmp_path: Path) -> None:

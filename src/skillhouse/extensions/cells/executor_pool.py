@@ -115,6 +115,9 @@ class ExecutorPool:
                     raise
                 refused.add(place.key)
                 self._let_rest(place, is_gone=not error.retry_after)
+                if not error.retry_after or error.reason == "ending":
+                    # What listens there next may be another one, and is asked again.
+                    self._proved.discard(place.key)
                 place = await self._chosen(refused)
                 if place.key in refused or len(refused) >= PLACES:
                     if error.reason == UNPROVED:

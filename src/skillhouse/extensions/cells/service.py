@@ -16,7 +16,13 @@ from skillhouse.extensions.cells.cell import Capabilities, timeout_text
 from skillhouse.extensions.cells.cell_context import output_params
 from skillhouse.extensions.cells.code_store import CodeStore
 from skillhouse.extensions.cells.executor import Executor
-from skillhouse.extensions.cells.rpc import INVALID_PARAMS, Method, RpcRequest, full_name
+from skillhouse.extensions.cells.rpc import (
+    INVALID_PARAMS,
+    Method,
+    NotBegunError,
+    RpcRequest,
+    full_name,
+)
 from skillhouse.extensions.cells.rpc_client import NoAnswerError, RpcClient
 from skillhouse.extensions.cells.rpc_http import CURRENT
 from skillhouse.extensions.cells.served_call import ServedCall, read_context, read_execution
@@ -158,7 +164,9 @@ def _unavailable() -> Iterator[None]:
     try:
         yield
     except SandboxError as error:
-        raise RpcError(UNAVAILABLE, str(error), reason=error.code) from error
+        # Before anything is begun: an executor that runs this language may take the call.
+        kind = NotBegunError if error.code == "cell-untested" else RpcError
+        raise kind(UNAVAILABLE, str(error), reason=error.code) from error
 
 
 def cell_for(
