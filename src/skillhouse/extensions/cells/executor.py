@@ -228,7 +228,13 @@ class Executor:
         }
 
     async def _call(
-        self, spec: CellSpec, method: str, params: Mapping[str, Any], *, seconds: float, host: HostCalls
+        self,
+        spec: CellSpec,
+        method: str,
+        params: Mapping[str, Any],
+        *,
+        seconds: float,
+        host: HostCalls,
     ) -> CellResult:
         await self.check(spec, "")
         if self._environment.is_contained:
