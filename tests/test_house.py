@@ -143,10 +143,7 @@ OPENED = {
     "frontends.mcp": {"over_http"},
     "frontends.adapters": {"framework_bridge", "pydantic_ai"},
     "house": {"access_tokens", "issuer_tokens"},
-    "house.config": {
-        *("allowed_sources", "config_faults", "config_files", "config_values", "rule_lines"),
-        "secret_places",
-    },
+    "house.config": {"allowed_sources"},
     "install": {"change_plan", "public_collections", "repository_search", "source_policy"},
     "registry": {
         *("attestations", "certificates", "near_names", "owners", "passwords", "releases"),

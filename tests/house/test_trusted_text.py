@@ -277,7 +277,9 @@ def test_a_state_with_one_text_of_each_directory_keeps_it(tmp_path: Path) -> Non
         later = ("page_key", "channel_message", "channel_answer", "channel_session")
         last = ("verified_tree", "takedown", "repository_look", "call_task", "audit_head")
         servers = ("server", "server_connection")
-        for table in (*later, "pairing_code", "push_subscription", *last, *servers):
+        shared = ("stop_given", "session_grant", "session_mark")
+        logs = ("log_key", "log_request", "log_answer")
+        for table in (*later, "pairing_code", "push_subscription", *last, *servers, *shared, *logs):
             connection.execute(f"DROP TABLE {table}")
         connection.execute("ALTER TABLE device DROP COLUMN public_key")
         connection.execute("PRAGMA user_version = 47")
