@@ -33,6 +33,8 @@ BLOCK = re.compile(
 )
 PROGRAM = shutil.which("haproxy") or "/usr/sbin/haproxy"
 """Debian keeps it off the path of users."""
+RUNNING: list[str] = []
+"""Addresses of balancers that run, for one test or for all of a file."""
 _REPLICATED: list[bool] = []
 BALANCED: set[str] = set()
 """The tests of this run whose requests went through HAProxy."""
@@ -84,7 +86,11 @@ def balanced(base: Path, front: int, servers: tuple[str, str]) -> Iterator[str]:
     """Run HAProxy before two servers at a port for a block; gives its address."""
     first, second = (int(address.rpartition(":")[2]) for address in servers)
     address = f"http://127.0.0.1:{front}"
-    BALANCED.add(os.environ.get("PYTEST_CURRENT_TEST", "").partition(" (")[0])
     with haproxy(base, {"8600": front, "8601": first, "8602": second}):
         assert until(lambda: is_answering(address), 20)
-        yield address
+        RUNNING.append(address)
+        try:
+            yield address
+        finally:
+            RUNNING.remove(address)
+            BALANCED.add(os.environ.get("PYTEST_CURRENT_TEST", "").partition(" (")[0])

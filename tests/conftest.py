@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.balanced import BALANCED, ONE_SERVER
+from tests.balanced import BALANCED, ONE_SERVER, RUNNING
 
 if TYPE_CHECKING:
     from skillhouse.sandbox import SandboxStatus
@@ -109,6 +109,8 @@ def state_pool(
 def states_of_test(request: pytest.FixtureRequest, state_pool: StatePool | None) -> Iterator[None]:
     """Take back the states of a test at its end; those of wider fixtures stay."""
     yield
+    if RUNNING:
+        BALANCED.add(request.node.nodeid)
     replicas = request.config.stash.get(REPLICAS, None)
     if replicas is not None and (directory := (request.node.funcargs or {}).get("tmp_path")):
         replicas.end_below(directory)

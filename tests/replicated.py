@@ -28,7 +28,7 @@ from skillhouse.extensions.server import app as app_module
 from skillhouse.extensions.server.guard import RequestGuard
 from skillhouse.floor.structs import field_names
 from skillhouse.house import Skillhouse
-from tests.balanced import BALANCED, balanced, free_port
+from tests.balanced import balanced, free_port
 from tests.extensions.postgres.started import with_state
 
 OPTIONS = tuple(inspect.signature(app_module.make_app).parameters)[1:]
@@ -167,7 +167,6 @@ class ReplicaTransport(httpx2.BaseTransport):
 
     def handle_request(self, request: httpx2.Request) -> httpx2.Response:
         pair = self._replicas.pair_of(self._app)
-        BALANCED.add(os.environ.get("PYTEST_CURRENT_TEST", "").partition(" (")[0])
         _, _, options = self._replicas.made[id(self._app)]
         given = request.headers
         if options["token"] in given.get("authorization", ""):

@@ -20,7 +20,6 @@ from skillhouse.store import (
     STATE_FILE,
     commit_stamp,
     pooled,
-    shared_key,
     state_clock,
     state_exists,
 )
@@ -90,6 +89,27 @@ class Access(Struct, frozen=True, kw_only=True):
 
 NO_ACCESS = Access(name="", kind="none", user="", agent="", scopes=frozenset())
 """Of a request without a key, at an address that needs none."""
+
+
+def shared_key(state: Path, name: str, make: Callable[[], str]) -> str:
+    """Return the key of a name that each server of a state has to have the same.
+
+    The first call keeps what `make` returns. StateError.
+    """
+    query = "SELECT secret FROM page_key WHERE name = ?"
+    with pooled(state, STATE) as store:
+        rows = store.rows(query, (name,))
+        if not rows:
+            made = make()
+            # Of two processes that do so at once, the first one wins.
+            with store.transaction() as connection:
+                connection.execute(
+                    "INSERT INTO page_key (name, secret) VALUES (?, ?) "
+                    "ON CONFLICT (name) DO NOTHING",
+                    (name, made),
+                )
+            rows = store.rows(query, (name,))
+    return str(rows[0][0])
 
 
 class AccessTokens:

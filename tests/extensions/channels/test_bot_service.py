@@ -9,9 +9,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
-from tests.extensions.postgres.state_servers import new_database, served
 from tests.frontends.conftest import Run, place, run
 
 from skillhouse.extensions.channels.bot_lock import (
@@ -146,26 +144,6 @@ def test_a_check_says_whether_a_bot_lives(run: Run, tmp_path: Path) -> None:
         with pytest.raises(BotError, match="another process"), only_bot(tmp_path):
             pass
     assert bot_state(tmp_path, marked).reason == "no bot of this state runs"
-
-
-@pytest.mark.file_state
-def test_of_two_machines_of_a_state_one_serves_the_channels(
-    tmp_path: Path, postgres_server: str
-) -> None:
-    url = new_database(postgres_server)
-    here, there = tmp_path / "here", tmp_path / "there"
-    with served(here, url), served(there, url):
-        with only_bot(here) as lock:
-            with pytest.raises(BotError, match="another process"), only_bot(there):
-                pass
-            lock.take()
-            # One that hung for long has lost it.
-            with psycopg.connect(url) as connection:
-                connection.execute("UPDATE notice SET text = 'other 1' WHERE name = 'bot'")
-            with only_bot(there), pytest.raises(BotError, match="another process"):
-                lock.take()
-        with only_bot(there):
-            pass
     code, out, _ = run("bot", "--check", "--json")
     assert code == 1
     assert json.loads(out)["is_running"] is False

@@ -14,6 +14,7 @@ import pytest
 from mcp.server.request_state import InvalidRequestState
 from tests.extensions.postgres.state_servers import new_database, served, url_of
 
+from skillhouse.extensions.channels.bot_lock import BotError, only_bot
 from skillhouse.extensions.postgres.state_move import move_to_server
 from skillhouse.extensions.server.companion.app_pushes import Pushes
 from skillhouse.floor import StateError, make_private
@@ -164,3 +165,22 @@ def make_private_below(directory: Path) -> Path:
 
 async def post(address: str, headers: Mapping[str, str], body: bytes) -> int:
     raise AssertionError("nothing is sent")
+
+
+def test_of_two_machines_of_a_state_one_serves_the_channels(
+    tmp_path: Path, postgres_server: str
+) -> None:
+    url = new_database(postgres_server)
+    here, there = tmp_path / "here", tmp_path / "there"
+    with served(here, url), served(there, url):
+        with only_bot(here) as lock:
+            with pytest.raises(BotError, match="another process"), only_bot(there):
+                pass
+            lock.take()
+            # One that hung for long has lost it.
+            with psycopg.connect(url) as connection:
+                connection.execute("UPDATE notice SET text = 'other 1' WHERE name = 'bot'")
+            with only_bot(there), pytest.raises(BotError, match="another process"):
+                lock.take()
+        with only_bot(there):
+            pass

@@ -50,7 +50,8 @@ from skillhouse.frontends.mcp.elicitation import (
     elicitation_client,
 )
 from skillhouse.house import Caller, Skillhouse
-from skillhouse.store import STATE_FILE, shared_key, state_server
+from skillhouse.house.access_tokens import shared_key
+from skillhouse.store import STATE_FILE, state_server
 from skillhouse.tools import ToolResult
 
 SESSION_HEADER = "mcp-session-id"

@@ -34,7 +34,8 @@ from skillhouse.extensions.server.companion.web_push import (
 )
 from skillhouse.floor import SkillhouseError, StateError, write_atomically
 from skillhouse.floor.lock import once
-from skillhouse.store import STATE, STATE_FILE, pooled, shared_key, state_exists, state_server
+from skillhouse.house.access_tokens import shared_key
+from skillhouse.store import STATE, STATE_FILE, pooled, state_exists, state_server
 
 KEY_FILE = "push-key.pem"
 """Below the state directory: the key by which push services know this installation (VAPID). Where
