@@ -31,7 +31,7 @@ def broken(place: Path, seconds: float, seed: int, need: Need) -> None:
     assert not report.wrong, str(report)
     assert sum(report.faults.values()) >= seconds / 8, str(report)
     # It was broken while calls ran, and calls went on: else there is nothing to compare.
-    assert report.seen["ok"] > seconds, str(report)
+    assert report.seen["ok"] > seconds / 4, str(report)
     assert report.seen["ok"] < report.seen.total(), str(report)
     assert report.facts["approvals used"] > seconds / 15, str(report)
     if sum(report.faults.values()) >= len(FAULTS) and can_mount():

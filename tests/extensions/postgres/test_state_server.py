@@ -432,7 +432,7 @@ broker = ApprovalBroker(base / name)
 # Not of those that are open: another one may have answered it already.
 [approval] = broker.latest(1)
 try:
-    said(broker, approval.id, Answer.ONCE if int(name) % 2 else Answer.NO)
+    said(broker, approval.id, Answer.ONCE if int(name) % 4 < 2 else Answer.NO)
     print("first")
 except ApprovalError as error:
     print(error.code)
