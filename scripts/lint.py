@@ -90,8 +90,8 @@ def tree_findings(root: Path = ROOT) -> list[str]:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="./x lint", description=__doc__)
     parser.add_argument("--fix", action="store_true", help="fix what ruff can before")
-    for option, change in BARS.items():
-        parser.add_argument(option, action="store_true", help=f"run `scripts.bars {change}` alone")
+    for option, bars in BARS.items():
+        parser.add_argument(option, action="store_true", help=f"run `scripts.bars {bars}` alone")
     parser.parse_args()
     for option in BARS.keys() & set(sys.argv[1:]):
         change = [sys.executable, "-m", "scripts.bars", BARS[option]]
