@@ -6,6 +6,7 @@ tests, which take long, run once the other two are well. Exit code 1 if one of t
 
 from __future__ import annotations
 
+import argparse
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -76,4 +77,5 @@ def run(found: Sequence[Step]) -> int:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(prog="./x check", description=__doc__).parse_args()
     raise SystemExit(run(steps()))

@@ -23,6 +23,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
+import re
 import sys
 import tempfile
 from collections.abc import Callable
@@ -43,9 +44,12 @@ from scripts.terminal import build, install
 from skillhouse.clients import known_clients
 from skillhouse.frontends.cli import main as run
 from skillhouse.frontends.cli.verbs import VERBS
+from skillhouse.frontends.presentation.client_report import COLUMNS
+from skillhouse.frontends.presentation.text import counted, wrapped
 from skillhouse.skill import profile_names
 
 ROOT = Path(__file__).resolve().parents[1]
+GUIDE = "docs/guides/doctor.md"
 
 
 def help_of(*arguments: str) -> str:
@@ -122,6 +126,21 @@ def clients_page() -> str:
     return CLIENTS + "\n" + "\n".join(rows) + "\n" + SERVERS + "\n".join(servers) + "\n"
 
 
+def doctor_guide() -> str:
+    """Return the guide of `doctor` with the clients that its report says are not installed."""
+    page = (ROOT / GUIDE).read_text(encoding="utf-8")
+    installed = re.findall(r"^  [A-Z]  (\S+)  ", page, re.MULTILINE)
+    known = [name for name in profile_names() if name in known_clients()]
+    names = ", ".join(name for name in known if name not in installed)
+    more = counted(len(known_clients()) - len(known), "client")
+    text = (
+        f"not installed here: {names} (`--client NAME`), and {more} of which only folders are "
+        "known (`profiles list`)"
+    )
+    (old,) = re.findall(r"^not installed here: .*?(?=\n```$)", page, re.MULTILINE | re.DOTALL)
+    return page.replace(old, "\n".join(wrapped(text, COLUMNS)))
+
+
 def contract_list() -> str:
     """Return the list of the contract; BrokenContractError has it when something is broken."""
     text, breaks, _ = contract.updated()
@@ -154,6 +173,7 @@ GENERATED = {
     "config-keywords": Generated(config_reference.KEYWORDS, config_reference.keywords),
     "protected-paths": Generated(client_lines.PAGE, client_lines.protected_page),
     "clients": Generated("docs/reference/clients.md", clients_page),
+    "doctor-guide": Generated(GUIDE, doctor_guide),
     "client-types": Generated(
         "src/skillhouse/frontends/api_client/api_values.py", client_types.client_types
     ),

@@ -6,6 +6,7 @@ All checks run, whatever the others find. Exit code 1 if one of them finds somet
 `--set-bars` writes what the tree has, for a merge. Both do nothing else.
 """
 
+import argparse
 import re
 import subprocess
 import sys
@@ -87,6 +88,11 @@ def tree_findings(root: Path = ROOT) -> list[str]:
 
 
 def main() -> int:
+    parser = argparse.ArgumentParser(prog="./x lint", description=__doc__)
+    parser.add_argument("--fix", action="store_true", help="fix what ruff can before")
+    for option, bars in BARS.items():
+        parser.add_argument(option, action="store_true", help=f"run `scripts.bars {bars}` alone")
+    parser.parse_args()
     for option in BARS.keys() & set(sys.argv[1:]):
         change = [sys.executable, "-m", "scripts.bars", BARS[option]]
         return subprocess.run(change, cwd=ROOT, check=False).returncode

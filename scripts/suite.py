@@ -43,6 +43,8 @@ COSTS = ROOT / ".x" / "test-costs.tsv"
 the dearest first."""
 DEAREST, DEAR_SECONDS = 20, 10
 """Tests that a run names at its end: at most so many, each of so much CPU."""
+DEAREST = 5
+"""Changed files that `changed` names with what they reach."""
 PARTS = ("fast", "default", "ci", "all", "changed", "failed", "nightly")
 MARKS = {
     "fast": "not slow and not heavy",
@@ -281,7 +283,24 @@ def chosen(part: str, record: Record, base: str | None) -> list[str]:
     changed = changed_files(base)
     found = reaching(changed, record, everything)
     print(f"suite: {len(changed)} files differ, {len(found)} files of tests reach them")
+    for line in dearest(changed, record, everything):
+        print(f"suite: {line}")
     return found
+
+
+def dearest(changed: Sequence[str], record: Record, everything: Sequence[str]) -> list[str]:
+    """Return a line for each of the changed files that most of the time is for, dearest first."""
+    costs = {}
+    for path in changed:
+        files = reaching([path], record, everything)
+        minutes = sum(record.cost(file, "changed") for file in files) / 60
+        costs[path] = (minutes, len(files))
+    first = sorted(costs, key=lambda path: costs[path], reverse=True)[:DEAREST]
+    return [
+        f"{path} by itself: {costs[path][1]} files, {costs[path][0]:.0f} minutes of CPU"
+        for path in first
+        if costs[path][0] >= 1
+    ]
 
 
 def options_of(part: str, arguments: Sequence[str]) -> Iterator[str]:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from scripts import suite_tracer
-from scripts.suite import Portion, main, portions_of, share_of
+from scripts.suite import Portion, dearest, main, portions_of, share_of
 from scripts.suite_record import FileRecord, Record, reaching
 from scripts.suite_tracer import Unit, folded, later
 
@@ -216,6 +216,22 @@ def test_the_choice_keeps_what_alone_reaches_lines_and_what_is_cheap():
     assert suite_tracer.count({"a": 7}) == 3
     assert suite_tracer.not_fast(found, seconds=1) == []
     assert suite_tracer.not_fast(found, seconds=0.5) == ["tests/a.py::test_fast"]
+
+
+def test_a_change_is_said_with_what_each_of_its_files_costs() -> None:
+    costs = {"tests/test_a.py": ("a.py", 600.0), "tests/test_b.py": ("b.py", 90.0)}
+    record = Record(
+        by_file={
+            name: FileRecord(fast=seconds, slow=0, heavy=0, sources=frozenset({source}))
+            for name, (source, seconds) in {**costs, "tests/test_c.py": ("c.py", 5.0)}.items()
+        },
+        later=frozenset(),
+    )
+    changed = [f"src/skillhouse/{name}.py" for name in "bca"]
+    assert dearest(changed, record, list(record.by_file)) == [
+        "src/skillhouse/a.py by itself: 1 files, 10 minutes of CPU",
+        "src/skillhouse/b.py by itself: 1 files, 2 minutes of CPU",
+    ]
 
 
 def test_the_fast_part_is_chosen_from_its_last_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

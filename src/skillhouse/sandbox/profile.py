@@ -349,7 +349,7 @@ class Streams(Struct, frozen=True, kw_only=True):
     stdout: int
     stderr: int
     began: Callable[[int], object]
-    """Called with the process id of the first process inside."""
+    """Called with the process id of the first process inside, unless that has ended before."""
     directory: int | None = None
     """Where a shell says at its end in which directory it is."""
 

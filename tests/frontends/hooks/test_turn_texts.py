@@ -14,7 +14,7 @@ from skillhouse.clients.config_file import Entries, ServerEntry
 from skillhouse.floor.structs import replace
 from skillhouse.frontends.hooks.hook_clients import hook_clients
 from skillhouse.frontends.hooks.judge import HookAnswer, HookJudge
-from skillhouse.house import Skillhouse, configured
+from skillhouse.house import Skillhouse, agent_search, configured
 from skillhouse.house.skill_hints import HINT_MAX
 from tests.frontends.conftest import Run
 from tests.frontends.hooks.hooked_home import HookedHome, effect_of
@@ -30,7 +30,9 @@ PDF = "please fill in this PDF form for me"
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Iterator[HookedHome]:
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HookedHome]:
+    # There is no hint for a prompt that comes before the index is complete.
+    monkeypatch.setattr(agent_search, "PATIENCE_SECONDS", 60.0)
     made = HookedHome(tmp_path)
     for name, description in DESCRIPTIONS.items():
         write_skill(made.places.home / ".claude/skills" / name, description)

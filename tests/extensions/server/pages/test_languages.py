@@ -64,7 +64,10 @@ def shown_texts() -> set[str]:
 
 @pytest.mark.parametrize("language", OTHERS)
 def test_every_text_of_the_pages_is_translated_and_no_other(language: str):
-    assert set(texts_of(language)) == shown_texts()
+    found, shown = set(texts_of(language)), shown_texts()
+    place = f"src/skillhouse/extensions/server/texts/{language}/"
+    assert not shown - found, f"write these with their translation to a file of {place}"
+    assert not found - shown, f"no page has these any more: remove them from {place}"
 
 
 @pytest.mark.parametrize("language", OTHERS)
