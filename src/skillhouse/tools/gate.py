@@ -378,13 +378,7 @@ class Gate:
                 state.output = replace(state.output, text=stopped_text(reason), waits_for="")
             span.output(state.output)
         if session.has_new_marks:
-            # INVARIANT: before the model has the text, the other servers know what it makes
-            # commands need.
-            try:
-                await in_thread(session.keep_marks)
-            except StateError as error:
-                text = f"nothing is given of it, since other servers could not be informed: {error}"
-                state.output = Output(text=text, failed=True)
+            state.output = await _informed(session, state.output)
         output = state.output
         if output.activation is not None and not output.failed:
             session.activations.note(
@@ -467,6 +461,16 @@ def _asks(judged: EvaluatedPermission) -> bool:
 
 def _as_it_is(text: str) -> str:
     return text
+
+
+async def _informed(session: Session, output: Output) -> Output:
+    """Have the other servers know what a text makes commands need, before the model has it."""
+    try:
+        await in_thread(session.keep_marks)
+    except StateError as error:
+        text = f"nothing is given of it, since other servers could not be informed: {error}"
+        return Output(text=text, failed=True)
+    return output
 
 
 async def _run_plan(
