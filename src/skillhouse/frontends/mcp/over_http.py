@@ -174,10 +174,18 @@ class _ScopedServer:
 
         async def watched(message: Message) -> None:
             if message["type"] == "http.response.start" and message["status"] in ends:
-                self._server.connections.end_session(session)
+                await self._end_session(session)
             await send(message)
 
         return watched
+
+    async def _end_session(self, session: str) -> None:
+        try:
+            # Files and rows are removed.
+            await in_thread(lambda: self._server.connections.end_session(session))
+        except (OSError, SkillhouseError):
+            # The client's session has ended all the same, and its answer says so.
+            logger.exception("removing what a session of a client kept")
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         if find_spec("mcp") is None:
