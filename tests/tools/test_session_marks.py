@@ -8,6 +8,7 @@ import pytest
 
 from skillhouse.approval import caller_connection
 from skillhouse.floor import StateError
+from skillhouse.floor.lock import Lazy
 from skillhouse.permission import Effect, Permission
 from skillhouse.skill import SkillIndex
 from skillhouse.store import STATE, STATE_FILE, pooled
@@ -31,7 +32,7 @@ def session(path: Path, connection: str = CALLER, **who: str) -> Session:
     def no_need(_: object) -> PermissionRequest:
         raise AssertionError
 
-    sessions = Sessions(no_need, marks=SessionMarks(path))
+    sessions = Sessions(no_need, marks=Lazy(lambda: SessionMarks(path)))
     return sessions.get("default", "local", "mcp", NOTHING, connection=connection, **who)
 
 

@@ -395,7 +395,7 @@ class Services:
             seen=Lazy(lambda: toolbox.SeenSkills(self.config.state_directory / SEEN_DIRECTORY)),
             verify=self._verify,
             verify_code=self._verify_code,
-            marks=toolbox.SessionMarks(self.config.state_directory),
+            marks=Lazy(lambda: toolbox.SessionMarks(self.config.state_directory)),
         )
 
     def _skill_need(self, skill: Skill) -> toolbox.PermissionRequest:

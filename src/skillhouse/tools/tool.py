@@ -155,7 +155,7 @@ class Session(Struct, kw_only=True):
     remote_skills: RemoteSkillProvider | None = None
     active_remote_requests: dict[str, PermissionRequest] = field(default_factory=dict)
     """What commands need besides while skills of other servers are in use, by the skill's file."""
-    marks: SessionMarks | None = None
+    marks: Lazy[SessionMarks] | None = None
     """Where these are kept for the other servers of the state."""
     kept_marks: set[str] = field(default_factory=set)
     """The files whose marks are there."""
@@ -203,7 +203,7 @@ class Session(Struct, kw_only=True):
         new = set(self.active_remote_requests) - self.kept_marks
         if self.marks is not None and new:
             requests = {file: self.active_remote_requests[file] for file in new}
-            self.marks.add(tuple(self.caller_fields().values()), requests)
+            self.marks.get().add(tuple(self.caller_fields().values()), requests)
             self.kept_marks |= new
 
     def remote_requests(self) -> tuple[PermissionRequest, ...]:
@@ -211,7 +211,7 @@ class Session(Struct, kw_only=True):
         if self.marks is not None and self._is_shared:
             # Without the state only reads go on, and no command.
             with suppress(StateError):
-                for file, one in self.marks.of(tuple(self.caller_fields().values())).items():
+                for file, one in self.marks.get().of(tuple(self.caller_fields().values())).items():
                     self.active_remote_requests.setdefault(file, one)
                     self.kept_marks.add(file)
         return tuple(self.active_remote_requests.values())
@@ -285,7 +285,7 @@ class Session(Struct, kw_only=True):
                 self.active_remote_requests.pop(one.file, None)
                 self.kept_marks.discard(one.file)
                 if self.marks is not None and self._is_shared:
-                    self.marks.remove(tuple(self.caller_fields().values()), one.file)
+                    self.marks.get().remove(tuple(self.caller_fields().values()), one.file)
         return gone
 
 
@@ -307,7 +307,7 @@ class Sessions:
         verify: Callable[[Skill], None] = lambda _: None,
         verify_code: Callable[[Path, str], None] = lambda _, __: None,
         seen: Lazy[SeenSkills] | None = None,
-        marks: SessionMarks | None = None,
+        marks: Lazy[SessionMarks] | None = None,
     ) -> None:
         self._marks = marks
         self._verify = verify

@@ -7,12 +7,12 @@ if TYPE_CHECKING:
     from skillhouse.house.config.bot_settings import BotSettings as BotSettings
     from skillhouse.house.config.bot_settings import DiscordSettings as DiscordSettings
     from skillhouse.house.config.bot_settings import TelegramSettings as TelegramSettings
-    from skillhouse.house.config.checks import secret_variables as secret_variables
     from skillhouse.house.config.code_settings import SkillCodeSettings as SkillCodeSettings
     from skillhouse.house.config.code_settings import callback_of as callback_of
     from skillhouse.house.config.config_faults import KeyInUse as KeyInUse
     from skillhouse.house.config.config_faults import UsableConfig as UsableConfig
     from skillhouse.house.config.config_faults import keys_in_use as keys_in_use
+    from skillhouse.house.config.config_file import secret_variables as secret_variables
     from skillhouse.house.config.config_files import PROJECT_FILE as PROJECT_FILE
     from skillhouse.house.config.config_files import load_config as load_config
     from skillhouse.house.config.config_keys import CONFIG_KEYS as CONFIG_KEYS

@@ -30,12 +30,12 @@ from skillhouse.house.config.bundle_files import (
     TakenBundle,
     taken_bundle,
 )
-from skillhouse.house.config.checks import (
+from skillhouse.house.config.config_file import (
+    SettingsFile,
     check_exec_environment,
     check_server_name,
     secret_variables,
 )
-from skillhouse.house.config.config_file import SettingsFile
 from skillhouse.house.config.config_keys import (
     bundle_keys,
     from_environment,
