@@ -32,6 +32,7 @@ from skillhouse.house import McpServerSettings, Skillhouse, configured
 from skillhouse.house.remotes import McpServers
 from skillhouse.permission import Effect, Rule
 from skillhouse.remote import McpCache, McpHost, McpServer, RemoteSource, skills_place
+from skillhouse.sandbox import level_probes
 from tests.harness import Need, ran
 from tests.house.places import make_places, write_skill
 from tests.machines import OWN_MOUNTS
@@ -392,13 +393,13 @@ def test_first_commands_at_once_have_one_self_test(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, threads: bool
 ) -> None:
     tests: list[int] = []
-    real = sandbox.self_test
+    real = level_probes.self_test
 
     async def counted(**named: Any) -> sandbox.SandboxStatus:
         tests.append(1)
         return await real(**named)
 
-    monkeypatch.setattr(sandbox, "self_test", counted)
+    monkeypatch.setattr(level_probes, "self_test", counted)
     with house_at(tmp_path, EXEC) as house:
 
         async def three() -> None:

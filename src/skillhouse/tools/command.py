@@ -82,7 +82,7 @@ from skillhouse.tools.command_run import (
     exec_schema,
     limits_of,
     notes_of,
-    tested_launcher,
+    usable_launcher,
     with_changes,
 )
 from skillhouse.tools.consequences import (
@@ -215,7 +215,7 @@ class ExecTool(Tool):
             protected = (*PROTECTED_NAMES, *own)
             # INVARIANT: what runs is the argv that was worked out here, before anyone was asked.
             launcher = checked_binding(
-                await tested_launcher(self._launcher),
+                await usable_launcher(self._launcher),
                 {*(sealed or {}), *scripts},
                 is_said=NOT_BOUND in facts,
             )
@@ -304,7 +304,7 @@ class ExecTool(Tool):
             run_with_progress=lambda report: run(None, report),
             progress_total=None,
             prepare=last_look.take,
-            check_feasible=partial(tested_launcher, self._launcher),
+            check_feasible=partial(usable_launcher, self._launcher),
             run_sealed=run_sealed,
             inputs=inputs,
             attached=AttachedRun(

@@ -138,7 +138,7 @@ def commands_title(programs: Sequence[tuple[str, ...]]) -> str:
     return " ; ".join(shown)
 
 
-async def tested_launcher(launcher: Callable[[], Awaitable[Launcher]]) -> Launcher:
+async def usable_launcher(launcher: Callable[[], Awaitable[Launcher]]) -> Launcher:
     """Return what runs commands, after its self-test; RefusedError where nothing can."""
     try:
         return await launcher()
