@@ -102,7 +102,7 @@ def test_what_a_value_hides_is_absent_from_its_text() -> None:
         f"{SHOWN}variant='', link='', follows=False, link_bound='', link_targets=frozenset())"
     )
     assert repr(Root(Path("a"))).endswith("symlinks=None, note='')")
-    assert repr(GRANT).endswith("device_name='', id='', granted_ms=0, expires_ms=0)")
+    assert repr(GRANT).endswith("granted_ms=0, expires_ms=0, session='')")
     assert b"packed" not in repr(SKILL).encode()
     assert msgspec.json.decode(msgspec.json.encode(GRANT), type=Grant) == GRANT
 

@@ -25,6 +25,7 @@ import anyio
 import psycopg
 import pytest
 from mcp_types import Implementation
+from tests.balanced import GUIDE
 from tests.extensions.postgres.state_servers import new_database
 from tests.frontends.mcp_peer import LEGACY, MODERN, http_client, text_of
 from tests.harness import Need, until
@@ -644,6 +645,37 @@ def test_each_server_shows_the_logs_of_all(tmp_path: Path, postgres_server: str)
         assert servers(found) == [("core-first", "answered"), ("core-other", "silent")]
         assert not found["is_whole"]
         assert until(lambda: servers(seen(place.first))[1] == ("core-other", "lost"), 15)
+
+
+def test_the_commands_of_the_guide_show_the_logs_of_all(
+    tmp_path: Path, postgres_server: str
+) -> None:
+    guide = GUIDE.read_text(encoding="utf-8")
+    [block] = re.findall(
+        r"<!-- run by: tests/extensions/server/test_replicas.py -->\n```bash\n(.*?)```",
+        guide,
+        re.DOTALL,
+    )
+    url = new_database(postgres_server)
+    with placed(tmp_path, config=NAMED, state_url=url) as place:
+        for server in (place.first, place.second):
+            call = {"tool": "exec", "arguments": {"command": f"echo {server.port}"}}
+            assert http(server.address, "/api/v1/calls", place.caller, call).status == 200
+        said = []
+        for line in block.strip().replace("core-b", "core-other").splitlines():
+            command = [sys.executable, "-m", *line.split()]
+            done = subprocess.run(
+                command,
+                check=True,
+                capture_output=True,
+                text=True,
+                cwd=place.first.start,
+                env=place.first.environment,
+                timeout=60,
+            )
+            said.append(done.stdout)
+        assert ["core-first" in one for one in said] == [True, False]
+        assert all("core-other" in one for one in said)
 
 
 def test_a_killed_server_is_lost_after_some_beats(tmp_path: Path, state_url: str) -> None:

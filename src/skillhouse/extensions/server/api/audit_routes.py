@@ -269,7 +269,12 @@ ROUTES = (
             ),
             RouteParameter(
                 name="before",
-                schema={"type": "string", "pattern": "^[0-9A-Z]{26}$"},
+                schema={
+                    "type": "string",
+                    "minLength": 26,
+                    "maxLength": 26,
+                    "pattern": "^[0-9A-Z]+$",
+                },
                 what="The `next` of the answer before.",
                 example="01J9ZC5Q8V6M3T1R0N7K2H4G9B",
             ),
