@@ -15,8 +15,6 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import anyio
-
 from skillhouse.audit.chain import MAX_FILE_BYTES, ChainFile, LockHeldError
 from skillhouse.audit.line import encode_record, id_of, record_of, unsealed
 from skillhouse.audit.log_end import default_directory, torn_facts
@@ -42,7 +40,7 @@ from skillhouse.audit.verify import (
 )
 from skillhouse.floor import lock as locks
 from skillhouse.floor.machine import short_boot_id, state_advice
-from skillhouse.floor.threads import in_thread
+from skillhouse.floor.threads import finish_in_thread, in_thread
 
 if TYPE_CHECKING:
     from skillhouse.audit.verify import Progress, Verification
@@ -493,8 +491,7 @@ async def recorded_async(
     finally:
         fault = sys.exc_info()[1] if failed else None
         # Also when it is cancelled: each intent gets an outcome.
-        with anyio.CancelScope(shield=True):
-            await in_thread(lambda: _end(audit, action, intent, fault))
+        await finish_in_thread(lambda: _end(audit, action, intent, fault))
 
 
 def _begin(

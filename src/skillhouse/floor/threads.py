@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -44,6 +45,33 @@ async def in_thread(work: Callable[[], T], *, limiter: anyio.CapacityLimiter | N
         with anyio.CancelScope(shield=True):
             while is_running:  # noqa: ASYNC110 - a thread sets it.
                 await anyio.sleep(_PAUSE_SECONDS)
+        raise
+
+
+async def finish_in_thread(work: Callable[[], object]) -> None:
+    """Do what is to be done in any case, as the record of a call that was cancelled.
+
+    A cancellation does not keep it from beginning: neither one of a scope around it, nor one of
+    the task by asyncio itself, as at the end of a server, where no scope is a shield.
+    """
+    claim, ended = threading.Lock(), threading.Event()
+
+    def run() -> bool:
+        if not claim.acquire(blocking=False):
+            return False
+        try:
+            work()
+        finally:
+            ended.set()
+        return True
+
+    try:
+        with anyio.CancelScope(shield=True):
+            await in_thread(run)
+    except BaseException:
+        # What was still waiting for a thread is done here: once, whichever comes first.
+        if not ended.is_set() and not run():
+            ended.wait()
         raise
 
 

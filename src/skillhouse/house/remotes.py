@@ -7,14 +7,13 @@ from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import anyio
 from msgspec import Struct
 
 from skillhouse import remote
 from skillhouse.audit import AuditDraft, AuditError, AuditLog
 from skillhouse.audit.log import recorded, recorded_async
 from skillhouse.floor import ConfigError, MissingExtraError, as_error, nearest
-from skillhouse.floor.threads import in_thread
+from skillhouse.floor.threads import finish_in_thread, in_thread
 from skillhouse.house.config import Config, McpServerSettings
 from skillhouse.house.config.allowed_sources import check_source
 from skillhouse.house.house_snapshot import SCOPE, check_outside
@@ -134,8 +133,7 @@ class Remotes:
                 intent=intent,
                 detail=_detail(found.report),
             )
-            with anyio.CancelScope(shield=True):
-                await in_thread(lambda: self._audit.append_or_keep(outcome))
+            await finish_in_thread(lambda: self._audit.append_or_keep(outcome))
         return found
 
     def _state(self, source: remote.RemoteSource, *, is_read: bool) -> RemoteState:

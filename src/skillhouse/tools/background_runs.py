@@ -28,7 +28,7 @@ from msgspec import Struct, field
 from skillhouse.floor import make_private
 from skillhouse.floor.lock import try_lock
 from skillhouse.floor.paths import unix_address
-from skillhouse.floor.threads import in_thread
+from skillhouse.floor.threads import finish_in_thread, in_thread
 from skillhouse.sandbox import Completed, OutputListener, SandboxError, SandboxUnavailableError
 from skillhouse.tools.call import RefusedError
 from skillhouse.tools.tier_gate import Portal, Running
@@ -264,8 +264,7 @@ class BackgroundRun(Struct, kw_only=True):
             self.failure = "it failed inside skillhouse"
         finally:
             self.seconds, self.is_over = time.monotonic() - self.began, True
-            with anyio.CancelScope(shield=True):
-                await in_thread(lambda: record(self))
+            await finish_in_thread(lambda: record(self))
             self.is_ended = True
 
     async def _watch(self, look: Callable[[], str]) -> None:

@@ -9,14 +9,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import anyio
-
 from skillhouse.audit import AuditError
 from skillhouse.floor import StateError, nearest
 from skillhouse.floor.lock import once
 from skillhouse.floor.machine import is_unwritable
 from skillhouse.floor.structs import replace
-from skillhouse.floor.threads import in_thread
+from skillhouse.floor.threads import finish_in_thread, in_thread
 from skillhouse.permission import Effect
 from skillhouse.tiers import TierOutcome, TierVerdict
 from skillhouse.tools.asker import Asker, forecast_of
@@ -218,8 +216,7 @@ class Gate:
                 finally:
                     if state.intent or state.account.holds:
                         # Also when the call is cancelled: what was begun has an outcome.
-                        with anyio.CancelScope(shield=True):
-                            await in_thread(lambda: self._close(state))
+                        await finish_in_thread(lambda: self._close(state))
         # Only a stop cancels it without cancelling whoever waits for the result.
         return await in_thread(lambda: self._ended_by_stop(state))
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import anyio
 
 from skillhouse.floor.paths import unix_address
-from skillhouse.floor.threads import in_thread
+from skillhouse.floor.threads import finish_in_thread, in_thread
 from skillhouse.frontends.hooks.run_client import FAILED, SIGNALS, SOCKET
 from skillhouse.frontends.hooks.tickets import (
     RunEnd,
@@ -149,8 +149,7 @@ class RunServer:
                 os.close(given)
                 os.close(written)
             # INVARIANT: recorded before the client hears of the end, and also when this is ended.
-            with anyio.CancelScope(shield=True):
-                await in_thread(lambda: ticket.ended(end))
+            await finish_in_thread(lambda: ticket.ended(end))
         return end
 
 

@@ -28,7 +28,7 @@ from pydantic import ValidationError
 from skillhouse.approval import AWAITED, ApprovalError, ApprovalRequest, ApprovalState
 from skillhouse.floor import SkillhouseError
 from skillhouse.floor.paths import sendable
-from skillhouse.floor.threads import in_thread
+from skillhouse.floor.threads import finish_in_thread, in_thread
 from skillhouse.frontends.mcp.approval_bridge import ApprovalBridge, Call, DeniedError
 from skillhouse.frontends.mcp.call_result import call_result, guarded, text_answer
 from skillhouse.frontends.mcp.elicitation import (
@@ -227,13 +227,12 @@ class TaskRequests:
         finally:
             run.done.set()
             if run.task_id:
-                with anyio.CancelScope(shield=True):
-                    await self._keep(run)
+                await self._keep(run)
 
     async def _keep(self, run: TaskRun) -> None:
         self._runs.pop(run.task_id, None)
         try:
-            await in_thread(lambda: self._kept(run))
+            await finish_in_thread(lambda: self._kept(run))
         except (SkillhouseError, OSError):
             # The task stays as it is, and is lost once this server ends.
             logger.exception("keeping what became of a task")
