@@ -408,7 +408,16 @@ class ApprovalBroker:
 
     def session_grants(self, session: str) -> tuple[Grant, ...]:
         """Return the grants for the rest of a connection but those of unpaired devices. `session`
-        is the caller's `session_key` with the client's connection."""
+        is the caller's `session_key` with the client's connection.
+
+        None while the state is away: only reads go on then, and what these allow is asked again.
+        """
+        try:
+            return self._session_grants_of(session)
+        except StateError:
+            return ()
+
+    def _session_grants_of(self, session: str) -> tuple[Grant, ...]:
         grants = self._session_grants.get(session, ())
         if self.grant_store.is_shared:
             grants = self._shared_grants(session)

@@ -704,6 +704,7 @@ def test_servers_whose_database_goes_away_refuse_all_but_reads_at_once(
             began = time.monotonic()
             body = {"tool": tool, "arguments": arguments}
             found = http(server.address, "/api/v1/calls", server.token, body).value
+            assert "content" in found, found
             return str(found["status"]), found["content"], time.monotonic() - began
 
         for server in (place.first, place.second):
