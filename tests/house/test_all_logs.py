@@ -458,6 +458,20 @@ def test_each_of_many_questions_is_answered(server: Callable[[str], Server], url
     assert done == asked
 
 
+def test_no_more_is_read_of_answers_than_has_room(
+    server: Callable[[str], Server], url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever writes the state writes any number of answers of a megabyte."""
+    rows = PeerRows(server("core-a").state)
+    asked = rows.ask(LogQuestion())
+    with psycopg.connect(url) as connection:
+        for number in range(9):
+            put(connection, asked, f"log{number}", "x" * 1000, "")
+    monkeypatch.setattr("skillhouse.audit.peer_rows.ANSWERS_MAX", 2_500)
+    found = [one.log for one in rows.answers(asked, {"log7"})]
+    assert found == ["log7", "log0", "log1"]
+
+
 def test_a_server_says_its_key_in_a_database_that_was_restored(
     server: Callable[[str], Server], url: str
 ) -> None:
