@@ -17,6 +17,7 @@ from skillhouse.approval import (
     ApprovalEvent,
     ApprovalRequest,
     ApprovalState,
+    Grant,
     Reply,
     Unattended,
 )
@@ -27,7 +28,8 @@ from skillhouse.approval.request import (
     KEPT_SECONDS,
 )
 from skillhouse.floor import StateError
-from skillhouse.store import STATE, pooled
+from skillhouse.store import STATE, STATE_FILE, pooled
+from skillhouse.tiers.tier_ledger import resume, stop
 from tests.approval.questions import begun, broker_at, question, said
 from tests.harness import Clock
 
@@ -352,6 +354,28 @@ def test_a_revoked_yes_leaves_none_behind_that_was_not_used(tmp_path: Path) -> N
     assert (
         code_of(lambda: broker.redeem(opened.id, asked.content_digest, asked.session)) == "expired"
     )
+
+
+def test_a_stop_by_another_process_ends_what_a_session_was_allowed(tmp_path: Path) -> None:
+    """The command line stops a server of the same home, which keeps these in memory."""
+    server, other, asked = broker_at(tmp_path), broker_at(tmp_path), question()
+
+    def allow() -> tuple[Grant, ...]:
+        opened = server.open(asked)
+        said(server, opened.id, Answer.SESSION)
+        begun(server, opened.id)
+        return server.session_grants(asked.session)
+
+    assert len(allow()) == 1
+    other.withdraw_all()
+    assert server.session_grants(asked.session) == ()
+    with pooled(tmp_path / STATE_FILE, STATE) as store, store.transaction() as connection:
+        stop(connection, "anna", "a drill", 1)
+    assert allow() == ()
+    with pooled(tmp_path / STATE_FILE, STATE) as store, store.transaction() as connection:
+        resume(connection, 2)
+    assert server.session_grants(asked.session) == ()
+    assert len(allow()) == 1
 
 
 def test_a_lasting_yes_is_offered_only_where_it_can_be_one(tmp_path: Path) -> None:

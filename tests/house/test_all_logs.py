@@ -15,12 +15,22 @@ from skillhouse.audit import AuditEntry, AuditRecord, Query
 from skillhouse.audit.answer_keys import public_key_of, sign
 from skillhouse.audit.log_files import LogKeys, keys_of, read_keys
 from skillhouse.audit.peer_pages import LogCheck, LogPage, LogQuestion, decoded_page, encoded
-from skillhouse.audit.peer_rows import PINS_FILE, PeerRows
+from skillhouse.audit.peer_rows import (
+    AT_ONCE,
+    CLAIM_MS,
+    PINS_FILE,
+    PINS_MAX,
+    LogKeyRow,
+    LogPins,
+    PeerRows,
+)
+from skillhouse.floor import StateError
 from skillhouse.house import AllLogsPage, LogAnswers, Skillhouse
 from skillhouse.house.config.config_files import configured
 from skillhouse.store import STATE_FILE
 from tests.audit.logs import refusal
 from tests.extensions.postgres.state_servers import new_database, served
+from tests.extensions.postgres.test_state_server import ended
 from tests.house.places import make_places
 
 pytestmark = [pytest.mark.slow, pytest.mark.file_state]
@@ -220,6 +230,11 @@ def put(connection: psycopg.Connection, request: str, log: str, body: str, seal:
     )
 
 
+def signed(request: str, body: str) -> str:
+    """Return the forger's own signature of an answer to a question without a filter."""
+    return sign(FORGER, request, encoded(LogQuestion()), body)
+
+
 def forged_key(connection: psycopg.Connection, log: str, server: str) -> None:
     connection.execute(
         "INSERT INTO log_key VALUES (%s, %s, %s, 1) ON CONFLICT (log_name) DO UPDATE SET "
@@ -243,7 +258,7 @@ def test_an_answer_in_the_place_of_another_servers_is_refused(
         body = encoded(page_of(log, "core-b", "forged"))
         # Naively: whatever is in the row is what that server said.
         forged_key(connection, log, "core-b")
-        put(connection, request, log, body, sign(FORGER, request, body))
+        put(connection, request, log, body, signed(request, body))
 
     with Forging(url, forge):
         page = first.page()
@@ -281,6 +296,28 @@ def test_an_answer_to_another_question_is_refused(
     assert states(page)["core-b"] == "refused"
 
 
+def test_an_answer_to_a_question_that_was_changed_on_its_way_is_refused(
+    server: Callable[[str], Server], url: str
+) -> None:
+    """Who writes the state asks for less, and the true answer to that leaves records out."""
+    first, second = server("core-a"), server("core-b")
+    first.record("mine")
+    second.record("left out")
+    second.house.all_logs.publish()
+    done = set[str]()
+
+    def change(connection: psycopg.Connection, request: str) -> None:
+        narrower = encoded(LogQuestion(query=Query(tool="none")))
+        connection.execute("UPDATE log_request SET question = %s", (narrower,))
+        second.house.all_logs.answer(done)
+
+    with Forging(url, change):
+        page = first.page()
+    assert len(done) == 1
+    assert states(page)["core-b"] == "refused"
+    assert not page.is_whole
+
+
 @pytest.mark.parametrize("is_there", [True, False])
 def test_a_log_that_takes_the_name_of_another_server_makes_it_doubtful(
     server: Callable[[str], Server], url: str, is_there: bool
@@ -296,7 +333,7 @@ def test_a_log_that_takes_the_name_of_another_server_makes_it_doubtful(
     def forge(connection: psycopg.Connection, request: str) -> None:
         forged_key(connection, FORGER.name, "core-b")
         body = encoded(page_of(FORGER.name, "core-b", "forged"))
-        put(connection, request, FORGER.name, body, sign(FORGER, request, body))
+        put(connection, request, FORGER.name, body, signed(request, body))
 
     with Forging(url, forge):
         page = first.page()
@@ -317,7 +354,7 @@ def test_a_record_that_names_another_server_stays_its_logs_own(
     def forge(connection: psycopg.Connection, request: str) -> None:
         forged_key(connection, FORGER.name, "core-x")
         page = page_of(FORGER.name, "core-x", "<script>alert(1)</script>", record_server="core-a")
-        put(connection, request, FORGER.name, encoded(page), sign(FORGER, request, encoded(page)))
+        put(connection, request, FORGER.name, encoded(page), signed(request, encoded(page)))
 
     with Forging(url, forge):
         page = first.page()
@@ -340,7 +377,7 @@ def test_a_head_that_does_not_fit_a_record_shows_it_as_changed(
             (FORGER.name, "1" * 64),
         )
         body = encoded(page_of(FORGER.name, "core-x", "rewritten", "other"))
-        put(connection, request, FORGER.name, body, sign(FORGER, request, body))
+        put(connection, request, FORGER.name, body, signed(request, body))
 
     with Forging(url, forge):
         page = first.page()
@@ -359,6 +396,13 @@ def test_a_head_that_does_not_fit_a_record_shows_it_as_changed(
         encoded(page_of(FORGER.name, "x" * 201)),
         encoded(msgspec.structs.replace(page_of(FORGER.name, "core-x"), horizon="~~")),
         encoded(page_of("another", "core-x")),
+        # Each would end the page of all servers at its own end.
+        encoded(msgspec.structs.replace(page_of(FORGER.name, "core-x"), horizon="Z" * 26)),
+        encoded(
+            msgspec.structs.replace(
+                page_of(FORGER.name, "core-x", "one"), horizon=f"7{'Z' * 24}9", is_cut=True
+            )
+        ),
         encoded(page_of(FORGER.name, "core-x", *map(str, range(8)))).replace('"7Z', '"1Z', 3),
     ],
 )
@@ -371,7 +415,7 @@ def test_what_is_no_answer_is_refused_and_named(
 
     def forge(connection: psycopg.Connection, request: str) -> None:
         forged_key(connection, FORGER.name, "core-x")
-        put(connection, request, FORGER.name, body, sign(FORGER, request, body))
+        put(connection, request, FORGER.name, body, signed(request, body))
 
     with Forging(url, forge):
         page = first.page()
@@ -400,6 +444,76 @@ def test_questions_that_nothing_asks_for_are_not_answered(
         )
         connection.execute("INSERT INTO log_request VALUES ('odd', '{', 9000000000000)")
     assert rows.questions() == ()
+
+
+def test_each_of_many_questions_is_answered(server: Callable[[str], Server], url: str) -> None:
+    second = server("core-b")
+    second.record("true")
+    logs, rows = second.house.all_logs, PeerRows(second.state)
+    asked = {rows.ask(LogQuestion()) for _ in range(AT_ONCE + 3)}
+    done = set[str]()
+    # All connections are new, as after a restart of the database.
+    assert ended(url)
+    assert [logs.answer(done), logs.answer(done), logs.answer(done)] == [AT_ONCE, 3, 0]
+    assert done == asked
+
+
+def test_no_more_is_read_of_answers_than_has_room(
+    server: Callable[[str], Server], url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever writes the state writes any number of answers of a megabyte."""
+    rows = PeerRows(server("core-a").state)
+    asked = rows.ask(LogQuestion())
+    with psycopg.connect(url) as connection:
+        for number in range(9):
+            put(connection, asked, f"log{number}", "x" * 1000, "")
+    monkeypatch.setattr("skillhouse.audit.peer_rows.ANSWERS_MAX", 2_500)
+    found = [one.log for one in rows.answers(asked, {"log7"})]
+    assert found == ["log7", "log0", "log1"]
+
+
+def test_a_server_says_its_key_in_a_database_that_was_restored(
+    server: Callable[[str], Server], url: str
+) -> None:
+    first, second = server("core-a"), server("core-b")
+    first.record("mine")
+    second.record("true")
+    second.answer()
+    second.house.all_logs.publish()
+    with psycopg.connect(url) as connection:
+        connection.execute("DELETE FROM log_key")
+    assert states(first.page()) == {"core-a": "answered", "core-b": "answered"}
+
+
+def test_a_head_is_found_among_any_number(server: Callable[[str], Server], url: str) -> None:
+    first = server("core-a")
+    with psycopg.connect(url) as connection:
+        connection.execute(
+            "INSERT INTO audit_head SELECT 'l', seq, 'core-a', seq::text, '', 1 "
+            "FROM generate_series(1, 3000) AS seq"
+        )
+    found = PeerRows(first.state).heads_at("l", (1, 2999, 5000, 2**70))
+    assert found == {1: "1", 2999: "2999"}
+
+
+def test_pins_go_when_their_servers_have_been_gone_for_long(tmp_path: Path) -> None:
+    """As in a cluster whose servers have no directory that stays: each start has another log."""
+    pins = LogPins(tmp_path)
+    for at in range(PINS_MAX + 5):
+        row = LogKeyRow(log=f"log{at}", server="core", public_key="00")
+        known = pins.take([row], [row.log], at * CLAIM_MS)
+        assert row.log in known
+    assert (len(known), "log4" in known, "log5" in known) == (PINS_MAX, False, True)
+    # Not so fast: who writes many keys pushes none out that is in use.
+    flood = [LogKeyRow(log=f"x{at}", server="core", public_key="00") for at in range(PINS_MAX)]
+    kept = pins.take(flood, [one.log for one in flood], (PINS_MAX + 4) * CLAIM_MS)
+    assert f"log{PINS_MAX + 4}" in kept
+
+
+def test_pins_that_have_no_place_are_a_fault_that_is_said(tmp_path: Path) -> None:
+    (tmp_path / PINS_FILE).mkdir()
+    with pytest.raises(StateError, match="the keys of other servers' logs"):
+        LogPins(tmp_path).take([], [], 1)
 
 
 def test_keys_that_were_seen_first_are_kept_in_a_file_of_this_machine(

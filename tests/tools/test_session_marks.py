@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,6 +14,7 @@ from skillhouse.permission import Effect, Permission
 from skillhouse.skill import SkillIndex
 from skillhouse.store import STATE, STATE_FILE, pooled
 from skillhouse.tools import PermissionRequest, SessionMarks, Sessions
+from skillhouse.tools.remote_skills import guard_commands
 from skillhouse.tools.tool import Session
 
 NOTHING = SkillIndex((), shadowed=(), diagnostics=())
@@ -87,4 +89,50 @@ def test_marks_that_cannot_be_kept_are_an_error_and_those_of_here_still_ask(tmp_
     with pytest.raises(StateError):
         one.keep_marks()
     assert one.has_new_marks
-    assert one.remote_requests() == (WANTED,)
+    assert one.remote_requests()[0] == WANTED
+
+
+def test_what_is_known_of_a_skill_is_of_its_last_load(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its time begins again, and what was approved of other bytes does not count."""
+    moment, digest = [1_000_000.0], ["sha256:1"]
+    clock = SimpleNamespace(time=lambda: moment[0])
+    monkeypatch.setattr("skillhouse.tools.session_marks.time", clock)
+    skill = SimpleNamespace(name="docs:a", file="/a/SKILL.md")
+
+    def machine() -> Session:
+        one = session(tmp_path)
+        one.remote_skills = SimpleNamespace(
+            origin=lambda _: "from docs", binding=lambda _: digest[0]
+        )
+        return one
+
+    def load(one: Session) -> None:
+        guard_commands(one, skill)  # type: ignore[arg-type]
+        assert one.has_new_marks
+        one.keep_marks()
+
+    first, second = machine(), machine()
+    load(first)
+    assert [one.skill_digest for one in second.remote_requests()] == ["sha256:1"]
+    moment[0] += 29 * 86_400
+    digest[0] = "sha256:2"
+    load(first)
+    assert [one.skill_digest for one in machine().remote_requests()] == ["sha256:2"]
+    # One that loaded it before asks for what it knows, and for what there is now.
+    assert [one.skill_digest for one in second.remote_requests()] == ["sha256:1", "sha256:2"]
+    moment[0] += 29 * 86_400
+    second.active_remote_requests["/b/SKILL.md"] = WANTED
+    second.keep_marks()
+    assert len(machine().remote_requests()) == 2
+
+
+@pytest.mark.file_state
+def test_where_it_cannot_be_read_commands_ask(tmp_path: Path) -> None:
+    """One read that fails, as with all connections in use: the next one may be answered."""
+    (tmp_path / STATE_FILE).write_bytes(b"no database" * 100)
+    one = session(tmp_path)
+    (found,) = one.remote_requests()
+    assert (found.permission.action, found.default) == ("skill_code", Effect.ASK)
+    assert not found.may_last

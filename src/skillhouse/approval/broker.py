@@ -102,6 +102,8 @@ class ApprovalBroker:
         # INVARIANT: held to change what follows; calls and pages come on threads of their own.
         self._lock = threading.Lock()
         self._session_grants: dict[str, tuple[Grant, ...]] = {}
+        self._session_mark: tuple[tuple[int, ...], str | None] = ((), "")
+        """Under which those were given, and the stamp of the state when that was read."""
         self._paired: tuple[tuple[int, ...], frozenset[str]] = ((), frozenset())
         self._shared: tuple[tuple[int, ...], tuple[Grant, ...]] = ((), ())
         self.connections.on_end(self._end_session)
@@ -387,12 +389,13 @@ class ApprovalBroker:
         return self._ledger.withdraw_one(approval_id, message)
 
     def revoke(self, grant_id: str) -> bool:
-        """Revoke a standing approval, and all unused ones of its user, which may stem from it; or
-        one of a session."""
+        """Revoke a standing approval or one of a session, and all unused ones of its user, which
+        may stem from it, and would give it once more."""
         revoked = self.grant_store.revoke(grant_id)
-        if revoked is None:
-            return self.grant_store.revoke_session(grant_id)
-        self._ledger.withdraw(revoked.user)
+        user = self.grant_store.revoke_session(grant_id) if revoked is None else revoked.user
+        if user is None:
+            return False
+        self._ledger.withdraw(user)
         return True
 
     def withdraw_all(self) -> None:
@@ -421,6 +424,9 @@ class ApprovalBroker:
         grants = self._session_grants.get(session, ())
         if self.grant_store.is_shared:
             grants = self._shared_grants(session)
+        elif grants:
+            self._end_if_marked()
+            grants = self._session_grants.get(session, ())
         if not any(grant.device for grant in grants):
             return grants
         # Another process may have unpaired the device.
@@ -428,6 +434,18 @@ class ApprovalBroker:
         if stamp != self._paired[0]:
             self._paired = (stamp, self._ledger.paired())
         return tuple(g for g in grants if not g.device or g.device in self._paired[1])
+
+    def _end_if_marked(self) -> bool:
+        """End the grants of this process if another one has stopped everything since they were
+        given; return whether any may be added."""
+        stamp = self._ledger.stamp()
+        if stamp != self._session_mark[0] or not stamp:
+            mark = self.grant_store.session_mark()
+            with self._lock:
+                if mark != self._session_mark[1]:
+                    self._session_grants.clear()
+                self._session_mark = (stamp, mark)
+        return self._session_mark[1] is not None
 
     def _shared_grants(self, session: str) -> tuple[Grant, ...]:
         """Return those that the state has of a session; read when it has changed."""
@@ -472,6 +490,8 @@ class ApprovalBroker:
                 [replace(one, session=_digest_of(key), expires_ms=until) for one in grants]
             )
             return
+        if not self._end_if_marked():
+            return
         with self._lock:
             before = self._session_grants.get(key, ())
             self._session_grants[key] = (*before, *(g for g in grants if g not in before))
@@ -506,8 +526,11 @@ class ApprovalBroker:
 
 def _digest_of(session: str) -> str:
     """Return what the state has in the place of a `session_key`: its connection's digest first."""
-    whose = json.loads(session)
-    connection = whose[4] if len(whose) > 4 else ""
+    try:
+        connection = str(json.loads(session)[4])
+    except (ValueError, IndexError):
+        # One that names no connection.
+        connection = ""
     return _digest_of_connection(connection) + hashlib.sha256(_bytes(session)).hexdigest()
 
 

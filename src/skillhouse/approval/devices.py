@@ -267,6 +267,7 @@ class Devices:
             grants += connection.execute(
                 "DELETE FROM approved_script WHERE device = ?", (device_id,)
             ).rowcount
+            connection.execute("DELETE FROM session_grant WHERE device = ?", (device_id,))
         self._record(
             "unpaired", device, f"{approvals} unused and {grants} standing approvals ended"
         )

@@ -185,6 +185,10 @@ class GrantStore:
             # ended is to leave another one behind.
             if connection.execute("SELECT 1 FROM tier_stop").fetchall():
                 return False
+            connection.execute(
+                "DELETE FROM session_grant WHERE expires_ms <= ?",
+                (min((one.granted_ms for one in grants), default=0),),
+            )
             connection.executemany(
                 f"INSERT INTO session_grant ({_COLUMNS}, session) "  # noqa: S608 - a constant.
                 "VALUES (:id, :action, :pattern, :place, :skill_digest, :user, :agent, "
@@ -208,8 +212,11 @@ class GrantStore:
         return tuple(replace(_grant(row[:-1]), session=str(row[-1])) for row in rows)
 
     def end_sessions(self, beginning: str = "") -> None:
-        """End the grants of the sessions whose digest begins so: of all of them by default."""
+        """End the grants of the sessions whose digest begins so: of all of them by default, also
+        of those that processes of one home keep in memory."""
         if not self.is_shared:
+            if not beginning and state_exists(self._path):
+                self._change_mark()
             return
         with pooled(self._path, STATE) as store, store.transaction() as connection:
             connection.execute(
@@ -217,12 +224,33 @@ class GrantStore:
                 (len(beginning), beginning),
             )
 
-    def revoke_session(self, grant_id: str) -> bool:
-        if not self.is_shared:
-            return False
+    def session_mark(self) -> str | None:
+        """Return a text that changes when the grants of all sessions end; None while all is
+        stopped, and none may be added."""
+        if not state_exists(self._path):
+            return ""
+        with pooled(self._path, STATE) as store:
+            if store.rows("SELECT 1 FROM tier_stop"):
+                return None
+            rows = store.rows("SELECT text FROM notice WHERE name = 'sessions-ended'")
+        return str(rows[0][0]) if rows else ""
+
+    def _change_mark(self) -> None:
         with pooled(self._path, STATE) as store, store.transaction() as connection:
-            query = "DELETE FROM session_grant WHERE id = ?"
-            return connection.execute(query, (grant_id,)).rowcount > 0
+            connection.execute(
+                "INSERT INTO notice (name, text) VALUES ('sessions-ended', ?) "
+                "ON CONFLICT (name) DO UPDATE SET text = excluded.text",
+                (secrets.token_hex(8),),
+            )
+
+    def revoke_session(self, grant_id: str) -> str | None:
+        """Return whose it was; None where there is none of this id."""
+        if not self.is_shared:
+            return None
+        with pooled(self._path, STATE) as store, store.transaction() as connection:
+            query = "DELETE FROM session_grant WHERE id = ? RETURNING user_name"
+            row = connection.execute(query, (grant_id,)).fetchone()
+        return None if row is None else str(row[0])
 
     def clear(self) -> int:
         count = len(self.all())

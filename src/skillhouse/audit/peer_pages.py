@@ -26,6 +26,9 @@ from skillhouse.floor import StateError
 LOG_PAGE_MAX = 100
 LOOKED_AT_MAX = 50_000
 """Records that a question is tried on, from the newest."""
+BEHIND_MAX = 1_000
+"""Records behind a full page among which younger ones are looked for: what one process kept in
+memory while the disk was full comes behind what another one wrote meanwhile."""
 BODY_MAX = 512 * 1024
 """Bytes of an answer from which its page ends early."""
 WHOLE_BODY_MAX = 2 * BODY_MAX
@@ -76,7 +79,7 @@ class LogPage(Struct, frozen=True, kw_only=True):
     check: LogCheck
     entries: tuple[AuditEntry, ...] = ()
     horizon: str = ""
-    """Of the records down to this id each that fits is here; empty where it is all of them."""
+    """Id of the last entry of a page that is full; empty where all that fit are here."""
     is_cut: bool = False
     """Whether older ones were not looked at."""
 
@@ -134,34 +137,45 @@ def _bytes_of(log: AuditLog) -> int:
 
 def entries_for(log: AuditLog, question: LogQuestion) -> tuple[tuple[AuditEntry, ...], str, bool]:
     """Return a page of a log, its horizon, and whether older records were not looked at."""
-    wanted, limit = question.query, max(1, min(question.limit, LOG_PAGE_MAX))
+    wanted, limit = question.query, _limit(question)
     found: list[AuditEntry] = []
-    size, last = 0, ""
+    size, behind, lowest, is_cut = 0, 0, "", False
     for seen, entry in enumerate(entries_of(log.path, Query(since=wanted.since), key=log.key)):
+        if len(found) >= limit or size >= BODY_MAX:
+            behind += 1
+            lowest = lowest or min(one.record.id for one in found)
+        if behind > BEHIND_MAX or seen >= LOOKED_AT_MAX:
+            is_cut = not behind
+            break
         place = entry.record.id
         if entry.record.kind in _UPKEEP or (question.before and place >= question.before):
-            if seen >= LOOKED_AT_MAX:
-                return tuple(found), last, True
             continue
-        if len(found) >= limit or size >= BODY_MAX:
-            return tuple(found), last, False
-        if seen >= LOOKED_AT_MAX:
-            return tuple(found), last, True
-        last = place
-        if wanted.fits(entry):
+        if place > lowest and wanted.fits(entry):
             found.append(entry)
             size += len(msgspec.json.encode(entry))
-    return tuple(found), "", False
+    found.sort(key=lambda one: one.record.id, reverse=True)
+    size = 0
+    for at, entry in enumerate(found, start=1):
+        size += len(msgspec.json.encode(entry))
+        if at < len(found) and (at >= limit or size >= BODY_MAX):
+            return tuple(found[:at]), entry.record.id, False
+    is_full = len(found) >= limit or size >= BODY_MAX
+    return tuple(found), found[-1].record.id if is_full and behind else "", is_cut
 
 
-def encoded(page: LogPage) -> str:
+def _limit(question: LogQuestion) -> int:
+    return max(1, min(question.limit, LOG_PAGE_MAX))
+
+
+def encoded(page: LogPage | LogQuestion) -> str:
     return msgspec.json.encode(page).decode()
 
 
 def decoded_page(body: str, question: LogQuestion) -> LogPage | None:
     """Return an answer that fits what was asked; None for anything else."""
+    data = body.encode("utf-8", "replace")
     try:
-        page = msgspec.json.decode(body.encode("utf-8", "replace"), type=LogPage)
+        page = msgspec.json.decode(data, type=LogPage)
     except (msgspec.DecodeError, RecursionError):
         return None
     ids = [one.record.id for one in page.entries]
@@ -173,8 +187,9 @@ def decoded_page(body: str, question: LogQuestion) -> LogPage | None:
         and all(one.isascii() and one.isalnum() and len(one) <= 64 for one in ids)
         and all(one < bound for one in ids)
         and ids == sorted(set(ids), reverse=True)
-        and page.horizon < bound
-        and (not page.horizon or not ids or page.horizon <= ids[-1])
+        # INVARIANT: a page ends all others where it ends, so it ends early only if it is full.
+        and (not page.horizon or (page.horizon == ids[-1] if ids else False))
+        and (not page.horizon or len(ids) >= _limit(question) or len(data) >= BODY_MAX)
         and all(question.query.fits(one) for one in page.entries)
     )
     return page if fits else None
@@ -227,7 +242,7 @@ def merged(
         key=lambda one: (one.entry.record.id, one.log),
         reverse=True,
     )
-    shown = tuple(every[:limit])
     if len(every) > limit:
-        return shown, shown[-1].entry.record.id
-    return shown, horizon
+        # What has the same id comes along: another log may have it to be rid of the true one.
+        horizon = every[limit - 1].entry.record.id
+    return tuple(one for one in every if one.entry.record.id >= horizon), horizon

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Collection, Mapping, Sequence
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -17,7 +18,7 @@ from skillhouse.audit.record import DAY_MILLISECONDS
 from skillhouse.floor import StateError
 from skillhouse.floor.paths import write_atomically
 from skillhouse.floor.structs import replace
-from skillhouse.store import STATE, STATE_FILE, StateStore, pooled
+from skillhouse.store import STATE, STATE_FILE, pooled, state_clock
 
 QUESTION_MAX = 8_000
 FRESH_MS = 10_000
@@ -25,8 +26,15 @@ FRESH_MS = 10_000
 KEPT_MS = 60_000
 AT_ONCE = 4
 """Questions that are answered at one look."""
+OPEN_MAX = 100
+"""Questions among which those are looked for."""
+ANSWERS_MAX = 16 * 1024 * 1024
+"""Characters of all answers to a question that are read; each server may write any number."""
 PINS_FILE = "audit-peers.json"
 PINS_MAX = 1_000
+CLAIM_MS = 7 * DAY_MILLISECONDS
+"""For which the name of a server that is away is that of its log: a log of the same name that comes
+meanwhile is doubtful. Afterwards its machine was replaced."""
 
 
 class LogKeyRow(Struct, frozen=True, kw_only=True):
@@ -50,6 +58,11 @@ class PeerRows:
 
     def __init__(self, state_directory: Path) -> None:
         self._path = state_directory / STATE_FILE
+        self._clock = state_clock(self._path, time.time)
+        self._clock = state_clock(self._path, time.time)
+
+    def _now_ms(self) -> int:
+        return int(self._clock() * 1000)
 
     def publish(self, keys: LogKeys, server: str) -> bool:
         """Say by which key this log's answers are signed; False where another one is there.
@@ -62,66 +75,91 @@ class PeerRows:
                 "INSERT INTO log_key (log_name, server, public_key, at_ms) VALUES (?, ?, ?, ?) "
                 "ON CONFLICT (log_name) DO UPDATE SET server = excluded.server "
                 "WHERE log_key.public_key = excluded.public_key",
-                (keys.name, server, own, _now_ms(store)),
+                (keys.name, server, own, self._now_ms()),
             )
             rows = connection.execute(
                 "SELECT public_key FROM log_key WHERE log_name = ?", (keys.name,)
             ).fetchall()
         return [str(one) for (one,) in rows] == [own]
 
-    def keys(self) -> tuple[LogKeyRow, ...]:
-        query = "SELECT log_name, server, public_key FROM log_key ORDER BY at_ms, log_name LIMIT ?"
+    def keys(self, logs: Collection[str]) -> tuple[LogKeyRow, ...]:
+        """Return the keys of these logs, and the newest of others."""
+        columns = "SELECT log_name, server, public_key FROM log_key"
+        wanted = list(logs)[:PINS_MAX]
+        rows = []
         with pooled(self._path, STATE) as store:
-            rows = store.rows(query, (PINS_MAX,))
+            if wanted:
+                rows += store.rows(f"{columns} WHERE log_name IN ({_places(wanted)})", wanted)
+            rows += store.rows(f"{columns} ORDER BY at_ms DESC, log_name LIMIT ?", (PINS_MAX,))
         return tuple(LogKeyRow(log=log, server=name, public_key=key) for log, name, key in rows)
 
     def ask(self, question: LogQuestion) -> str:
         """Ask every server; return the id of the question."""
         request = secrets.token_hex(16)
         with pooled(self._path, STATE) as store, store.transaction() as connection:
-            now = _now_ms(store)
+            now = self._now_ms()
             connection.execute("DELETE FROM log_request WHERE asked_ms < ?", (now - KEPT_MS,))
             connection.execute("DELETE FROM log_answer WHERE at_ms < ?", (now - KEPT_MS,))
             connection.execute(
                 "INSERT INTO log_request VALUES (?, ?, ?)",
-                (request, msgspec.json.encode(question).decode(), now),
+                (request, encoded(question), now),
             )
         return request
 
-    def questions(self) -> tuple[tuple[str, LogQuestion], ...]:
-        """Return those that are asked now, the oldest first; one that cannot be read is none."""
+    def questions(self, done: Collection[str] = ()) -> tuple[tuple[str, str, LogQuestion], ...]:
+        """Return those that are asked now, but not what is in `done`: the id, the text, and what it
+        says, the oldest first; one that cannot be read is none."""
         query = (
             "SELECT id, question FROM log_request WHERE asked_ms > ? AND length(question) <= ? "
             "ORDER BY asked_ms DESC, id LIMIT ?"
         )
         found = []
         with pooled(self._path, STATE) as store:
-            rows = store.rows(query, (_now_ms(store) - FRESH_MS, QUESTION_MAX, AT_ONCE))
-        for request, text in rows:
-            try:
-                found.append((str(request), msgspec.json.decode(str(text), type=LogQuestion)))
-            except (msgspec.DecodeError, RecursionError):
-                continue
-        return tuple(reversed(found))
+            # Of a connection that is new, the time is not known.
+            fresh = int(self._clock() * 1000) - FRESH_MS
+            rows = store.rows(query, (fresh, QUESTION_MAX, OPEN_MAX))
+        for request, text in reversed(rows):
+            if request not in done:
+                try:
+                    asked = msgspec.json.decode(str(text), type=LogQuestion)
+                except (msgspec.DecodeError, RecursionError):
+                    continue
+                found.append((str(request), str(text), asked))
+        return tuple(found[:AT_ONCE])
 
-    def answer(self, request: str, page: LogPage, keys: LogKeys) -> None:
+    def answer(self, request: str, question: str, page: LogPage, keys: LogKeys) -> None:
         body = encoded(page)
         with pooled(self._path, STATE) as store, store.transaction() as connection:
+            # A database that was restored may be of before this server was there.
+            connection.execute(
+                "INSERT INTO log_key (log_name, server, public_key, at_ms) VALUES (?, ?, ?, ?) "
+                "ON CONFLICT (log_name) DO NOTHING",
+                (keys.name, page.server, public_key_of(keys), self._now_ms()),
+            )
             connection.execute(
                 "INSERT INTO log_answer VALUES (?, ?, ?, ?, ?) "
                 "ON CONFLICT (request, log_name) DO UPDATE "
                 "SET body = excluded.body, signature = excluded.signature",
-                (request, keys.name, body, sign(keys, request, body), _now_ms(store)),
+                (request, keys.name, body, sign(keys, request, question, body), self._now_ms()),
             )
 
-    def answers(self, request: str) -> tuple[LogAnswerRow, ...]:
+    def answers(self, request: str, wanted: Collection[str] = ()) -> tuple[LogAnswerRow, ...]:
+        """Return the answers to a question, those of the logs that are wanted first, as far as all
+        of them are no more than `ANSWERS_MAX`."""
         query = (
-            "SELECT log_name, body, signature FROM log_answer WHERE request = ? "
-            "AND length(body) <= ? ORDER BY log_name LIMIT ?"
+            "SELECT body, signature FROM log_answer WHERE request = ? AND log_name = ? "
+            "AND length(body) <= ?"
         )
+        logs = sorted(self.answered(request), key=lambda log: (log not in wanted, log))
+        found, size = [], 0
         with pooled(self._path, STATE) as store:
-            rows = store.rows(query, (request, WHOLE_BODY_MAX, PINS_MAX))
-        return tuple(LogAnswerRow(log=log, body=body, signature=seal) for log, body, seal in rows)
+            for log in logs:
+                for body, seal in store.rows(query, (request, log, WHOLE_BODY_MAX)):
+                    size += len(body)
+                    found.append(LogAnswerRow(log=log, body=body, signature=seal))
+                if size > ANSWERS_MAX:
+                    break
+        return tuple(found)
 
     def answered(self, request: str) -> frozenset[str]:
         """Return which logs have an answer, without reading it."""
@@ -145,21 +183,16 @@ class PeerRows:
             rows = store.rows(query, (PINS_MAX,))
         return {str(log): (str(server), int(seq), int(at)) for log, server, seq, at in rows}
 
-    def heads_between(self, log: str, first: int, last: int) -> Mapping[int, str]:
-        """Return the hashes that the state has of a log's records between two places."""
-        query = (
-            "SELECT seq, record_hash FROM audit_head WHERE log_name = ? AND seq >= ? AND seq <= ? "
-            "ORDER BY seq DESC LIMIT 1000"
-        )
+    def heads_at(self, log: str, places: Sequence[int]) -> Mapping[int, str]:
+        """Return the hashes that the state has of a log's records at some places."""
+        query = "SELECT seq, record_hash FROM audit_head WHERE log_name = ?"
+        query += f" AND seq IN ({_places(places)})"
         with pooled(self._path, STATE) as store:
-            return {int(seq): str(one) for seq, one in store.rows(query, (log, first, last))}
+            return {int(seq): str(one) for seq, one in store.rows(query, (log, *places))}
 
 
-def _now_ms(store: StateStore) -> int:
-    now = store.server_ms()
-    if now is None:
-        raise StateError("the logs of several servers need a state on a server", Path(STATE_FILE))
-    return now
+def _places(values: Sequence[object]) -> str:
+    return ", ".join("?" * len(values))
 
 
 class LogPins:
@@ -172,11 +205,13 @@ class LogPins:
         self._path = state_directory / PINS_FILE
 
     def all(self) -> dict[str, LogKeyRow]:
-        """Return the pins by the log's name; OSError or StateError if they cannot be read."""
+        """Return the pins by the log's name; StateError if they cannot be read."""
         try:
             data = self._path.read_bytes()
         except FileNotFoundError:
             return {}
+        except OSError as error:
+            raise StateError(f"the keys of other servers' logs: {error}", self._path) from error
         try:
             rows = msgspec.json.decode(data, type=list[LogKeyRow])
         except msgspec.DecodeError as error:
@@ -184,12 +219,26 @@ class LogPins:
             raise StateError(text, self._path) from error
         return {one.log: one for one in rows}
 
-    def take(self, rows: Sequence[LogKeyRow], now_ms: int) -> dict[str, LogKeyRow]:
-        """Return the pins, with those of logs that were not known before added."""
-        known = self.all()
-        new = {one.log: replace(one, seen_ms=now_ms) for one in rows if one.log not in known}
-        if new and len(known) + len(new) <= PINS_MAX:
-            known |= new
+    def take(
+        self, rows: Iterable[LogKeyRow], answered: Collection[str], now_ms: int
+    ) -> dict[str, LogKeyRow]:
+        """Return the pins, with those of logs that were not known before added.
+
+        Those of logs that answered have room that others cannot take; of these, the one that was
+        not seen for longest goes, if that is `CLAIM_MS` ago, as servers come and go for years.
+        """
+        before = self.all()
+        known = dict(before)
+        for one in rows:
+            if one.log in known or (one.log not in answered and len(known) >= PINS_MAX // 2):
+                continue
+            if len(known) >= PINS_MAX:
+                oldest = min(known.values(), key=lambda pin: pin.seen_ms)
+                if now_ms - oldest.seen_ms < CLAIM_MS:
+                    continue
+                del known[oldest.log]
+            known[one.log] = replace(one, seen_ms=now_ms)
+        if known != before:
             self._write(known)
         return known
 
@@ -206,5 +255,9 @@ class LogPins:
 
     def _write(self, pins: Mapping[str, LogKeyRow]) -> None:
         rows = [msgspec.to_builtins(one) for one in pins.values()]
-        with write_atomically(self._path) as file:
-            file.write(json.dumps(rows, indent=1).encode())
+        try:
+            with write_atomically(self._path) as file:
+                file.write(json.dumps(rows, indent=1).encode())
+        except OSError as error:
+            text = f"the keys of other servers' logs cannot be written: {error}"
+            raise StateError(text, self._path) from error

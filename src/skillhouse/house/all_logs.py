@@ -21,11 +21,19 @@ from skillhouse.audit.peer_pages import (
     LogQuestion,
     SeenEntry,
     decoded_page,
+    encoded,
     entries_for,
     merged,
     seen_entries,
 )
-from skillhouse.audit.peer_rows import LogAnswerRow, LogKeyRow, LogPins, PeerRows
+from skillhouse.audit.peer_rows import (
+    AT_ONCE,
+    CLAIM_MS,
+    LogAnswerRow,
+    LogKeyRow,
+    LogPins,
+    PeerRows,
+)
 from skillhouse.floor import SkillhouseError
 from skillhouse.store import STATE_FILE, commit_stamp
 
@@ -40,9 +48,6 @@ UNNAMED_SECONDS = 1.0
 LOOK_SECONDS = 0.05
 ANSWER_SECONDS = 0.2
 """How often a server looks for questions, when the state has changed."""
-CLAIM_MS = 7 * 86_400_000
-"""For which the name of a server that is away is that of its log: a log of the same name that comes
-meanwhile is doubtful. Afterwards its machine was replaced."""
 _REMEMBERED = 200
 logger = logging.getLogger(__name__)
 
@@ -129,7 +134,8 @@ class AllLogs:
         self._asking.add(request)
         try:
             answers = self._awaited(request, asked, own.log, wait_seconds)
-            pins = self._pins.take(self._rows.keys(), now_ms)
+            answered = [one.log for one in answers]
+            pins = self._pins.take(self._rows.keys(answered), answered, now_ms)
         finally:
             self._asking.discard(request)
             self._rows.forget(request)
@@ -171,11 +177,10 @@ class AllLogs:
         if keys is None:
             return 0
         given = 0
-        for request, question in self._rows.questions():
-            if request not in done and request not in self._asking:
-                done.add(request)
-                self._rows.answer(request, self._own_page(question), keys)
-                given += 1
+        for request, text, question in self._rows.questions(done | self._asking):
+            done.add(request)
+            self._rows.answer(request, text, self._own_page(question), keys)
+            given += 1
         return given
 
     def publish(self) -> None:
@@ -227,7 +232,7 @@ class AllLogs:
                 break
             time.sleep(LOOK_SECONDS)
         # Another process of this machine may have answered for the log that was read here.
-        return tuple(one for one in self._rows.answers(request) if one.log != own_log)
+        return tuple(one for one in self._rows.answers(request, wanted) if one.log != own_log)
 
     def _silent(self, asked: list[ServerRow], servers: list[SeenServer]) -> list[SeenServer]:
         """Return the servers that did not answer, and logs whose server is gone."""
@@ -256,7 +261,7 @@ class AllLogs:
         ]
         if not places:
             return {}
-        return self._rows.heads_between(page.log, min(places), max(places))
+        return self._rows.heads_at(page.log, places)
 
 
 def _checked(
@@ -266,7 +271,7 @@ def _checked(
     pin = pins.get(answer.log)
     if pin is None:
         return None, "the state has no key for answers of this log"
-    if not is_signed(pin.public_key, request, answer.body, answer.signature):
+    if not is_signed(pin.public_key, request, encoded(question), answer.body, answer.signature):
         return None, "the answer is not signed by the key that this log had when it was seen first"
     page = decoded_page(answer.body, question)
     if page is None or page.log != answer.log:
@@ -346,8 +351,8 @@ class LogAnswers:
                 if now == stamp:
                     continue
                 self._logs.publish()
-                self._logs.answer(done)
-                stamp = now
+                if self._logs.answer(done) < AT_ONCE:
+                    stamp = now
                 if len(done) > _REMEMBERED:
                     done.clear()
             except (SkillhouseError, OSError) as error:

@@ -118,6 +118,8 @@ def guard_commands(session: Session, skill: Skill) -> str:
         f"skill `{skill.name}` of another server is loaded, and commands may be its own",
         session.remote_skills.binding(skill) or "",
     )
+    # What other servers know is of the last load: its time begins again, and its bytes may differ.
+    session.kept_marks.discard(skill.file)
     return origin
 
 

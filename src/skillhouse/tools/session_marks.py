@@ -69,6 +69,11 @@ class SessionMarks:
             self._known[key] = (stamp, found)
         return found
 
+    @property
+    def unknown(self) -> PermissionRequest:
+        """What commands need where the state cannot be read."""
+        return _unknown("*")
+
     def remove(self, session: Sequence[str], file: str) -> None:
         with pooled(self._path, STATE) as store, store.transaction() as connection:
             connection.execute(
@@ -98,8 +103,7 @@ def _request(file: str, text: str) -> PermissionRequest:
         mark = msgspec.json.decode(text.encode("utf-8", "replace"), type=_Mark)
     except (msgspec.DecodeError, RecursionError):
         # Who wrote it meant that something is to be asked, and no approval of before answers it.
-        why = "a skill of another server is loaded, and commands may be its own"
-        return replace(acting_request(file, why, ""), may_last=False)
+        return _unknown(file)
     return acting_request(mark.skill, mark.why, mark.digest)
 
 
@@ -112,3 +116,8 @@ def acting_request(skill: str, why: str, digest: str) -> PermissionRequest:
         skill_digest=digest,
         level="write",
     )
+
+
+def _unknown(skill: str) -> PermissionRequest:
+    why = "a skill of another server may be loaded, and commands may be its own"
+    return replace(acting_request(skill, why, ""), may_last=False)

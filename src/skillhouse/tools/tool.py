@@ -7,7 +7,6 @@ import threading
 from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -208,13 +207,21 @@ class Session(Struct, kw_only=True):
 
     def remote_requests(self) -> tuple[PermissionRequest, ...]:
         """Return what commands need besides, also by skills that were loaded at another server."""
-        if self.marks is not None and self._is_shared:
-            # Without the state only reads go on, and no command.
-            with suppress(StateError):
-                for file, one in self.marks.get().of(tuple(self.caller_fields().values())).items():
-                    self.active_remote_requests.setdefault(file, one)
-                    self.kept_marks.add(file)
-        return tuple(self.active_remote_requests.values())
+        if self.marks is None or not self._is_shared:
+            return tuple(self.active_remote_requests.values())
+        own = tuple(self.active_remote_requests.values())
+        try:
+            known = self.marks.get().of(tuple(self.caller_fields().values()))
+        except StateError:
+            # INVARIANT: what is not known asks, also where only this one read fails.
+            return (*own, self.marks.get().unknown)
+        for file, one in known.items():
+            if file not in self.active_remote_requests:
+                self.active_remote_requests[file] = one
+                self.kept_marks.add(file)
+        # A skill that was loaded at both may have changed in between: either state of it asks.
+        own = tuple(self.active_remote_requests.values())
+        return (*own, *(one for one in known.values() if one not in own))
 
     def needs_of(self, skill: Skill) -> tuple[PermissionRequest, ...]:
         """Return all that loading a skill needs; one denial is enough."""

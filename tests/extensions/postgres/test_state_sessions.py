@@ -11,7 +11,14 @@ import pytest
 from tests.approval.questions import begun, question, said
 from tests.extensions.postgres.state_servers import new_database, served
 
-from skillhouse.approval import Answer, ApprovalBroker, caller_connection, new_connection
+from skillhouse.approval import (
+    Answer,
+    ApprovalBroker,
+    ApprovalError,
+    Devices,
+    caller_connection,
+    new_connection,
+)
 from skillhouse.approval.broker import SESSION_HOURS
 from skillhouse.approval.request import session_key
 from skillhouse.store import STATE, STATE_FILE, pooled
@@ -66,9 +73,15 @@ def test_it_is_revoked_at_any_server(machine: Machine) -> None:
     first, second = machine("a"), machine("b")
     allow(first)
     (listed,) = second.listed_grants()
+    # Another question that the same answer answered, and whose call has not come yet.
+    waits = first.open(question(**CALLER))
+    said(first, waits.id, Answer.SESSION)
     assert second.revoke(listed.id)
     assert patterns(first) == patterns(second) == []
     assert not second.revoke(listed.id)
+    with pytest.raises(ApprovalError):
+        begun(first, waits.id, **CALLER)
+    assert patterns(first) == []
 
 
 def test_a_stop_ends_it_and_what_ran_then_leaves_none(machine: Machine, tmp_path: Path) -> None:
@@ -105,6 +118,22 @@ def test_its_time_is_that_of_the_database(
         connection.execute("UPDATE skillhouse_state SET commits = commits + 1")
     monkeypatch.setattr("time.time", lambda: 0.0)
     assert patterns(machine("c")) == []
+    monkeypatch.undo()
+    allow(second, {"client": "bot", "connection": caller_connection("another")})
+    with psycopg.connect(url) as connection:
+        assert connection.execute("SELECT count(*) FROM session_grant").fetchall() == [(1,)]
+
+
+def test_it_ends_with_the_device_that_gave_it(machine: Machine, tmp_path: Path) -> None:
+    first, second = machine("a"), machine("b")
+    device = Devices(tmp_path / "a").pair("phone", user="local").id
+    asked = first.open(question(**CALLER))
+    said(first, asked.id, Answer.SESSION, channel="device", device=device)
+    begun(first, asked.id, **CALLER)
+    assert patterns(second) == ["/w/"]
+    Devices(tmp_path / "b").unpair(device)
+    assert patterns(first) == patterns(second) == []
+    assert second.listed_grants() == ()
 
 
 def test_it_ends_with_the_connection(machine: Machine) -> None:
