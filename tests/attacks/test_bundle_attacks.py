@@ -6,6 +6,7 @@ names and unpacks it, as a sync by digest does: what it takes is marked.
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import tarfile
@@ -376,6 +377,29 @@ def test_a_cleared_cache_forgets_no_number(tmp_path: Path) -> None:
     assert place.look().status == "refused"
     assert place.taken() == {}
     assert not place.bundle.is_here()
+
+
+def test_a_full_disk_forgets_no_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was swapped in, and could not be written down, does not make way for the one before."""
+    place = BundlePlace(tmp_path)
+    old = place.packed(1)
+    place.put(old, 1)
+    place.look()
+    write_skill(place.skills / "pdf", body="Second.\n")
+    place.push(2)
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(SkillBundleSource, "_write", full)
+        with pytest.raises(OSError, match="No space"):
+            place.look()
+    assert place.taken() == {"pdf": "Second.\n"}
+    place.put(old, 1)
+    assert naive(place)
+    assert place.look().status == "refused"
+    assert place.taken() == {"pdf": "Second.\n"}
 
 
 def test_looks_at_one_moment_lose_no_number(tmp_path: Path) -> None:

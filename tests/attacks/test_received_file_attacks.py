@@ -172,6 +172,23 @@ def test_rules_of_a_project_that_cannot_be_read_have_everything_asked(
         assert [d.code for d in house.index.diagnostics].count("project-config") == 1
 
 
+def test_what_an_agent_may_is_asked_about_while_a_projects_rules_cannot_be_read(
+    tmp_path: Path,
+) -> None:
+    """An agent breaks the file that denies it something; what it may elsewhere does not help."""
+
+    def make(path: Path, text: str) -> None:
+        path.write_text(text)
+        user_file = make_places(tmp_path).user_file
+        user_file.parent.mkdir(parents=True, exist_ok=True)
+        allow = '[[agents.default.rules]]\neffect = "allow"\naction = "*"\npattern = "*"\n'
+        user_file.write_text(allow)
+
+    for text, effect in ((DENY, "denied"), (DENY + "[[", "pending")):
+        with project_house(tmp_path, lambda path, text=text: make(path, text)) as house:  # type: ignore[misc]
+            assert read(house, "secret.txt") == effect
+
+
 def test_a_projects_file_that_is_none_hangs_nothing(
     tmp_path: Path, odd: tuple[Callable[[Path], object], str]
 ) -> None:

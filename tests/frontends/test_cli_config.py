@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from skillhouse.house.config import CONFIG_KEYS
+from skillhouse.house.config import CONFIG_KEYS, keys_in_use
 from tests.frontends.conftest import Run
+from tests.house.places import make_places
 
 Typing = Run
 
@@ -148,3 +149,34 @@ def test_each_key_can_be_shown_and_another_is_refused_with_the_nearest(run: Run)
     assert status == 2
     assert "unknown key `tool_coun`" in noted
     assert "tool_count" in noted
+
+
+def test_rules_of_all_files_are_shown(tmp_path: Path) -> None:
+    places = make_places(tmp_path)
+    text = '[[rules]]\neffect = "deny"\naction = "fetch"\npattern = "{}"\n'
+    for path, pattern in (
+        (places.managed_file, "https://x.example/?token=*"),
+        (places.user_file, "mine"),
+    ):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text.format(pattern))
+    (found,) = keys_in_use(places, ["rules"])
+    patterns = [one["pattern"] for one in found.value]
+    assert (patterns, found.set_by) == (
+        ["https://x.example/?token=*", "mine"],
+        ("managed", "user"),
+    )
+
+
+def test_no_secret_is_shown(run: Run, file: Path) -> None:
+    file.write_text(
+        '[[mcp_servers]]\nlabel = "a"\n'
+        'command = ["/bin/a", "--token", "hunter2", "--api-key=hunter2"]\n'
+        'environment = { API_URL = "hunter2" }\n'
+        '[[mcp_servers]]\nlabel = "b"\nurl = "https://me:hunter2@b.example/mcp?api_key=hunter2"\n'
+    )
+    for words in (("mcp_servers",), ("mcp_servers", "--json")):
+        code, out, _ = run("config", "show", *words)
+        assert (code, "hunter2" in out) == (0, False)
+        assert "b.example/mcp" in out
+        assert "API_URL" in out

@@ -208,6 +208,64 @@ def test_rules_that_are_gone_from_the_cache_leave_nothing_allowed(
     assert decided(place, "ls").effect is Effect.ALLOW
 
 
+@pytest.mark.parametrize("content", [b"", b"{", None])
+def test_a_torn_cache_keeps_no_change_of_this_machine_from_being_used(
+    tmp_path: Path, content: bytes | None
+) -> None:
+    place = BundlePlace(tmp_path)
+    place.push(1, rules=rule("deny", "rm *"))
+    place.look()
+    versions = bundle_place(place.config) / "current/versions"
+    with Skillhouse(configured(place.places)) as house:
+        versions.unlink() if content is None else versions.write_bytes(content)
+        for pattern in ("git *", "ls *"):
+            place.configure(rule("deny", pattern))
+            house.config_reload.check()
+            wanted = Permission(action="exec", resource=pattern.replace("*", "x"))
+            assert decide(house.config.layers, wanted).effect is Effect.DENY
+        assert "is not in the cache" in house.config_reload.fault
+
+
+def test_a_bundle_of_whom_the_configuration_names_no_more_is_not_used(tmp_path: Path) -> None:
+    """As after a publisher's key was stolen: neither its skills nor what it allows."""
+    place = BundlePlace(tmp_path)
+    place.configure('source_rules = "defaults"\n')
+    place.push(1, rules=rule("allow", "curl *"))
+    place.look()
+    assert decided(place, "curl x").effect is Effect.ALLOW
+    written = place.places.user_file.read_text()
+    place.places.user_file.write_text(written.replace("acme of", "other of"))
+    place.config = configured(place.places)
+    assert decided(place, "curl x").effect is Effect.ASK
+    with Skillhouse(place.config) as house:
+        assert [one for one in house.index.skills if one.scope == "remote"] == []
+    found = place.look()
+    assert found.status == "refused"
+    assert "expected a bundle of `other of" in found.state.problem
+    assert not place.bundle.is_here()
+    place.places.user_file.write_text(written)
+    place.config = configured(place.places)
+    assert place.look().status == "unchanged"
+    assert decided(place, "curl x").effect is Effect.ALLOW
+
+
+def test_what_an_agent_may_is_asked_about_while_rules_are_gone_from_the_cache(
+    tmp_path: Path,
+) -> None:
+    place = BundlePlace(tmp_path)
+    place.configure('[[agents.default.rules]]\neffect = "allow"\naction = "*"\npattern = "*"\n')
+    place.push(1, rules=rule("deny", "rm *"))
+    place.look()
+
+    def effect() -> Effect:
+        with Skillhouse(configured(place.places)) as house:
+            return house.policy.explain(Permission(action="exec", resource="rm x")).decision.effect
+
+    assert effect() is Effect.DENY
+    shutil.rmtree(place.config.remote_directory)
+    assert effect() is Effect.ASK
+
+
 def test_a_trial_writes_nothing(tmp_path: Path) -> None:
     place = BundlePlace(tmp_path)
     place.push(1, rules=rule("deny", "rm *"))

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import stat
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 from skillhouse.floor import ConfigError
 from skillhouse.floor.structs import replace
+from skillhouse.frontends.cli.service_unit import ServiceUnit
 from skillhouse.house import configured
 from skillhouse.house.config.carried_variables import (
     carried_by_hooks,
@@ -37,6 +39,14 @@ QUERY = "postgresql://db.example/state?password=hunter2"
         (PASSWORD, False),
         (QUERY, False),
         ("postgresql://db.example/state?PASSWORD=x", False),
+        # To libpq `#` and `?` are characters of a password, and names may be encoded.
+        ("postgresql://me:hun#ter2@db.example/state", False),
+        ("postgresql://me:hun?ter2@db.example/state", False),
+        ("postgresql://me:hun/ter2@db.example/state", False),
+        ("postgresql://db.example/state?pass%77ord=hunter2", False),
+        ("postgresql://db.example/state#?password=hunter2", False),
+        ("postgresql://db.example:5432/state?user=me@db.example", True),
+        ("postgresql://a.example:1,b.example:2/state?user=me@db.example", True),
         ("postgresql://[broken", False),
     ],
 )
@@ -46,10 +56,28 @@ def test_an_address_with_a_password_is_written_nowhere(address: str, is_plain: b
     wanted = {"SKILLHOUSE_PROFILE": "codex"}
     wanted |= {"SKILLHOUSE_STATE_URL": address} if is_plain else {}
     assert carried_by_hooks(environment) == deciding_variables(environment) == wanted
+    if address.startswith("postgresql:"):
+        # Nor does a configuration have it, which `config show` prints.
+        with nullcontext() if is_plain else pytest.raises(ConfigError):
+            StateSettings(url=address)
 
 
 def test_a_token_of_a_login_is_kept_by_nothing() -> None:
     assert carried_by_hooks({"SKILLHOUSE_ID_TOKEN": "ey…"}) == {}
+
+
+def test_the_address_of_a_model_with_a_password_is_kept_by_nothing() -> None:
+    plain = {"SKILLHOUSE_CHAT_BASE_URL": "https://model.example/v1"}
+    assert carried_by_hooks(plain) == plain
+    assert carried_by_hooks({"SKILLHOUSE_CHAT_BASE_URL": "https://me:hunter2@model.example"}) == {}
+
+
+def test_a_variable_without_a_value_is_not_there_for_a_unit(tmp_path: Path) -> None:
+    unit = ServiceUnit(make_places(tmp_path))
+    unit.variables_file.parent.mkdir(parents=True)
+    unit.variables_file.write_text('# A=1\nEMPTY=\nQUOTED=""\nGIVEN=x=y\n')
+    unit.variables_file.chmod(0o600)
+    assert {"EMPTY", "QUOTED", "GIVEN"} & {*unit.secret_variables()} == {"GIVEN"}
 
 
 @pytest.mark.parametrize("key", ["url", "listen_url"])

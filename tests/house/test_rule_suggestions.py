@@ -13,7 +13,7 @@ from skillhouse.approval import Answer
 from skillhouse.audit.redaction import HIDDEN
 from skillhouse.floor import structs
 from skillhouse.house import Skillhouse, configured
-from skillhouse.house.rule_suggestions import RuleSuggestions, suggest_rules
+from skillhouse.house.rule_suggestions import RuleSuggestions, suggest_rules, with_user_rule
 from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.tools import ForecastCache
 from tests.house.places import make_places
@@ -263,3 +263,13 @@ def test_a_refusal_counts_though_the_call_is_not_repeated(tmp_path: Path) -> Non
     found_rules = suggested(base)
     assert patterns(found_rules) == ["exec ls *"]
     assert (found_rules.questions, found_rules.refused) == (9, 1)
+
+
+def test_a_bundle_and_the_managed_file_count_where_this_user_has_no_rule() -> None:
+    deny = Rule(effect=Effect.DENY, action="exec", pattern="rm *")
+    far = (Layer(name="bundle team 0", rules=(deny,)), Layer(name="managed", rules=(deny,)))
+    near = Layer(name="bundle other 0", rules=(deny,), trusted=False)
+    mine = Rule(effect=Effect.ALLOW, action="exec", pattern="ls")
+    found = with_user_rule((*far, near), mine)
+    assert found == (*far, Layer(name="user", rules=(mine,)), near)
+    assert with_user_rule(far[:1], mine) == (far[0], Layer(name="user", rules=(mine,)))

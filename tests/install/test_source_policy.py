@@ -56,6 +56,10 @@ FLAGS = ("--yes", "--allow-unsigned")
         ("https://*.example.com/*", "https://evilexample.com/a/b", False),
         ("https://example.com", "https://example.com/", True),
         ("https://example.com", "https://example.com/other", False),
+        ("https://example.com/acme/*", "https://example.com/acme/..;/evil/x", False),
+        ("https://example.com/acme/*", "https://example.com/acme/x;y", True),
+        ("https://example.com/*", "https://example.com:99999/x", False),
+        ("https://example.com/*", "https://[x/x", False),
         ("ssh://git.example.com/*", "ssh://git.example.com/a", True),
     ],
 )
@@ -64,7 +68,16 @@ def test_which_source_a_pattern_fits(pattern: str, text: str, expected: bool):
 
 
 @pytest.mark.parametrize(
-    "pattern", ["https://*/x", "https://github.com/*/skills", "https://git*.example.com/", "a\nb"]
+    "pattern",
+    [
+        "https://*/x",
+        "https://github.com/*/skills",
+        "https://git*.example.com/",
+        "a\nb",
+        "https://example.com:99999/*",
+        "https://example.com:x/*",
+        "https://[x/*",
+    ],
 )
 def test_a_pattern_that_could_mean_more_than_it_says_is_refused(pattern: str):
     with pytest.raises(ConfigError):

@@ -92,7 +92,7 @@ class ConfigFile:
                     file.flush()
                     os.fchmod(file.fileno(), mode if self._mode is None else self._mode)
                     os.fsync(file.fileno())
-                self._refuse_if_changed()
+                self.refuse_if_changed()
                 os.rename(name, self.real.name, src_dir_fd=handle, dst_dir_fd=handle)
             except BaseException:
                 with suppress(FileNotFoundError):
@@ -107,7 +107,7 @@ class ConfigFile:
 
     def remove(self) -> None:
         with descriptor(self._directory(create=False)) as handle:
-            self._refuse_if_changed()
+            self.refuse_if_changed()
             os.unlink(self.real.name, dir_fd=handle)
 
     def back_up(self, directory: Path) -> Path | None:
@@ -127,7 +127,8 @@ class ConfigFile:
             os.fsync(file.fileno())
         return place
 
-    def _refuse_if_changed(self) -> None:
+    def refuse_if_changed(self) -> None:
+        """Raise `ConfigFileError` if the file is not what was read."""
         # The client may write the file itself. The remaining race is one rename.
         if self._read()[0] != self._data:
             raise self._error("changed-meanwhile", "it was changed meanwhile; try again")

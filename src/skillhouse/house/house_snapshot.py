@@ -58,6 +58,8 @@ logger = logging.getLogger(__name__)
 
 SCOPE = "remote"
 """Of the skills that are synced from other servers."""
+NOTHING = "nothing"
+"""A name that no directory of a bundle has."""
 BUILTIN_DIRECTORY = Path(__file__).resolve().parent.parent / "builtin"
 
 
@@ -485,8 +487,9 @@ def bundle_root(config: Config) -> Path:
     INVARIANT: it is of the directory whose rules the configuration has, and not what is current at
     this moment: skills of one bundle are never used by the rules of another.
     """
-    if config.bundle is not None and config.bundle.directory is not None:
-        return config.bundle.directory / remote.SKILLS
+    if config.bundle is not None and config.bundle.named is not None:
+        nothing = config.bundle.link.with_name(NOTHING)
+        return (config.bundle.directory or nothing) / remote.SKILLS
     return bundle_link(config.remote_directory, config.skills.source) / remote.SKILLS
 
 

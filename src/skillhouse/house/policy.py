@@ -159,7 +159,12 @@ class Policy:
             dialect=self._dialect,
         )
         layers = (skills, own, *_layers_of_grants(current))
-        return (*self.config.layers, *(layer for layer in layers if layer.rules))
+        # INVARIANT: rules that cannot be read may have denied what an agent's own allow.
+        return (
+            *(layer for layer in self.config.layers if not layer.is_nearest),
+            *(layer for layer in layers if layer.rules),
+            *(layer for layer in self.config.layers if layer.is_nearest),
+        )
 
     def explain(
         self,

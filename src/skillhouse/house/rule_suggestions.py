@@ -24,6 +24,7 @@ from skillhouse.audit import AuditEntry, Query, entries_of, timestamp
 from skillhouse.audit.redaction import HIDDEN
 from skillhouse.floor import PersistentPaths, digest, structs
 from skillhouse.floor.secret_names import is_secret
+from skillhouse.house.config.bundle_files import BUNDLE
 from skillhouse.permission import (
     Effect,
     Layer,
@@ -387,18 +388,25 @@ class _Judge:
             known = agent if agent in self._house.config.agents else "default"
             self._layers[agent] = self._house.policy.layers(known)
         layers = self._layers[agent]
-        return layers if rule is None else _with_user_rule(layers, rule)
+        return layers if rule is None else with_user_rule(layers, rule)
 
 
-def _with_user_rule(layers: tuple[Layer, ...], rule: Rule) -> tuple[Layer, ...]:
+def with_user_rule(layers: tuple[Layer, ...], rule: Rule) -> tuple[Layer, ...]:
     """Return layers with a rule at the end of the user's file."""
     if any(layer.name == "user" for layer in layers):
         return tuple(
             structs.replace(layer, rules=(*layer.rules, rule)) if layer.name == "user" else layer
             for layer in layers
         )
-    far = [layer for layer in layers if layer.name == "managed" or layer.is_builtin]
-    return (*far, Layer(name="user", rules=(rule,)), *layers[len(far) :])
+    far = [
+        number
+        for number, layer in enumerate(layers, 1)
+        if layer.name == "managed"
+        or layer.is_builtin
+        or (layer.trusted and layer.name.startswith(BUNDLE))
+    ]
+    at = far[-1] if far else 0
+    return (*layers[:at], Layer(name="user", rules=(rule,)), *layers[at:])
 
 
 def _groups(asked: Iterable[_Asked], least: int, *, narrow: bool) -> Iterator[str]:

@@ -46,6 +46,7 @@ from skillhouse.house.config.bundle_files import (
     BUNDLE_POLICY,
     NUMBER,
     BundleState,
+    TakenBundle,
     bundle_link,
     read_state,
     state_file,
@@ -219,7 +220,8 @@ class SkillBundleSource:
     def is_here(self) -> bool:
         """Whether the skills of an accepted bundle are in the cache."""
         state = self.state()
-        return state.has_any and self._kept_digest() == state.digest
+        is_named = state.publisher == self._settings.source_publisher
+        return state.has_any and is_named and self._kept_digest() == state.digest
 
     def trial(self, *, allow_older: bool = False) -> BundleLook:
         """Return what `look` would find now: all is fetched and verified, and nothing written."""
@@ -277,6 +279,10 @@ class SkillBundleSource:
         if pointer.digest == before.digest and self._is_whole(before):
             return None
         if not (allow_older or self._settings.source_allow_older):
+            # What is swapped in counts, also where the disk was full before it was written down.
+            here = self._in_cache()
+            if here.directory is not None and here.number > before.number:
+                before = structs.replace(before, number=here.number, digest=here.digest)
             _refuse_older(before, pointer.number, pointer.digest)
         found = store.read(pointer.path, ARCHIVE_MAX)
         if found is None:
@@ -334,14 +340,22 @@ class SkillBundleSource:
     def _is_whole(self, state: BundleState) -> bool:
         """Whether the cache has the files of an accepted bundle."""
         root = os.path.realpath(bundle_skills(self._config))
-        remotes, own = self._config.remote_directory, self._config.state_directory
+        taken = self._in_cache()
         try:
-            taken_bundle(self._settings, remotes, own).contents()
+            taken.contents()
         except ConfigError:
             return False
-        return self._kept_digest() == state.digest and not any(
-            cache_sync.cache_fault(root, os.path.join(root, name, "")) for name in state.skills
+        return (
+            taken.directory is not None
+            and taken.digest == state.digest
+            and not any(
+                cache_sync.cache_fault(root, os.path.join(root, name, "")) for name in state.skills
+            )
         )
+
+    def _in_cache(self) -> TakenBundle:
+        remotes, own = self._config.remote_directory, self._config.state_directory
+        return taken_bundle(self._settings, remotes, own)
 
     def _kept_digest(self) -> str:
         """Return the digest of the archive in the cache, empty for none."""

@@ -97,6 +97,9 @@ class Layer(Struct, frozen=True, kw_only=True):
     """What its patterns mean."""
     is_builtin: bool = False
     """Whether its rules come with the program, and no file of a person holds them."""
+    is_nearest: bool = False
+    """Whether it counts before agents' rules and earlier approvals: for rules that cannot be
+    read."""
 
 
 class Decision(Struct, frozen=True, kw_only=True):

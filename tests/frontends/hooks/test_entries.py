@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from skillhouse.clients.config_file import ConfigFileError
 from skillhouse.floor import ConfigError
 from skillhouse.floor.structs import replace
 from skillhouse.frontends.hooks import entries as entries_module
@@ -272,3 +273,27 @@ def test_an_install_over_an_older_one_shows_and_adds_what_is_new(
     assert home.entries().status(["claude-code"])[0].standing is HookStanding.INSTALLED
     home.entries().remove("claude-code", where="user")
     assert not (home.places.home / ".claude").exists()
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_plan_that_is_refused_changes_nothing(
+    entries: HookEntries, tmp_path: Path, *, is_first: bool
+) -> None:
+    """A person has time to answer, and edits the file meanwhile."""
+    file = tmp_path / "home/.claude/settings.json"
+    if not is_first:
+        assert entries.install("claude-code", where="user", mode="watch").done
+    plan = entries.plan_install("claude-code", where="user", mode="enforce")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    edited = "{}\n" if is_first else file.read_text().rstrip("\n") + "\n\n"
+    file.write_text(edited)
+    ours = {one: one.read_bytes() for one in (tmp_path / "home/.local").rglob("hooks/*")}
+    with pytest.raises(ConfigFileError, match="changed meanwhile"):
+        entries.apply(plan)
+    assert {one: one.read_bytes() for one in (tmp_path / "home/.local").rglob("hooks/*")} == ours
+    (found,) = [one for one in entries.status(["claude-code"]) if one.where == "user"]
+    wanted = (HookStanding.MISSING, "") if is_first else (HookStanding.INSTALLED, "watch")
+    assert (found.standing, found.mode) == wanted
+    # A record of a file that we never made would have it removed.
+    entries.remove("claude-code", where="user")
+    assert file.exists() is is_first

@@ -115,14 +115,16 @@ class ServiceUnit:
         return self._places.user_file.with_name(VARIABLES_FILE)
 
     def secret_variables(self) -> tuple[str, ...]:
-        """Return the names in the file of secret variables; ConfigError if others can read it."""
+        """Return the names that have a value in the file of secret variables; ConfigError if others
+        can read it."""
         path = self.variables_file
         if not path.exists():
             return ()
         if problem := file_problem(path, secret=True):
             raise ConfigError(f"the variables of the unit are not used: {problem}", path=path)
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-        return tuple(line.partition("=")[0].strip() for line in lines if "=" in line)
+        parts = (line.partition("=") for line in lines)
+        return tuple(name.strip() for name, _, value in parts if value.strip(" \t\"'"))
 
     def install(self, wanted: str, *, force: bool, audit: AuditLog | None) -> UnitAnswer:
         """Write the unit; without `audit` return what would be done. `force` is over an edit."""

@@ -169,6 +169,10 @@ class HookEntries:
         """
         if plan.file is None:
             return plan.change
+        # INVARIANT: what is refused leaves the records and the program of what is installed.
+        plan.file.refuse_if_changed()
+        if plan.beside is not None:
+            plan.beside.file.refuse_if_changed()
         if plan.change.action == "install":
             self._prepare()
         return self._written(plan, plan.file)

@@ -39,16 +39,23 @@ def fits(pattern: str, text: str) -> bool:
         return text == pattern or (place is not None and place[0] == pattern)
     if "://" not in text:
         return False
-    wanted, given = urlsplit(pattern), urlsplit(text)
-    # INVARIANT: what a server may read as another path than is written fits no pattern.
-    if re.search(r"%|\\|//|(?:^|/)\.{1,2}(?:/|$)", given.path) or given.username:
+    try:
+        wanted, given = urlsplit(pattern), urlsplit(text)
+        is_same_port = wanted.port == given.port
+    except ValueError:
         return False
-    if (wanted.scheme, wanted.port) != (given.scheme, given.port):
+    # INVARIANT: what a server may read as another path than is written fits no pattern.
+    if re.search(r"%|\\|//|(?:^|/)\.{1,2}(?:[/;]|$)", given.path) or given.username:
+        return False
+    if wanted.scheme != given.scheme or not is_same_port:
         return False
     host, name = wanted.hostname or "", given.hostname or ""
     if host != name and not (host.startswith("*.") and name.endswith(host[1:])):
         return False
-    path, below = given.path.rstrip("/"), wanted.path
+    return _is_path_below(given.path.rstrip("/"), wanted.path)
+
+
+def _is_path_below(path: str, below: str) -> bool:
     if below in ("/*", "", "/"):
         return below == "/*" or path == ""
     if below.endswith("/*"):

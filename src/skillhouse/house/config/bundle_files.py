@@ -70,11 +70,14 @@ class TakenBundle(Struct, frozen=True, kw_only=True):
     link: Path
     """What names the directory in use; a newer bundle replaces it."""
     directory: Path | None
-    """That directory, with its skills and files; None where none is there."""
+    """That directory, with its skills and files; None where none can be used."""
+    named: Path | None
+    """What the link named, of use or not."""
     files: Mapping[str, str]
     """The digests of its configuration and its policy, by name."""
     fault: str = ""
-    """Why what was taken cannot be used: it is gone from the cache."""
+    """Why the files that were taken cannot be used: they are gone from the cache, or of another
+    publisher than is configured now."""
 
     @property
     def label(self) -> str:
@@ -84,7 +87,7 @@ class TakenBundle(Struct, frozen=True, kw_only=True):
 
     def is_current(self) -> bool:
         """Whether the link still names what was read."""
-        return _target(self.link) == self.directory
+        return _target(self.link) == self.named
 
     def policy_file(self) -> Path | None:
         """Return the tier policy, which counts where this machine has none of its own."""
@@ -132,7 +135,8 @@ def read_state(file: Path, source: str) -> BundleState:
 def taken_bundle(settings: SkillsSettings, remotes: Path, state_directory: Path) -> TakenBundle:
     """Return the bundle of a configured source as the cache has it; no network is asked."""
     link = bundle_link(remotes, settings.source)
-    directory, versions = _target(link), {}
+    named = _target(link)
+    directory, versions = named, {}
     if directory is not None:
         try:
             versions = decode((directory / remote.VERSIONS).read_bytes(), dict[str, str])
@@ -143,6 +147,11 @@ def taken_bundle(settings: SkillsSettings, remotes: Path, state_directory: Path)
     if directory is None and known.files:
         # INVARIANT: rules that were taken do not end with a cleared cache.
         fault = f"bundle {known.number} is not in the cache; `skillhouse bundle pull` fetches it"
+    if known.has_any and known.publisher != settings.source_publisher:
+        # INVARIANT: what was signed by whom the configuration names no more is not used, and what
+        # it denied does not end with that.
+        directory, versions = None, {}
+        fault = f"bundle {known.number} is signed by `{known.publisher}`" if known.files else ""
     return TakenBundle(
         name=settings.source_name,
         number=_number(versions.get(NUMBER, "")) or known.number,
@@ -150,6 +159,7 @@ def taken_bundle(settings: SkillsSettings, remotes: Path, state_directory: Path)
         rules_are=settings.source_rules,
         link=link,
         directory=directory,
+        named=named,
         files={name: versions[name] for name in (BUNDLE_CONFIG, BUNDLE_POLICY) if name in versions},
         fault=fault,
     )

@@ -18,6 +18,7 @@ from skillhouse.house.config.config_keys import (
     STATE_VARIABLE,
     variables,
 )
+from skillhouse.house.config.state_settings import has_password
 
 if TYPE_CHECKING:
     from skillhouse.house.config.config_values import Config
@@ -45,16 +46,16 @@ def deciding_variables(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def is_plain_address(value: str) -> bool:
-    """Whether an address of a state may be written down where others read it.
+    """Whether an address, of a state or a model, may be written down where others read it.
 
     >>> is_plain_address("postgresql://host/db"), is_plain_address("postgresql://me:x@host/db")
     (True, False)
     """
     try:
-        parts = urlsplit(value)
-        return not parts.password and "password" not in parts.query.lower()
+        urlsplit(value)
     except ValueError:
         return False
+    return not has_password(value)
 
 
 def carried_by_hooks(environment: Mapping[str, str]) -> dict[str, str]:
@@ -69,7 +70,7 @@ def carried_by_hooks(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _is_secret(name: str, value: str) -> bool:
-    return name in (STATE_VARIABLE, LISTEN_VARIABLE) and not is_plain_address(value)
+    return name.endswith("_URL") and not is_plain_address(value)
 
 
 def refuse_lost_address(config: Config, carried: Collection[str], *, what: str) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from skillhouse.audit.redaction import HIDDEN, is_secret_name, without_secrets
 from skillhouse.floor import ConfigError, Diagnostic, Severity, StateError, nearest
 from skillhouse.floor.structs import replace
 from skillhouse.house.config.config_file import faults_of_keys
@@ -76,7 +77,8 @@ class KeyInUse(NamedTuple):
 
     key: str
     value: Any
-    """As a file writes it; None where nothing sets it, so that the default holds."""
+    """As a file writes it, without secrets; None where nothing sets it, so that the default holds.
+    Of rules, those of every source."""
     set_by: tuple[str, ...]
     """The sources that set it, the strongest first."""
 
@@ -89,14 +91,44 @@ def keys_in_use(places: Locations, keys: Sequence[str]) -> tuple[KeyInUse, ...]:
             raise ConfigError(f"unknown key `{key}`", key=key, suggestion=suggestion)
     sources = settings_by_source(configured(places))
     merged = merge(*sources.values())
+    # Rules of all files hold together.
+    rules = tuple(rule for one in sources.values() for rule in one.rules or ())
+    merged = replace(merged, rules=rules) if rules else merged
     return tuple(
         KeyInUse(
             key=key,
-            value=msgspec.to_builtins(getattr(merged, key)),
+            value=_without_secrets(msgspec.to_builtins(getattr(merged, key))),
             set_by=tuple(name for name, one in sources.items() if getattr(one, key) is not None),
         )
         for key in keys
     )
+
+
+_PATTERNS = frozenset({"pattern", "match", "not_match"})
+"""Keys of a rule, which is shown as it is."""
+
+
+def _without_secrets(value: Any, key: str = "") -> Any:
+    """Return a value without what is a secret by its place: what a server is started with, and what
+    an address has besides a host and a path."""
+    if isinstance(value, Mapping):
+        is_secret = key == "environment"
+        return {
+            name: HIDDEN if is_secret else _without_secrets(one, name)
+            for name, one in value.items()
+        }
+    if isinstance(value, list | tuple):
+        hidden = [_without_secrets(one, key) for one in value]
+        if key == "command":
+            hidden = [
+                HIDDEN
+                if before.startswith("-") and is_secret_name(before)
+                else without_secrets(one)
+                for before, one in zip(("", *value), value, strict=False)
+            ]
+        return type(value)(hidden)
+    is_address = isinstance(value, str) and "://" in value and key not in _PATTERNS
+    return without_secrets(value) if is_address else value
 
 
 def _passing_over(places: Locations, flags: Settings | None, faults: list[Diagnostic]) -> Config:

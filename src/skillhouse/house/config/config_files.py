@@ -12,7 +12,7 @@ import stat
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from skillhouse.approval import OWNER, ApprovalSettings
 from skillhouse.floor import (
@@ -101,7 +101,8 @@ def load_config(
     cache = None if is_dry else _cache_of(own_values, places)
     for file in own:
         file.try_examples(cache)
-    near, problems = _read_project(project / PROJECT_FILE, cache) if project else (Settings(), ())
+    read = _read_project(project / PROJECT_FILE, cache) if project else _ReadProject(Settings())
+    near = read.settings
     state = Path(own_values.state_directory) if own_values.state_directory else places.state()
     remote = Path(own_values.cache_directory) if own_values.cache_directory else places.cache()
     bundle = _bundle_of(own_values, remote / REMOTE_DIRECTORY, state, kept)
@@ -118,7 +119,7 @@ def load_config(
         cache_directory=cache,
         state_directory=state,
         layers=_layers(
-            managed, user, near, merged.policy, bundle=_bundle_layer(bundle, shared, faults)
+            managed, user, read, merged.policy, bundle=_bundle_layer(bundle, shared, faults)
         ),
         sandbox=sandbox.level or "any",
         sandbox_limits=sandbox,
@@ -130,7 +131,7 @@ def load_config(
         assignees=frozenset({OWNER, *(merged.assignees or ())}),
         audit_checkpoints=Path(merged.audit_checkpoints) if merged.audit_checkpoints else None,
         bundle=bundle,
-        problems=(*problems, *faults),
+        problems=(*read.problems, *faults),
     )
 
 
@@ -150,7 +151,7 @@ def _as_written(settings: Settings) -> dict[str, Any]:
 
 
 def _layers(
-    managed: Settings, user: Settings, near: Settings, policy: str | None, *, bundle: Layer
+    managed: Settings, user: Settings, near: _ReadProject, policy: str | None, *, bundle: Layer
 ) -> tuple[Layer, ...]:
     """Return the rules that are for all agents, from far to near."""
     # INVARIANT: rules of a bundle that may allow are behind all of this machine.
@@ -161,7 +162,12 @@ def _layers(
         *((policy_layer(policy),) if policy else ()),
         Layer(name="user", rules=user.rules or ()),
         *stricter,
-        Layer(name="project", rules=near.rules or (), trusted=False),
+        Layer(
+            name="project",
+            rules=near.settings.rules or (),
+            trusted=False,
+            is_nearest=near.is_unread,
+        ),
     )
     return tuple(layer for layer in every if layer.rules)
 
@@ -282,7 +288,12 @@ def _bundle_layer(
     if bundle is None:
         return Layer(name=BUNDLE)
     is_default = bundle.rules_are == "defaults" and not faults
-    return Layer(name=bundle.label, rules=shared.rules or (), trusted=is_default)
+    return Layer(
+        name=bundle.label,
+        rules=shared.rules or (),
+        trusted=is_default,
+        is_nearest=bool(faults),
+    )
 
 
 def _cache_of(settings: Settings, places: Locations) -> Path | None:
@@ -291,7 +302,14 @@ def _cache_of(settings: Settings, places: Locations) -> Path | None:
     return Path(settings.cache_directory) if settings.cache_directory else places.cache()
 
 
-def _read_project(path: Path, cache: Path | None) -> tuple[Settings, tuple[Diagnostic, ...]]:
+class _ReadProject(NamedTuple):
+    settings: Settings
+    problems: tuple[Diagnostic, ...] = ()
+    is_unread: bool = False
+    """Whether its rules cannot be read."""
+
+
+def _read_project(path: Path, cache: Path | None) -> _ReadProject:
     """Return what a trusted project's file sets, and what is wrong with it.
 
     A fault of the file costs what it sets, and nothing else. Its rules hold if they can be read;
@@ -306,7 +324,7 @@ def _read_project(path: Path, cache: Path | None) -> tuple[Settings, tuple[Diagn
             code="project-config", severity=Severity.ERROR, message=str(error), path=path
         )
     else:
-        return settings, ()
+        return _ReadProject(settings)
     try:
         file = SettingsFile(path, only=project_keys(), rules_only=True)
         settings = file.settings()
@@ -314,8 +332,8 @@ def _read_project(path: Path, cache: Path | None) -> tuple[Settings, tuple[Diagn
     except ConfigError:
         reason = f"the rules of this project cannot be read: {found.message}"
         unread = Rule(effect=Effect.ASK, action="*", pattern="*", reason=reason)
-        return Settings(rules=(unread,)), (found,)
-    return settings, (found,)
+        return _ReadProject(Settings(rules=(unread,)), (found,), is_unread=True)
+    return _ReadProject(settings, (found,))
 
 
 def settings_by_source(config: Config) -> dict[str, Settings]:
@@ -324,7 +342,7 @@ def settings_by_source(config: Config) -> dict[str, Settings]:
     found = {"managed": SettingsFile(places.managed_file).settings()}
     found["environment"] = from_environment(places.environment)
     if is_trusted(config):
-        found["project"] = _read_project(project_of(places.start) / PROJECT_FILE, None)[0]
+        found["project"] = _read_project(project_of(places.start) / PROJECT_FILE, None).settings
     user = SettingsFile(places.user_file).settings()
     found["user"] = _with_published(user, places.published_file)
     return {**found, "bundle": _read_bundle(config.bundle, None)[0]}

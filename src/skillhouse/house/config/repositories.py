@@ -87,7 +87,12 @@ class AllowedSource(Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """Raise ConfigError for a pattern or a time that is none."""
-        parts = urlsplit(self.source)
+        try:
+            parts = urlsplit(self.source)
+            _ = parts.port
+        except ValueError as error:
+            message = f"expected an address, got {self.source[:80]!r}"
+            raise ConfigError(message, key="sources") from error
         is_address = "://" in self.source
         rest = f"{parts.netloc}{parts.path}".removeprefix("*.").removesuffix("/*")
         if not self.source.isprintable() or (is_address and (not parts.netloc or "*" in rest)):

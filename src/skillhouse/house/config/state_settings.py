@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from msgspec import Struct
 
 from skillhouse import extension
 from skillhouse.floor import ConfigError
+from skillhouse.floor.regex import regex
 from skillhouse.house.config.secret_places import is_place, read_secret
 from skillhouse.store import STATE_FILE, serve_state
 
 SCHEMES = ("postgresql", "postgres")
+_HOSTS = regex(r"[^:/?#,]+(?::[0-9]{1,5})?(?:,[^:/?#,]+(?::[0-9]{1,5})?)*/")
 
 
 class StateSettings(Struct, frozen=True, kw_only=True):
@@ -40,20 +42,36 @@ def check_state_url(url: str, *, key: str) -> None:
         return
     # What was written may hold the password, so it is not repeated.
     try:
-        parts = urlsplit(url)
-        has_password = bool(parts.password) or "password=" in parts.query
+        scheme = urlsplit(url).scheme
     except ValueError as error:
         raise ConfigError(f"expected an address in `{key}`: postgresql://…", key=key) from error
-    if parts.scheme not in SCHEMES:
+    if scheme not in SCHEMES:
         raise ConfigError(
             f"expected `postgresql://…`, `env:NAME` or `file:PATH` in `{key}`", key=key
         )
-    if has_password:
+    if has_password(url):
         raise ConfigError(
             f"expected no password in `{key}`: put the address into a variable (`env:NAME`) or "
             "a file of your own (`file:PATH`)",
             key=key,
         )
+
+
+def has_password(url: str) -> bool:
+    """Whether an address of PostgreSQL may have a password in it.
+
+    It is read as libpq does (PostgreSQL, "Connection URIs"): `#` and `?` are characters of a
+    password as others, and names of parameters may be percent-encoded. So may be what is before an
+    `@` if it is no list of hosts with their ports.
+
+    >>> has_password("postgresql://me:a#b@host/db"), has_password("postgresql://me@host:1/db")
+    (True, False)
+    """
+    query = unquote(url.partition("?")[2]).lower()
+    before, at, _ = url.partition("://")[2].partition("@")
+    _, _, password = before.partition(":")
+    is_hosts = _HOSTS.match(before) is not None
+    return "password=" in query or bool(at and password and not is_hosts)
 
 
 def is_place_of_address(url: str) -> bool:
