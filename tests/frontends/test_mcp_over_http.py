@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
+from typing import Any
 
 import anyio
 import httpx2
@@ -11,6 +13,9 @@ import pytest
 from mcp.client import Client
 from mcp.client.streamable_http import streamable_http_client
 
+from skillhouse.frontends.mcp import over_http
+from skillhouse.frontends.mcp.over_http import McpOverHttp
+from skillhouse.house import Access, Skillhouse, configured
 from skillhouse.remote import McpServer, connected
 from tests.frontends.mcp_inside import YES, Person
 from tests.frontends.mcp_peer import (
@@ -22,7 +27,7 @@ from tests.frontends.mcp_peer import (
     text_of,
     up,
 )
-from tests.house.places import write_skill
+from tests.house.places import make_places, write_skill
 
 # It starts processes.
 pytestmark = [pytest.mark.slow, pytest.mark.heavy]
@@ -211,3 +216,45 @@ def test_what_the_network_reaches_demands_a_token_and_says_so(tmp_path: Path) ->
         process.terminate()
         _, errors = process.communicate(timeout=PATIENCE_SECONDS)
     assert "the network reaches this service; it demands a token" in errors
+
+
+def test_a_request_while_it_is_looked_whether_tokens_have_ended_ends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a token, whose request moves its server to the end of those that were used."""
+    looks, go_on = threading.Semaphore(0), threading.Event()
+    monkeypatch.setattr(over_http, "ENDED_SECONDS", 0.01)
+
+    def holds(_: str) -> bool:
+        looks.release()
+        return go_on.wait(PATIENCE_SECONDS)
+
+    access = Access(kind="token", id="a", name="a", user="eve", agent="default")
+    ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+
+    async def work(house: Skillhouse) -> None:
+        app: Any = McpOverHttp(house, access=lambda _: access, holds=holds)
+        headers = {"authorization": "Bearer a", **ACCEPTS}
+        http = httpx2.AsyncClient(
+            transport=httpx2.ASGITransport(app), base_url="http://up", headers=headers
+        )
+
+        async def looked() -> bool:
+            return await anyio.to_thread.run_sync(looks.acquire, True, 5)
+
+        async def is_answered() -> bool:
+            answer = await http.post("/mcp", json=ping)
+            return answer.status_code == 200
+
+        with anyio.fail_after(PATIENCE_SECONDS):
+            async with app.running(), http:
+                assert await is_answered()
+                assert await looked()
+                assert await is_answered()
+                go_on.set()
+                # The next look: the one before went on to its end.
+                assert await looked()
+                assert await is_answered()
+
+    with Skillhouse(configured(make_places(tmp_path))) as house:
+        anyio.run(work, house)

@@ -124,12 +124,10 @@ class McpOverHttp:
         """End the open connections of tokens that were revoked or ended."""
         while True:
             await anyio.sleep(ENDED_SECONDS)
-            ended = [
-                caller
-                for caller in self._servers
-                if caller.id and not await self._still_holds(caller.id)
-            ]
-            for caller in ended:
+            # Those of now: each request changes the order of the servers, also during a look.
+            for caller in tuple(self._servers):
+                if not caller.id or await self._still_holds(caller.id):
+                    continue
                 if caller in self._servers:
                     self._servers.pop(caller).end()
 
