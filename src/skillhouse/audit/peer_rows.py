@@ -59,7 +59,6 @@ class PeerRows:
     def __init__(self, state_directory: Path) -> None:
         self._path = state_directory / STATE_FILE
         self._clock = state_clock(self._path, time.time)
-        self._clock = state_clock(self._path, time.time)
 
     def _now_ms(self) -> int:
         return int(self._clock() * 1000)
