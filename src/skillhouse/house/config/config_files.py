@@ -68,6 +68,8 @@ BUNDLE_FAULT = "bundle-config"
 """The code of what is wrong with the files of the bundle in use."""
 REMOTE_DIRECTORY = "remotes"
 """Below the cache directory."""
+SWAPS_MAX = 5
+"""How often a bundle is read again because another one took its place meanwhile."""
 
 
 def load_config(
@@ -107,8 +109,14 @@ def load_config(
     remote = Path(own_values.cache_directory) if own_values.cache_directory else places.cache()
     bundle = _bundle_of(own_values, remote / REMOTE_DIRECTORY, state, kept)
     shared, faults = _read_bundle(bundle, cache)
+    for _ in range(SWAPS_MAX):
+        if not faults or bundle is None or bundle.is_current():
+            break
+        # Another one came while this one was read, and what is in use no more is removed.
+        bundle = _bundle_of(own_values, remote / REMOTE_DIRECTORY, state, kept)
+        shared, faults = _read_bundle(bundle, cache)
     merged = merge(managed, flags or Settings(), environment, near, user, shared)
-    _checkmerge(merged)
+    _check_merged(merged)
     if merged.state is not None:
         settle_state(merged.state, state, places.environment, is_dry=is_dry)
     sandbox, agents = as_table(merged.sandbox), merged.agents or {}
@@ -182,7 +190,7 @@ def _of_agents(agents: Mapping[str, AgentSettings]) -> dict[str, Any]:
     }
 
 
-def _checkmerge(settings: Settings) -> None:
+def _check_merged(settings: Settings) -> None:
     """Raise ConfigError for what no single file shows."""
     budget = settings.catalog_budget_tokens
     if budget is not None and budget < 0:
@@ -278,7 +286,7 @@ def bundle_settings(content: bytes, cache: Path | None) -> Settings:
     file = SettingsFile(name, only=bundle_keys(), by="a bundle", content=content)
     settings = file.settings()
     file.try_examples(cache)
-    _checkmerge(settings)
+    _check_merged(settings)
     return settings
 
 
