@@ -315,7 +315,8 @@ def test_a_once_grants_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("answer", "lasting", "session"),
     [
-        (Answer.SESSION, [], [("/w/", "/w")]),
+        # On a server of the state it is kept for all of them: test_state_sessions.py.
+        pytest.param(Answer.SESSION, [], [("/w/", "/w")], marks=pytest.mark.file_state),
         (Answer.PROJECT, [("/w/", "/w")], []),
         (Answer.ALWAYS, [("/w/", "")], []),
     ],

@@ -54,6 +54,7 @@ def test_a_connection_lives_until_it_ends(tmp_path: Path) -> None:
     assert not other.is_live("b")
 
 
+@pytest.mark.file_state
 def test_a_connection_that_nothing_refers_to_ends(tmp_path: Path) -> None:
     left = Connections(tmp_path)
     left.hold("a")

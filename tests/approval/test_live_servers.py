@@ -79,6 +79,7 @@ def test_each_server_writes_its_part_of_a_lost_file_again(tmp_path: Path) -> Non
     here.close()
 
 
+@pytest.mark.file_state
 def test_who_is_no_server_leaves_no_rows(tmp_path: Path) -> None:
     alone = Connections(tmp_path)
     alone.hold("a")

@@ -179,20 +179,23 @@ def decoded_page(body: str, question: LogQuestion) -> LogPage | None:
     except (msgspec.DecodeError, RecursionError):
         return None
     ids = [one.record.id for one in page.entries]
-    bound = question.before or "~"
+    is_full = len(ids) >= _limit(question) or len(data) >= BODY_MAX
     fits = (
         len(ids) <= LOG_PAGE_MAX
         and max(map(len, (page.server, page.server_id, page.version, page.log))) <= NAME_MAX
         and len(page.check.said) <= _SAID_MAX
-        and all(one.isascii() and one.isalnum() and len(one) <= 64 for one in ids)
-        and all(one < bound for one in ids)
-        and ids == sorted(set(ids), reverse=True)
+        and _are_in_order(ids, question.before or "~")
         # INVARIANT: a page ends all others where it ends, so it ends early only if it is full.
-        and (not page.horizon or (page.horizon == ids[-1] if ids else False))
-        and (not page.horizon or len(ids) >= _limit(question) or len(data) >= BODY_MAX)
+        and (not page.horizon or (is_full and ids[-1:] == [page.horizon]))
         and all(question.query.fits(one) for one in page.entries)
     )
     return page if fits else None
+
+
+def _are_in_order(ids: Sequence[str], bound: str) -> bool:
+    """Whether these are ids of records before another one, the newest first and each once."""
+    are_ids = all(one.isascii() and one.isalnum() and len(one) <= 64 for one in ids)
+    return are_ids and all(one < bound for one in ids) and ids == sorted(set(ids), reverse=True)
 
 
 def seen_entries(

@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 import stat
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -107,14 +108,8 @@ def load_config(
     near = read.settings
     state = Path(own_values.state_directory) if own_values.state_directory else places.state()
     remote = Path(own_values.cache_directory) if own_values.cache_directory else places.cache()
-    bundle = _bundle_of(own_values, remote / REMOTE_DIRECTORY, state, kept)
-    shared, faults = _read_bundle(bundle, cache)
-    for _ in range(SWAPS_MAX):
-        if not faults or bundle is None or bundle.is_current():
-            break
-        # Another one came while this one was read, and what is in use no more is removed.
-        bundle = _bundle_of(own_values, remote / REMOTE_DIRECTORY, state, kept)
-        shared, faults = _read_bundle(bundle, cache)
+    find = partial(_bundle_of, own_values, remote / REMOTE_DIRECTORY, state, kept)
+    bundle, shared, faults = _read_current(find, cache)
     merged = merge(managed, flags or Settings(), environment, near, user, shared)
     _check_merged(merged)
     if merged.state is not None:
@@ -256,6 +251,19 @@ def _bundle_of(
     if kept is not None:
         remotes, state = kept.remote_directory, kept.state_directory
     return taken_bundle(skills, remotes, state)
+
+
+def _read_current(
+    find: Callable[[], TakenBundle | None], cache: Path | None
+) -> tuple[TakenBundle | None, Settings, tuple[Diagnostic, ...]]:
+    """Return the bundle in use with what `_read_bundle` does; another one if that took its place
+    while it was read, since what is in use no more is removed."""
+    for _ in range(SWAPS_MAX):
+        bundle = find()
+        shared, faults = _read_bundle(bundle, cache)
+        if not faults or bundle is None or bundle.is_current():
+            break
+    return bundle, shared, faults
 
 
 def _read_bundle(
