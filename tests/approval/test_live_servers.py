@@ -118,3 +118,11 @@ def test_one_that_was_closed_beats_again_once_it_begins(
         servers.close()
         while beats.acquire(blocking=False):
             pass
+    # A process that asked, and serves from now on.
+    before = set(threading.enumerate())
+    servers.begin_process()
+    (first,) = set(threading.enumerate()) - before
+    servers.begin(name="a", version="1")
+    first.join(10)
+    assert not first.is_alive()
+    servers.close()

@@ -118,7 +118,8 @@ class LiveServers:
         self._try(lambda: self._sweep(now))
         self._try(self.beat)
         if beats:
-            # One that was closed and is used once more begins again.
+            # One that was closed, or was a mere process before, begins again.
+            self._ended.set()
             self._ended = threading.Event()
             self._thread = threading.Thread(
                 target=_beat_on, args=(weakref.ref(self), self._ended), name="beats", daemon=True
