@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import threading
 from pathlib import Path
 
 import pytest
@@ -87,3 +89,41 @@ def test_who_is_no_server_leaves_no_rows(tmp_path: Path) -> None:
     assert not (tmp_path / SERVERS_FILE).exists()
     assert alone.servers.all() == ()
     alone.close()
+
+
+def test_the_beats_end_with_what_refers_to_the_servers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a program that uses the library and closes nothing: it is lost some seconds later."""
+    monkeypatch.setattr("skillhouse.approval.live_servers.BEAT_SECONDS", 0.01)
+    before = set(threading.enumerate())
+    servers = LiveServers(tmp_path)
+    servers.begin(name="a", version="1")
+    (thread,) = set(threading.enumerate()) - before
+    del servers
+    gc.collect()
+    thread.join(10)
+    assert not thread.is_alive()
+
+
+def test_one_that_was_closed_beats_again_once_it_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("skillhouse.approval.live_servers.BEAT_SECONDS", 0.01)
+    beats = threading.Semaphore(0)
+    monkeypatch.setattr(LiveServers, "try_beat", lambda _: beats.release())
+    servers = LiveServers(tmp_path)
+    for _ in range(2):
+        servers.begin(name="a", version="1")
+        assert beats.acquire(timeout=10)
+        servers.close()
+        while beats.acquire(blocking=False):
+            pass
+    # A process that asked, and serves from now on.
+    before = set(threading.enumerate())
+    servers.begin_process()
+    (first,) = set(threading.enumerate()) - before
+    servers.begin(name="a", version="1")
+    first.join(10)
+    assert not first.is_alive()
+    servers.close()

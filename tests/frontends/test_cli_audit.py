@@ -87,6 +87,14 @@ def test_list_sorted_by_duration_has_the_call_that_ran_longest_first(
 
 @pytest.mark.under("owliabot")
 @pytest.mark.req("S000-128")
+@pytest.mark.parametrize("logs", [[], ["--all", "."]])
+def test_the_page_of_one_list_is_not_that_of_another(
+    run: Run, log: AuditLog, logs: list[str]
+) -> None:
+    code, out, err = run("audit", "list", *logs, "--before", "0" * 26)
+    assert (code, out, "`--before` goes on" in err) == (2, "", True)
+
+
 def test_show_finds_a_record_of_an_archive(run: Run, log: AuditLog) -> None:
     (entry,) = json.loads(run("audit", "list", "--tool", "exec", "--json")[1])["records"]
     code, out, _ = run("audit", "show", entry["record"]["id"], "--json")

@@ -13,6 +13,7 @@ import secrets
 import socket
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -117,7 +118,12 @@ class LiveServers:
         self._try(lambda: self._sweep(now))
         self._try(self.beat)
         if beats:
-            self._thread = threading.Thread(target=self._beat_on, name="beats", daemon=True)
+            # One that was closed, or was a mere process before, begins again.
+            self._ended.set()
+            self._ended = threading.Event()
+            self._thread = threading.Thread(
+                target=_beat_on, args=(weakref.ref(self), self._ended), name="beats", daemon=True
+            )
             self._thread.start()
         return self._own
 
@@ -232,9 +238,8 @@ class LiveServers:
         if own is not None:
             self._try(lambda: self._forget(own.id))
 
-    def _beat_on(self) -> None:
-        while not self._ended.wait(BEAT_SECONDS):
-            self._try(self.beat)
+    def try_beat(self) -> None:
+        self._try(self.beat)
 
     def _try(self, work: Callable[[], object]) -> None:
         try:
@@ -276,6 +281,17 @@ class LiveServers:
 
     def _now_ms(self) -> int:
         return int(self._clock() * 1000)
+
+
+def _beat_on(servers: weakref.ref[LiveServers], ended: threading.Event) -> None:
+    """Beat until that ends, or nothing refers to the servers any more: then they are lost."""
+    while not ended.wait(BEAT_SECONDS):
+        found = servers()
+        if found is None:
+            return
+        found.try_beat()
+        # Not kept while it waits.
+        del found
 
 
 def _note_holder(connection: StateConnection, digest: str, server: str) -> None:

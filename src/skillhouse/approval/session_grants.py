@@ -41,7 +41,8 @@ class SessionGrants:
         """
         try:
             return self._of(session)
-        except StateError:
+        except StateError as error:
+            logger.warning("no approval of a session is used: %s", error)
             return ()
 
     def _of(self, session: str) -> tuple[Grant, ...]:

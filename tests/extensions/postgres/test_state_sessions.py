@@ -146,3 +146,9 @@ def test_it_ends_with_the_connection(machine: Machine) -> None:
     first.connections.end(connection)
     assert patterns(second, key) == []
     assert patterns(second) == ["/w/"]
+
+
+def test_without_the_state_none_is_used_and_nothing_fails(tmp_path: Path) -> None:
+    """Reads are judged with these, too, and go on."""
+    with served(tmp_path, "postgresql://127.0.0.1:1/none"):
+        assert patterns(ApprovalBroker(tmp_path)) == []

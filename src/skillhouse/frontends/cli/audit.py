@@ -153,6 +153,8 @@ def _run(options: argparse.Namespace, terminal: Terminal) -> int:
         return 0
     if options.verb == "list" and options.all == "":
         return _list_all(house, options, terminal)
+    if options.verb == "list" and options.before is not None:
+        raise UsageError("`--before` goes on with a list of `--all`, without a DIR")
     entries = _entries(options, log)
     if options.verb == "stats":
         _stats(stats_of(entries), troubles(log), terminal, json=options.json)

@@ -29,6 +29,7 @@ from pydantic import ValidationError
 import skillhouse
 from skillhouse.floor import SkillhouseError
 from skillhouse.floor.paths import sendable
+from skillhouse.floor.threads import in_thread
 from skillhouse.frontends.mcp.approval_bridge import ApprovalBridge, Call
 from skillhouse.frontends.mcp.call_result import call_result, guarded, report_of
 from skillhouse.frontends.mcp.completion import CompletionRequests
@@ -196,8 +197,9 @@ class SkillhouseServer:
                     yield
             finally:
                 tasks.cancel_scope.cancel()
-                self.connections.end()
                 with anyio.CancelScope(shield=True):
+                    # Files and rows are removed, of a state that may be away.
+                    await in_thread(self.connections.end)
                     await self._house.release_loop()
 
     async def _watch(self) -> None:
