@@ -23,6 +23,7 @@ from skillhouse.clients import (
 )
 from skillhouse.clients.allow_list import AllowList
 from skillhouse.clients.client_table import ClientConfig, server_config, server_configs
+from skillhouse.clients.config_file import ConfigFile, Entries
 from skillhouse.clients.jsonc import NotEditableError
 from skillhouse.floor import ConfigError
 from skillhouse.house import Locations
@@ -415,6 +416,23 @@ def test_what_a_person_wrote_meanwhile_stays(configs: ClientConfigs, places: Loc
     file.write_text(json.dumps({"b": 2, **value}, indent=4))
     configs.uninstall("cursor")
     assert json.loads(file.read_text()) == {"b": 2, "a": 1}
+
+
+def test_what_is_refused_since_the_file_changed_is_not_recorded(
+    configs: ClientConfigs, places: Locations, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = places.home / ".claude.json"
+    file.write_text("{}")
+    back_up = ConfigFile.back_up
+
+    def meanwhile(self: ConfigFile, directory: Path) -> Path | None:
+        file.write_text('{"theirs": 1}')
+        return back_up(self, directory)
+
+    monkeypatch.setattr(ConfigFile, "back_up", meanwhile)
+    change = configs.install("claude-code")
+    assert (change.done, "changed meanwhile" in change.reason) == (False, True)
+    assert Entries(tmp_path / "state").files() == ()
 
 
 def test_an_entry_has_the_form_that_each_client_writes_itself(configs: ClientConfigs) -> None:

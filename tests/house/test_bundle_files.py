@@ -250,6 +250,24 @@ def test_a_bundle_of_whom_the_configuration_names_no_more_is_not_used(tmp_path: 
     assert decided(place, "curl x").effect is Effect.ALLOW
 
 
+def test_what_a_bundle_denied_does_not_end_with_the_sources_that_a_user_allows(
+    tmp_path: Path,
+) -> None:
+    """The managed file names the bundle; the user's own says where installs may be from."""
+    place = BundlePlace(tmp_path)
+    place.push(1, rules=rule("deny", "rm *"))
+    place.look()
+    place.places.managed_file.write_text(place.places.user_file.read_text())
+    sources = '[[registry.sources]]\nsource = "https://github.com/acme/*"\n'
+    place.places.user_file.write_text(rule("allow", "*") + sources)
+    assert decided(place, "rm x").effect is Effect.ASK
+    (fault,) = usable_config(place.places).faults
+    assert "`registry.sources` does not allow" in fault.message
+    # A machine that never took rules from there loses none.
+    shutil.rmtree(place.config.state_directory / "bundles")
+    assert decided(place, "rm x").effect is Effect.ALLOW
+
+
 def test_what_an_agent_may_is_asked_about_while_rules_are_gone_from_the_cache(
     tmp_path: Path,
 ) -> None:

@@ -373,6 +373,8 @@ class ClientConfigs:
                 kept = entry or self._entries.get(str(file.real), change.name)
                 made = kept is not None and kept.made_file
                 backup = None if made else file.back_up(self._state / "backups")
+                # What is refused leaves the record of what is there.
+                file.refuse_if_changed()
                 if entry is not None:
                     # INVARIANT: recorded first, so an entry that a crash leaves is known as ours.
                     self._entries.put(entry)

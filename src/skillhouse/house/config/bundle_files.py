@@ -76,8 +76,8 @@ class TakenBundle(Struct, frozen=True, kw_only=True):
     files: Mapping[str, str]
     """The digests of its configuration and its policy, by name."""
     fault: str = ""
-    """Why the files that were taken cannot be used: they are gone from the cache, or of another
-    publisher than is configured now."""
+    """Why the files that were taken cannot be used: they are gone from the cache, or of a publisher
+    or a source that the configuration allows no more."""
 
     @property
     def label(self) -> str:
@@ -132,8 +132,14 @@ def read_state(file: Path, source: str) -> BundleState:
         return BundleState(source=source)
 
 
-def taken_bundle(settings: SkillsSettings, remotes: Path, state_directory: Path) -> TakenBundle:
-    """Return the bundle of a configured source as the cache has it; no network is asked."""
+def taken_bundle(
+    settings: SkillsSettings, remotes: Path, state_directory: Path, *, is_allowed: bool = True
+) -> TakenBundle:
+    """Return the bundle of a configured source as the cache has it; no network is asked.
+
+    Of a source that is not an allowed one, or a publisher who is not the one that is named now,
+    nothing is used.
+    """
     link = bundle_link(remotes, settings.source)
     named = _target(link)
     directory, versions = named, {}
@@ -147,11 +153,14 @@ def taken_bundle(settings: SkillsSettings, remotes: Path, state_directory: Path)
     if directory is None and known.files:
         # INVARIANT: rules that were taken do not end with a cleared cache.
         fault = f"bundle {known.number} is not in the cache; `skillhouse bundle pull` fetches it"
-    if known.has_any and known.publisher != settings.source_publisher:
-        # INVARIANT: what was signed by whom the configuration names no more is not used, and what
-        # it denied does not end with that.
-        directory, versions = None, {}
-        fault = f"bundle {known.number} is signed by `{known.publisher}`" if known.files else ""
+    why = ""
+    if not is_allowed:
+        why = f"`registry.sources` does not allow `{settings.source}`"
+    elif known.has_any and known.publisher != settings.source_publisher:
+        why = f"bundle {known.number} is signed by `{known.publisher}`"
+    if why:
+        # INVARIANT: what a bundle that may not be used any more denied does not end with that.
+        directory, versions, fault = None, {}, why if known.files else ""
     return TakenBundle(
         name=settings.source_name,
         number=_number(versions.get(NUMBER, "")) or known.number,

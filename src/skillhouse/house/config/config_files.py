@@ -238,19 +238,19 @@ def _with_published(user: Settings, path: Path) -> Settings:
 def _bundle_of(
     settings: Settings, remotes: Path, state: Path, kept: Config | None
 ) -> TakenBundle | None:
-    """Return the bundle in use; None without one, and where its source is not an allowed one."""
+    """Return the bundle of the configured source; None without one."""
     skills = settings.skills or SkillsSettings()
     if not skills.source:
         return None
+    may_be_used = True
     if settings.registry is not None and settings.registry.sources:
         # Most configurations allow every source.
         from skillhouse.house.config.allowed_sources import is_allowed  # noqa: PLC0415
 
-        if not is_allowed(settings.registry, skills.source):
-            return None
+        may_be_used = is_allowed(settings.registry, skills.source)
     if kept is not None:
         remotes, state = kept.remote_directory, kept.state_directory
-    return taken_bundle(skills, remotes, state)
+    return taken_bundle(skills, remotes, state, is_allowed=may_be_used)
 
 
 def _read_current(
