@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import resource
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -365,3 +367,27 @@ async def test_calls_wait_for_code_of_their_own_caller_alone(tmp_path: Path) -> 
         upload.end()
         await anyio.sleep(0.1)
         assert ended == ["other", "one"]
+
+
+@pytest.mark.parametrize("size", [0, 300_000])
+def test_an_executor_whose_disk_is_full_says_that_nothing_was_begun(
+    tmp_path: Path, size: int
+) -> None:
+    """Also where the last bytes have no room, which are written as the file is closed."""
+    first, second = parcels(tmp_path, 2)
+    (second.directory / "data.bin").write_bytes(random.Random(1).randbytes(size))
+    second = Parcel(digest=tree_digest(second.directory), directory=second.directory)
+
+    async def scene(pool: ExecutorPool, executors: Executors) -> Any:
+        found = await asked(pool, [first])
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size // 2, before[1]))
+        try:
+            return [*found, *await asked(pool, [second])]
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+    answer, error = played(tmp_path, ("one",), scene)
+    assert answer == "one"
+    assert isinstance(error, NoAnswerError)
+    assert (error.is_sent, error.reason) == (False, "no-room"), str(error)
