@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import resource
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -42,12 +44,12 @@ class Executors:
         self._now = 0
 
     @asynccontextmanager
-    async def running(self, *names: str, token: Any = TOKEN) -> AsyncIterator[list[str]]:
+    async def running(
+        self, *names: str, token: Any = TOKEN, port: int = 0
+    ) -> AsyncIterator[list[str]]:
         async with AsyncExitStack() as kept:
-            ports = [
-                await kept.enter_async_context(self._server(one, token).listening("127.0.0.1", 0))
-                for one in names
-            ]
+            servers = [self._server(one, token).listening("127.0.0.1", port) for one in names]
+            ports = [await kept.enter_async_context(one) for one in servers]
             yield [f"http://127.0.0.1:{port}/rpc" for port in ports]
 
     def _server(self, name: str, token: Any) -> RpcServer:
@@ -204,6 +206,39 @@ def test_one_that_was_gone_shows_its_isolation_again(tmp_path: Path) -> None:
     assert executors.proofs == ["one"] * 4
 
 
+def test_what_listens_where_one_ended_in_a_call_shows_its_isolation(tmp_path: Path) -> None:
+    first, second = parcels(tmp_path, 2)
+    executors = Executors(tmp_path)
+    executors.unproved = {"two"}
+
+    async def scene() -> list[Any]:
+        found: list[Any] = []
+
+        async def is_cut_off() -> None:
+            found.extend(await asked(pool, [first]))
+
+        async with anyio.create_task_group() as tasks:
+            async with executors.running("one") as addresses:
+                pool = pool_of(addresses)
+                found += await asked(pool, [first])
+                executors.seconds = 20.0
+                tasks.start_soon(is_cut_off)
+                while len(executors.calls) < 2:  # noqa: ASYNC110 - nothing tells of it.
+                    await anyio.sleep(0.001)
+        port = int(addresses[0].rsplit(":", 1)[1][:-4])
+        async with executors.running("two", port=port):
+            with anyio.fail_after(20):
+                return [*found, *await asked(pool, [second])]
+
+    first_answer, cut_off, refused = anyio.run(scene)
+    assert first_answer == "one"
+    assert isinstance(cut_off, NoAnswerError)
+    assert cut_off.is_sent
+    assert isinstance(refused, NoAnswerError)
+    assert refused.reason == "executor-unproved"
+    assert [name for name, _ in executors.uploads] == ["one"]
+
+
 def test_behind_one_address_each_executor_gets_the_code(tmp_path: Path) -> None:
     [parcel] = parcels(tmp_path, 1)
     executors = Executors(tmp_path)
@@ -332,3 +367,27 @@ async def test_calls_wait_for_code_of_their_own_caller_alone(tmp_path: Path) -> 
         upload.end()
         await anyio.sleep(0.1)
         assert ended == ["other", "one"]
+
+
+@pytest.mark.parametrize("size", [0, 300_000])
+def test_an_executor_whose_disk_is_full_says_that_nothing_was_begun(
+    tmp_path: Path, size: int
+) -> None:
+    """Also where the last bytes have no room, which are written as the file is closed."""
+    first, second = parcels(tmp_path, 2)
+    (second.directory / "data.bin").write_bytes(random.Random(1).randbytes(size))
+    second = Parcel(digest=tree_digest(second.directory), directory=second.directory)
+
+    async def scene(pool: ExecutorPool, executors: Executors) -> Any:
+        found = await asked(pool, [first])
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size // 2, before[1]))
+        try:
+            return [*found, *await asked(pool, [second])]
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+    answer, error = played(tmp_path, ("one",), scene)
+    assert answer == "one"
+    assert isinstance(error, NoAnswerError)
+    assert (error.is_sent, error.reason) == (False, "no-room"), str(error)

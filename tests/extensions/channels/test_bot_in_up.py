@@ -8,12 +8,20 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 from tests.extensions.channels.fake_telegram import TOKEN, fake_telegram
 from tests.extensions.channels.programs import echoing, start_bot, write_settings
 from tests.extensions.chat.providers import Request, provider
 from tests.extensions.server.test_http_serve import fetched, started
 from tests.harness import until
+from tests.house.places import make_places
+
+from skillhouse.extensions.channels import bot
+from skillhouse.extensions.channels.bot_lock import BotLock
+from skillhouse.extensions.channels.send_file import SendFileTool
+from skillhouse.floor import StateError
+from skillhouse.house import Skillhouse, configured
 
 pytestmark = pytest.mark.slow
 
@@ -102,3 +110,28 @@ def test_up_goes_on_where_the_bot_cannot_run(
             assert "Telegram does not know the bot's token" in line
             assert "wrong-token" not in line
             assert json.loads(fetched(port, "/api/v1/health", token))["status"] == "ok"
+
+
+def test_a_server_that_waits_for_the_bot_goes_on_after_its_state_was_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else no server takes over from one that ends after the database was restarted."""
+    taken, notes = [], []
+
+    def take(_: BotLock) -> None:
+        taken.append(1)
+        raise StateError("the state on the server cannot be used", tmp_path)
+
+    monkeypatch.setattr(BotLock, "take", take)
+    monkeypatch.setattr(bot, "AGAIN_SECONDS", 0.01)
+
+    async def work(house: Skillhouse) -> None:
+        with anyio.fail_after(10):
+            async with bot.bot_beside(house, SendFileTool(), notes.append):
+                while len(taken) < 3:  # noqa: ASYNC110 - nothing else says it.
+                    await anyio.sleep(0.01)
+
+    with Skillhouse(configured(make_places(tmp_path))) as house:
+        anyio.run(work, house)
+    [line] = notes
+    assert "cannot be used" in line

@@ -17,6 +17,7 @@ from skillhouse import store
 from skillhouse.extensions.postgres import state_server
 from skillhouse.extensions.postgres.state_server import PostgresState
 from skillhouse.extensions.postgres.state_watch import NOT_HEARD, hears
+from skillhouse.floor import StateError
 from skillhouse.store import STATE, STATE_FILE, commit_stamp, pooled
 
 pytestmark = [pytest.mark.slow, pytest.mark.file_state]
@@ -109,3 +110,27 @@ def test_without_that_address_each_look_asks_the_server(tmp_path: Path, pooled_u
         ):
             connection.execute("INSERT INTO notice VALUES ('a', 'b')")
         assert commit_stamp(path) != before
+
+
+def test_a_dry_run_leaves_nothing_on_the_connections_of_the_pool(
+    tmp_path: Path, pooled_url: str, state_url: str
+) -> None:
+    """A table of a session would be used by whoever gets that connection next, and end with it."""
+    path = tmp_path / "dry" / STATE_FILE
+    pooled_only = PostgresState(path, lambda: pooled_url, is_dry=True)
+    with pytest.raises(StateError, match="listen_url"), pooled_only.use():
+        pass
+    dry = PostgresState(path, lambda: pooled_url, lambda: state_url, is_dry=True)
+    with dry.use() as kept:
+        assert kept.rows("SELECT count(*) FROM tier_mark") == [(0,)]
+        with kept.transaction() as connection:
+            connection.execute("INSERT INTO tier_mark VALUES ('dry', 1)")
+    dry.close()
+    assert not path.exists()
+    with served(tmp_path, pooled_url):
+        with pooled(tmp_path / STATE_FILE, STATE) as kept, kept.transaction() as connection:
+            connection.execute("INSERT INTO tier_mark VALUES ('sum', 5)")
+    direct = PostgresState(tmp_path / "direct" / STATE_FILE, lambda: state_url)
+    with direct.use() as kept:
+        assert kept.rows("SELECT name, at_ms FROM tier_mark") == [("sum", 5)]
+    direct.close()

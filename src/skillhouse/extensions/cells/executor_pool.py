@@ -110,14 +110,12 @@ class ExecutorPool:
                 with self._used(place):
                     return await self._asked(place, method, params, parcel)
             except NoAnswerError as error:
+                self._doubt(place, error)
                 # INVARIANT: what may have begun is never repeated.
                 if error.is_sent or not error.may_retry or is_last:
                     raise
                 refused.add(place.key)
                 self._let_rest(place, is_gone=not error.retry_after)
-                if not error.retry_after or error.reason == "ending":
-                    # What listens there next may be another one, and is asked again.
-                    self._proved.discard(place.key)
                 place = await self._chosen(refused)
                 if place.key in refused or len(refused) >= PLACES:
                     if error.reason == UNPROVED:
@@ -217,6 +215,7 @@ class ExecutorPool:
             try:
                 said = await place.client.ask(method, params, address=place.address)
             except RpcError as error:
+                self._doubt(place, error)
                 said = error
             found.append((place.address or place.client.place, said))
 
@@ -254,6 +253,7 @@ class ExecutorPool:
                 said = await place.client.ask("health", {}, address=place.address)
                 self._seen[place.key] = round(time.time() * 1_000)
         except RpcError as error:
+            self._doubt(place, error)
             why = _short(str(error))
         took = round((time.monotonic() - began) * 1_000)
         state = ExecutorState(id=_id(place), runs=(runs,), why=why)
@@ -297,6 +297,11 @@ class ExecutorPool:
             )
 
         return min(enumerate(places), key=rank)[1]
+
+    def _doubt(self, place: ExecutorPlace, error: RpcError) -> None:
+        """Have what listens there next, which may be another one, asked for its isolation again."""
+        if isinstance(error, NoAnswerError) and (not error.retry_after or error.reason == "ending"):
+            self._proved.discard(place.key)
 
     def _let_rest(self, place: ExecutorPlace, *, is_gone: bool) -> None:
         """Give it no call for a while; for longer each time where it does not even answer."""

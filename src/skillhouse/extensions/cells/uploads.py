@@ -43,7 +43,9 @@ class Upload:
         if not self._is_ended:
             self._is_ended = True
             self._free()
-            self.file.close()
+            # A full disk refuses what is written here for the last time; the file goes all the same.
+            with contextlib.suppress(OSError):
+                self.file.close()
 
 
 class Uploads:

@@ -105,7 +105,7 @@ async def bot_beside(
     """Run the bot meanwhile, beside what serves the same `house` on this event loop.
 
     What keeps it from running is a line of `note`, and ends nothing else. While another process of
-    the state serves the channels, it waits for the end of that one.
+    the state serves the channels, or the state is away, it tries again.
     """
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_run_beside, house, send_file, note)
@@ -118,22 +118,24 @@ async def bot_beside(
 async def _run_beside(
     house: Skillhouse, send_file: SendFileTool, note: Callable[[str], object]
 ) -> None:
-    is_noted = False
+    noted = ""
     while True:
         try:
             return await _run_once(house, send_file, note)
-        except BotError as error:
-            # Of several servers one is the bot, and another one after it.
-            if not is_noted:
-                note(f"the bot is not served here: {one_line(str(error))}")
-            is_noted = True
+        except (BotError, StateError) as error:
+            # Of several servers one is the bot, and another one after it. A state that is away
+            # comes back.
+            line = f"the bot is not served here: {one_line(str(error))}"
+            if line != noted:
+                note(line)
+            noted = line
         await anyio.sleep(AGAIN_SECONDS)
 
 
 async def _run_once(
     house: Skillhouse, send_file: SendFileTool, note: Callable[[str], object]
 ) -> None:
-    """Be the bot until its end; BotError if another process is."""
+    """Be the bot until its end; BotError if another process is, StateError without the state."""
     questions = ChannelQuestions()
     with ExitStack() as stack:
         try:
@@ -152,7 +154,7 @@ async def _run_once(
             return  # Extensions that could bring one have none configured.
         except Exception as error:
             first = _first(error)
-            if isinstance(first, BotError):
+            if isinstance(first, BotError | StateError):
                 raise first from error
             if not isinstance(first, SkillhouseError):
                 logger.exception("the bot ended")

@@ -242,8 +242,10 @@ class PostgresState:
 
     def _connected(self) -> StateSession:
         """Connect, and see that the state is the one that was here before."""
+        # What a dry run makes lasts as long as a connection of the server's, which a pooler shares.
+        address = self._listen_address if self._is_dry else self._address
         try:
-            connection = connected(self._address(), purpose="state")
+            connection = connected(address(), purpose="state")
         except psycopg.Error as error:
             self._note_away(fault_of(error))
             raise state_error(error, self._path) from error

@@ -103,6 +103,7 @@ def opened(connection: Rows, path: Path, *, is_dry: bool = False) -> StateRow:
     found = look(connection)
     if is_dry:
         if found is None:
+            _check_own(connection, path)
             with connection.transaction():
                 connection.execute("SET search_path = pg_temp, public")
                 make(connection, _NO_STATE)
@@ -131,6 +132,18 @@ def opened(connection: Rows, path: Path, *, is_dry: bool = False) -> StateRow:
             path,
         )
     return found
+
+
+def _check_own(connection: Rows, path: Path) -> None:
+    """StateError behind a pooler: what is made for one connection would be there for the next one
+    that gets it, which may be no dry run."""
+    (own,) = connection.execute("SELECT pg_backend_pid()").fetchone() or (0,)
+    if own != connection.info.backend_pid:
+        raise StateError(
+            "the server has no state yet, and behind a pooler a dry run can make none for itself: "
+            "set `[state] listen_url`, or run any command without `--dry-run` before",
+            path,
+        )
 
 
 def check_encoding(connection: Rows, path: Path) -> None:

@@ -21,7 +21,7 @@ from tests.registry.sources import make_repository, make_skill
 
 from skillhouse.approval import Connections
 from skillhouse.extensions.server.api.events import EventLog
-from skillhouse.extensions.server.api.job_rows import JobRows, KeptJob
+from skillhouse.extensions.server.api.job_rows import KEPT_MAX, JobRows, KeptJob
 from skillhouse.extensions.server.api.jobs import WAITING_MAX, Job, Jobs
 from skillhouse.extensions.server.api.problems import ApiProblem
 from skillhouse.frontends.answers.json_form import ListAnswer, listed, plain
@@ -399,6 +399,26 @@ def test_a_job_is_shown_and_ended_by_another_server_of_the_state(tmp_path: Path)
     here.close()
     there.close()
     assert shown(lost.id).line.state == "cancelled"
+
+
+def test_a_job_that_runs_is_not_forgotten_for_many_of_another_server(tmp_path: Path) -> None:
+    """Its server would take it for one that another server ended, and end it."""
+    here, there = (
+        JobRows(tmp_path, Connections(tmp_path), clock=Clock(5.0)) for _ in range(2)
+    )
+    job = Job("plan", "eve", lambda _: None, 5.0)
+    here.open("long", "plan", "eve", job.answer())
+    job.ended_ms, job.state = 6_000, "done"
+    for number in range(KEPT_MAX + 5):
+        there.open(str(number), "plan", "bob", job.answer())
+        there.keep(str(number), job.answer())
+    assert there.get("long") is not None
+    assert there.get("0") is None
+    assert there.get(str(KEPT_MAX + 4)) is not None
+    job.ended_ms, job.state = 0, "running"
+    assert here.keep("long", job.answer())
+    here.close()
+    there.close()
 
 
 def test_jobs_are_bounded_and_a_fault_says_nothing_of_this_machine(jobs: Jobs) -> None:

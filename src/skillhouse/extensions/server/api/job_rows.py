@@ -27,7 +27,7 @@ CHANNEL = "job"
 """In the place of a client's channel: no client of MCP has it."""
 KEEP_MS = 24 * 3_600_000
 KEPT_MAX = 100
-"""Jobs of all servers that are kept; those that began first are forgotten first."""
+"""Jobs of all servers that are kept; of those that have ended the first ones are forgotten first."""
 RESULT_MAX = 1_048_576
 """Characters of a job that are kept; of a longer one only its server has the result."""
 GOES_ON = "UPDATE call_task SET outcome = ?, updated_ms = ? WHERE digest = ? AND state = 'running'"
@@ -82,8 +82,10 @@ class JobRows:
         now = self._now_ms()
         with pooled(self._path, STATE) as store, store.transaction() as connection:
             connection.execute(
-                "DELETE FROM call_task WHERE channel = ? AND (opened_ms <= ? OR seq IN (SELECT seq "
-                "FROM call_task WHERE channel = ? ORDER BY seq DESC LIMIT 1000 OFFSET ?))",
+                # One that runs is not forgotten for others: its server would take it for ended.
+                "DELETE FROM call_task WHERE channel = ? AND (opened_ms <= ? OR state = 'done' AND "
+                "seq IN (SELECT seq FROM call_task WHERE channel = ? ORDER BY seq DESC LIMIT 1000 "
+                "OFFSET ?))",
                 (CHANNEL, now - KEEP_MS, CHANNEL, KEPT_MAX - 1),
             )
             connection.execute(
