@@ -102,7 +102,7 @@ def test_what_is_known_of_a_skill_is_of_its_last_load(
 
     def machine() -> Session:
         one = session(tmp_path)
-        one.remote_skills = SimpleNamespace(  # type: ignore[assignment]
+        one.remote_skills = SimpleNamespace(
             origin=lambda _: "from docs", binding=lambda _: digest[0]
         )
         return one

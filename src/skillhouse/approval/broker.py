@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import hmac
-import json
 import logging
 import threading
 import time
@@ -37,6 +35,7 @@ from skillhouse.approval.request import (
     session_key,
     why_closed,
 )
+from skillhouse.approval.session_grants import SessionGrants
 from skillhouse.approval.wait import (
     AWAITED,
     ApprovalOutcome,
@@ -45,13 +44,9 @@ from skillhouse.approval.wait import (
     wait_for_answer,
     wait_until_closed,
 )
-from skillhouse.floor import StateError
 from skillhouse.floor.structs import replace
 from skillhouse.floor.threads import in_thread
 
-SESSION_HOURS = 12
-"""For which an approval "for this session" holds where servers share it: a caller over HTTP has no
-connection that ends."""
 MESSAGE_MAX = 2_000
 """Characters of a message with an answer."""
 
@@ -101,12 +96,8 @@ class ApprovalBroker:
         self._session_locks = SessionLocks()
         # INVARIANT: held to change what follows; calls and pages come on threads of their own.
         self._lock = threading.Lock()
-        self._session_grants: dict[str, tuple[Grant, ...]] = {}
-        self._session_mark: tuple[tuple[int, ...], str | None] = ((), "")
-        """Under which those were given, and the stamp of the state when that was read."""
-        self._paired: tuple[tuple[int, ...], frozenset[str]] = ((), frozenset())
-        self._shared: tuple[tuple[int, ...], tuple[Grant, ...]] = ((), ())
-        self.connections.on_end(self._end_session)
+        self._sessions = SessionGrants(self.grant_store, self._ledger)
+        self.connections.on_end(self._sessions.end_connection)
 
     def configure(self, settings: ApprovalSettings, channels: Sequence[Channel]) -> None:
         """Use other bounds from now on; channels and a page that a frontend has added stay."""
@@ -400,8 +391,7 @@ class ApprovalBroker:
 
     def withdraw_all(self) -> None:
         """Withdraw open questions, unused approvals, and those for the rest of sessions."""
-        with self._lock:
-            self._session_grants.clear()
+        self._sessions.forget()
         self._ledger.withdraw_all()
         self.grant_store.end_sessions()
 
@@ -416,53 +406,7 @@ class ApprovalBroker:
         None where the state cannot be reached: a grant only ever allows, so what is left is
         stricter, and reads go on.
         """
-        try:
-            return self._current_grants(session)
-        except StateError as error:
-            logger.warning("no approval of a session is used: %s", error)
-            return ()
-
-    def _current_grants(self, session: str) -> tuple[Grant, ...]:
-        grants = self._session_grants.get(session, ())
-        if self.grant_store.is_shared:
-            grants = self._shared_grants(session)
-        elif grants:
-            self._end_if_marked()
-            grants = self._session_grants.get(session, ())
-        if not any(grant.device for grant in grants):
-            return grants
-        # Another process may have unpaired the device.
-        stamp = self._ledger.stamp()
-        if stamp != self._paired[0]:
-            self._paired = (stamp, self._ledger.paired())
-        return tuple(g for g in grants if not g.device or g.device in self._paired[1])
-
-    def _end_if_marked(self) -> bool:
-        """End the grants of this process if another one has stopped everything since they were
-        given; return whether any may be added."""
-        stamp = self._ledger.stamp()
-        if stamp != self._session_mark[0] or not stamp:
-            mark = self.grant_store.session_mark()
-            with self._lock:
-                if mark != self._session_mark[1]:
-                    self._session_grants.clear()
-                self._session_mark = (stamp, mark)
-        return self._session_mark[1] is not None
-
-    def _shared_grants(self, session: str) -> tuple[Grant, ...]:
-        """Return those that the state has of a session; read when it has changed."""
-        stamp, now = self._ledger.stamp(), self._ledger.now_ms()
-        if stamp != self._shared[0] or not stamp:
-            self._shared = (stamp, self.grant_store.sessions(now))
-        whose = _digest_of(session)
-        return tuple(one for one in self._shared[1] if one.session == whose and one.is_current(now))
-
-    def _end_session(self, connection: str) -> None:
-        try:
-            self.grant_store.end_sessions(_digest_of_connection(connection))
-        except StateError as error:
-            # No other connection has this id, and its approvals end after `SESSION_HOURS`.
-            logger.warning("the approvals of a session were not removed: %s", error)
+        return self._sessions.of(session)
 
     def _grants(self, used: Approval, place: str) -> tuple[Grant, ...]:
         request, now = used.request, self._ledger.now_ms()
@@ -486,17 +430,7 @@ class ApprovalBroker:
         self, request: ApprovalRequest, grants: Sequence[Grant], client: str, connection: str
     ) -> None:
         key = session_key(request.agent, request.user, request.channel, client, connection)
-        if self.grant_store.is_shared:
-            until = self._ledger.now_ms() + SESSION_HOURS * 3_600_000
-            self.grant_store.add_session(
-                [replace(one, session=_digest_of(key), expires_ms=until) for one in grants]
-            )
-            return
-        if not self._end_if_marked():
-            return
-        with self._lock:
-            before = self._session_grants.get(key, ())
-            self._session_grants[key] = (*before, *(g for g in grants if g not in before))
+        self._sessions.allow(key, grants)
 
     def _answer_others(self, answered: Approval, reply: Reply) -> None:
         request = answered.request
@@ -524,17 +458,6 @@ class ApprovalBroker:
             except Exception:
                 # Foreign code: its fault must not keep events from the other subscribers.
                 logger.exception("a subscriber of approvals failed")
-
-
-def _digest_of(session: str) -> str:
-    """Return what the state has in the place of a `session_key`: its connection's digest first."""
-    whose = json.loads(session)
-    connection = whose[4] if len(whose) > 4 else ""
-    return _digest_of_connection(connection) + hashlib.sha256(_bytes(session)).hexdigest()
-
-
-def _digest_of_connection(connection: str) -> str:
-    return hashlib.sha256(_bytes(connection)).hexdigest()[:32]
 
 
 def _bytes(text: str) -> bytes:

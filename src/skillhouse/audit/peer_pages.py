@@ -187,12 +187,20 @@ def decoded_page(body: str, question: LogQuestion) -> LogPage | None:
         and all(one.isascii() and one.isalnum() and len(one) <= 64 for one in ids)
         and all(one < bound for one in ids)
         and ids == sorted(set(ids), reverse=True)
-        # INVARIANT: a page ends all others where it ends, so it ends early only if it is full.
-        and (not page.horizon or (page.horizon == ids[-1] if ids else False))
-        and (not page.horizon or len(ids) >= _limit(question) or len(data) >= BODY_MAX)
+        and (not page.horizon or _may_end(page, question, len(data)))
         and all(question.query.fits(one) for one in page.entries)
     )
     return page if fits else None
+
+
+def _may_end(page: LogPage, question: LogQuestion, size: int) -> bool:
+    """Whether a page may end before the log does.
+
+    INVARIANT: it ends all others where it ends, so it does that only if it is full.
+    """
+    entries = page.entries
+    is_full = len(entries) >= _limit(question) or size >= BODY_MAX
+    return is_full and bool(entries) and page.horizon == entries[-1].record.id
 
 
 def seen_entries(

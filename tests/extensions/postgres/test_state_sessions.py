@@ -19,8 +19,8 @@ from skillhouse.approval import (
     caller_connection,
     new_connection,
 )
-from skillhouse.approval.broker import SESSION_HOURS
 from skillhouse.approval.request import session_key
+from skillhouse.approval.session_grants import SESSION_HOURS
 from skillhouse.store import STATE, STATE_FILE, pooled
 from skillhouse.tiers.tier_ledger import stop
 
