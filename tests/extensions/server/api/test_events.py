@@ -80,6 +80,28 @@ async def test_the_first_look_has_readers_read_again(tmp_path: Path) -> None:
     assert [one.kind for one in log.after(0)[0]] == ["reset"]
 
 
+@pytest.mark.anyio
+async def test_a_fault_of_a_look_ends_nothing_else(tmp_path: Path) -> None:
+    """The looks are beside `/mcp`, which would answer nothing any more."""
+    log = EventLog()
+    house = make_house(tmp_path)
+    watch = EventWatch(house, StatusReader(house, lambda: 0.0), log)
+    faults = []
+
+    def fault() -> tuple[()]:
+        faults.append(1)
+        raise RuntimeError("a row of a later version")
+
+    watch.jobs = fault
+    remove = log.add_waker(asyncio.Event())
+    house.call_sync("write", {"path": "a", "content": "b"})
+    with anyio.fail_after(60):
+        async with watch.running():
+            while len(faults) < 2:  # noqa: ASYNC110 - nothing else says it.
+                await anyio.sleep(0.01)
+    remove()
+
+
 def test_a_look_publishes_what_changed_since_the_one_before(tmp_path: Path) -> None:
     house = make_house(tmp_path)
     log = EventLog()

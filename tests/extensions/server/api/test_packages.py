@@ -24,8 +24,9 @@ from skillhouse.extensions.server.api.events import EventLog
 from skillhouse.extensions.server.api.job_rows import KEPT_MAX, JobRows, KeptJob
 from skillhouse.extensions.server.api.jobs import WAITING_MAX, Job, Jobs
 from skillhouse.extensions.server.api.problems import ApiProblem
+from skillhouse.floor import structs
 from skillhouse.frontends.answers.json_form import ListAnswer, listed, plain
-from skillhouse.frontends.answers.service import JobAnswer
+from skillhouse.frontends.answers.service import JobAnswer, JobLineAnswer
 from skillhouse.frontends.api_client import AgreedJson, ApiClient, ApiClientError
 from skillhouse.house import Skillhouse
 from skillhouse.install import QUESTIONS
@@ -419,6 +420,20 @@ def test_a_job_that_runs_is_not_forgotten_for_many_of_another_server(tmp_path: P
     assert here.keep("long", job.answer())
     here.close()
     there.close()
+
+
+def test_a_job_of_a_later_version_hides_no_other(tmp_path: Path) -> None:
+    rows, there = (JobRows(tmp_path, Connections(tmp_path), clock=Clock(5.0)) for _ in range(2))
+    job = Job("plan", "eve", lambda _: None, 5.0)
+    rows.open("new", "plan", "eve", structs.replace(job.answer(), line=replaced_state(job)))
+    rows.open(job.id, "plan", "eve", job.answer())
+    assert [one.id for one in there.elsewhere()] == [job.id]
+    assert there.get("new") is None
+    rows.close()
+
+
+def replaced_state(job: Job) -> JobLineAnswer:
+    return structs.replace(job.line(), state="paused")
 
 
 def test_jobs_are_bounded_and_a_fault_says_nothing_of_this_machine(jobs: Jobs) -> None:

@@ -50,9 +50,21 @@ in this time twice."""
 
 @asynccontextmanager
 async def beside(run: Callable[[], Coroutine[Any, Any, None]]) -> AsyncIterator[None]:
-    """Run something that does not end by itself while the context lasts."""
+    """Run something that does not end by itself while the context lasts.
+
+    After a fault it begins again: with it `/mcp` and all else of the application would end.
+    """
+
+    async def go_on() -> None:
+        while True:
+            try:
+                await run()
+            except Exception:
+                logger.exception("looking for news")
+            await anyio.sleep(LOOK_SECONDS)
+
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(run)
+        tasks.start_soon(go_on)
         try:
             yield
         finally:
@@ -177,10 +189,11 @@ class EventWatch:
         stamp = commit_stamp(path)
         if stamp == self._stamp:
             return
+        # Before what is seen counts as seen: after a fault the next look has both once more.
+        self._look_at_jobs()
         found = self._house.approvals.latest(LATEST)
         before, self._states = self._states, {one.id: one.state.value for one in found}
         self._stamp = stamp
-        self._look_at_jobs()
         if before is None:
             return
         for one in reversed(found):

@@ -6,6 +6,7 @@ They are rows of the table of calls that clients poll for, with a channel of the
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,8 @@ from skillhouse.store import STATE, STATE_FILE, pooled, state_clock
 
 if TYPE_CHECKING:
     from skillhouse.frontends.answers.service import JobState
+
+logger = logging.getLogger(__name__)
 
 CHANNEL = "job"
 """In the place of a client's channel: no client of MCP has it."""
@@ -127,14 +130,17 @@ class JobRows:
     def _rows(self, query: str, value: str) -> list[KeptJob]:
         with pooled(self._path, STATE) as store:
             rows = store.rows(query, (value, self._now_ms() - KEEP_MS))
-        return [
-            KeptJob(
-                str(user),
-                json.loads(outcome),
-                0 if state == "done" or self._connections.is_live(runner) else int(updated_ms),
-            )
-            for user, outcome, state, runner, updated_ms in rows
-        ]
+        found = []
+        for user, outcome, state, runner, updated_ms in rows:
+            is_lost = state != "done" and not self._connections.is_live(runner)
+            try:
+                job = KeptJob(str(user), json.loads(outcome), int(updated_ms) if is_lost else 0)
+            except (msgspec.MsgspecError, ValueError, KeyError, TypeError):
+                # Of a later version, whose server shows it; the others are shown all the same.
+                logger.debug("a job is not one of this version", exc_info=True)
+                continue
+            found.append(job)
+        return found
 
     def _now_ms(self) -> int:
         return int(self._clock() * 1000)
