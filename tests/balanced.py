@@ -24,6 +24,7 @@ ONE_SERVER = {
     "inside": "it puts something into the server's process in the place of a part, or asks for it",
     "moment": "it is about what one server keeps for a second, or which one a page listens to",
     "process": "it is about the signals, the output or the restart of one process",
+    "session": "it is about which skills a conversation has loaded, which one server keeps",
     "servers": "it starts several servers, a balancer or such runs itself",
 }
 """Why a test is left out with `--replicas`: what its mark `one_server` names."""

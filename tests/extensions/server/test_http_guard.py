@@ -101,6 +101,7 @@ def test_a_cookie_of_another_server_on_this_machine_does_not_lock_us_out(house: 
 
 
 @pytest.mark.slow
+@pytest.mark.one_server("address")
 def test_localhost_is_a_name_of_ours_and_port_80_may_be_left_out(house: Skillhouse):
     client = client_of(house)
     assert client.get("/", headers={"host": f"localhost:{PORT}"}).status_code == 200

@@ -261,6 +261,7 @@ def printed_house(tmp_path: Path, *rules: Rule) -> Skillhouse:
     return house
 
 
+@pytest.mark.one_server("inside")
 @pytest.mark.req("S002-16", "S002-17", "S002-18", "S002-54")
 def test_the_printed_request_names_a_tool_without_its_skill(
     printed: Skillhouse, status: SandboxStatus
@@ -306,6 +307,7 @@ def test_a_reload_over_rpc_says_what_no_one_may_run_without_a_question(tmp_path:
     assert "crypto-balance:get_balance" in reloaded["not_tried"]
 
 
+@pytest.mark.one_server("session")
 def test_tools_without_room_are_found_loaded_and_called(tmp_path: Path) -> None:
     house = kinds_house(tmp_path)
     client = client_of(house)
