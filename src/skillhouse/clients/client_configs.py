@@ -133,10 +133,9 @@ class ClientConfigs:
             return replace(change, reason=change.reason or _REASONS.get(change.standing, ""))
         kept = self._entries.get(str(file.real), name)
         try:
-            before = text
+            before = bare = text
             if change.standing is not Standing.MISSING:
-                text = without_entry(config, text, name, kept)
-            bare = text
+                bare = without_entry(config, text, name, kept)
             had_table = config.table in parsed(config, bare)
             text = with_entry(config, bare, name, wanted)
         except NotEditableError as error:
