@@ -226,8 +226,8 @@ def test_what_listens_where_one_ended_in_a_call_shows_its_isolation(tmp_path: Pa
                 while len(executors.calls) < 2:  # noqa: ASYNC110 - nothing tells of it.
                     await anyio.sleep(0.001)
         port = int(addresses[0].rsplit(":", 1)[1][:-4])
-        async with executors.running("two", port=port):
-            with anyio.fail_after(20):
+        with anyio.fail_after(20):
+            async with executors.running("two", port=port):
                 return [*found, *await asked(pool, [second])]
 
     first_answer, cut_off, refused = anyio.run(scene)
