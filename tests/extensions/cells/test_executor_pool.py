@@ -217,17 +217,16 @@ def test_what_listens_where_one_ended_in_a_call_shows_its_isolation(tmp_path: Pa
         async def is_cut_off() -> None:
             found.extend(await asked(pool, [first]))
 
-        async with anyio.create_task_group() as tasks:
-            async with executors.running("one") as addresses:
-                pool = pool_of(addresses)
-                found += await asked(pool, [first])
-                executors.seconds = 20.0
-                tasks.start_soon(is_cut_off)
-                while len(executors.calls) < 2:  # noqa: ASYNC110 - nothing tells of it.
-                    await anyio.sleep(0.001)
+        async with anyio.create_task_group() as tasks, executors.running("one") as addresses:
+            pool = pool_of(addresses)
+            found += await asked(pool, [first])
+            executors.seconds = 20.0
+            tasks.start_soon(is_cut_off)
+            while len(executors.calls) < 2:  # noqa: ASYNC110 - nothing tells of it.
+                await anyio.sleep(0.001)
         port = int(addresses[0].rsplit(":", 1)[1][:-4])
-        async with executors.running("two", port=port):
-            with anyio.fail_after(20):
+        with anyio.fail_after(20):
+            async with executors.running("two", port=port):
                 return [*found, *await asked(pool, [second])]
 
     first_answer, cut_off, refused = anyio.run(scene)

@@ -116,7 +116,8 @@ def test_a_server_that_waits_for_the_bot_goes_on_after_its_state_was_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else no server takes over from one that ends after the database was restarted."""
-    taken, notes = [], []
+    taken: list[int] = []
+    notes: list[str] = []
 
     def take(_: BotLock) -> None:
         taken.append(1)

@@ -127,9 +127,12 @@ def test_a_dry_run_leaves_nothing_on_the_connections_of_the_pool(
             connection.execute("INSERT INTO tier_mark VALUES ('dry', 1)")
     dry.close()
     assert not path.exists()
-    with served(tmp_path, pooled_url):
-        with pooled(tmp_path / STATE_FILE, STATE) as kept, kept.transaction() as connection:
-            connection.execute("INSERT INTO tier_mark VALUES ('sum', 5)")
+    with (
+        served(tmp_path, pooled_url),
+        pooled(tmp_path / STATE_FILE, STATE) as used,
+        used.transaction() as writing,
+    ):
+        writing.execute("INSERT INTO tier_mark VALUES ('sum', 5)")
     direct = PostgresState(tmp_path / "direct" / STATE_FILE, lambda: state_url)
     with direct.use() as kept:
         assert kept.rows("SELECT name, at_ms FROM tier_mark") == [("sum", 5)]

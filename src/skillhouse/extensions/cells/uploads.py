@@ -43,7 +43,7 @@ class Upload:
         if not self._is_ended:
             self._is_ended = True
             self._free()
-            # A full disk refuses what is written here for the last time; the file goes all the same.
+            # A full disk refuses what is written here at last; the file goes all the same.
             with contextlib.suppress(OSError):
                 self.file.close()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import pytest
@@ -26,7 +26,7 @@ from skillhouse.extensions.server.api.jobs import WAITING_MAX, Job, Jobs
 from skillhouse.extensions.server.api.problems import ApiProblem
 from skillhouse.floor import structs
 from skillhouse.frontends.answers.json_form import ListAnswer, listed, plain
-from skillhouse.frontends.answers.service import JobAnswer, JobLineAnswer
+from skillhouse.frontends.answers.service import JobAnswer, JobLineAnswer, JobState
 from skillhouse.frontends.api_client import AgreedJson, ApiClient, ApiClientError
 from skillhouse.house import Skillhouse
 from skillhouse.install import QUESTIONS
@@ -404,9 +404,7 @@ def test_a_job_is_shown_and_ended_by_another_server_of_the_state(tmp_path: Path)
 
 def test_a_job_that_runs_is_not_forgotten_for_many_of_another_server(tmp_path: Path) -> None:
     """Its server would take it for one that another server ended, and end it."""
-    here, there = (
-        JobRows(tmp_path, Connections(tmp_path), clock=Clock(5.0)) for _ in range(2)
-    )
+    here, there = (JobRows(tmp_path, Connections(tmp_path), clock=Clock(5.0)) for _ in range(2))
     job = Job("plan", "eve", lambda _: None, 5.0)
     here.open("long", "plan", "eve", job.answer())
     job.ended_ms, job.state = 6_000, "done"
@@ -433,7 +431,7 @@ def test_a_job_of_a_later_version_hides_no_other(tmp_path: Path) -> None:
 
 
 def replaced_state(job: Job) -> JobLineAnswer:
-    return structs.replace(job.line(), state="paused")
+    return structs.replace(job.line(), state=cast("JobState", "paused"))
 
 
 def test_jobs_are_bounded_and_a_fault_says_nothing_of_this_machine(jobs: Jobs) -> None:

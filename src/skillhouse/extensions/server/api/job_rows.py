@@ -30,7 +30,7 @@ CHANNEL = "job"
 """In the place of a client's channel: no client of MCP has it."""
 KEEP_MS = 24 * 3_600_000
 KEPT_MAX = 100
-"""Jobs of all servers that are kept; of those that have ended the first ones are forgotten first."""
+"""Jobs of all servers that are kept; those that have ended are forgotten first."""
 RESULT_MAX = 1_048_576
 """Characters of a job that are kept; of a longer one only its server has the result."""
 GOES_ON = "UPDATE call_task SET outcome = ?, updated_ms = ? WHERE digest = ? AND state = 'running'"
