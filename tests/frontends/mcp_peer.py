@@ -232,9 +232,10 @@ async def connected(
 
 def running(marked: str) -> bool:
     """Whether a `sleep` has that word in its command line."""
-    for place in Path("/proc").glob("[0-9]*/cmdline"):
+    # A look for `cmdline` by a pattern fails where a process ends meanwhile.
+    for name in filter(str.isdecimal, os.listdir("/proc")):
         try:
-            words = place.read_bytes().split(b"\0")
+            words = Path(f"/proc/{name}/cmdline").read_bytes().split(b"\0")
         except OSError:
             continue
         if words[:1] == [b"sleep"] and marked.encode() in words:

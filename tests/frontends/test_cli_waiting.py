@@ -108,6 +108,7 @@ def say(broker: ApprovalBroker, found: Approval, word: Answer = Answer.ONCE) -> 
 
 
 @pytest.mark.slow
+@pytest.mark.file_state
 def test_one_call_waits_for_the_tool_and_for_its_signature(
     signing: Path, broker: ApprovalBroker, run: Run
 ) -> None:
@@ -127,6 +128,7 @@ def test_one_call_waits_for_the_tool_and_for_its_signature(
 
 
 @pytest.mark.slow
+@pytest.mark.file_state
 def test_without_waiting_a_signature_needs_three_calls_and_two_answers(
     signing: Path, broker: ApprovalBroker, run: Run
 ) -> None:
@@ -165,6 +167,7 @@ def test_ctrl_c_withdraws_the_question(place: Path, broker: ApprovalBroker, scre
 
 
 @pytest.mark.slow
+@pytest.mark.file_state
 def test_a_killed_waiter_leaves_no_approval_to_use(
     signing: Path, broker: ApprovalBroker, run: Run
 ) -> None:
