@@ -286,11 +286,11 @@ def test_nothing_is_left_for_the_next_call(place: Place):
 def left_of_calls(place: Place) -> list[str]:
     """Return what calls that have ended left in the place of the executor."""
     found: list[Path] = []
-    for status in Path("/proc").glob("[0-9]*/cmdline"):
+    for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            words = status.read_bytes().split(b"\0")
+            words = (process / "cmdline").read_bytes().split(b"\0")
             if place.composition.ports["8700"].encode() in words and b"worker" in words:
-                root = status.with_name("root")
+                root = process / "root"
                 found += root.glob("tmp/skillhouse-worker-*/cells/*/call-*/tmp/*/**/*")
     return sorted({path.name for path in found})
 

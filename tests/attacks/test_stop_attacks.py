@@ -133,9 +133,9 @@ def statuses(peer: Peer) -> list[tuple[str, str]]:
 def survivors(word: str) -> list[str]:
     """Return the command lines of processes with that word."""
     found = []
-    for place in Path("/proc").glob("[0-9]*/cmdline"):
+    for place in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            line = place.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            line = (place / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
             if word in line:
                 found.append(line)
     return found
