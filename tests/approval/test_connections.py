@@ -19,6 +19,7 @@ from skillhouse.approval import (
     new_connection,
 )
 from skillhouse.approval.connections import DIRECTORY, STALE_SECONDS, began_ms
+from skillhouse.floor import StateError
 from skillhouse.floor.structs import replace
 from tests.approval.questions import begun, broker_at, question, said
 from tests.harness import Clock
@@ -188,3 +189,17 @@ def test_two_processes_that_ask_the_same_at_once_open_one_question(tmp_path: Pat
 
     anyio.run(all_at_once)
     assert len(brokers[0].pending()) == 1
+
+
+def test_a_fault_of_one_that_hears_of_an_end_keeps_it_from_no_other(tmp_path: Path) -> None:
+    connections, heard = Connections(tmp_path), list[str]()
+
+    def fails(_: str) -> None:
+        raise StateError("the state is away", tmp_path)
+
+    connections.on_end(fails)
+    connections.on_end(heard.append)
+    connections.hold("a")
+    connections.end("a")
+    assert heard == ["a"]
+    assert not connections.is_live("a")

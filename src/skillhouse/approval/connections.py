@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import logging
 import os
 import secrets
 import threading
@@ -22,8 +23,10 @@ from pathlib import Path
 from typing import Protocol
 
 from skillhouse.approval.live_servers import LiveServers
-from skillhouse.floor import make_private
+from skillhouse.floor import SkillhouseError, make_private
 from skillhouse.floor.lock import Lazy, try_lock
+
+logger = logging.getLogger(__name__)
 
 DIRECTORY = "connections"
 STALE_SECONDS = 86_400
@@ -139,7 +142,11 @@ class Connections:
             self.servers.release(connection)
             _end(handle, self._directory, connection)
         for ended in self._on_end:
-            ended(connection)
+            try:
+                ended(connection)
+            except (OSError, SkillhouseError):
+                # What one keeps of a connection does not keep the others from ending theirs.
+                logger.exception("the end of a connection")
 
     def close(self) -> None:
         with self._lock:

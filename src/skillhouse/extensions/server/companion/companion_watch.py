@@ -82,11 +82,12 @@ class CompanionWatch:
         )
         if state == self._away:
             return
+        if state == "back":
+            # First: where the state is away, the next look does it, and the next absence is said.
+            self._pushes.forget("away")
         self._away = state
         for sent in self._sent.values():
             sent.discard("away")
-        if state == "back":
-            self._pushes.forget("away")
         self._events.publish("companion", CompanionEventAnswer(state=state, minutes=minutes))
 
     def _due(self) -> list[tuple[Subscription, dict[str, str]]]:
