@@ -7,6 +7,7 @@ import secrets
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -20,6 +21,8 @@ from skillhouse.floor.paths import write_atomically
 from skillhouse.floor.structs import replace
 from skillhouse.store import STATE, STATE_FILE, pooled, state_clock
 
+T = TypeVar("T")
+
 QUESTION_MAX = 8_000
 FRESH_MS = 10_000
 """Age up to which a question is answered."""
@@ -32,6 +35,7 @@ ANSWERS_MAX = 16 * 1024 * 1024
 """Characters of all answers to a question that are read; each server may write any number."""
 PINS_FILE = "audit-peers.json"
 PINS_MAX = 1_000
+_EIGHT = 8
 CLAIM_MS = 7 * DAY_MILLISECONDS
 """For which the name of a server that is away is that of its log: a log of the same name that comes
 meanwhile is doubtful. Afterwards its machine was replaced."""
@@ -83,13 +87,19 @@ class PeerRows:
 
     def keys(self, logs: Collection[str]) -> tuple[LogKeyRow, ...]:
         """Return the keys of these logs, and the newest of others."""
-        columns = "SELECT log_name, server, public_key FROM log_key"
-        wanted = list(logs)[:PINS_MAX]
         rows = []
         with pooled(self._path, STATE) as store:
-            if wanted:
-                rows += store.rows(f"{columns} WHERE log_name IN ({_places(wanted)})", wanted)
-            rows += store.rows(f"{columns} ORDER BY at_ms DESC, log_name LIMIT ?", (PINS_MAX,))
+            for some in _chunks(list(logs)[:PINS_MAX]):
+                rows += store.rows(
+                    "SELECT log_name, server, public_key FROM log_key WHERE log_name IN "
+                    "(?, ?, ?, ?, ?, ?, ?, ?)",
+                    some,
+                )
+            rows += store.rows(
+                "SELECT log_name, server, public_key FROM log_key "
+                "ORDER BY at_ms DESC, log_name LIMIT ?",
+                (PINS_MAX,),
+            )
         return tuple(LogKeyRow(log=log, server=name, public_key=key) for log, name, key in rows)
 
     def ask(self, question: LogQuestion) -> str:
@@ -184,14 +194,26 @@ class PeerRows:
 
     def heads_at(self, log: str, places: Sequence[int]) -> Mapping[int, str]:
         """Return the hashes that the state has of a log's records at some places."""
-        query = "SELECT seq, record_hash FROM audit_head WHERE log_name = ?"
-        query += f" AND seq IN ({_places(places)})"
+        query = (
+            "SELECT seq, record_hash FROM audit_head WHERE log_name = ? AND seq IN "
+            "(?, ?, ?, ?, ?, ?, ?, ?)"
+        )
+        found: dict[int, str] = {}
         with pooled(self._path, STATE) as store:
-            return {int(seq): str(one) for seq, one in store.rows(query, (log, *places))}
+            for some in _chunks(places):
+                found |= {int(seq): str(one) for seq, one in store.rows(query, (log, *some))}
+        return found
 
 
-def _places(values: Sequence[object]) -> str:
-    return ", ".join("?" * len(values))
+def _chunks(values: Sequence[T]) -> Iterator[tuple[T, ...]]:
+    """Yield eights of some values, the last filled with its last: a statement is a constant.
+
+    >>> [*_chunks("abcdefghi")][1]
+    ('i', 'i', 'i', 'i', 'i', 'i', 'i', 'i')
+    """
+    for start in range(0, len(values), _EIGHT):
+        some = tuple(values[start : start + _EIGHT])
+        yield (*some, *some[-1:] * (_EIGHT - len(some)))
 
 
 class LogPins:
