@@ -206,11 +206,7 @@ class PeerRows:
 
 
 def _chunks(values: Sequence[T]) -> Iterator[tuple[T, ...]]:
-    """Yield eights of some values, the last filled with its last: a statement is a constant.
-
-    >>> [*_chunks("abcdefghi")][1]
-    ('i', 'i', 'i', 'i', 'i', 'i', 'i', 'i')
-    """
+    """Yield eights of some values, the last filled with its last: a statement is a constant."""
     for start in range(0, len(values), _EIGHT):
         some = tuple(values[start : start + _EIGHT])
         yield (*some, *some[-1:] * (_EIGHT - len(some)))
