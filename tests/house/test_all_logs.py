@@ -492,8 +492,10 @@ def test_a_head_is_found_among_any_number(server: Callable[[str], Server], url: 
             "INSERT INTO audit_head SELECT 'l', seq, 'core-a', seq::text, '', 1 "
             "FROM generate_series(1, 3000) AS seq"
         )
-    found = PeerRows(first.state).heads_at("l", (1, 2999, 5000, 2**70))
-    assert found == {1: "1", 2999: "2999"}
+    heads = PeerRows(first.state)
+    assert heads.heads_at("l", (1, 2999, 5000, 2**70)) == {1: "1", 2999: "2999"}
+    assert heads.heads_at("l", range(7, 207)) == {seq: str(seq) for seq in range(7, 207)}
+    assert heads.heads_at("l", ()) == {}
 
 
 def test_pins_go_when_their_servers_have_been_gone_for_long(tmp_path: Path) -> None:
