@@ -101,6 +101,7 @@ def test_the_token_leaves_the_address_bar_and_the_cookie_opens_the_next_page(ope
     assert page.title() == "weather · skillhouse"
 
 
+@pytest.mark.one_server("moment")
 @pytest.mark.parametrize("path", PAGES)
 def test_every_link_and_field_is_reached_by_keyboard_and_shows_it(opened, base: str, path: str):
     page = opened()

@@ -254,6 +254,7 @@ def test_what_is_no_subscription_is_not_kept(guarded: Scene) -> None:
     assert not guarded.is_subscribed
 
 
+@pytest.mark.file_state
 def test_a_key_that_was_cut_off_while_it_was_written_is_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
