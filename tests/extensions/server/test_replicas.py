@@ -109,7 +109,7 @@ def placed(
         yield Place(base, first, second, balancer, caller.value["token"], person.value["token"])
 
 
-@pytest.fixture(params=["file", "server"])
+@pytest.fixture(params=[pytest.param("file", marks=pytest.mark.file_state), "server"])
 def state_url(request: pytest.FixtureRequest) -> str:
     """Return the address of a state on a server, or nothing for a file."""
     if request.param == "file":
@@ -341,6 +341,7 @@ def test_a_stop_given_at_one_server_is_lifted_at_another(tmp_path: Path, state_u
         assert statuses() == ["ok", "ok"]
 
 
+@pytest.mark.file_state
 def test_a_server_that_cannot_reach_the_state_refuses_all_but_reads(tmp_path: Path) -> None:
     with placed(tmp_path, config=RUNS) as place:
         state = tmp_path / "home/.local/state/skillhouse"

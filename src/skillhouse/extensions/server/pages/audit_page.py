@@ -138,6 +138,7 @@ class AuditPage:
             asked=asked,
             found=found,
             about=[subject_of(one.entry) for one in found.entries],
+            commands=[command_of(one.entry.record) for one in found.entries],
             fault=fault,
             before=before,
             is_filtered=any(asked.values()),
