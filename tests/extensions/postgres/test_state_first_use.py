@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -14,7 +15,7 @@ import pytest
 from mcp.server.request_state import InvalidRequestState
 from tests.extensions.postgres.state_servers import new_database, served, url_of
 
-from skillhouse.extensions.channels.bot_lock import BotError, only_bot
+from skillhouse.extensions.channels.bot_lock import LOCK_FILE, BotError, only_bot
 from skillhouse.extensions.postgres.state_move import move_to_server
 from skillhouse.extensions.server.companion.app_pushes import Pushes
 from skillhouse.floor import StateError, make_private
@@ -182,5 +183,26 @@ def test_of_two_machines_of_a_state_one_serves_the_channels(
                 connection.execute("UPDATE notice SET text = 'other 1' WHERE name = 'bot'")
             with only_bot(there), pytest.raises(BotError, match="another process"):
                 lock.take()
+        with only_bot(there):
+            pass
+
+
+def test_a_bot_that_was_killed_is_taken_over_at_once_by_its_own_home(
+    tmp_path: Path, postgres_server: str
+) -> None:
+    """A service starts it again in a moment; on another machine it waits for the row to end."""
+    url = new_database(postgres_server)
+    here, there = tmp_path / "here", tmp_path / "there"
+    with served(here, url), served(there, url):
+        with only_bot(here) as lock:
+            # As after SIGKILL: the kernel releases the file, and nothing the row.
+            lock.release = lambda: None  # type: ignore[method-assign]
+        with pytest.raises(BotError, match="another process"), only_bot(there):
+            pass
+        shutil.copy2(here / LOCK_FILE, there / LOCK_FILE)
+        with pytest.raises(BotError, match="another process"), only_bot(there):
+            pass
+        with only_bot(here):
+            pass
         with only_bot(there):
             pass

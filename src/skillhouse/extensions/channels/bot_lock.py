@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import secrets
+import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,6 +27,8 @@ LOCK_FILE = "bot.lock"
 ALIVE_SECONDS = 15.0
 """How often the bot marks its lock, which says that its event loop goes on."""
 STALE_SECONDS = 90.0
+_NAME = re.compile("[0-9a-f]{16}")
+_NAME_MAX = 512
 TAKE_SECONDS = 1.0
 """How long a start tries: a check holds the lock for a moment."""
 
@@ -50,7 +54,7 @@ class BotLock:
     def __init__(self, handle: int, state: Path) -> None:
         self._handle = handle
         self._state = state if state_server(state) is not None else None
-        self._own = secrets.token_hex(8)
+        self._own = secrets.token_hex(8) if self._state is None else _kept_name(handle)
 
     def take(self) -> None:
         """Mark it as held now; BotError if a process of another machine holds it."""
@@ -75,6 +79,22 @@ class BotLock:
                 connection.execute(
                     "DELETE FROM notice WHERE name = 'bot' AND text LIKE ?", (f"{self._own} %",)
                 )
+
+
+def _kept_name(handle: int) -> str:
+    """Return the name of whoever has the lock of this file, the same as of the process before.
+
+    The row of one that was killed then is no other's, and its next start has not to wait. A copy
+    of the file, as in an image of several containers, is another file or on another host.
+    """
+    info = os.fstat(handle)
+    place = f"{info.st_dev} {info.st_ino} {socket.gethostname()}"
+    name, _, known = os.pread(handle, _NAME_MAX, 0).decode(errors="replace").partition(" ")
+    if known != place or not _NAME.fullmatch(name):
+        name = secrets.token_hex(8)
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, f"{name} {place}".encode(), 0)
+    return name
 
 
 _TAKEN = "another process serves the channels of this state; end it first"

@@ -327,7 +327,10 @@ def file_mark(path: Path) -> str | None:
     if not path.exists():
         return None
     try:
-        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as found:
+        address = f"{path.absolute().as_uri()}?mode=ro"
+        with closing(sqlite3.connect(address, uri=True, isolation_level=None)) as found:
+            # In one look: another process may be making the mark.
+            found.execute("BEGIN")
             mark = int(found.execute("PRAGMA application_id").fetchone()[0])
             if mark == MOVED_MARK:
                 return str(found.execute("SELECT id FROM moved").fetchone()[0])
