@@ -176,6 +176,7 @@ def test_500_dollars_in_a_day_stop_every_tool(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.file_state
 def test_five_failed_signatures_stop_every_tool(tmp_path: Path) -> None:
     house_with_keys(tmp_path, ALLOW).close()
     places = make_places(tmp_path, {VARIABLE: "another password"})
