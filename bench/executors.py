@@ -68,6 +68,8 @@ defaults
   timeout connect 5s
   timeout client 90s
   timeout server 90s
+"""
+LISTEN = """
 listen executors
   bind 127.0.0.1:{port}
   balance leastconn
@@ -120,7 +122,7 @@ def balanced(place: Path, ports: Sequence[int]) -> Iterator[int | None]:
         return
     port = free_port()
     servers = "\n".join(f"  server e{n} 127.0.0.1:{one} check" for n, one in enumerate(ports))
-    (place / "haproxy.cfg").write_text(HAPROXY.format(port=port, servers=servers))
+    (place / "haproxy.cfg").write_text(HAPROXY + LISTEN.format(port=port, servers=servers))
     process = subprocess.Popen(
         (program, "-db", "-f", str(place / "haproxy.cfg")),
         stdout=subprocess.DEVNULL,

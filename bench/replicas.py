@@ -27,7 +27,7 @@ from pathlib import Path
 from statistics import median
 
 from _measure import ROOT, in_turns, markdown_table
-from executors import free_port, wait_for
+from executors import HAPROXY, free_port, wait_for
 from state import empty_database
 
 TARGET_MS = 2.0
@@ -41,13 +41,6 @@ ALLOW = "".join(
     for action in ("read", "write")
 )
 KINDS = ("read", "write")
-HAPROXY = """
-defaults
-  mode http
-  timeout connect 5s
-  timeout client 90s
-  timeout server 90s
-"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -95,12 +95,9 @@ class SessionGrants:
         return self._mark[1] is not None
 
     def end(self, connection: str) -> None:
-        """End those of a connection that has ended."""
-        try:
-            self._store.end_sessions(_digest_of_connection(connection))
-        except StateError as error:
-            # No other connection has this id, and its approvals end after `SESSION_HOURS`.
-            logger.warning("the approvals of a session were not removed: %s", error)
+        """End those of a connection that has ended. StateError: they end after `SESSION_HOURS`, and
+        no other connection has this id."""
+        self._store.end_sessions(_digest_of_connection(connection))
 
     def forget_own(self) -> None:
         """End those that this process alone has; what the state has ends by `GrantStore`."""
@@ -115,12 +112,9 @@ def _digest_of(session: str) -> str:
     except (ValueError, IndexError):
         # One that names no connection.
         connection = ""
-    return _digest_of_connection(connection) + hashlib.sha256(_bytes(session)).hexdigest()
+    whose = hashlib.sha256(session.encode("utf-8", "replace")).hexdigest()
+    return _digest_of_connection(connection) + whose
 
 
 def _digest_of_connection(connection: str) -> str:
-    return hashlib.sha256(_bytes(connection)).hexdigest()[:32]
-
-
-def _bytes(text: str) -> bytes:
-    return text.encode("utf-8", "replace")
+    return hashlib.sha256(connection.encode("utf-8", "replace")).hexdigest()[:32]

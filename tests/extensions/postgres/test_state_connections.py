@@ -2,37 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from pathlib import Path
+from collections.abc import Callable
 
 import psycopg
 import pytest
 from tests.approval.questions import question, said
-from tests.extensions.postgres.state_servers import new_database, served
 
 from skillhouse.approval import ApprovalBroker, ApprovalError, ServerRow, new_connection
 
 pytestmark = [pytest.mark.slow, pytest.mark.file_state]
 Machine = Callable[[str], ApprovalBroker]
-
-
-@pytest.fixture
-def url(postgres_server: str) -> str:
-    return new_database(postgres_server)
-
-
-@pytest.fixture
-def machine(tmp_path: Path, url: str) -> Iterator[Machine]:
-    with ExitStack() as stack:
-
-        def broker(name: str) -> ApprovalBroker:
-            stack.enter_context(served(tmp_path / name, url))
-            made = ApprovalBroker(tmp_path / name)
-            stack.callback(made.connections.close)
-            return made
-
-        yield broker
 
 
 def listed(broker: ApprovalBroker) -> list[ServerRow]:
@@ -69,12 +48,14 @@ def test_a_process_is_listed_from_its_first_question_until_it_ends(machine: Mach
     assert listed(other) == []
 
 
-def test_one_that_was_killed_is_lost_and_so_is_its_connection(machine: Machine, url: str) -> None:
+def test_one_that_was_killed_is_lost_and_so_is_its_connection(
+    machine: Machine, state_url: str
+) -> None:
     laptop, other = machine("a"), machine("b")
     connection = new_connection()
     laptop.open(question(client="codex", connection=connection))
     assert other.connections.is_live(connection)
-    with psycopg.connect(url) as rows:
+    with psycopg.connect(state_url) as rows:
         # As a minute later, of a process that wrote nothing more.
         rows.execute("UPDATE server SET id = 'killed', beat_ms = beat_ms - 60000")
         rows.execute("UPDATE server_connection SET server = 'killed'")

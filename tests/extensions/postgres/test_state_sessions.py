@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable
 from pathlib import Path
 
 import psycopg
 import pytest
 from tests.approval.questions import begun, question, said
-from tests.extensions.postgres.state_servers import new_database, served
+from tests.extensions.postgres.state_servers import served
 
 from skillhouse.approval import (
     Answer,
@@ -28,22 +27,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.file_state]
 CALLER = {"client": "bot", "connection": caller_connection("a token")}
 KEY = session_key("default", "local", "library", *CALLER.values())
 Machine = Callable[[str], ApprovalBroker]
-
-
-@pytest.fixture
-def url(postgres_server: str) -> str:
-    return new_database(postgres_server)
-
-
-@pytest.fixture
-def machine(tmp_path: Path, url: str) -> Iterator[Machine]:
-    with ExitStack() as stack:
-
-        def broker(name: str) -> ApprovalBroker:
-            stack.enter_context(served(tmp_path / name, url))
-            return ApprovalBroker(tmp_path / name)
-
-        yield broker
 
 
 def allow(broker: ApprovalBroker, who: dict[str, str] = CALLER) -> None:
@@ -100,18 +83,18 @@ def test_a_stop_ends_it_and_what_ran_then_leaves_none(machine: Machine, tmp_path
 
 
 def test_its_time_is_that_of_the_database(
-    machine: Machine, url: str, monkeypatch: pytest.MonkeyPatch
+    machine: Machine, state_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = machine("a"), machine("b")
     allow(first)
-    with psycopg.connect(url) as connection:
+    with psycopg.connect(state_url) as connection:
         query = (
             "SELECT expires_ms - extract(epoch FROM clock_timestamp()) * 1000 FROM session_grant"
         )
         ((left,),) = connection.execute(query.encode()).fetchall()
     assert SESSION_HOURS * 3_600_000 - 60_000 < left <= SESSION_HOURS * 3_600_000
     assert patterns(second) == ["/w/"]
-    with psycopg.connect(url) as connection:
+    with psycopg.connect(state_url) as connection:
         connection.execute(
             "UPDATE session_grant SET expires_ms = extract(epoch FROM clock_timestamp()) * 1000 - 1"
         )
@@ -120,7 +103,7 @@ def test_its_time_is_that_of_the_database(
     assert patterns(machine("c")) == []
     monkeypatch.undo()
     allow(second, {"client": "bot", "connection": caller_connection("another")})
-    with psycopg.connect(url) as connection:
+    with psycopg.connect(state_url) as connection:
         assert connection.execute("SELECT count(*) FROM session_grant").fetchall() == [(1,)]
 
 

@@ -25,12 +25,7 @@ Machine = Callable[..., TierEngine]
 
 
 @pytest.fixture
-def url(postgres_server: str) -> str:
-    return new_database(postgres_server)
-
-
-@pytest.fixture
-def machine(tmp_path: Path, url: str) -> Iterator[Machine]:
+def machine(tmp_path: Path, state_url: str) -> Iterator[Machine]:
     """Give machines by their name; each has a directory of its own and the same state."""
     with ExitStack() as stack:
         made: set[str] = set()
@@ -39,7 +34,7 @@ def machine(tmp_path: Path, url: str) -> Iterator[Machine]:
             name: str, on_resume: Callable[[StopNotice], object] | None = None
         ) -> TierEngine:
             if name not in made:
-                stack.enter_context(served(tmp_path / name, url))
+                stack.enter_context(served(tmp_path / name, state_url))
                 made.add(name)
             steps = () if on_resume is None else (("a step", on_resume),)
             return TierEngine(policy_of(), tmp_path / name / STATE_FILE, on_resume=steps)
@@ -69,30 +64,30 @@ def test_a_resume_at_one_server_lifts_the_file_of_another(machine: Machine) -> N
 
 
 def test_a_server_that_was_away_during_the_resume_goes_on_when_it_is_back(
-    machine: Machine, tmp_path: Path, url: str
+    machine: Machine, tmp_path: Path, state_url: str
 ) -> None:
     first, second = machine("a"), machine("b")
     first.stop("anna", "a drill")
     away = tmp_path / "a" / STATE_FILE
     forget_state(away)
     assert second.resume("mika", TERMINAL)
-    with served(tmp_path / "a", url.replace("/state_", "/none_")):
+    with served(tmp_path / "a", state_url.replace("/state_", "/none_")):
         assert first.begin("", only_reads=True) == "everything is stopped: a drill (by anna)"
         assert file_of(first) == STOPPED
-    with served(tmp_path / "a", url):
+    with served(tmp_path / "a", state_url):
         assert first.begin("") == ""
 
 
 def test_a_stop_given_without_the_state_is_lifted_on_its_machine_alone(
-    machine: Machine, tmp_path: Path, url: str
+    machine: Machine, tmp_path: Path, state_url: str
 ) -> None:
     first, second = machine("a"), machine("b")
     assert first.stopped_reason == second.stopped_reason == ""
     forget_state(tmp_path / "a" / STATE_FILE)
-    with served(tmp_path / "a", url.replace("/state_", "/none_")):
+    with served(tmp_path / "a", state_url.replace("/state_", "/none_")):
         report = first.stop("anna", "no state")
     assert [name for name, _ in report.failed] == ["write to the database"]
-    with served(tmp_path / "a", url):
+    with served(tmp_path / "a", state_url):
         # Another stop comes and goes, and lifts nothing but itself.
         second.stop("noa", "another")
         assert second.resume("mika", TERMINAL)
@@ -112,12 +107,12 @@ def test_a_stop_given_without_the_state_is_lifted_on_its_machine_alone(
     ],
 )
 def test_rows_that_are_deleted_or_forged_lift_no_stop_that_a_server_has_seen(
-    machine: Machine, url: str, forged: str
+    machine: Machine, state_url: str, forged: str
 ) -> None:
     first, second, third = (machine(name) for name in "abc")
     first.stop("anna", "an attack")
     assert second.stopped_reason
-    rows(url, forged)
+    rows(state_url, forged)
     # Naively: the row alone is the stop. It is so for who never saw it.
     assert third.stopped_reason == ""
     for seen in (first, second):
@@ -165,11 +160,11 @@ def test_a_stop_of_before_does_not_lift_the_next_one_whose_identity_had_no_space
     assert first.stopped_reason == ""
 
 
-def test_what_a_row_says_is_a_text_and_no_identity(machine: Machine, url: str) -> None:
+def test_what_a_row_says_is_a_text_and_no_identity(machine: Machine, state_url: str) -> None:
     engine = machine("a")
     assert engine.stopped_reason == ""
     rows(
-        url,
+        state_url,
         "INSERT INTO tier_stop VALUES (1, 1, '<b>x</b>', '../../\"}'); "
         "INSERT INTO stop_given VALUES ('../../x', 1, 'a', 'b', 0)",
     )
