@@ -131,6 +131,7 @@ def test_an_always_covers_its_directory_and_never_a_deny(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
+@pytest.mark.file_state
 def test_a_grant_of_another_workspace_does_not_count(tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
@@ -224,7 +225,7 @@ def test_without_skills_there_is_no_tool_for_them(tmp_path: Path) -> None:
 
 def test_a_log_that_cannot_be_written_stops_writes_and_lets_reads_go_on(tmp_path: Path) -> None:
     with house_at(tmp_path, ALLOW_WRITE) as house:
-        house.audit_log.path.parent.mkdir(parents=True)
+        house.audit_log.path.parent.mkdir(parents=True, exist_ok=True)
         house.audit_log.path.mkdir()
         (tmp_path / "project/a.txt").write_text("text")
         result = house.call_sync("write", {"path": "b.txt", "content": "x"})

@@ -13,8 +13,11 @@ import pytest
 from tests.extensions.channels.fake_service import FakeService
 from tests.extensions.channels.fake_telegram import fake_telegram
 from tests.extensions.channels.programs import echoing, start_bot, write_settings
+from tests.harness import until
 
 from skillhouse.extensions.channels.gateway import REPEATED
+
+READY = b" answers ("
 
 pytestmark = [pytest.mark.slow, pytest.mark.heavy]
 
@@ -57,20 +60,25 @@ def test_none_is_lost_and_none_is_answered_twice(
         write_settings(tmp_path, fake, model.url, [f"telegram:{user + 1}" for user in range(users)])
         faults = [chance.choice([429, 500, "before", 0, 0, 0]) for _ in range(messages)]
         fake.faults["sendMessage"] = deque(one or None for one in faults)  # type: ignore[misc]
+        log = tmp_path / "bot.log"
         process = start_bot(tmp_path)
         try:
             fake.wait(lambda one: one.of("getUpdates"), 60)
             for number in range(messages):
                 fake.write(f"number {number}", user=number % users + 1)
+            begun = 0
             for _ in range(kills):
                 time.sleep(chance.uniform(0.1, 6))
                 process.kill()
                 process.wait()
+                begun = log.stat().st_size
                 process = start_bot(tmp_path)
             wanted = {(number % users + 1, number) for number in range(messages)}
             # Each answer has its time: how long all take together is the machine's.
             while not all_numbers(fake) >= wanted:
                 wait_for_more(fake, len(all_numbers(fake)))
+            # A process that was started a moment ago ends by the signal itself.
+            assert until(lambda: READY in log.read_bytes()[begun:], 30)
             process.send_signal(signal.SIGTERM)
             assert process.wait(30) == 0
         finally:
@@ -78,7 +86,6 @@ def test_none_is_lost_and_none_is_answered_twice(
             process.wait()
     for chat, numbers in answered(fake).items():
         assert numbers == sorted(set(numbers)), f"chat {chat}"
-    log = (tmp_path / "bot.log").read_text(encoding="utf-8")
-    assert "Traceback" not in log
+    assert "Traceback" not in log.read_text(encoding="utf-8")
     repeated = [text for text in fake.texts() if REPEATED in text]
     assert len(repeated) <= kills + faults.count("before") + faults.count(500)
