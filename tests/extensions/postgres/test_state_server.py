@@ -21,7 +21,7 @@ from tests.extensions.postgres.state_servers import new_database, served, worker
 from skillhouse import store
 from skillhouse.approval import Answer, ApprovalBroker
 from skillhouse.extensions.postgres import state_server, state_session, state_tables
-from skillhouse.extensions.postgres.state_server import PostgresState
+from skillhouse.extensions.postgres.state_server import WATCH_AFTER, PostgresState
 from skillhouse.extensions.postgres.state_tables import for_postgres, make
 from skillhouse.floor import StateError, structs
 from skillhouse.store import (
@@ -36,6 +36,10 @@ from skillhouse.store import (
 
 pytestmark = [pytest.mark.slow, pytest.mark.file_state]
 
+CONNECTED = """
+    SELECT count(*) FROM pg_stat_activity
+    WHERE datname = current_database() AND application_name LIKE 'skillhouse %'
+"""
 NOTE = "INSERT INTO notice VALUES (?, ?)"
 
 
@@ -306,6 +310,20 @@ def test_a_counter_that_is_behind_after_a_fail_over_is_another_stamp(
         write(tmp_path / "other" / STATE_FILE, "a revocation")
         until(watch.commits)
         assert commit_stamp(path) != before
+
+
+def test_what_uses_a_state_after_its_close_leaves_no_connection(
+    tmp_path: Path, state_url: str
+) -> None:
+    server = PostgresState(tmp_path / STATE_FILE, lambda: state_url)
+    with server.use() as late:
+        server.close()
+        for _ in range(WATCH_AFTER + 2):
+            server.stamp()
+    assert late.connection.closed
+    assert server.watch is None
+    with psycopg.connect(state_url) as other:
+        until(lambda: other.execute(CONNECTED).fetchone() == (0,))
 
 
 def test_a_fork_begins_with_connections_of_its_own(path: Path) -> None:

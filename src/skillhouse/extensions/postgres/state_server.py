@@ -87,6 +87,8 @@ class PostgresState:
         self._lock = threading.Lock()
         self._free = threading.Semaphore(CONNECTIONS_MAX)
         self._idle: list[StateSession] = []
+        self._is_closed = False
+        """Whether it keeps no connection: a thread may still use it, whose connection ends then."""
         self.watch: CommitWatch | None = None
         self._looks = 0
         self._row: StateRow | None = None
@@ -133,9 +135,9 @@ class PostgresState:
             heard = (0, self._asked_commits())
         return (int(row.id[:12], 16), *heard, self._own_changes)
 
-    def _watched(self) -> CommitWatch:
+    def _watched(self) -> CommitWatch | None:
         with self._lock:
-            if self.watch is None:
+            if self.watch is None and not self._is_closed:
                 self.watch = CommitWatch(self._listen_address, self._see)
             return self.watch
 
@@ -178,6 +180,7 @@ class PostgresState:
         if self._process != os.getpid():
             return
         with self._lock:
+            self._is_closed = True
             idle, self._idle = self._idle, []
             watch, self.watch = self.watch, None
         if watch is not None:
@@ -228,7 +231,7 @@ class PostgresState:
                 if session.answered_at > self._away_at:
                     # What another use needed was one more connection, which the server had not.
                     self._away = None
-                if len(self._idle) < IDLE_MAX:
+                if len(self._idle) < IDLE_MAX and not self._is_closed:
                     self._idle.append(session)
                     return
         elif session.fault:
