@@ -28,8 +28,7 @@ from skillhouse.frontends.cli.install_from_lock import install_from_lock
 from skillhouse.frontends.cli.options import Parser, UsageError, Verb
 from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.question import can_ask, confirmed, need_terminal
-from skillhouse.frontends.cli.tick_list import TickRow
-from skillhouse.frontends.cli.tick_rows import tick
+from skillhouse.frontends.cli.tick_rows import TickRow, tick
 from skillhouse.frontends.presentation.library import FIT_TEXTS, why
 from skillhouse.frontends.presentation.text import counted, cut, one_line, shown
 from skillhouse.install import Installer, UnsignedError, UntrustedError
