@@ -1,5 +1,4 @@
-"""Toolset for Pydantic AI, and loaded skills kept in its context; calls that need approval are
-deferred."""
+"""Toolset for Pydantic AI; calls that need approval are deferred."""
 
 from __future__ import annotations
 
@@ -11,16 +10,14 @@ from skillhouse.frontends.adapters.framework_bridge import (
     KeptResult,
     description_chars,
     framework_call,
-    lost_skills,
 )
+from skillhouse.frontends.adapters.pydantic_ai_retention import skillhouse_context
 from skillhouse.house import Skillhouse
 from skillhouse.house.model_tools import ShownTool
 from skillhouse.tools import CALL_SKILL_TOOL, ToolResult
 
 try:
     from pydantic_ai import ApprovalRequired, RunContext, ToolDefinition, ToolFailed
-    from pydantic_ai.capabilities import AbstractCapability
-    from pydantic_ai.messages import ModelRequest, ToolReturnPart, UserPromptPart
     from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
     from pydantic_core import SchemaValidator, core_schema
 except ModuleNotFoundError as error:
@@ -118,32 +115,3 @@ class SkillhouseToolset(AbstractToolset[Any]):
         if isinstance(named, str):
             return named
         return asked or await self._bridge.asked_about(name, ctx.tool_call_id)
-
-
-def skillhouse_context(
-    house: Skillhouse, *, agent: str = "default", user: str = "local"
-) -> AbstractCapability[Any]:
-    """Return what keeps loaded skills in the context, for `Agent(model, capabilities=[…])`.
-
-    List it after what shortens the history. The texts are added to requests only.
-    """
-    return RetentionCapability(
-        FrameworkBridge(house=house, channel=CHANNEL, agent=agent, user=user)
-    )
-
-
-class RetentionCapability(AbstractCapability[Any]):
-    """Begins a request with the skills that it has lost; the run's history is not changed."""
-
-    def __init__(self, bridge: FrameworkBridge) -> None:
-        self._bridge = bridge
-
-    async def before_model_request(self, ctx: RunContext[Any], request_context: Any) -> Any:
-        parts = [part for message in request_context.messages for part in message.parts]
-        returned = [part for part in parts if isinstance(part, ToolReturnPart)]
-        results = [(part.tool_call_id, part.model_response_str()) for part in returned]
-        text = await lost_skills(self._bridge, results, ctx.conversation_id)
-        if text:
-            first = ModelRequest(parts=[UserPromptPart(text)])
-            request_context.messages = [first, *request_context.messages]
-        return request_context
