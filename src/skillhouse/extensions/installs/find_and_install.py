@@ -28,14 +28,14 @@ from skillhouse.extensions.installs.install_question import (
 )
 from skillhouse.floor import SkillhouseError
 from skillhouse.floor.threads import in_thread
-from skillhouse.install import Installer
+from skillhouse.install import Installer, judged_listing
 from skillhouse.install.change_plan import chosen_candidates
 from skillhouse.install.public_collections import collections
-from skillhouse.install.repository_search import judged_listing
 from skillhouse.permission import Effect, Permission
 from skillhouse.registry import SourceError, parse_source
 from skillhouse.tools import (
     FIND_AND_INSTALL,
+    PERSISTENCE,
     Caller,
     Output,
     PermissionRequest,
@@ -43,8 +43,8 @@ from skillhouse.tools import (
     RefusedError,
     Session,
     Tool,
+    object_schema,
 )
-from skillhouse.tools.call import PERSISTENCE, object_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

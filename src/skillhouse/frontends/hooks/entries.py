@@ -14,9 +14,9 @@ from msgspec import Struct
 
 from skillhouse.audit import AuditError, AuditLog
 from skillhouse.audit.log import recorded
+from skillhouse.clients import own_program
 from skillhouse.clients.config_file import ConfigFile, ConfigFileError, difference, replaced_part
 from skillhouse.clients.jsonc import NotEditableError, without_elements
-from skillhouse.clients.program import own_program
 from skillhouse.clients.trees import remove_empty
 from skillhouse.floor import (
     ConfigError,
