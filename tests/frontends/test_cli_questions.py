@@ -273,7 +273,7 @@ ASKING = (
         needs="publisher",
     ),
     Asking(
-        "pinned_root._agreed",
+        "publisher_verbs._agreed_root",
         ("keys", "trust", "{}", "--repository", "team"),
         "(y, n)",
         root_of_repository,
