@@ -122,9 +122,9 @@ def _command(verb: str) -> tuple[Verb, str]:
         module, summary = VERBS[verb]
         kind, _, name = module.partition(":")
         if kind == "extension":
-            from skillhouse.extension import own_extension
+            from skillhouse.extension import own_verbs
 
-            return own_extension(name).verbs[verb], summary
+            return own_verbs(name)[verb], summary
         found: Verb = importlib.import_module(f"{__package__}.{module}").VERBS[verb]
         return found, summary
     from skillhouse.frontends.presentation.text import one_line
