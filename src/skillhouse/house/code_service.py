@@ -271,7 +271,6 @@ class SkillCode:
         from skillhouse.house.container import ContainerExecutor  # noqa: PLC0415
 
         found = await self.executor()
-        # That of an extension says nothing of this.
         return await found.states() if isinstance(found, ContainerExecutor) else ()
 
     async def start_early(self, tool: str, found: Found) -> None:

@@ -106,10 +106,7 @@ def line_verdict(
     cache: toolbox.ForecastCache | None = None,
     loaded: Path | None = None,
 ) -> LineVerdict:
-    """Return what a command line would meet as a call, as of `judged_line`.
-
-    The skill in the directory `loaded` is supposed loaded.
-    """
+    """Return what a command line would meet as a call; the skill in `loaded` is supposed loaded."""
     cache = cache or toolbox.ForecastCache()
     found = house.forecast("exec", {"command": line}, agent=agent, cache=cache, loaded=loaded)
     verdict = found.command or _read_for_show(house, line, agent, cache)
