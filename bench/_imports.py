@@ -34,7 +34,7 @@ from skillhouse.sandbox.seccomp import program
 from skillhouse.skill import SkillManifest
 
 WARM_TARGET = 1.3
-"""Warm call over the fork (issue 17, "Measure")."""
+"""Warm call over the fork."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

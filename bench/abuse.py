@@ -23,7 +23,7 @@ from skillhouse.floor import structs, tree_digest
 from skillhouse.sandbox import SandboxLevel, SandboxStatus, detect
 
 TARGET = 3.0
-"""Latency of another call beside an abuse, over that without (issue "executor", "Bad input")."""
+"""Latency of another call beside an abuse, over that without."""
 ABUSE_SECONDS = 2.0
 """Time limit of each abusive call, so that its end and its next start are measured too."""
 WARM_SECONDS = 0.3

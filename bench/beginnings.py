@@ -33,7 +33,7 @@ GROUPS = {"evals": "evals", "hand_en": "by hand", "bullet": "bullets", "quoted":
 LENGTHS = (60, 100, 160)
 AMONG = 20
 WORSE_MOST = 1.0
-"""Points by which a group may be worse than with the plain beginning (issue 35)."""
+"""Points by which a group may be worse than with the plain beginning."""
 STEM = re.compile(r"(?<=\w{4})(?:ing|ies|es|ed|s)$")
 
 Shown = Callable[[Skill, Descriptions], str]

@@ -20,7 +20,7 @@ from skillhouse.house import Locations, Skillhouse, configured
 from skillhouse.skill import DEFAULT_PROFILE, CatalogRule
 
 BAR_MS = 5.0
-"""What a catalog of 1,000 skills may take from a warm house (issue "profiles")."""
+"""What a catalog of 1,000 skills may take from a warm house."""
 REQUEST = " ".join(WORDS[:4])
 """Words of nearly every skill, which take longest to rank."""
 

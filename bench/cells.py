@@ -35,7 +35,7 @@ from skillhouse.sandbox.code_call import OutputPart
 from skillhouse.sandbox.seccomp import program
 
 PYTHON_TARGET = 1.5
-"""Warm Python call over the bare fork (issue "executor", "Measure")."""
+"""Warm Python call over the bare fork."""
 FIRST_TARGET = 1.3
 NODE_TARGET_MS = 3.0
 IDLE_TARGETS = {"python": 15.0, "javascript": 60.0}

@@ -35,7 +35,7 @@ import tests.extensions.channels.fake_telegram as telegram
 from tests.extensions.channels.programs import echoing, start_bot, write_settings
 
 RATIO_MAX = 1.2
-"""What issue 40 asks for."""
+"""What a turn of the bot may cost over the same turn of a chat."""
 TICKS = os.sysconf("SC_CLK_TCK")
 
 

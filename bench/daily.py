@@ -50,10 +50,10 @@ PROGRAMS = tuple(
     "touch chmod ln find grep rg sed awk head tail sort uniq wc tr xargs tee diff tar zip unzip "
     "ssh scp rsync echo printf which env bash sh brew".split()
 )
-"""The 65 of the measure (issue 15): the most usual of the sample."""
+"""The 65 of the measure: the most usual of the sample."""
 DRAWN, SEED = 2_500, 5
 TARGET_PERCENT = 55
-"""Least part allowed under the developer policy (issue 15)."""
+"""Least part allowed under the developer policy."""
 
 _FENCE = re.compile(
     r"^[ \t]*(`{3,}|~{3,})[ \t]*(\w*)[^\n]*\n(.*?)^[ \t]*\1[ \t]*$", re.MULTILINE | re.DOTALL

@@ -38,7 +38,7 @@ from skillhouse.house.container import ContainerExecutor
 from skillhouse.sandbox import detect
 
 TARGET = 1.7
-"""Throughput of two executors over one, of calls that wait (issue 43, "Measure")."""
+"""Throughput of two executors over one, of calls that wait."""
 WAIT_SECONDS = 0.5
 REPEATS = 3
 """Of the measures of many calls at once, in turn; their median counts."""

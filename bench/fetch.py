@@ -25,7 +25,7 @@ from skillhouse.net import EgressProxy, NetPolicy, Route, SecretBinding, fetch, 
 from skillhouse.sandbox import SandboxLevel, SandboxProfile, launcher_for
 
 TARGET_MS = 1.0
-"""Most that `fetch` may add to a bare client (issue "fetch and web_search tools")."""
+"""Most that `fetch` may add to a bare client."""
 PAGE = b"a line of an ordinary page\n" * 150
 RUNS_EACH = 10
 """Fetches are this much more frequent than runs in the sandbox."""

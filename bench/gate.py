@@ -28,13 +28,13 @@ from skillhouse.sandbox import Launcher, SandboxLevel, SandboxProfile, launcher_
 from skillhouse.tools.command_inputs import sign_workspace
 
 READ_TARGET_MS = 1.0
-"""Most that the gate may add to a read (issue "tools")."""
+"""Most that the gate may add to a read."""
 EXEC_TARGET_MS = 4.0
 """Most that it may add to a run in the sandbox."""
 FILES = 10_000
 """Files of the large workspace, 20 in a directory."""
 EXEC_IN_FILES_TARGET_MS = 30.0
-"""Most that it may add to a run there (issue "approved bytes run")."""
+"""Most that it may add to a run there."""
 BINDING_TARGET_MS = 60.0
 """Longest to sign it, for a question (the same issue)."""
 TEXT = "a line of an ordinary file\n" * 150

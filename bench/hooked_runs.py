@@ -24,7 +24,7 @@ from skillhouse.frontends.hooks.client_rules import runner_words
 from skillhouse.frontends.hooks.hook_clients import hook_client
 
 MORE_MAX_MS = 10.0
-"""What a run may cost more than bubblewrap and one bare Python (issue 38, item 3)."""
+"""What a run may cost more than bubblewrap and one bare Python."""
 PYTHON = f"{sys.executable} -I -S -c pass"
 BWRAP = (
     "bwrap --unshare-all --unshare-user --disable-userns --uid 65534 --gid 65534 --cap-drop ALL "

@@ -23,7 +23,7 @@ from _measure import ROOT, markdown_table
 from skillhouse.frontends.hooks.judge_client import PROGRAM, VARIABLES
 
 P50_MAX, P99_MAX, ALONE_MAX = 2.0, 2.5, 20.0
-"""Times of the floor that an event may cost (issue 38, "Speed")."""
+"""Times of the floor that an event may cost."""
 MEMORY_MAX_MB = 120
 SCRIPT = ROOT / "src/skillhouse/frontends/hooks/hook_client.py"
 RULES = '[[rules]]\neffect = "allow"\naction = "exec"\npattern = "touch *"\n'

@@ -28,7 +28,7 @@ from skillhouse.permission import (
 )
 
 DECIDE_TARGET_US = 50
-"""Most for a decision with 5 layers of 20 rules (issue "command judge")."""
+"""Most for a decision with 5 layers of 20 rules."""
 JUDGE_TARGET_US = 100
 """Most for a line, as the median over the vectors."""
 HOSTILE_TARGET_MS = 30

@@ -30,8 +30,8 @@ import installs
 from _measure import ROOT, markdown_table
 from _registry_server import server_rows
 from skillhouse.floor import read_tree
-from skillhouse.house import InstalledCheck, Locations, Skillhouse, load_config
-from skillhouse.house.installed_check import install_locks
+from skillhouse.house import Locations, Skillhouse, load_config
+from skillhouse.house.installed_check import InstalledCheck, install_locks
 from skillhouse.install import Installer
 from skillhouse.registry import (
     AnchorStore,

@@ -31,7 +31,7 @@ from skillhouse.manage.code_reload import at_once, reload_code
 from skillhouse.sandbox import SandboxStatus, detect
 
 TARGET_SECONDS = 1.0
-"""Of a reload of 100 skills (issue "executor", "Measure")."""
+"""Of a reload of 100 skills."""
 TOOLS = 3
 BARE = (
     *("bwrap", "--unshare-all", "--die-with-parent", "--dev", "/dev", "--proc", "/proc"),

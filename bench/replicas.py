@@ -31,7 +31,7 @@ from executors import HAPROXY, free_port, wait_for
 from state import empty_database
 
 TARGET_MS = 2.0
-"""Most that an allowed call may take more than with a state in a file (issue 43, "Measure")."""
+"""Most that an allowed call may take more than with a state in a file."""
 CALLERS = 16
 REPLICAS = 4
 REPEATS = 3

@@ -40,11 +40,11 @@ from skillhouse.sandbox.run_options import RunMasks, options
 BARE = ("bwrap", "--unshare-all", "--ro-bind", "/", "/")
 BARE_NAME = "bare bubblewrap"
 TARGET_MS = 4.0
-"""What a run may cost over bare bubblewrap (issue "sandbox", "Measure")."""
+"""What a run may cost over bare bubblewrap."""
 GATE_TARGET_MS = 4.0
-"""What an `exec` may cost over the same bubblewrap (issue "skill code", "Measure")."""
+"""What an `exec` may cost over the same bubblewrap."""
 LINKED_TARGET_MS = 8.0
-"""What it may cost in a linked worktree with the person's PATH (issue "ordinary work")."""
+"""What it may cost in a linked worktree with the person's PATH."""
 WARM_UP = 3
 SAME_MOUNTS, THROUGH_GATE = "exec true, by hand", "exec true, gate"
 LINKED = "exec true, gate, linked worktree and PATH"

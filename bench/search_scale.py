@@ -30,7 +30,7 @@ from _relevance import Document, load, parsed, rows
 from _shipped import CACHE, HOUR, encoders_python
 from skillhouse.discovery import discover
 from skillhouse.extensions.meaning import encoders_of
-from skillhouse.extensions.meaning.one_thread import load_numpy
+from skillhouse.extensions.meaning.meanings import load_numpy
 from skillhouse.retrieval import QUERY_TERMS_MAX, SearchIndex
 from skillhouse.retrieval.votes import encoded
 

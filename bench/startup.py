@@ -35,7 +35,7 @@ PROGRAM = Path(sys.executable).with_name("skillhouse")
 """As it is installed: `python -m skillhouse` would have to load `runpy` besides."""
 
 TARGET_SECONDS = 1.0
-"""Most that a coding agent waits for `initialize` (issue "real agents", point 1)."""
+"""Most that a coding agent waits for `initialize`."""
 BARE = "import sys; sys.stdin.readline(); print('{}', flush=True)"
 SDK = """
 import anyio, mcp_types as types
@@ -197,7 +197,7 @@ BARE_CALL = (
     *("/usr/bin/python3", *PYTHON),
 )
 CALL_TARGET = 20.0
-"""Most times the wall time of bare bubblewrap (issue "skill code", point 4)."""
+"""Most times the wall time of bare bubblewrap."""
 
 
 def call_table(source: Path, *, rounds: int) -> str:

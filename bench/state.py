@@ -31,7 +31,7 @@ from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.store import STATE, STATE_FILE, pooled
 
 TRANSACTION_TARGET = 1.3
-"""Most of a transaction beside the same statements (issue "more than one machine")."""
+"""Most of a transaction beside the same statements."""
 CALL_TARGET_MS = 2.0
 """Most that an allowed call may take more, median (the same issue)."""
 READ = "SELECT text FROM notice WHERE name = 'a'"

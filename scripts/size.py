@@ -33,7 +33,7 @@ EXTENSIONS = "extensions"
 FACADE = "Skillhouse"
 PARTICIPLES = ("ing", "ed")
 STEM_REPEATS_MAX = 2
-"""A module stem may be there twice (issue "names", point 1)."""
+"""A module stem may be there twice."""
 COMPLEXITY_MAX = 20
 """The most decisions of a function, and one (review 3, H8)."""
 DECISIONS = (

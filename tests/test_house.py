@@ -134,8 +134,6 @@ def test_the_contract_lists_the_rooms_that_exist():
 KITS = ("floor.", "frontends.answers.", "frontends.presentation.")
 """Packages without a face, of which each module is one."""
 OPENED = {
-    "approval": {"webhook"},
-    "clients": {"program"},
     "frontends.cli": {
         *("hooks", "options", "person", "publish", "publisher_secrets"),
         *("question", "service_unit", "terminal"),
@@ -144,17 +142,15 @@ OPENED = {
     "frontends.adapters": {"framework_bridge", "pydantic_ai"},
     "house": {"access_tokens", "issuer_tokens"},
     "house.config": {"allowed_sources"},
-    "install": {"change_plan", "public_collections", "repository_search", "source_policy"},
-    "registry": {
-        *("attestations", "certificates", "near_names", "owners", "passwords", "releases"),
-    },
+    "install": {"change_plan", "public_collections", "source_policy"},
+    "registry": {"attestations", "certificates", "owners", "releases"},
     "retrieval": {"evidence", "query", "segment_store", "spelling", "tokens", "votes"},
     "sandbox": {
         *("bubblewrap", "code_call", "guard", "interpreters", "landlock_rules", "level_probes"),
         *("process", "profile", "scratch", "seccomp", "status"),
     },
     "tiers": {"tier_values"},
-    "tools": {"call", "files", "workspace"},
+    "tools": {"files", "workspace"},
 }
 """Modules that an extension of ours imports past the face of their package, and no others: verbs
 are made with the parts of the command line, cells are a second user of the sandbox's parts,

@@ -22,7 +22,7 @@ from tests.harness import ran
 
 GUIDE = Path(__file__).parents[1] / "docs/guides/python.md"
 LINES_MAX = 25
-"""Lines of the program (issue 16)."""
+"""Lines of the program."""
 
 
 def example(place: int = 0) -> str:

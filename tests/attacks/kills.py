@@ -19,7 +19,7 @@ from skillhouse.floor.crash_cleanup import COMMON_NAME, SANDBOX_NAME, is_placeho
 from tests.machines import PACKAGES, as_user, python_of, without_bubblewrap
 
 LEFT_SECONDS = 5.0
-"""Longest time in which everything has to be gone (issue "skill code", point 6)."""
+"""Longest time in which everything has to be gone."""
 LIVE_SECONDS = 20.0
 ENDLESS = "it had to be killed after all"
 """A program that was not itself killed ends by itself within this time."""

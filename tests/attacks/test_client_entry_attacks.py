@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 from skillhouse.audit import AuditLog
-from skillhouse.clients import ClientConfigs, Standing, fault_of
+from skillhouse.clients import ClientConfigs, Standing
 from skillhouse.clients.client_table import server_configs
+from skillhouse.clients.program import fault_of
 from skillhouse.floor import ConfigError
 from skillhouse.floor.paths import safe_path
 from skillhouse.floor.structs import replace

@@ -38,7 +38,7 @@ Finding = tuple[str, str, str]
 SECONDS = 20.0
 """Time limit of one discovery; each needs a fraction of a second."""
 PEAK_MIB = 150
-"""Most memory that a discovery may need (issue, "Measure")."""
+"""Most memory that a discovery may need."""
 
 
 def discovered(root: Path, *, scope: str = "explicit") -> Report:

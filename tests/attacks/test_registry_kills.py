@@ -25,7 +25,7 @@ from tests.house.places import make_places
 from tests.registry.sources import make_skill
 
 KILLS = 50
-"""In each of the four runs, of which three are nightly: together they are the 200 of issue 19."""
+"""In each of the four runs, of which three are nightly: together they are 200."""
 AGREED = ("--yes", "--allow-unsigned")
 CONFIG = """
 [[skills.repositories]]

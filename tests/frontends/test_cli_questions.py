@@ -217,7 +217,7 @@ ASKING = (
         refused=1,
         says="no repository",
     ),
-    Asking("client_fixes.fix_files", ("doctor", "--client=codex", "--fix"), "(y, n)", broken_skill),
+    Asking("clients.fix_files", ("doctor", "--client=codex", "--fix"), "(y, n)", broken_skill),
     Asking("validate_fix.fix", ("validate", "{}", "--fix"), "(y, n)", broken_skill),
     Asking("policy._init", ("policy", "init"), "(y, n)"),
     Asking("configuration.write_rule", ("policy", "allow", "exec", "pwd"), "(y, n)"),
@@ -273,7 +273,7 @@ ASKING = (
         needs="publisher",
     ),
     Asking(
-        "pinned_root._agreed",
+        "publisher_verbs._agreed_root",
         ("keys", "trust", "{}", "--repository", "team"),
         "(y, n)",
         root_of_repository,

@@ -21,7 +21,7 @@ from tests.sandbox.places import own
 pytestmark = pytest.mark.slow
 
 BOUND_SECONDS = 10
-"""Generous, since other work may hold the machine: on an idle one it is 0.5 (issue 16, item 5)."""
+"""Generous, since other work may hold the machine: on an idle one it is 0.5."""
 
 
 @pytest.fixture

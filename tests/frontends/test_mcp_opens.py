@@ -20,7 +20,7 @@ from tests.tools.houses import Person, house_at
 pytestmark = pytest.mark.slow
 
 OPENS_MAX = 2
-"""Openings of the state for one asked `exec` (issue "approved bytes run")."""
+"""Openings of the state for one asked `exec`."""
 EXEC = {"command": "touch made"}
 
 

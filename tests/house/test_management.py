@@ -10,7 +10,8 @@ import pytest
 
 from skillhouse.audit import AuditError
 from skillhouse.floor import PathError, SkillError, UnknownSkillError, structs
-from skillhouse.house import SkillFile, Skillhouse, configured
+from skillhouse.house import Skillhouse, configured
+from skillhouse.house.management import SkillFile
 from tests.house.desktop import make_desktop
 from tests.house.places import make_places, write_skill
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from skillhouse.house import SettingsStore, SkillSettings
+from skillhouse.house.settings import SettingsStore, SkillSettings
 
 pytestmark = pytest.mark.under("claude-desktop")
 

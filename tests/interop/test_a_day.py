@@ -27,7 +27,7 @@ from tests.interop.agents.day import PLACES, QUESTIONS_MAX, Person, Steps, expec
 
 AGENTS = os.environ.get("SKILLHOUSE_TEST_AGENTS", "").partition(os.pathsep)[0]
 LEAST = 2
-"""Clients (issue 15, Accept)."""
+"""Clients with which the day has to be spent."""
 
 
 @pytest.mark.heavy

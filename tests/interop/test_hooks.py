@@ -1,4 +1,4 @@
-"""Real coding agents whose own tools our rules decide about, offline (issue 38).
+"""Real coding agents whose own tools our rules decide about, offline.
 
 Needs the clients, which npm installs (README.md, "Real coding agents"): the folders of
 SKILLHOUSE_TEST_AGENTS are used, each version once. `python -m tests.interop.agents.hooked` runs all

@@ -1,4 +1,4 @@
-"""Real coding agents whose commands run in our sandbox, offline (issue 38, mode `sandbox`).
+"""Real coding agents whose commands run in our sandbox, offline.
 
 As `test_hooks.py`; `python -m tests.interop.agents.boxed` runs one scene by hand.
 """

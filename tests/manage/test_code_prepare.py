@@ -1,4 +1,4 @@
-"""Tests of manage/code_prepare.py: packages of skills before their first call."""
+"""Tests of manage/code_reload.py: packages of skills before their first call."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from skillhouse.house import code_packages
-from skillhouse.manage.code_prepare import prepare_code
+from skillhouse.manage.code_reload import prepare_code
 from skillhouse.sandbox import SandboxStatus
 from skillhouse.tools import SkillCodeTool
 from tests.extensions.cells.packages import wheel

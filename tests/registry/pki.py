@@ -21,7 +21,6 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from skillhouse.floor import Tree, read_tree, structs
 from skillhouse.registry import (
-    SignatureBundle,
     SkillIdentity,
     TrustAnchors,
     issue,
@@ -32,6 +31,7 @@ from skillhouse.registry import (
     write_bundle,
 )
 from skillhouse.registry.certificates import SIGNING_USE
+from skillhouse.registry.signature_bundle import SignatureBundle
 from tests.registry.publisher_skill import REGISTRY, make_skill
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)

@@ -17,7 +17,6 @@ from skillhouse.floor import digest
 from skillhouse.registry import (
     DirectoryAccess,
     MirrorDirectory,
-    MirrorError,
     MirrorReport,
     Repository,
     RepositoryAnswer,
@@ -27,6 +26,7 @@ from skillhouse.registry import (
     sign_list,
     update_mirror,
 )
+from skillhouse.registry.mirror_directory import MirrorError
 from skillhouse.registry.releases import blob_path
 from tests.harness import ran
 from tests.registry.pki import NOW, make_world

@@ -17,7 +17,6 @@ from skillhouse.registry import (
     AnchorStore,
     PublisherError,
     Revocation,
-    RevocationList,
     TrustAnchors,
     crl_of,
     next_list,
@@ -26,7 +25,7 @@ from skillhouse.registry import (
     verify_signature,
     write_bundle,
 )
-from skillhouse.registry.revocations import LIST_TYPE, read_list
+from skillhouse.registry.revocations import LIST_TYPE, RevocationList, read_list
 from skillhouse.registry.signature_bundle import read_bundle
 from tests.registry.pki import (
     IDENTITY,

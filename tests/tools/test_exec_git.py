@@ -1,4 +1,4 @@
-"""Tests of git in commands where its directory is not `./.git` (issue 34, B1 and N16)."""
+"""Tests of git in commands where its directory is not `./.git`."""
 
 from __future__ import annotations
 

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from skillhouse.approval.connections import is_caller_connection as is_caller_connection
     from skillhouse.approval.connections import new_connection as new_connection
     from skillhouse.approval.device_secrets import DeviceSecrets as DeviceSecrets
-    from skillhouse.approval.devices import APP_SIGNATURE as APP_SIGNATURE
     from skillhouse.approval.devices import BODY_MAX as BODY_MAX
     from skillhouse.approval.devices import Device as Device
     from skillhouse.approval.devices import DeviceAnswer as DeviceAnswer
@@ -58,6 +57,7 @@ if TYPE_CHECKING:
     from skillhouse.approval.webhook import SignatureError as SignatureError
     from skillhouse.approval.webhook import WebhookChannel as WebhookChannel
     from skillhouse.approval.webhook import checked_url as checked_url
+    from skillhouse.approval.webhook import secret_bytes as secret_bytes
     from skillhouse.approval.webhook import signed_headers as signed_headers
     from skillhouse.approval.webhook import verified_id as verified_id
 else:

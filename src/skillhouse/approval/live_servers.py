@@ -161,9 +161,9 @@ class LiveServers:
                         _note_holder(connection, held, own.id)
             self._beaten = time.monotonic()
 
-    def is_reached(self, within_seconds: float = BEAT_SECONDS) -> bool:
+    def is_reached(self) -> bool:
         """Whether a row can be written now, or could a moment ago; true of no server."""
-        if self._own is None or time.monotonic() - self._beaten < within_seconds:
+        if self._own is None or time.monotonic() - self._beaten < BEAT_SECONDS:
             return True
         try:
             self.beat()

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from skillhouse.clients.folders import client_profile as client_profile
     from skillhouse.clients.folders import client_profiles as client_profiles
     from skillhouse.clients.folders import profile_to_compare as profile_to_compare
-    from skillhouse.clients.program import fault_of as fault_of
+    from skillhouse.clients.program import own_program as own_program
     from skillhouse.clients.trees import difference as difference
     from skillhouse.clients.verdicts import ClientColumn as ClientColumn
     from skillhouse.clients.verdicts import ClientReport as ClientReport

@@ -132,15 +132,15 @@ def _hidden_directories(places: Iterable[str]) -> Iterator[str]:
         yield from filter(os.path.isdir, found)
 
 
-def read_plainly(file: str, most: int) -> bytes:
-    """Return the first bytes of a regular file; nothing when it cannot be read."""
+def read_plainly(file: str) -> bytes:
+    """Return a regular file, up to the most of a SKILL.md; nothing when it cannot be read."""
     try:
         # O_NONBLOCK: a FIFO in the file's place must not hang us.
         handle = os.open(file, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     except OSError:
         return b""
     try:
-        return os.read(handle, most) if stat.S_ISREG(os.fstat(handle).st_mode) else b""
+        return os.read(handle, SKILL_FILE_MAX) if stat.S_ISREG(os.fstat(handle).st_mode) else b""
     except OSError:
         return b""
     finally:
@@ -341,7 +341,7 @@ def _digests(skills: Sequence[ReportedSkill]) -> dict[str, str]:
     for files in by_name.values():
         for file in files if len(files) > 1 else ():
             # Without a digest a file counts as different, never as a copy.
-            if data := read_plainly(file, SKILL_FILE_MAX):
+            if data := read_plainly(file):
                 digests[file] = hashlib.sha256(data).hexdigest()
     return digests
 

@@ -23,7 +23,6 @@ from skillhouse.clients.verdicts import LISTED, ClientReport, LensState, Reporte
 from skillhouse.floor import PathError, descriptor, is_utf8, isolated, open_directory_beneath
 from skillhouse.skill import (
     SKILL_FILE,
-    SKILL_FILE_MAX,
     parse,
     repaired_file,
     validate_name,
@@ -428,7 +427,7 @@ def _directory(report: ClientReport, skill: ReportedSkill) -> str:
 def _written_name(skill: ReportedSkill) -> str:
     """Return the name in a SKILL.md as we read it; the report has none for a dropped file."""
     directory = os.path.basename(os.path.dirname(skill.file))
-    data = read_plainly(skill.file, SKILL_FILE_MAX)
+    data = read_plainly(skill.file)
     found = parse(data, directory=directory).skill
     return "" if found is None else found.name
 

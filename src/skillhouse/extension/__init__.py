@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from skillhouse.extension.own import OwnExtension as OwnExtension
     from skillhouse.extension.own import OwnPackage as OwnPackage
     from skillhouse.extension.own import is_installed as is_installed
-    from skillhouse.extension.own import own_extension as own_extension
     from skillhouse.extension.own import own_module as own_module
+    from skillhouse.extension.own import own_verbs as own_verbs
 else:
     from skillhouse.lazy_exports import lazy_exports
 

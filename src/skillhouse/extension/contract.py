@@ -124,7 +124,7 @@ class Extension(Struct, frozen=True, kw_only=True):
     """Makes what runs the code of skills, where `[skill_code] executor` is the extension's name."""
     channels: Callable[[ExtensionContext], Iterable[Channel]] | None = None
     """Makes further ways to ask a person, for servers."""
-    chat_channels: Callable[[ExtensionContext], Iterable[Any]] | None = None
+    chat_channels: Callable[[ExtensionContext], Iterable[object]] | None = None
     """Makes services in which people write to the bot, none where its section names none. Each is a
     `ChatChannel` of `skillhouse.extensions.channels.chat_channel`."""
     hooks: Hooks = Hooks()

@@ -13,7 +13,9 @@ from msgspec import Struct
 from skillhouse.floor import MissingExtraError
 
 if TYPE_CHECKING:
-    from skillhouse.extension.contract import Extension
+    from collections.abc import Mapping
+
+    from skillhouse.extension.contract import Verb
 
 
 class OwnExtension(Struct, frozen=True, kw_only=True):
@@ -23,14 +25,22 @@ class OwnExtension(Struct, frozen=True, kw_only=True):
     """Its import package; where it is missing, the extension is not installed."""
     extra: str
     """What brings it: an extra of ours."""
+    verbs: str = ""
+    """Its module with `VERBS`; empty where it has no verbs of its own."""
 
 
 OWN_EXTENSIONS = {
-    "server": OwnExtension(package="skillhouse.extensions.server", extra="server"),
-    "registry": OwnExtension(package="skillhouse.extensions.registry", extra="server"),
-    "cells": OwnExtension(package="skillhouse.extensions.cells", extra="all"),
-    "chat": OwnExtension(package="skillhouse.extensions.chat", extra="chat"),
-    "channels": OwnExtension(package="skillhouse.extensions.channels", extra="telegram"),
+    "server": OwnExtension(package="skillhouse.extensions.server", extra="server", verbs="up_verb"),
+    "registry": OwnExtension(
+        package="skillhouse.extensions.registry", extra="server", verbs="registry_verb"
+    ),
+    "cells": OwnExtension(
+        package="skillhouse.extensions.cells", extra="all", verbs="worker.worker_verb"
+    ),
+    "chat": OwnExtension(package="skillhouse.extensions.chat", extra="chat", verbs="chat_verb"),
+    "channels": OwnExtension(
+        package="skillhouse.extensions.channels", extra="telegram", verbs="bot_verb"
+    ),
     "installs": OwnExtension(package="skillhouse.extensions.installs", extra="all"),
     "meaning": OwnExtension(package="skillhouse.extensions.meaning", extra="semantic"),
     "postgres": OwnExtension(package="skillhouse.extensions.postgres", extra="postgres"),
@@ -39,14 +49,13 @@ OWN_EXTENSIONS = {
 """By name."""
 
 
-def own_extension(name: str) -> Extension:
-    """Return the `EXTENSION` of one of ours.
+def own_verbs(name: str) -> Mapping[str, Verb]:
+    """Return the verbs of one of ours.
 
     Raises:
         MissingExtraError: it is not installed; the text has the line that brings it.
     """
-    own = OWN_EXTENSIONS[name]
-    found: Extension = _imported(f"{own.package}.extension", own).EXTENSION
+    found: Mapping[str, Verb] = own_module(name, OWN_EXTENSIONS[name].verbs).VERBS
     return found
 
 
@@ -54,7 +63,7 @@ def own_module(name: str, module: str = "") -> Any:
     """Return a module of one of our extensions, its face when `module` is empty.
 
     Raises:
-        MissingExtraError: as of `own_extension`.
+        MissingExtraError: as of `own_verbs`.
     """
     own = OWN_EXTENSIONS[name]
     return _imported(f"{own.package}.{module}" if module else own.package, own)

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from skillhouse.house.access_tokens import AccessTokens as AccessTokens
     from skillhouse.house.agent_view import AgentView as AgentView
     from skillhouse.house.agent_view import Invocable as Invocable
-    from skillhouse.house.all_logs import AllLogs as AllLogs
     from skillhouse.house.all_logs import AllLogsPage as AllLogsPage
     from skillhouse.house.all_logs import LogAnswers as LogAnswers
     from skillhouse.house.all_logs import SeenServer as SeenServer
@@ -55,14 +54,12 @@ if TYPE_CHECKING:
     from skillhouse.house.house_snapshot import Difference as Difference
     from skillhouse.house.house_snapshot import HouseSnapshot as HouseSnapshot
     from skillhouse.house.house_snapshot import bundle_root as bundle_root
-    from skillhouse.house.installed_check import InstalledCheck as InstalledCheck
     from skillhouse.house.installed_check import InstalledState as InstalledState
     from skillhouse.house.line_verdicts import JudgedLine as JudgedLine
     from skillhouse.house.line_verdicts import ReadCommand as ReadCommand
     from skillhouse.house.line_verdicts import judged_line as judged_line
     from skillhouse.house.management import Management as Management
     from skillhouse.house.management import SkillDefinition as SkillDefinition
-    from skillhouse.house.management import SkillFile as SkillFile
     from skillhouse.house.management import file_kind as file_kind
     from skillhouse.house.management import open_on_desktop as open_on_desktop
     from skillhouse.house.model_tools import ModelTools as ModelTools
@@ -87,9 +84,6 @@ if TYPE_CHECKING:
     from skillhouse.house.rule_suggestions import RuleSuggestions as RuleSuggestions
     from skillhouse.house.rule_suggestions import Suggestion as Suggestion
     from skillhouse.house.rule_suggestions import suggest_rules as suggest_rules
-    from skillhouse.house.services import Services as Services
-    from skillhouse.house.settings import SettingsStore as SettingsStore
-    from skillhouse.house.settings import SkillSettings as SkillSettings
     from skillhouse.house.skill_bundle import BundleRefresh as BundleRefresh
     from skillhouse.house.skill_bundle import SkillBundleSource as SkillBundleSource
     from skillhouse.house.trust import TrustReport as TrustReport

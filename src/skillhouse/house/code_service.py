@@ -265,12 +265,13 @@ class SkillCode:
 
     async def executor_states(self) -> Sequence[code_call.ExecutorState]:
         """Return how the executors elsewhere are; ConfigError as of `executor`."""
-        settings = self._config.skill_code
-        if not settings.executor_token:
+        if not self._config.skill_code.executor_token:
             return ()
-        found: Any = await self.executor()
-        states: Sequence[code_call.ExecutorState] = await found.states()
-        return states
+        # Most configurations name none.
+        from skillhouse.house.container import ContainerExecutor  # noqa: PLC0415
+
+        found = await self.executor()
+        return await found.states() if isinstance(found, ContainerExecutor) else ()
 
     async def start_early(self, tool: str, found: Found) -> None:
         """Start a cell's process without any skill, while it is decided whether a call may run.

@@ -14,7 +14,7 @@ import stat
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import anyio
 
@@ -51,6 +51,18 @@ FORMER_SECONDS = 600.0
 """How long after a change an executor may know the token before only."""
 
 
+class ExecutorPlaces(Protocol):
+    """Several executors as one, as the extension makes them of their addresses."""
+
+    async def ask(self, method: str, params: Mapping[str, Any], parcel: Any) -> Any: ...
+
+    async def ask_all(
+        self, method: str, params: Mapping[str, Any]
+    ) -> Sequence[tuple[str, Any | RpcError]]: ...
+
+    async def states(self, runs: str) -> Sequence[ExecutorState]: ...
+
+
 class ContainerExecutor:
     """Offers what `cells.Executor` offers, and runs nothing here."""
 
@@ -72,7 +84,7 @@ class ContainerExecutor:
             if self._url:
                 cells.RpcClient(self._url, "")
             key = "skill_code.executor"
-            self._pools = {
+            self._pools: Mapping[str, ExecutorPlaces] = {
                 name: cells.ExecutorPool(
                     [
                         cells.RpcClient(url, self._token, tls=tls, former=self._token.former)
@@ -260,7 +272,7 @@ class ContainerExecutor:
 class _SpecPool:
     """Executors, and the code of one call that they may have to be sent."""
 
-    def __init__(self, pool: Any, spec: CellSpec) -> None:
+    def __init__(self, pool: ExecutorPlaces, spec: CellSpec) -> None:
         self._pool = pool
         self._parcel = cells.Parcel(
             digest=spec.digest, directory=spec.directory, packages=spec.dependencies

@@ -73,14 +73,12 @@ def judged_line(
     *,
     agent: str = "default",
     cache: toolbox.ForecastCache | None = None,
-    loaded: Path | None = None,
 ) -> JudgedLine:
     """Return what a command line would meet as a call, and the rules that match its commands.
 
-    `cache` is shared by lines that are judged for one moment; the skill in the directory `loaded`
-    is supposed loaded.
+    `cache` is shared by lines that are judged for one moment.
     """
-    found = line_verdict(house, line, agent=agent, cache=cache, loaded=loaded)
+    found = line_verdict(house, line, agent=agent, cache=cache)
     matched = [
         house.policy.explain(
             Permission(action="exec", resource=command_resource(judged.argv), argv=judged.argv),
@@ -108,7 +106,7 @@ def line_verdict(
     cache: toolbox.ForecastCache | None = None,
     loaded: Path | None = None,
 ) -> LineVerdict:
-    """Return what a command line would meet as a call; all are as of `judged_line`."""
+    """Return what a command line would meet as a call; the skill in `loaded` is supposed loaded."""
     cache = cache or toolbox.ForecastCache()
     found = house.forecast("exec", {"command": line}, agent=agent, cache=cache, loaded=loaded)
     verdict = found.command or _read_for_show(house, line, agent, cache)

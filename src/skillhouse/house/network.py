@@ -161,7 +161,6 @@ class Network:
         *,
         is_typed: bool = True,
         digest: str = "",
-        headers: Mapping[str, str] | None = None,
         progress: net.Progress = lambda _done, _total: None,
     ) -> remote.Fetch:
         """Return the way to an address, and to where it leads; a cut stream is continued.
@@ -172,7 +171,6 @@ class Network:
         Args:
             digest: `sha256:` digest of what is there, if it is known: then a server without ETags
                 is continued, too. Whether it fits is for the caller to check.
-            headers: Sent to the origin of `url` only.
             progress: Receives the bytes that are here and those of the whole.
         """
         target = net.parse_url(url)
@@ -190,7 +188,6 @@ class Network:
             response = await net.download(
                 address,
                 policy=policy,
-                headers=headers if net.parse_url(address).origin == target.origin else None,
                 digest=digest,
                 directory=self._downloads,
                 progress=progress,

@@ -14,8 +14,13 @@ from skillhouse import registry
 from skillhouse.floor import Tree, read_tree, structs
 from skillhouse.house.house import Skillhouse
 from skillhouse.install.build_origins import BuildOrigins, unexpected
-from skillhouse.install.familiar_names import near_installed, near_listed
-from skillhouse.install.install_policy import check_offer, check_owner, rewritten
+from skillhouse.install.install_policy import (
+    check_offer,
+    check_owner,
+    near_installed,
+    near_listed,
+    rewritten,
+)
 from skillhouse.install.install_report import InstallReport, skill_effects
 from skillhouse.install.install_steps import install_step
 from skillhouse.install.installed_skills import InstalledSkills

@@ -1,4 +1,4 @@
-"""Loads the code of skills without calling it, to say at once what cannot be used."""
+"""Loads the code of skills without calling it; installs its packages ahead of the first call."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import anyio
 from msgspec import Struct
 
 from skillhouse.approval import OWNER
-from skillhouse.floor import as_error, tree_digest
+from skillhouse.floor import ConfigError, as_error, tree_digest
 from skillhouse.floor.threads import in_thread
 from skillhouse.house.code_manifests import Lacking, failed_load
 from skillhouse.house.house import Skillhouse
@@ -238,3 +238,40 @@ def _found(
         untried=untried,
         steps=steps,
     )
+
+
+async def prepare_code(
+    house: Skillhouse, skills: Collection[str], *, say: Callable[[str], None]
+) -> tuple[tuple[str, str], ...]:
+    """Return each of the skills whose packages could not be installed, with the reason.
+
+    Nothing of a skill is run.
+
+    Args:
+        skills: SCOPE:NAME of each; what has no code, or none that runs here, needs none.
+        say: Hears what is being installed, once for each skill.
+    """
+    house.refresh()
+    code = house.services.skill_code
+    own = {}
+    for tool in house.tools():
+        if isinstance(tool, SkillCodeTool):
+            skill = tool.skill
+            if f"{skill.scope}:{skill.directory.name}" in skills:
+                own[skill.manifest.name] = skill
+    failed: list[tuple[str, str]] = []
+    for name, skill in own.items():
+        said: set[str] = set()
+
+        def hear(_: float, text: str, name: str = name, said: set[str] = said) -> None:
+            if text not in said:
+                said.add(text)
+                say(f"{name}: {text}")
+
+        try:
+            # What compiles the packages is part of what is installed.
+            await code.executor(skill.manifest.language)
+            await code.packages(skill, say=hear)
+        except (SandboxError, SandboxUnavailableError, ConfigError, OSError) as error:
+            failed.append((name, str(error)))
+    return tuple(failed)

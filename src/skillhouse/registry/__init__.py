@@ -54,7 +54,8 @@ if TYPE_CHECKING:
     from skillhouse.registry.mirror import update_mirror as update_mirror
     from skillhouse.registry.mirror_directory import MIRROR_BYTES_MAX as MIRROR_BYTES_MAX
     from skillhouse.registry.mirror_directory import MirrorDirectory as MirrorDirectory
-    from skillhouse.registry.mirror_directory import MirrorError as MirrorError
+    from skillhouse.registry.near_names import name_key as name_key
+    from skillhouse.registry.near_names import near_keys as near_keys
     from skillhouse.registry.other_locks import Comparison as Comparison
     from skillhouse.registry.other_locks import OtherEntry as OtherEntry
     from skillhouse.registry.other_locks import clawhub_fingerprint as clawhub_fingerprint
@@ -68,6 +69,7 @@ if TYPE_CHECKING:
     from skillhouse.registry.package import write_archive as write_archive
     from skillhouse.registry.page_addresses import MissingPathError as MissingPathError
     from skillhouse.registry.page_addresses import SourceError as SourceError
+    from skillhouse.registry.passwords import PasswordSource as PasswordSource
     from skillhouse.registry.publish_checks import CheckedPackage as CheckedPackage
     from skillhouse.registry.publish_checks import HostingError as HostingError
     from skillhouse.registry.publish_checks import PublishChecks as PublishChecks
@@ -95,13 +97,11 @@ if TYPE_CHECKING:
     from skillhouse.registry.repository import directory_of as directory_of
     from skillhouse.registry.revocations import REVOCATION_DAYS as REVOCATION_DAYS
     from skillhouse.registry.revocations import Revocation as Revocation
-    from skillhouse.registry.revocations import RevocationList as RevocationList
     from skillhouse.registry.revocations import crl_of as crl_of
     from skillhouse.registry.revocations import next_list as next_list
     from skillhouse.registry.revocations import read_list as read_list
     from skillhouse.registry.revocations import revoked_certificate as revoked_certificate
     from skillhouse.registry.revocations import sign_list as sign_list
-    from skillhouse.registry.signature_bundle import SignatureBundle as SignatureBundle
     from skillhouse.registry.signature_bundle import write_bundle as write_bundle
     from skillhouse.registry.signatures import TrustAnchors as TrustAnchors
     from skillhouse.registry.signatures import read_timestamp as read_timestamp

@@ -26,8 +26,7 @@ from msgspec import Struct
 from skillhouse.floor import is_utf8
 from skillhouse.floor.structs import replace
 from skillhouse.registry import git_program
-from skillhouse.registry.git_process import GitBlobs, end, expire, started
-from skillhouse.registry.git_program import Git, transport_of
+from skillhouse.registry.git_program import Git, GitBlobs, end, expire, started, transport_of
 from skillhouse.registry.page_addresses import SourceError
 from skillhouse.registry.source import Source, inside_path, is_ref
 from skillhouse.registry.source_files import SUBMODULE, SourceFile

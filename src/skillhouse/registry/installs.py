@@ -144,12 +144,9 @@ class _Pending(Struct, frozen=True, kw_only=True):
     """SHA-256 of `skill.sig`, which is no part of a tree; empty for none, None if not recorded."""
     after_signature: str | None = None
 
-    def is_side(self, digest: str, signature: str, *, after: bool) -> bool:
-        """Whether files are those of a side of the change."""
-        tree, wanted = (
-            (self.after, self.after_signature) if after else (self.before, self.before_signature)
-        )
-        return digest == tree and wanted in (None, signature)
+    def is_after(self, digest: str, signature: str) -> bool:
+        """Whether files are those of the later side of the change."""
+        return digest == self.after and self.after_signature in (None, signature)
 
 
 class _Journal(Struct, frozen=True, kw_only=True):
@@ -453,7 +450,7 @@ class Installs:
             # It was changed since; the lock then says what was there before.
             found, signature = pending.before, pending.before_signature or ""
         # Of a new version with the same files the lock alone is behind.
-        return pending.is_side(found, signature, after=True)
+        return pending.is_after(found, signature)
 
 
 def _pending(

@@ -3,8 +3,8 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from skillhouse.store.server_tables import SERVERS as SERVERS
-    from skillhouse.store.server_tables import SERVERS_FILE as SERVERS_FILE
+    from skillhouse.store.people_tables import SERVERS as SERVERS
+    from skillhouse.store.people_tables import SERVERS_FILE as SERVERS_FILE
     from skillhouse.store.state_backup import copy_file as copy_file
     from skillhouse.store.state_backup import table_counts as table_counts
     from skillhouse.store.state_place import StateConflictError as StateConflictError

@@ -1,7 +1,9 @@
 """The tables of the state's later steps: chats with a bot, apps on phones, what was learned of
-publishers and repositories, and calls that clients poll for."""
+publishers and repositories, calls that clients poll for, and which servers share a state."""
 
 from __future__ import annotations
+
+from skillhouse.store.store import Schema
 
 _SEQ = "seq INTEGER PRIMARY KEY AUTOINCREMENT"
 
@@ -132,3 +134,14 @@ SERVER_LOGS = (
 SHARED = (*_SHARED, *SERVER_LOGS)
 """Stops by their identity, session approvals of several servers, and what servers ask each other of
 their logs (0571 to 0573)."""
+
+SERVERS_FILE = "servers.sqlite3"
+SERVERS = Schema(
+    name="list of servers",
+    mark=0x736B6853,  # "skhS"
+    disposable=True,
+    steps=(SERVER_TABLES, SERVER_LOGS),
+)
+"""A file of its own where the state is a file, since each commit to that has every process read it
+again; on a server these tables are beside the others, and their changes do not count as commits. It
+may be thrown away: each server writes its part at its next beat."""

@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from skillhouse.tools.call import SKILL_CLAIM as SKILL_CLAIM
     from skillhouse.tools.call import TRANSACTION_PAGE as TRANSACTION_PAGE
     from skillhouse.tools.call import UNBOUND as UNBOUND
-    from skillhouse.tools.call import WILL_NOT_WORK as WILL_NOT_WORK
     from skillhouse.tools.call import AttachedRun as AttachedRun
     from skillhouse.tools.call import Caller as Caller
     from skillhouse.tools.call import CallerFields as CallerFields
@@ -60,6 +59,7 @@ if TYPE_CHECKING:
     from skillhouse.tools.call import ToolNotOfferedError as ToolNotOfferedError
     from skillhouse.tools.call import ToolResult as ToolResult
     from skillhouse.tools.call import UnknownToolError as UnknownToolError
+    from skillhouse.tools.call import object_schema as object_schema
     from skillhouse.tools.call_context import Forecast as Forecast
     from skillhouse.tools.code_network import BY_CONTEXT as BY_CONTEXT
     from skillhouse.tools.code_network import CodeNetwork as CodeNetwork
@@ -105,7 +105,6 @@ if TYPE_CHECKING:
     from skillhouse.tools.result_files import ResultFiles as ResultFiles
     from skillhouse.tools.seen_skills import SeenSkills as SeenSkills
     from skillhouse.tools.session_marks import SessionMarks as SessionMarks
-    from skillhouse.tools.skill_code import CODE_ACTION as CODE_ACTION
     from skillhouse.tools.skill_code import Ask as Ask
     from skillhouse.tools.skill_code import CodeSkill as CodeSkill
     from skillhouse.tools.skill_code import Runner as Runner

@@ -115,7 +115,7 @@ def needs_of(
         if redirect.kind != "read":
             needs.append(write_need(workspace, workspace.writable(redirect.target, session)))
         elif redirect.target not in written:
-            needs.append(read_need("read", workspace.file(redirect.target, session)))
+            needs.append(read_need(workspace.file(redirect.target, session)))
     named = [rules.rule(c.argv).cover is Breadth.EXACT for c in plan.commands()]
     needs += path_needs(plan, paths, session, str(workspace.root), named)
     for redirect in redirects:

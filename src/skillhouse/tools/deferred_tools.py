@@ -299,12 +299,12 @@ def _unknown(tools: ToolSet, name: str, *, is_ours: bool) -> str:
     return f"no skill has a tool `{name}`; {tools.why_absent(name) or hint}"
 
 
-def schema_text(tool: Tool, most: int = SCHEMA_CHARS) -> str:
-    """Return a tool's parameters for a model, of at most so many characters."""
+def schema_text(tool: Tool) -> str:
+    """Return a tool's parameters for a model, of at most `SCHEMA_CHARS`."""
     text = sendable(_compact(tool.schema))
-    if len(text) <= most:
+    if len(text) <= SCHEMA_CHARS:
         return f"parameters of `{tool.name}`: {text}"
-    named = ", ".join(tool.schema.get("properties", {}))[:most]
+    named = ", ".join(tool.schema.get("properties", {}))[:SCHEMA_CHARS]
     return f"parameters of `{tool.name}`, {len(text):,} characters that are not shown: {named}"
 
 

@@ -209,9 +209,9 @@ def change_plan(
     )
 
 
-def read_need(action: str, place: Place) -> PermissionRequest:
+def read_need(place: Place) -> PermissionRequest:
     return PermissionRequest(
-        permission=Permission(action=action, resource=str(place.path)),
+        permission=Permission(action="read", resource=str(place.path)),
         default=Effect.ASK if place.concern else Effect.ALLOW,
         why=place.concern or "it is in the workspace or a loaded skill",
     )
@@ -391,7 +391,7 @@ class ReadTool(WorkspaceTool):
             needs = session.needs_of(skill)
             session = session.with_loaded(skill)
         place = self._workspace.file(arguments["path"], session)
-        needs += (read_need("read", place),)
+        needs += (read_need(place),)
         home = skill_directory_of(place.path, place.base)
         known = None if home is None else text_if_any(place)
         facts: Facts = ()

@@ -243,7 +243,7 @@ class MemorySearchTool(Tool):
             # It was no link when it was listed, so it leads nowhere else, or has become one.
             if place.relative != file or bytes_ > MEMORY_FILE_MAX:
                 continue
-            if self._decide(read_need("read", place), session) != Effect.ALLOW:
+            if self._decide(read_need(place), session) != Effect.ALLOW:
                 continue
             size += bytes_
             if size > MEMORY_BYTES_MAX:

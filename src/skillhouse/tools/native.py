@@ -25,8 +25,14 @@ from skillhouse.tools.call import (
 )
 from skillhouse.tools.command import ExecTool
 from skillhouse.tools.files import change_facts, held_before, write_need
-from skillhouse.tools.native_call import NativeCall, hand_over
-from skillhouse.tools.native_files import PatchError, is_searched, patched_paths, trees
+from skillhouse.tools.native_call import (
+    NativeCall,
+    PatchError,
+    hand_over,
+    is_searched,
+    patched_paths,
+    trees,
+)
 from skillhouse.tools.native_skills import commands_run, loading_needs, skills_read
 from skillhouse.tools.path_rules import PathRules
 from skillhouse.tools.skill_text import binding_of, cautioned

@@ -1,4 +1,4 @@
-"""Tests of extensions/meaning/one_thread.py."""
+"""Tests of `load_numpy` of extensions/meaning/meanings.py."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.harness import ran
 
 CODE = """
 import os
-from skillhouse.extensions.meaning.one_thread import VARIABLE, load_numpy
+from skillhouse.extensions.meaning.meanings import VARIABLE, load_numpy
 before = os.environ.get(VARIABLE)
 load_numpy()
 import numpy as np

@@ -1,4 +1,4 @@
-"""Tests of extensions/meaning/trees.py and fusion.py."""
+"""Tests of extensions/meaning/trees.py and of what meanings.py fuses."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from skillhouse.extensions.meaning.fusion import fused
+from skillhouse.extensions.meaning.meanings import fused
 from skillhouse.extensions.meaning.trees import FILE, INPUTS, Trees, load_trees, packed_trees
 from skillhouse.retrieval.confidence import confidence
 from skillhouse.retrieval.evidence import FEATURES, Evidence, score

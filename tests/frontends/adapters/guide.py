@@ -9,7 +9,7 @@ from typing import Any
 
 GUIDE = Path(__file__).resolve().parents[3] / "docs/guides/frameworks.md"
 LINES_MAX = 15
-"""Lines of an example (issue 7, part 4)."""
+"""Lines of an example."""
 
 SKILL = ("skill", {"name": "weather"})
 WRITE = ("write", {"path": "poem.txt", "content": "Rain.\n"})

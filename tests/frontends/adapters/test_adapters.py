@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parents[3]
 FOLDER = ROOT / "src/skillhouse/frontends/adapters"
 LINES_MAX = 120
-"""Each adapter has fewer lines (issue 7, part 4)."""
+"""Each adapter has fewer lines."""
 
 EXTRAS = {
     "agent_framework": {"agent_framework"},

@@ -18,7 +18,7 @@ from tests.harness import until
 
 SESSIONS, CALLS = 20, 4
 MEMORY_MAX_KB = 120 * 1024
-"""Issue 38."""
+"""Of the judge, with the calls of all sessions."""
 
 
 @pytest.fixture

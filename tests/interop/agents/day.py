@@ -28,7 +28,7 @@ from tests.interop.agents.fake_model import FakeModel, Made, Step
 from tests.interop.agents.judging import transcript
 
 QUESTIONS_MAX = 3
-"""Issue 15, Accept."""
+"""Questions that a person is asked in the whole day."""
 SCRIPT = "`tools/recalc.py` was not approved yet; an approval holds until it changes"
 REWRITES: Mapping[str, str] = {
     "opencode": "`git switch -q main` rewrites `opencode.json`",

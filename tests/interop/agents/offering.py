@@ -14,7 +14,7 @@ from tests.interop.agents.fake_model import Asked
 from tests.interop.agents.judging import described, words_of
 
 SHOWN_LEAST = 20
-"""Skills that a model sees by name, where there are as many (issue 12)."""
+"""Skills that a model sees by name, where there are as many."""
 STARTS_CHARS = 12
 """Characters of a description behind a skill's name, at least: less is no sentence."""
 

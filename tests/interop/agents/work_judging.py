@@ -9,7 +9,7 @@ from typing import Any
 from tests.interop.agents.judging import PENDING, Transcript
 
 TO_MODEL_MAX = 30_000
-"""Characters of one result that go to a model (issue 16, item 3)."""
+"""Characters of one result that go to a model."""
 SUBSET = frozenset({"skill", "search_skills"})
 """What `--tools skills` offers."""
 HIDDEN = "owl-behind-the-vault"

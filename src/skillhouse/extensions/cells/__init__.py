@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from skillhouse.extensions.cells.service import executor_methods as executor_methods
     from skillhouse.extensions.cells.tls_files import TlsFiles as TlsFiles
     from skillhouse.extensions.cells.tls_files import TlsPaths as TlsPaths
-    from skillhouse.extensions.cells.uv_lock import LockRules as LockRules
-    from skillhouse.extensions.cells.uv_lock import uv_requirements as uv_requirements
     from skillhouse.sandbox.code_call import TOOL_SECONDS as TOOL_SECONDS
     from skillhouse.sandbox.code_call import CellResult as CellResult
     from skillhouse.sandbox.code_call import CellSpec as CellSpec

@@ -18,7 +18,6 @@ from pathlib import Path
 import anyio.to_thread
 from msgspec import Struct, field
 
-from skillhouse.extensions import cells
 from skillhouse.extensions.cells.code_cache import MakeCaches, remove_caches
 from skillhouse.extensions.cells.environment_locks import (
     LOCK_MAX,
@@ -258,10 +257,13 @@ def _cleaned(
         return {"package.json": package, "package-lock.json": lock}
     text = texts.get("requirements.txt")
     if text is None:
-        lock_rules = cells.LockRules(
+        # Only a uv.lock needs what reads it, which loads `packaging`.
+        from skillhouse.extensions.cells.uv_lock import LockRules, uv_requirements  # noqa: PLC0415
+
+        lock_rules = LockRules(
             python=rules.python or default_python(), builds=rules.builds, unhashed=rules.unhashed
         )
-        text = cells.uv_requirements(texts["uv.lock"], lock_rules, wanted=manifest.dependencies)
+        text = uv_requirements(texts["uv.lock"], lock_rules, wanted=manifest.dependencies)
     return {"requirements.txt": clean_requirements(text, unhashed=rules.unhashed)}
 
 

@@ -14,8 +14,12 @@ import anyio
 from skillhouse.approval import OWNER
 from skillhouse.extensions.channels.bot_lock import BotError, BotLock, only_bot, show_alive
 from skillhouse.extensions.channels.channel_questions import ChannelQuestions
-from skillhouse.extensions.channels.channel_screen import ChannelScreen
-from skillhouse.extensions.channels.channel_session import INSTRUCTIONS, MENU, ChannelSession
+from skillhouse.extensions.channels.channel_session import (
+    INSTRUCTIONS,
+    MENU,
+    ChannelScreen,
+    ChannelSession,
+)
 from skillhouse.extensions.channels.chat_channel import ChatChannel, ChatUpdate
 from skillhouse.extensions.channels.gateway import Gateway
 from skillhouse.extensions.channels.mailbox import Mailbox, SessionKey

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from skillhouse.clients.program import own_program
+from skillhouse.clients import own_program
 from skillhouse.floor import MissingExtraError
 from skillhouse.floor.paths import safe_path
 from skillhouse.frontends.cli.options import (

@@ -1,7 +1,8 @@
-"""The conversation of one person in one chat: a `ChatConversation` and what its commands say."""
+"""The conversation of one person in one chat: a `ChatConversation`, and where it writes."""
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from datetime import datetime
 
@@ -9,10 +10,41 @@ import anyio
 from msgspec import Struct
 from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, TextPart, UserPromptPart
 
-from skillhouse.extensions.channels.channel_screen import ChannelScreen
 from skillhouse.extensions.channels.chat_channel import ChatUpdate
 from skillhouse.extensions.chat.conversation import Answered, ChatConversation
 from skillhouse.extensions.chat.repl import Commands
+from skillhouse.extensions.chat.screen import Screen
+
+
+class ChannelScreen(Screen):
+    """Keeps the answer and the notes of one message, until they are sent."""
+
+    def __init__(self) -> None:
+        super().__init__(io.StringIO(), io.StringIO(), quiet=True)
+        self.notes: list[str] = []
+        self.begun = anyio.Event()
+        """Set with the first text of an answer."""
+
+    def begin(self) -> None:
+        super().begin()
+        self.notes = []
+        self.begun = anyio.Event()
+
+    def answer(self, piece: str) -> None:
+        super().answer(piece)
+        if piece:
+            self.begun.set()
+
+    def note(self, text: str, *, dim: bool = False) -> None:
+        """Keep a note; what is dim is progress, which the service shows in its own way."""
+        if not dim:
+            self.notes.append(text)
+
+    def take_notes(self) -> str:
+        """Return the notes so far, once."""
+        notes, self.notes = self.notes, []
+        return "\n".join(notes)
+
 
 INSTRUCTIONS = (
     "You talk with a person in a chat service: answer briefly; simple Markdown is shown. You act "

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from skillhouse.extensions.channels.chat_channel import OutgoingFile
 from skillhouse.floor import make_private
 from skillhouse.floor.threads import in_thread
-from skillhouse.tools import ReadTool, Tool
-from skillhouse.tools.call import Output, Plan, RefusedError, object_schema
+from skillhouse.tools import Output, Plan, ReadTool, RefusedError, Tool, object_schema
 from skillhouse.tools.files import PATH
 from skillhouse.tools.workspace import opened
 

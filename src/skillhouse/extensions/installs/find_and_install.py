@@ -7,6 +7,9 @@ question about exactly that.
 
 from __future__ import annotations
 
+import threading
+import time
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -23,17 +26,16 @@ from skillhouse.extensions.installs.install_question import (
     question_of,
     skills_called,
 )
-from skillhouse.extensions.installs.kept_questions import KeptQuestions
 from skillhouse.floor import SkillhouseError
 from skillhouse.floor.threads import in_thread
-from skillhouse.install import Installer
+from skillhouse.install import Installer, judged_listing
 from skillhouse.install.change_plan import chosen_candidates
 from skillhouse.install.public_collections import collections
-from skillhouse.install.repository_search import judged_listing
 from skillhouse.permission import Effect, Permission
 from skillhouse.registry import SourceError, parse_source
 from skillhouse.tools import (
     FIND_AND_INSTALL,
+    PERSISTENCE,
     Caller,
     Output,
     PermissionRequest,
@@ -41,8 +43,8 @@ from skillhouse.tools import (
     RefusedError,
     Session,
     Tool,
+    object_schema,
 )
-from skillhouse.tools.call import PERSISTENCE, object_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,6 +53,50 @@ if TYPE_CHECKING:
     from skillhouse.house.config import RepositorySettings
     from skillhouse.install import StagedSkill
     from skillhouse.registry import ListedSkill
+
+KEPT_SECONDS = 600.0
+"""How long a question is asked as it was put together."""
+REFUSED_SECONDS = 30.0
+"""How long a refusal is; a person may have removed its reason."""
+KEPT_MAX = 64
+
+Wish = tuple[str, str]
+"""What a model sent: a name, and a repository or nothing."""
+
+
+class KeptQuestions:
+    """What was found out of each name lately: a question, or in words why there is none.
+
+    In memory alone, so what is kept cannot be written to. It decides about no install: what is
+    installed is fetched after the approval, and compared with what the question is bound to.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        # Calls come on threads of their own.
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[Wish, tuple[float, InstallQuestion | str]] = OrderedDict()
+
+    def get(self, wish: Wish) -> InstallQuestion | str | None:
+        """Return the question, or why it is refused; None if it has to be found out."""
+        with self._lock:
+            until, found = self._kept.get(wish, (0.0, None))
+            return found if self._clock() < until else None
+
+    def keep(self, wish: Wish, found: InstallQuestion | str) -> None:
+        """Keep a question, or why it is refused."""
+        seconds = REFUSED_SECONDS if isinstance(found, str) else KEPT_SECONDS
+        with self._lock:
+            self._kept[wish] = (self._clock() + seconds, found)
+            self._kept.move_to_end(wish)
+            while len(self._kept) > KEPT_MAX:
+                self._kept.popitem(last=False)
+
+    def drop(self, wish: Wish) -> None:
+        """Have it found out again."""
+        with self._lock:
+            self._kept.pop(wish, None)
+
 
 WANTED_CHARS = 200
 FOUND_MAX = 8

@@ -1,24 +1,82 @@
-"""The vectors of the rows of one index: read or made in the background, asked at once."""
+"""The vectors of the rows of one index: made in the background, and weighed beside its words."""
 
 from __future__ import annotations
 
+import importlib
 import logging
+import os
+import sys
 import threading
-from collections.abc import Callable, Sequence
-from functools import cached_property
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, cached_property
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from skillhouse.extensions.meaning.fusion import fused
-from skillhouse.extensions.meaning.one_thread import load_numpy
 from skillhouse.floor import SkillhouseError
 from skillhouse.retrieval import MeaningState
-from skillhouse.retrieval.evidence import Evidence, order
+from skillhouse.retrieval.evidence import SCALE, Evidence, VectorEvidence, order
 
 if TYPE_CHECKING:
     from skillhouse.extensions.meaning.embedder import Bytes, Embedder, Floats, Nearest, VectorPlace
     from skillhouse.extensions.meaning.trees import Trees
+
+WEIGHTS: Mapping[tuple[str, ...], Mapping[str, float]] = {
+    ("use",): {"use": 6.0},
+    ("granite",): {"granite": 10.0},
+    ("granite", "use"): {"granite": 10.0, "use": 3.0},
+}
+"""Weight of each encoder's cosine beside the sum of the words' features, by who votes; for English,
+and for the other languages, which `use` alone reads (decision record 0320)."""
+_OURS = frozenset(chain.from_iterable(WEIGHTS))
+OWN_WEIGHT = 6.0
+"""Weight of an encoder that is none of ours."""
+
+
+class ConfidenceWeights(NamedTuple):
+    """How the logit of a confidence is made, where some encoders vote."""
+
+    of_words: float
+    """Weight of the words' own logit."""
+    of_cosines: Mapping[str, float]
+    bias: float
+    """Moves the threshold to one half."""
+
+
+CONFIDENCE: Mapping[tuple[str, ...], ConfidenceWeights] = {
+    ("use",): ConfidenceWeights(1.01, {"use": 13.0}, -3.62),
+    ("granite",): ConfidenceWeights(0.89, {"granite": 13.4}, -5.18),
+    ("granite", "use"): ConfidenceWeights(0.8, {"granite": 7.0, "use": 10.6}, -5.67),
+}
+"""By logistic regression, by which of our encoders vote (decision records 0335 and 0340)."""
+
+
+def fused(evidence: Evidence, cosines: Mapping[str, float]) -> Evidence:
+    """Return evidence with the cosines of the encoders that vote; none changes nothing."""
+    if not cosines:
+        return evidence
+    weights, total, sure = _weights_of(tuple(cosines))
+    near = sum(weights[name] * cosine for name, cosine in cosines.items() if cosine > 0.0)
+    # As without encoders, 100 is about the best that there is.
+    score = 100.0 * (evidence.words + near) / total
+    found = VectorEvidence(cosines)
+    if sure is not None:
+        added = sum(weight * cosines[name] for name, weight in sure.of_cosines.items())
+        # Only hits that are shown need their confidence: it costs more than all of this.
+        found = VectorEvidence(cosines, sure.of_words, added + sure.bias)
+    return evidence._replace(score=score, fused=found)
+
+
+@cache
+def _weights_of(
+    names: tuple[str, ...],
+) -> tuple[Mapping[str, float], float, ConfidenceWeights | None]:
+    """Return the weights of encoders that vote, the best score of all, and those of confidence."""
+    of_voters = WEIGHTS.get(tuple(sorted(names)), {})
+    weights = {name: of_voters.get(name, OWN_WEIGHT) for name in names}
+    sure = CONFIDENCE.get(tuple(sorted(_OURS.intersection(names))))
+    return weights, 100.0 / SCALE + sum(weights.values()), sure
+
 
 QUERY_CHARS_MAX = 160
 """Characters of a request that encoders read; words read it all. 200 gain 0.1 NDCG@10 and cost a
@@ -218,3 +276,24 @@ class QueryVotes:
         votes = QueryVotes(self._voters, self._trees, rows)
         votes._near = self._near
         return votes
+
+
+VARIABLE = "OPENBLAS_NUM_THREADS"
+
+
+def load_numpy() -> None:
+    """Import numpy so that its products of matrices use one thread.
+
+    One that is loaded already, or is configured, keeps its threads.
+
+    Its other threads wait for work without sleeping: on busy processors, a request to `use` cost
+    twelve times the CPU time.
+    """
+    if "numpy" in sys.modules or VARIABLE in os.environ:
+        return
+    # OpenBLAS reads it once, when it is loaded.
+    os.environ[VARIABLE] = "1"
+    try:
+        importlib.import_module("numpy")
+    finally:
+        del os.environ[VARIABLE]

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 
-from skillhouse.approval.webhook import checked_url, secret_bytes, signed_headers
+from skillhouse.approval import checked_url, secret_bytes, signed_headers
 from skillhouse.extensions.registry.hosting import HostedRepository
 from skillhouse.extensions.registry.hosting.release_store import RepositoryChange
 from skillhouse.floor import SkillhouseError

@@ -15,7 +15,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from skillhouse.approval.webhook import checked_url
+from skillhouse.approval import checked_url
 from skillhouse.extensions.registry.hosting import (
     HostedRepository,
     HostingError,

@@ -19,9 +19,8 @@ from skillhouse.frontends.answers.json_form import Count, JsonAnswer, copied
 from skillhouse.frontends.cli.options import UsageError, add_common, house_of, positive
 from skillhouse.frontends.cli.publisher_secrets import open_private
 from skillhouse.frontends.presentation.text import shown
-from skillhouse.registry import split_name, typed_name
+from skillhouse.registry import PasswordSource, split_name, typed_name
 from skillhouse.registry.owners import PENDING_DIRECTORY, check_owned
-from skillhouse.registry.passwords import PasswordSource
 
 if TYPE_CHECKING:
     from securesystemslib.signer import CryptoSigner

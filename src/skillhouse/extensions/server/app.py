@@ -25,7 +25,6 @@ from skillhouse.extensions.server.api.api_app import ApiApp
 from skillhouse.extensions.server.api.api_services import ApiServices
 from skillhouse.extensions.server.api.event_watch import EventWatch
 from skillhouse.extensions.server.api.events import EventLog
-from skillhouse.extensions.server.api.extension_routes import extension_endpoints
 from skillhouse.extensions.server.api.jobs import Jobs
 from skillhouse.extensions.server.api.openapi import openapi_document
 from skillhouse.extensions.server.api.problems import problem_of
@@ -42,6 +41,7 @@ from skillhouse.extensions.server.drain import (
     READY_PATH,
     Readiness,
 )
+from skillhouse.extensions.server.extension_parts import ExtensionPages, extension_endpoints
 from skillhouse.extensions.server.forms import json_response
 from skillhouse.extensions.server.guard import AccessKeys, RequestGuard, access_of
 from skillhouse.extensions.server.operations_api import (
@@ -64,7 +64,6 @@ from skillhouse.extensions.server.pages.edit_pages import (
     EditPages,
 )
 from skillhouse.extensions.server.pages.export_page import ExportPage
-from skillhouse.extensions.server.pages.extension_pages import ExtensionPages
 from skillhouse.extensions.server.pages.object_links import ObjectLinks
 from skillhouse.extensions.server.pages.package_pages import PackagePages
 from skillhouse.extensions.server.pages.page_version import VersionedPages

@@ -1,16 +1,18 @@
-"""The verb that brings skills: `install`."""
+"""The verb that brings skills: `install`, also from another installer's lock."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import UNSET, UnsetType
 
+from skillhouse import registry
 from skillhouse.floor import SkillError, isolated
-from skillhouse.frontends.answers.installs import FrozenSkillAnswer
+from skillhouse.frontends.answers.installs import FrozenSkillAnswer, RestoredAnswer, locked_skill
 from skillhouse.frontends.answers.packages import (
     RepositoriesAnswer,
     candidate_answer,
@@ -24,15 +26,22 @@ from skillhouse.frontends.cli.install_answers import (
     installing,
     scope_of,
 )
-from skillhouse.frontends.cli.install_from_lock import install_from_lock
 from skillhouse.frontends.cli.options import Parser, UsageError, Verb
 from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.question import can_ask, confirmed, need_terminal
-from skillhouse.frontends.cli.tick_list import TickRow
-from skillhouse.frontends.cli.tick_rows import tick
+from skillhouse.frontends.cli.tick_rows import TickRow, tick
 from skillhouse.frontends.presentation.library import FIT_TEXTS, why
 from skillhouse.frontends.presentation.text import counted, cut, one_line, shown
-from skillhouse.install import Installer, UnsignedError, UntrustedError
+from skillhouse.house import Skillhouse
+from skillhouse.install import (
+    ChangedSourceError,
+    Installer,
+    UnsignedError,
+    UntrustedError,
+    is_users_lock,
+    named_entries,
+    restored,
+)
 from skillhouse.install.change_plan import by_source, chosen_candidates
 from skillhouse.install.install_steps import install_step
 from skillhouse.install.public_collections import collections
@@ -43,8 +52,8 @@ from skillhouse.retrieval import Fit
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
-    from skillhouse.install import OpenSource
-    from skillhouse.registry import Candidate, InstallPlace, LockEntry
+    from skillhouse.install import OpenSource, RestoredSkill
+    from skillhouse.registry import Candidate, InstallPlace, LockEntry, OtherEntry
 
 _INSTALL_EXAMPLES = """examples:
   skillhouse install pdf                               from the configured repositories
@@ -322,4 +331,95 @@ def _install_locked(
     return "installed"
 
 
-VERBS = {"install": Verb(_INSTALL_EXAMPLES, configure_install, install)}
+_COMPARED = {
+    "same": "its files are those that the lock has the hash of",
+    "different": "its files are NOT those that the lock has the hash of",
+    "unknown": "the lock has no hash that its files can be compared with",
+}
+
+
+def install_from_lock(
+    options: argparse.Namespace,
+    terminal: Terminal,
+    house: Skillhouse,
+    installer: Installer,
+    place: InstallPlace,
+) -> int:
+    """Install what the lock names; 1 when one of them cannot be restored or is refused."""
+    if options.source or options.digest or options.all:
+        raise UsageError("--from-lock takes sources from the lock; --skill NAME picks some of them")
+    path = house.config.places.start / Path(options.from_lock).expanduser()
+    lock = registry.read_other_lock(path)
+    entries = _wanted_entries(lock.entries, options.skill)
+    if options.list:
+        return _list_locked(entries, options, terminal)
+    terminal.note(f"{shown(str(path))} ({lock.kind}): {counted(len(entries), 'skill')}")
+    for entry in entries:
+        terminal.note(f"  {_locked_line(entry)}")
+    is_typed = is_users_lock(path, house.config.places)
+    done = InstallAnswers(options, terminal, house)
+    for entry in entries:
+        with done.each(shown(entry.name)):
+            found = done.enter(restored(installer, entry, place, is_typed=is_typed))
+            _warn_of_change(found, options, terminal)
+            compared = RestoredAnswer(lock_hash=found.comparison, note=entry.note)
+            if done.take(installer, found.staged, restored=compared) and entry.pinned:
+                installer.installed.pin(entry.name, scope=place.scope, reason=entry.pin_reason)
+                terminal.note(f"{shown(entry.name)}: pinned, as in the lock")
+    return done.end()
+
+
+def _wanted_entries(entries: Sequence[OtherEntry], names: Sequence[str]) -> Sequence[OtherEntry]:
+    try:
+        return named_entries(entries, names)
+    except registry.SourceError as error:
+        raise UsageError(f"{error}; --list shows what is there") from error
+
+
+def _warn_of_change(found: RestoredSkill, options: argparse.Namespace, terminal: Terminal) -> None:
+    name = shown(found.staged.name)
+    said = _COMPARED[found.comparison]
+    if found.comparison != "different":
+        terminal.note(f"{name}: {said}")
+    elif options.yes and not options.allow_changed and not options.dry_run:
+        raise ChangedSourceError(f"{said}; look at it at a terminal, or use --allow-changed")
+    else:
+        terminal.error(f"{name}: {said}")
+
+
+def _list_locked(
+    entries: Sequence[OtherEntry], options: argparse.Namespace, terminal: Terminal
+) -> int:
+    nothing = "no skill is in the lock"
+    return terminal.listing(
+        entries, locked_skill, _locked_line, name="skills", as_json=options.json, nothing=nothing
+    )
+
+
+def _locked_line(entry: OtherEntry) -> str:
+    name = shown(entry.name[:80])
+    if entry.fault:
+        return f"{name}  cannot be restored: {one_line(entry.fault)}"
+    inside = f"  in {shown(entry.inside)}" if entry.inside else ""
+    note = f"  ({one_line(entry.note)})" if entry.note else ""
+    return f"{name}  from {shown(entry.source)}{inside}{note}"
+
+
+_SKILL_EXAMPLES = """examples:
+  skillhouse skill install crypto-balance
+  skillhouse skill install crypto-balance --profile owliabot-js     into workspace/skills
+
+The same as `skillhouse install`, which has all the examples.
+"""
+
+
+def _configure_skill(parser: argparse.ArgumentParser) -> None:
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+    configure_install(verbs.add_parser("install", help="install skills, as `skillhouse install`"))
+
+
+VERBS = {
+    "install": Verb(_INSTALL_EXAMPLES, configure_install, install),
+    # The command as design 002 prints it.
+    "skill": Verb(_SKILL_EXAMPLES, _configure_skill, install),
+}

@@ -387,7 +387,7 @@ class InstallAnswers:
 async def _prepared(
     house: Skillhouse, ids: Sequence[str], note: Callable[[str], None]
 ) -> tuple[tuple[str, str], ...]:
-    from skillhouse.manage.code_prepare import prepare_code
+    from skillhouse.manage.code_reload import prepare_code
 
     try:
         return await prepare_code(house, ids, say=lambda text: note(shown(text)))

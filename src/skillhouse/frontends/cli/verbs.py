@@ -32,7 +32,7 @@ VERBS = {
     "verify": ("installed", "compare installed skills with what was installed, or a signature"),
     "lock": ("lock", "show the locks of installed skills, or fix one after a merge of git"),
     "publish": ("publish", "publish a skill to a repository"),
-    "skill": ("skill_verbs", "install a skill, by the words of other programs"),
+    "skill": ("install", "install a skill, by the words of other programs"),
     "pack": ("installed", "make an archive of one skill, the same bytes everywhere"),
     "enable": ("manage", "let agents see a skill again"),
     "disable": ("manage", "hide a skill from every agent"),
@@ -122,9 +122,9 @@ def _command(verb: str) -> tuple[Verb, str]:
         module, summary = VERBS[verb]
         kind, _, name = module.partition(":")
         if kind == "extension":
-            from skillhouse.extension import own_extension
+            from skillhouse.extension import own_verbs
 
-            return own_extension(name).verbs[verb], summary
+            return own_verbs(name)[verb], summary
         found: Verb = importlib.import_module(f"{__package__}.{module}").VERBS[verb]
         return found, summary
     from skillhouse.frontends.presentation.text import one_line

@@ -14,9 +14,9 @@ from msgspec import Struct
 
 from skillhouse.audit import AuditError, AuditLog
 from skillhouse.audit.log import recorded
+from skillhouse.clients import own_program
 from skillhouse.clients.config_file import ConfigFile, ConfigFileError, difference, replaced_part
 from skillhouse.clients.jsonc import NotEditableError, without_elements
-from skillhouse.clients.program import own_program
 from skillhouse.clients.trees import remove_empty
 from skillhouse.floor import (
     ConfigError,
@@ -35,6 +35,7 @@ from skillhouse.frontends.hooks.entry_text import (
     CANNOT,
     SCRIPT,
     drop_value,
+    has_exception,
     is_ours,
     is_same,
     mode_of,
@@ -42,11 +43,8 @@ from skillhouse.frontends.hooks.entry_text import (
     parsed,
     switched_off,
     wanted_entries,
-    with_lines,
-)
-from skillhouse.frontends.hooks.exceptions import (
-    has_exception,
     with_exception,
+    with_lines,
     without_exception,
 )
 from skillhouse.frontends.hooks.hook_clients import HookClient, hook_client, hook_clients

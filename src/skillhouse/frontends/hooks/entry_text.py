@@ -1,4 +1,4 @@
-"""The text of a client's file with our entries in it, and without."""
+"""The text of a client's file with our entries and the exception for our runner, and without."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from skillhouse.clients import jsonc
-from skillhouse.clients.jsonc import NotEditableError, with_element
+from skillhouse.clients.jsonc import NotEditableError, with_element, without_elements
+from skillhouse.frontends.hooks.client_rules import RUNNER, RuleException
 from skillhouse.frontends.hooks.hook_clients import DATA, HookClient
 
 SCRIPT = Path(__file__).with_name("hook_client.py")
@@ -139,3 +140,34 @@ def _bared(found: Mapping[str, Any]) -> dict[str, Any]:
     hooks = found.get("hooks")
     left = {k: v for k, v in hooks.items() if v} if isinstance(hooks, dict) else hooks
     return {**{k: v for k, v in found.items() if k != "hooks"}, **({"hooks": left} if left else {})}
+
+
+def with_exception(client: HookClient, text: str, words: Sequence[str]) -> str:
+    """Return a client's file with the exception; NotEditableError where it has no place there."""
+    one = _of_list(client)
+    if one is None or has_exception(client, text, words):
+        return text
+    return with_element(text, one.table, one.name, one.filled(words))
+
+
+def without_exception(client: HookClient, text: str) -> str:
+    one = _of_list(client)
+    return without_elements(text, one.table, one.name, _is_ours) if one else text
+
+
+def has_exception(client: HookClient, text: str, words: Sequence[str]) -> bool:
+    one = _of_list(client)
+    if one is None:
+        return True
+    table = jsonc.parse(text).value.get(one.table)
+    found = table.get(one.name) if isinstance(table, dict) else None
+    return isinstance(found, list) and one.filled(words) in found
+
+
+def _of_list(client: HookClient) -> RuleException | None:
+    one = client.rewrite.exception if client.rewrite else None
+    return one if one is not None and one.kind == "list" else None
+
+
+def _is_ours(element: Any) -> bool:
+    return isinstance(element, str) and RUNNER.name in element and "skillhouse" in element

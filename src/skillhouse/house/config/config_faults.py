@@ -27,7 +27,7 @@ from skillhouse.tiers import load_tier_policy
 
 if TYPE_CHECKING:
     from skillhouse.floor import Locations
-    from skillhouse.house.config.config_values import Config, Settings
+    from skillhouse.house.config.config_values import Config
 
 FAULTS_MAX = 50
 """Keys of one file whose faults are listed."""
@@ -46,14 +46,14 @@ class UsableConfig(NamedTuple):
     faults: tuple[Diagnostic, ...]
 
 
-def usable_config(places: Locations, flags: Settings | None = None) -> UsableConfig:
+def usable_config(places: Locations) -> UsableConfig:
     """Return what can be used of a configuration, and each fault of its files and of `policy.yml`.
 
     Raises:
         ConfigError: what is wrong is in no file and no variable, so that it cannot be passed over.
     """
     faults: list[Diagnostic] = []
-    config = _passing_over(places, flags, faults)
+    config = _passing_over(places, faults)
     faults += config.problems
     try:
         profile_of(config)
@@ -131,16 +131,16 @@ def _without_secrets(value: Any, key: str = "") -> Any:
     return without_secrets(value) if is_address else value
 
 
-def _passing_over(places: Locations, flags: Settings | None, faults: list[Diagnostic]) -> Config:
+def _passing_over(places: Locations, faults: list[Diagnostic]) -> Config:
     try:
-        return configured(places, flags)
+        return configured(places)
     except ConfigError:
         pass
     without: frozenset[Path] = frozenset()
     own = (places.managed_file, places.user_file, places.published_file)
     for _ in range(FILES_MAX):
         try:
-            config = load_config(places, flags, without=without)
+            config = load_config(places, without=without)
             break
         except ConfigError as error:
             faults.append(_fault(error))
@@ -161,7 +161,7 @@ def _passing_over(places: Locations, flags: Settings | None, faults: list[Diagno
         return config
     if trusted:
         project = project_of(places.start)
-        config = load_config(places, flags, project=project, without=without)
+        config = load_config(places, project=project, without=without)
     return config
 
 

@@ -11,7 +11,7 @@ import pytest
 from tests.extensions.server.pages.rich import SKILL_TEXTS, TextNodes, crawled, rich_house
 
 import skillhouse
-from skillhouse.extensions.server.pages.sentences import TEXT_MAX, translated
+from skillhouse.extensions.server.pages.languages import TEXT_MAX, translated
 from skillhouse.skill import CAUSES
 from skillhouse_signer import sign_tool
 

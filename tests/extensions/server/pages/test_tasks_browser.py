@@ -1,7 +1,7 @@
 """The tasks of a day on the page, by mouse and by keys: how many of each they take.
 
 A click is one of the mouse, a key one of Tab, arrows, letters that lead somewhere, and Enter; what
-is typed into a field is not counted (issue 39, after the review's table of tasks).
+is typed into a field is not counted.
 """
 
 from __future__ import annotations

@@ -43,11 +43,11 @@ from skillhouse.registry import (
     attestations,
     is_version,
     media_type_of,
+    near_keys,
     read_attestation,
     split_name,
     typed_name,
 )
-from skillhouse.registry.near_names import near_keys
 from skillhouse.registry.owners import (
     FIRST_ROOT,
     METADATA_DIRECTORY,

@@ -17,8 +17,7 @@ from skillhouse.extensions.registry.hosting.release_store import (
     ListQuery,
 )
 from skillhouse.floor.regex import regex
-from skillhouse.registry import HostingError, address_name
-from skillhouse.registry.near_names import name_key
+from skillhouse.registry import HostingError, address_name, name_key
 from skillhouse.store import Store
 
 TERMS_MAX = 16

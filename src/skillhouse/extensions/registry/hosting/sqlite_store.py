@@ -36,8 +36,7 @@ from skillhouse.extensions.registry.hosting.sqlite_search import (
 from skillhouse.extensions.registry.hosting.version_order import newest_of, version_key
 from skillhouse.floor import StateError, shaped
 from skillhouse.floor.structs import asdict
-from skillhouse.registry import LockedSignature, Release, SkillReleases, address_name
-from skillhouse.registry.near_names import name_key
+from skillhouse.registry import LockedSignature, Release, SkillReleases, address_name, name_key
 from skillhouse.registry.releases import State
 from skillhouse.store import Store
 

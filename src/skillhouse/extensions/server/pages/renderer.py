@@ -22,9 +22,9 @@ from skillhouse.extensions.server.pages.languages import (
     LANGUAGES,
     finding_texts,
     problem_texts,
+    translated,
     translations,
 )
-from skillhouse.extensions.server.pages.sentences import translated
 from skillhouse.frontends.presentation.library import why
 from skillhouse.frontends.presentation.question import ANSWER_WORDS
 from skillhouse.frontends.presentation.text import cut, one_line, shown
