@@ -36,14 +36,14 @@ FIXES: tuple[tuple[str | Path, ...], ...] = (
 
 
 def commands() -> dict[str, list[str | Path]]:
-    """Return each tool's command by its name."""
+    """Return each tool's command by its name, those of a second first."""
     # mypy refuses a folder without Python files, and not every folder has some from the start.
     typed = [name for name in FOLDERS if any(ROOT.glob(f"{name}/**/*.py"))]
     return {
         "ruff format": [BIN / "ruff", "format", "--check", "--output-format=concise", "."],
         "ruff check": [BIN / "ruff", "check", "--output-format=concise", "--quiet", "."],
-        "mypy": [BIN / "mypy", "--no-error-summary", *typed, "conftest.py", "x"],
         "words": [sys.executable, "-m", "scripts.words"],
+        "mypy": [BIN / "mypy", "--no-error-summary", *typed, "conftest.py", "x"],
         "source": [sys.executable, "-m", "pytest", "-q", "tests/test_source.py"],
         "lint-imports": [BIN / "lint-imports", "--no-cache", "--no-logo"],
         "bars": [sys.executable, "-m", "scripts.bars"],
@@ -100,6 +100,14 @@ def main() -> int:
         for fix in FIXES:
             subprocess.run(fix, cwd=ROOT, check=False)
     failed = []
+    print("== tree", file=sys.stderr, flush=True)
+    try:
+        findings = tree_findings()
+    except (OSError, subprocess.CalledProcessError):
+        findings = ["expected a git checkout, in which `git ls-files` names the files to look at"]
+    if findings:
+        failed.append("tree")
+        print(*findings, sep="\n", flush=True)
     for name, command in commands().items():
         print(f"== {name}", file=sys.stderr, flush=True)
         # Output is shown only on a finding; lint-imports says much when all is well.
@@ -109,14 +117,6 @@ def main() -> int:
             print(done.stdout, done.stderr, sep="", end="", flush=True)
         elif name == "bars":  # What could not be measured on this machine.
             print(done.stderr, file=sys.stderr, end="", flush=True)
-    print("== tree", file=sys.stderr, flush=True)
-    try:
-        findings = tree_findings()
-    except (OSError, subprocess.CalledProcessError):
-        findings = ["expected a git checkout, in which `git ls-files` names the files to look at"]
-    if findings:
-        failed.append("tree")
-        print(*findings, sep="\n")
     print(f"lint: failed: {', '.join(failed)}" if failed else "lint: all is well", file=sys.stderr)
     return 1 if failed else 0
 

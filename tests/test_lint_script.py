@@ -243,7 +243,7 @@ def test_lint_fails_where_one_check_does_and_runs_those_after_it(
     assert lint.main() == (0 if name is None else 1)
     out, err = capfd.readouterr()
     assert out == ("" if name is None else f"{name} is done\n")
-    assert [line[3:] for line in err.splitlines()[:-1]] == [*commands, "tree"]
+    assert [line[3:] for line in err.splitlines()[:-1]] == ["tree", *commands]
     assert err.splitlines()[-1] == f"lint: {'all is well' if name is None else f'failed: {name}'}"
 
 

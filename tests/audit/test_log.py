@@ -473,6 +473,7 @@ ALL_FIELDS = AuditDraft(
     rules_digest="0123456789abcdef",
     profile="opencode",
     model="openai:gpt-5",
+    parent="toolu_00",
     result_chars=1_200,
     confirmation=Confirmation(
         channel="inline",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from skillhouse.floor import ConfigError
 from skillhouse.house import Locations
 from tests.house.places import make_places
 
+DOCS = Path(__file__).resolve().parents[2] / "docs"
 ENTRY = {"command": "skillhouse", "args": ["mcp"]}
 
 
@@ -455,10 +457,22 @@ def test_an_entry_has_the_form_that_each_client_writes_itself(configs: ClientCon
         "opencode-cli": ("mcp", ["type", "command", "enabled"]),
         "zed": ("context_servers", ["command", "args"]),
         "cursor": ("mcpServers", ["command", "args"]),
+        "forgecode": ("mcpServers", ["command", "args"]),
         "kimi-code-cli": ("mcpServers", ["command", "args"]),
         "qwen-code": ("mcpServers", ["alwaysLoadTools", "command", "args"]),
         "windsurf": ("mcpServers", ["command", "args"]),
     }
+
+
+def test_each_client_is_named_in_the_help_and_in_the_guide() -> None:
+    names = {config.client for config in server_configs()}
+    # The help of `mcp` is in there as it is printed.
+    (text,) = re.findall(
+        r"^Clients: ([^.]*)\.", (DOCS / "reference/commands.md").read_text(), re.MULTILINE
+    )
+    assert set(re.sub(r" \(or \w+\)", "", " ".join(text.split())).split(", ")) == names
+    rows = (DOCS / "guides/export.md").read_text().partition("| the project's file |")[2]
+    assert set(re.findall(r"^\| ([\w-]+)", rows.partition("\n\n")[0], re.MULTILINE)) == names
 
 
 def test_on_a_mac_the_file_is_where_its_applications_keep_theirs(
@@ -470,7 +484,7 @@ def test_on_a_mac_the_file_is_where_its_applications_keep_theirs(
 
 
 def test_a_client_whose_projects_have_no_file_says_so(configs: ClientConfigs) -> None:
-    with pytest.raises(ConfigError, match="reads no MCP servers from a project"):
+    with pytest.raises(ConfigError, match="has no file of its own in a project"):
         configs.install("windsurf", where="project")
     assert "windsurf" in {change.client for change in configs.status()}
 

@@ -143,6 +143,37 @@ def test_list_sorted_by_use_has_the_latest_first_with_days(run: Run, place: Path
     assert out.split()[0] == "unused"
 
 
+def test_list_unused_has_what_no_call_used_since_that_time(run: Run, place: Path) -> None:
+    for name in ("never", "lately", "before"):
+        write_skill(place / f"home/.agents/skills/{name}")
+    broken = place / "home/.agents/skills/broken/SKILL.md"
+    broken.parent.mkdir()
+    broken.write_text("---\nname: [x\n---\n")
+
+    def names(*options: str) -> list[str]:
+        code, out, err = run("list", "--json", "--unused", *options)
+        assert code == 0, err
+        found = json.loads(out)
+        listed = [one["name"] for one in found["skills"] if one["scope"] == "user"]
+        return [*listed, *(one["name"] for one in found["absent"])]
+
+    assert names("30d") == ["before", "lately", "never", "broken"]
+    log = log_at(place / "home/.local/state/skillhouse/audit.jsonl")
+    for name in ("before", "broken"):
+        log.append(replace(intent("skill"), skill=name), durable=True)
+    log.close()
+    assert run("call", "skill", "name=lately")[0] == 0
+    assert names("2026-01-01") == ["never"]
+    assert names("2026-01-02", "e") == ["before", "never", "broken"]
+    assert names("2026-01-02", "--sort", "used", "--reverse") == ["never", "before", "broken"]
+    code, out, _ = run("list", "--unused", "2026-01-02")
+    assert code == 0
+    assert "5 skills of 6" in out
+    code, _, err = run("list", "--unused", "ever")
+    assert code == 2
+    assert "expected a time such as 2026-01-31" in err
+
+
 def test_list_since_has_what_changed_since_that_time(run: Run, place: Path) -> None:
     days = {"older": 86_400, "latest": 9 * 10**9, "middle": 10**9}
     for name, seconds in days.items():

@@ -26,6 +26,7 @@ LISTED_BY_SOURCE = {
     "cline": {"good"},
     "crush": {"good", "inner"},
     "deepagents": {"good", "Other"},
+    "forgecode": {"good", "Other", "nameless", "bare"},
     "goose": {"good", "Other", "inner", "bare"},
     "kilo": {"good", "Other", "inner"},
     "kimi-code-cli": {"good", "Other"},
@@ -124,7 +125,8 @@ def test_what_their_sources_say_is_what_the_lens_says(name: str, tmp_path: Path)
         "good/inner": "---\nname: inner\ndescription: Does.\n---\n",
     }
     home, project = tmp_path / "home", tmp_path / "project"
-    root = {"roo": "~/.roo", "cline": "~/.cline"}.get(name, ".agents")
+    own = {"roo": "~/.roo", "cline": "~/.cline", "forgecode": "~/.forge"}
+    root = own.get(name, ".agents")
     base = home / root[2:] if root[0] == "~" else project / root
     for place, text in texts.items():
         (base / "skills" / place).mkdir(parents=True, exist_ok=True)

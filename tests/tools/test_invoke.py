@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from skillhouse.approval import Answer
+from skillhouse.audit import read_records
 from skillhouse.floor import structs, tree_digest
 from skillhouse.house import ExtensionSettings, Skillhouse, configured
 from skillhouse.permission import Effect, Permission, Rule, decide
@@ -45,6 +46,15 @@ def test_the_result_says_which_skill_and_what_became_of_each_command(tmp_path: P
             r"</command_output mark=\"\1\">\n(<command_output [^\n]*\n){2}B\n</skill_content"
         )
         assert re.search(shape, result.content)
+
+
+def test_the_record_of_a_command_says_within_which_start_it_was_made(tmp_path: Path) -> None:
+    write(tmp_path, "fix", body="A !`ls -l`\n")
+    with house_in(tmp_path, DENY_EXEC) as house:
+        invoke(house, "fix")
+        started, refused = read_records(house.audit_log.path, newest_first=False)
+        assert (started.record.parent, refused.record.parent) == ("", started.record.call)
+        assert refused.record.call != started.record.call
 
 
 @pytest.mark.slow

@@ -503,6 +503,13 @@ def test_a_file_is_read_through_the_gate_and_of_the_workspace_only(
     assert entries.count(("one__tool", "intent")) == 4
     assert entries.count(("read", "intent")) == 1
     assert entries.count(("read", "refusal")) == 3
+    # What the code asked for says within which call.
+    within = {
+        tool: [entry.record for entry in recorded(house) if entry.record.tool == tool]
+        for tool in ("one__tool", "read")
+    }
+    assert {one.parent for one in within["one__tool"]} == {""}
+    assert [one.parent for one in within["read"]] == [one.call for one in within["one__tool"]]
 
 
 @pytest.mark.slow

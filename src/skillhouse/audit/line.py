@@ -54,7 +54,7 @@ _PLACE = 1_024
 _SHORT = tuple(
     "tier effective_tier security_level client device session trace request call amount_usd "
     "session_key signer_tier skill skill_version skill_digest gate_verdict rules_digest "
-    "profile model".split()
+    "profile model parent".split()
 )
 _short_values = attrgetter(*_SHORT)
 _NOTHING = ("",) * len(_SHORT)

@@ -180,6 +180,8 @@ class AuditRecord(Struct, frozen=True, kw_only=True):
     """Name of the server whose log this is; empty where it has none."""
     model: str = ""
     """Provider and name of the model that made the call; empty where the frontend knows none."""
+    parent: str = ""
+    """The `call` in which a skill's code or command made this one; empty for an agent's own."""
 
 
 AuditDraft = AuditRecord

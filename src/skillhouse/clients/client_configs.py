@@ -434,7 +434,7 @@ class ClientConfigs:
     def _config(self, client: str, where: str) -> ClientConfig:
         config = server_config(client)
         if where not in config.places:
-            message = f"{config.client} reads no MCP servers from a project; leave out --project"
+            message = f"{config.client} has no file of its own in a project; leave out --project"
             raise ConfigError(message, key=client)
         return config
 

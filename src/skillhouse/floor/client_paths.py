@@ -18,6 +18,7 @@ CLIENT_PATHS: tuple[str, ...] = (
     ".crush",
     ".config/crush",
     ".deepagents",
+    ".forge",
     "gemini-extension.json",
     ".goose",
     ".config/goose",

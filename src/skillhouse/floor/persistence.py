@@ -84,7 +84,7 @@ PATH_GROUPS: tuple[PathGroup, ...] = (
         ".aider.conf.yml, .amazonq, .augment, .junie, .trae, .factory, .openhands, .hermes, "
         ".openclaw, .letta, .kimi, .qoder, .codebuddy, .github/hooks, "
         ".vs/mcp.json, mcp.json, mcp_config.json, .tabnine, .rovodev, .iflow, .grok, .agent, "
-        ".zencoder, .eca, .forge, firebender.json",
+        ".zencoder, .eca, firebender.json",
         CLIENT_PATHS,
     ),
     _group(

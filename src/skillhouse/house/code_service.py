@@ -477,7 +477,7 @@ class SkillCode:
 
     def _ask_for(self, session: toolbox.Session) -> toolbox.Ask:
         async def ask(tool: str, arguments: Mapping[str, Any]) -> toolbox.ToolResult:
-            caller = session.caller_fields()
+            caller = {**session.caller_fields(), "parent": session.call_id}
             return await self._call(tool, arguments, **caller, origin_digest=session.origin_digest)
 
         return ask

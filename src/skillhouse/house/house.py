@@ -420,15 +420,13 @@ class Skillhouse:
             ConfigError: no agent has that name.
         """
         who = self.services.caller(caller, fields)
-        # Each command is a call of its own.
-        caller_of_commands = structs.replace(who, call_id="")
 
         def run_command(
-            command: Mapping[str, Any], origin_digest: str
+            command: Mapping[str, Any], origin_digest: str, parent: str
         ) -> Awaitable[toolbox.ToolResult]:
-            return self.call(
-                "exec", command, caller=caller_of_commands, origin_digest=origin_digest
-            )
+            # Each command is a call of its own.
+            caller = structs.replace(who, call_id="", parent=parent)
+            return self.call("exec", command, caller=caller, origin_digest=origin_digest)
 
         view = self.view(who.agent)
         gate = self.services.gates.for_person(view, run_command)

@@ -152,6 +152,7 @@ class CallerFields(TypedDict, total=False):
     call_id: str
     trace: str
     model: str
+    parent: str
 
 
 class Caller(Struct, frozen=True, kw_only=True):
@@ -178,6 +179,8 @@ class Caller(Struct, frozen=True, kw_only=True):
     trace: str = ""
     model: str = ""
     """The model that makes the call, as `provider:name`, for the audit log."""
+    parent: str = ""
+    """The `call_id` of the call within which this one is made; empty for the agent's own."""
 
     def tool_call(
         self, name: str, arguments: Mapping[str, Any], *, approval_id: str | None = None

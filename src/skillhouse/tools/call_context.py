@@ -126,7 +126,7 @@ def refused_or_escalated(context: CallContext) -> CallContext | Refusal:
 
 def planned(tool: Tool, call: ToolCall, session: Session) -> Plan:
     """Return the plan of a call; what a skill asks by itself is bound to that skill."""
-    plan = tool.plan(call.arguments, session)
+    plan = tool.plan(call.arguments, replace(session, call_id=call.call_id))
     if not session.origin_digest:
         return plan
     needs = (

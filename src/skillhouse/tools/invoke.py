@@ -48,9 +48,9 @@ COMMAND_OUTPUT_MAX = 16_384
 """Characters of one command's output that take its place; the whole text has the bound of every
 tool's."""
 
-RunCommand = Callable[[Mapping[str, Any], str], Awaitable[ToolResult]]
+RunCommand = Callable[[Mapping[str, Any], str, str], Awaitable[ToolResult]]
 """Makes one call of the tool `exec` as the agent would: decided, asked about and recorded. Takes
-its arguments, and the digest of the skill whose command it is."""
+its arguments, the digest of the skill whose command it is, and the id of the call that has it."""
 
 
 class Menu(Struct, frozen=True, kw_only=True):
@@ -140,6 +140,7 @@ class BodyRendering:
         # Its outputs cannot imitate the marks around them: who wrote the body did not know this.
         self._mark = secrets.token_hex(4)
         self._is_stopped = False
+        self._parent = session.call_id
         self._filling = PlaceholderSubstitution(
             arguments,
             directory=content.directory,
@@ -185,7 +186,7 @@ class BodyRendering:
         call = self._call(command)
         if call is None:
             return "denied", f"`{one_line(command)[:200]}` needs a shell, and there is none", ""
-        result = await run_command(call, self._digest())
+        result = await run_command(call, self._digest(), self._parent)
         # A denial is about the skill's commands as much as about this one. One that waits stops
         # nothing, so that all questions can be answered at once.
         self._is_stopped = result.status == "denied"
@@ -350,8 +351,8 @@ async def _filled(
         raise RefusedError(str(error)) from error
 
 
-async def _not_again(wanted: Mapping[str, Any], origin_digest: str) -> ToolResult:
-    del wanted, origin_digest
+async def _not_again(wanted: Mapping[str, Any], origin_digest: str, parent: str) -> ToolResult:
+    del wanted, origin_digest, parent
     return ToolResult(content="commands are not run again", status="pending")
 
 

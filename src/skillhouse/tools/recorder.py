@@ -123,6 +123,7 @@ class Recorder:
             request=call.message_id,
             call=call.call_id,
             model=call.model,
+            parent=call.parent,
             tier=verdict.tier.value if verdict else "",
             effective_tier=tier,
             security_level=context.level if plan else "",

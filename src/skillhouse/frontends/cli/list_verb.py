@@ -34,6 +34,7 @@ from skillhouse.frontends.presentation.library import (
     SkillFilter,
     client_roots,
     list_notes,
+    list_summary,
     unlisted,
     unused_code,
     whole_counts,
@@ -65,6 +66,7 @@ _EXAMPLES = """examples:
   skillhouse list --sort source       by what they were installed from
   skillhouse list --sort size --reverse    the smallest SKILL.md first
   skillhouse list --since 7d          those changed in the last seven days
+  skillhouse list --unused 30d        those that no call used in the last thirty days
   skillhouse list --scope user --limit 50 --page 2
   skillhouse list --client codex      those in a folder that Codex reads
   skillhouse list --problem           only what is not used, and why
@@ -100,6 +102,12 @@ def _configure(parser: argparse.ArgumentParser) -> None:
         help="only skills whose SKILL.md changed since a UTC time (2026-01-31) or 12h, 7d ago",
     )
     parser.add_argument(
+        "--unused",
+        type=utc_time,
+        metavar="TIME",
+        help="only skills that no call of the log used since a UTC time or 12h, 7d ago",
+    )
+    parser.add_argument(
         "--problem",
         nargs="?",
         const=ANY,
@@ -121,9 +129,24 @@ def _filter_of(house: Skillhouse, options: argparse.Namespace) -> SkillFilter:
     known = [scope.name for scope in house.policy.profile.scopes]
     if options.scope is not None and options.scope not in known:
         raise UsageError(f"expected one of {', '.join(known)} after --scope")
+    used = None
+    if options.unused is not None:
+        uses = _uses(house).items()
+        used = frozenset(name for name, time in uses if time >= options.unused)
     return SkillFilter(
-        words=tuple(options.words), scope=options.scope, roots=roots, since=options.since or ""
+        words=tuple(options.words),
+        scope=options.scope,
+        roots=roots,
+        since=options.since or "",
+        used=used,
     )
+
+
+def _uses(house: Skillhouse) -> Mapping[str, str]:
+    """Return when each skill was used last, by its name."""
+    from skillhouse.audit.entries import last_uses
+
+    return last_uses(house.audit_log.path, key=house.audit_log.key)
 
 
 def _roots_of(house: Skillhouse, client: str) -> tuple[str, ...]:
@@ -171,7 +194,7 @@ def _list(options: argparse.Namespace, terminal: Terminal) -> int:
         terminal.line()
     here = [one for one in absent if one.state not in ("untrusted", "code-off")]
     _print_absent(house, here, terminal, ROWS_MAX)
-    terminal.line(_summary(house, skills, choice))
+    terminal.line(list_summary(house, len(skills), choice))
     if choice.is_whole:
         trust = map(one_line, manage.trust_notes(house))
         for note in filter(None, (*list_notes(house), unread_line(house), *trust)):
@@ -197,9 +220,7 @@ def _page(skills: list[Skill], options: argparse.Namespace) -> tuple[list[Skill]
 def _known(house: Skillhouse, skills: Sequence[Skill], order: str) -> Mapping[str, str]:
     """Return what an order needs to know: the address of each skill, or when it was used last."""
     if order == "used":
-        from skillhouse.audit.entries import last_uses
-
-        return last_uses(house.audit_log.path, key=house.audit_log.key)
+        return _uses(house)
     return _addresses(house, skills) if order == "source" else {}
 
 
@@ -404,28 +425,6 @@ def _print_findings(house: Skillhouse, options: argparse.Namespace, terminal: Te
     for line in lines:
         terminal.line(line)
     terminal.note(f"{counted(len(every), 'finding')}: {counts(every)}")
-
-
-def _summary(house: Skillhouse, skills: Sequence[Skill], choice: SkillFilter) -> str:
-    index, view = house.snapshot.shown.index, house.view()
-    parts = [counted(len(skills), "skill")]
-    if not choice.is_whole:
-        parts[0] += f" of {len(view.visible)}"
-    if view.hidden:
-        parts.append(f"{len(view.hidden)} denied by rules")
-    if view.for_people:
-        parts.append(f"{len(view.for_people)} for people alone")
-    disabled = len(index.skills) - len(view.visible) - len(view.hidden) - len(view.for_people)
-    if disabled:
-        parts.append(f"{disabled} disabled")
-    exported = sum(found.code == skillhouse.house.EXPORTED_COPY for found in index.diagnostics)
-    if len(index.shadowed) > exported:
-        parts.append(f"{len(index.shadowed) - exported} shadowed")
-    if exported:
-        parts.append(f"{exported} exported")
-    if waiting := house.snapshot.shown.waiting:
-        parts.append(f"{len(waiting)} to look at with `skillhouse trust`")
-    return ", ".join(parts)
 
 
 def _print_notes(house: Skillhouse, code: Sequence[manage.CodeFacts], terminal: Terminal) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+import skillhouse.house
 from skillhouse import manage
 from skillhouse.discovery import default_roots
 from skillhouse.discovery.catalog import LISTED, NOT_LISTED, OVER_MCP, SEARCH_ONLY
@@ -40,12 +41,15 @@ class SkillFilter(Struct, frozen=True, kw_only=True):
     """Beginnings of the paths, each with a slash at its end."""
     since: str = ""
     """The UTC time, or its beginning, since which SKILL.md changed."""
+    used: frozenset[str] | None = None
+    """Names that are left out, as of what was used; None where that was not asked."""
 
     @property
     def is_whole(self) -> bool:
-        return not (self.words or self.scope or self.roots is not None or self.since)
+        is_open = self.roots is None and self.used is None
+        return is_open and not (self.words or self.scope or self.since)
 
-    def takes(self, *texts: str, scope: str, path: str) -> bool:
+    def takes(self, name: str, *texts: str, scope: str, path: str) -> bool:
         """Whether a list has what is at a path.
 
         >>> SkillFilter(words=("PDF",)).takes("pdf", "Merges.", scope="user", path="/a/SKILL.md")
@@ -55,13 +59,15 @@ class SkillFilter(Struct, frozen=True, kw_only=True):
             return False
         if self.roots is not None and not path.startswith(self.roots):
             return False
+        if self.used is not None and name in self.used:
+            return False
         changed = changed_at(path) if self.since else 0.0
         # What cannot be looked at has no time, and is not left out for it.
         if changed and moment(changed) < self.since:
             return False
         if not self.words:
             return True
-        everything = plain_letters("\n".join((*texts, path)))
+        everything = plain_letters("\n".join((name, *texts, path)))
         return all(plain_letters(word) in everything for word in self.words)
 
     def skills(self, skills: Iterable[Skill]) -> list[Skill]:
@@ -411,3 +417,26 @@ def catalog_cost(bounds: CatalogBoundsAnswer, view: AgentView) -> str:
         f"the list of skills costs each request about {bounds.tokens:,} tokens, over MCP about "
         f"{bounds.mcp_tokens:,}: {named or 'no skills'}"
     )
+
+
+def list_summary(house: Skillhouse, count: int, choice: SkillFilter) -> str:
+    """Return the last line of a list of so many skills: what is here, and what is not used."""
+    index, view = house.snapshot.shown.index, house.view()
+    parts = [counted(count, "skill")]
+    if not choice.is_whole:
+        parts[0] += f" of {len(view.visible)}"
+    if view.hidden:
+        parts.append(f"{len(view.hidden)} denied by rules")
+    if view.for_people:
+        parts.append(f"{len(view.for_people)} for people alone")
+    disabled = len(index.skills) - len(view.visible) - len(view.hidden) - len(view.for_people)
+    if disabled:
+        parts.append(f"{disabled} disabled")
+    exported = sum(found.code == skillhouse.house.EXPORTED_COPY for found in index.diagnostics)
+    if len(index.shadowed) > exported:
+        parts.append(f"{len(index.shadowed) - exported} shadowed")
+    if exported:
+        parts.append(f"{exported} exported")
+    if waiting := house.snapshot.shown.waiting:
+        parts.append(f"{len(waiting)} to look at with `skillhouse trust`")
+    return ", ".join(parts)

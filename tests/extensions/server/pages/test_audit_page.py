@@ -119,12 +119,12 @@ def test_plots_have_a_name_a_description_and_a_table(house: Skillhouse, client: 
 
 
 def test_one_call_is_shown_from_the_question_to_its_outcome(house: Skillhouse, client: TestClient):
-    house.call_sync("write", {"path": "a.txt", "content": EVIL}, model="openai:<b>")
+    house.call_sync("write", {"path": "a.txt", "content": EVIL}, model="openai:<b>", parent="<i>7")
     (link,) = records_on(client, "/audit?tool=write")
     answer = client.get(link)
     page = Page(answer.text)
     said = ("Asked", "Decided", "Question to a person", "Nothing was done.", "\\u202e")
-    for expected in (*said, "openai:<b>"):
+    for expected in (*said, "openai:<b>", "<i>7"):
         assert expected in page.text
     (entry,) = read_records(house.audit_log.path, tool="write", key=house.audit_log.key)
     assert entry.record.confirmation is not None
