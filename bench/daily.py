@@ -52,8 +52,6 @@ PROGRAMS = tuple(
 )
 """The 65 of the measure: the most usual of the sample."""
 DRAWN, SEED = 2_500, 5
-TARGET_PERCENT = 55
-"""Least part allowed under the developer policy."""
 
 _FENCE = re.compile(
     r"^[ \t]*(`{3,}|~{3,})[ \t]*(\w*)[^\n]*\n(.*?)^[ \t]*\1[ \t]*$", re.MULTILINE | re.DOTALL

@@ -29,8 +29,6 @@ from skillhouse.permission import (
 
 DECIDE_TARGET_US = 50
 """Most for a decision with 5 layers of 20 rules."""
-JUDGE_TARGET_US = 100
-"""Most for a line, as the median over the vectors."""
 HOSTILE_TARGET_MS = 30
 """Most for any line of 8 KiB."""
 SIZE = 8_192

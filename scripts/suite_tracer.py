@@ -31,7 +31,7 @@ from pathlib import Path
 
 import pytest
 from scripts import suite_reach
-from scripts.suite import COSTS
+from scripts.suite import COSTS, chosen
 from scripts.suite_record import PLACE, ROOT, SOURCE, Record, packed
 
 RAW = ROOT / ".x" / "reach"
@@ -210,8 +210,11 @@ def not_fast(found: Mapping[str, Unit], *, seconds: float) -> list[str]:
     return sorted(fast[kept:])
 
 
-def choose_fast(costs: Path, *, seconds: float) -> None:
-    """Choose the fast part again from the costs of a run of it; what it left out stays out."""
+def choose_fast(costs: Path, read: Iterable[str], *, seconds: float) -> None:
+    """Choose the fast part again from the costs of a run of it and the files that it read.
+
+    What it left out stays out.
+    """
     kept = json.loads(PLACE.read_text(encoding="utf-8"))
     found: dict[str, Unit] = defaultdict(Unit)
     for line in costs.read_text(encoding="utf-8").splitlines():
@@ -219,9 +222,12 @@ def choose_fast(costs: Path, *, seconds: float) -> None:
         found[node].seconds += float(cpu)
     dear = not_fast(by_function(found), seconds=seconds)
     left = {*dear, *filter(_is_there, kept["not_fast"])}
-    # A file of which no test is left is not read either.
+    # A file of which no test is left, or none ran, is not read either.
     ran = {_file(name) for name in found}
-    whole = ran - {_file(name) for name in by_function(found) if name not in left}
+    read = set(read)
+    if not ran <= read or 2 * len(ran) < len(read):
+        raise SystemExit("expected the costs of `./x test fast`: run that first")
+    whole = read - {_file(name) for name in by_function(found) if name not in left}
     names = {name for name in left if _file(name) not in whole} | whole
     text = PLACE.read_text(encoding="utf-8")
     old, new = (json.dumps(sorted(one), indent=2) for one in (kept["not_fast"], names))
@@ -299,8 +305,8 @@ def write(bounds: Bounds, *, keep: Record) -> None:
     ]
     # Beside what is kept the new files may cost their share of the bounds.
     part = len({_file(name) for name in found}) / max(1, len(rows))
-    chosen = later(found, collecting.lines, seconds=bounds.seconds * part, share=bounds.share)
-    waiting = sorted({*folded(chosen, found), *filter(_is_there, keep.later)})
+    dear = later(found, collecting.lines, seconds=bounds.seconds * part, share=bounds.share)
+    waiting = sorted({*folded(dear, found), *filter(_is_there, keep.later)})
     dear = not_fast(found, seconds=bounds.fast_seconds * part)
     dear = sorted({*dear, *filter(_is_there, keep.not_fast)})
     text = '{\n "sources": ' + json.dumps(names) + ',\n "later": ' + json.dumps(waiting, indent=2)
@@ -346,7 +352,8 @@ def main() -> None:
     parser.add_argument("--lines", type=float, default=0.955, help="share of all that are reached")
     options = parser.parse_args()
     if options.fast:
-        choose_fast(COSTS, seconds=options.fast_seconds)
+        read = chosen("fast", Record.read(), None)
+        choose_fast(COSTS, read, seconds=options.fast_seconds)
         return
     if not options.again and not hasattr(sys, "monitoring"):
         raise SystemExit("expected Python 3.12 or later: it counts lines with sys.monitoring")

@@ -53,6 +53,8 @@ def pytest_configure(config: pytest.Config) -> None:
         stack = ExitStack()
         config.add_cleanup(stack.close)
         config.stash[REPLICAS] = stack.enter_context(replicated_applications())
+    if is_replicated or config.option.state != "sqlite":
+        config.pluginmanager.register(StatesOnServers())
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -64,6 +66,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         for one in item.iter_markers("one_server"):
             assert set(one.args) & set(ONE_SERVER), f"{item.nodeid}: why one server?"
+        # No fixture of all tests: few name a profile. The rows of a table share the list.
+        names = item.fixturenames if isinstance(item, pytest.Function) else ["own_profile"]
+        if "own_profile" not in names and item.get_closest_marker("under"):
+            names.insert(0, "own_profile")
     # Not skipped: CI fails for a skip, and what they show is shown without the option.
     gone = [item for item in items if any(map(item.get_closest_marker, left_out))]
     if gone:
@@ -90,44 +96,45 @@ def pytest_terminal_summary(
     )
 
 
-@pytest.fixture(scope="session", autouse=True)
-def state_pool(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[StatePool | None]:
-    """Have the states of tests, and of what they start, where the option `--state` says."""
-    if request.config.getoption("--state") == "sqlite":
-        yield None
-        return
-    from tests.extensions.postgres.state_servers import StatePool  # noqa: PLC0415 - by option.
+class StatesOnServers:
+    """What each test has where its states, or those of what it starts, are not in files."""
 
-    pool = StatePool(request.getfixturevalue("postgres_server"))
-    with pool.every_state_served(tmp_path_factory.getbasetemp()):
-        yield pool
+    @pytest.fixture(scope="session", autouse=True)
+    def state_pool(
+        self, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    ) -> Iterator[StatePool | None]:
+        """Have the states of tests, and of what they start, where the option `--state` says."""
+        if request.config.getoption("--state") == "sqlite":
+            yield None
+            return
+        from tests.extensions.postgres.state_servers import StatePool  # noqa: PLC0415 - by option.
+
+        pool = StatePool(request.getfixturevalue("postgres_server"))
+        with pool.every_state_served(tmp_path_factory.getbasetemp()):
+            yield pool
+
+    @pytest.fixture(autouse=True)
+    def states_of_test(
+        self, request: pytest.FixtureRequest, state_pool: StatePool | None
+    ) -> Iterator[None]:
+        """Take back the states of a test at its end; those of wider fixtures stay."""
+        yield
+        if RUNNING:
+            BALANCED.add(request.node.nodeid)
+        replicas = request.config.stash.get(REPLICAS, None)
+        directory = (request.node.funcargs or {}).get("tmp_path")
+        if replicas is not None and directory:
+            replicas.end_below(directory)
+        if state_pool is not None and directory:
+            state_pool.forget_below(directory)
 
 
-@pytest.fixture(autouse=True)
-def states_of_test(request: pytest.FixtureRequest, state_pool: StatePool | None) -> Iterator[None]:
-    """Take back the states of a test at its end; those of wider fixtures stay."""
-    yield
-    if RUNNING:
-        BALANCED.add(request.node.nodeid)
-    replicas = request.config.stash.get(REPLICAS, None)
-    if replicas is not None and (directory := (request.node.funcargs or {}).get("tmp_path")):
-        replicas.end_below(directory)
-    if state_pool is not None and (directory := (request.node.funcargs or {}).get("tmp_path")):
-        state_pool.forget_below(directory)
-
-
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def own_profile(request: pytest.FixtureRequest) -> Iterator[None]:
     """Run a test that has the mark `under` by the profile that it names."""
-    mark = request.node.get_closest_marker("under")
-    if mark is None:
-        yield
-        return
     from tests.house.places import under  # noqa: PLC0415 - most tests name none.
 
-    with under(*mark.args):
+    with under(*request.node.get_closest_marker("under").args):
         yield
 
 

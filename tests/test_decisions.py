@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from pathlib import Path
 
@@ -14,6 +15,7 @@ LINES = re.findall(r"^- \[(\d{4})\]\((.*?)\) (.*)$", INDEX, re.MULTILINE)
 NUMBER = re.compile(r"\b\d{4}\b")
 
 
+@functools.cache
 def heads(number: str) -> list[str]:
     """Return the paragraphs between a record's title and its first heading: its status."""
     text = RECORDS[number].read_text(encoding="utf-8").partition("\n## ")[0]
@@ -30,6 +32,7 @@ def superseded(number: str) -> dict[str, str]:
     return found
 
 
+@functools.cache
 def supersedes(number: str) -> set[str]:
     # The first sentence: 0181 goes on with what stays.
     lines = [line.partition(". ")[0] for line in heads(number) if line.startswith("Supersedes ")]

@@ -212,11 +212,10 @@ def named_in_source() -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
     for file in PACKAGE.rglob("*.py"):
         text = file.read_text(encoding="utf-8")
         words |= set(re.findall(r"\w+", text))
-        for node in ast.walk(ast.parse(text)):
-            if isinstance(node, ast.ClassDef):
-                inner = {getattr(one, "name", "") for one in node.body}
-                inner |= {ast.unparse(n.target) for n in node.body if isinstance(n, ast.AnnAssign)}
-                members |= {node.name, *(f"{node.name}.{name}" for name in inner)}
+        # By its indentation: reading the syntax of all is seven times as dear.
+        for name, body in re.findall(r"^class (\w+)(.*\n(?:[ )].*\n|\n)*)", text, re.MULTILINE):
+            inner = re.findall(r"^    (?:(?:async )?def |class )?(\w+)[(:]", body, re.MULTILINE)
+            members |= {name, *(f"{name}.{one}" for one in inner)}
     return frozenset(files), frozenset(members), frozenset(words)
 
 

@@ -101,6 +101,24 @@ def test_reports_are_read_whole_while_they_are_written(tmp_path: Path):
 
 
 @pytest.mark.slow
+def test_each_file_is_read_once_and_no_row_of_what_is_left_out(tree: Path):
+    # Of the files that it is given, pytest would read the folder of each again.
+    (tree / "tests/conftest.py").write_text(
+        "import pathlib\n\ndef note(line):\n"
+        "    with pathlib.Path(__file__).with_name('read').open('a') as file:\n"
+        "        print(line, file=file)\n\n"
+        "def pytest_collect_file(file_path):\n    note(file_path.name)\n\n"
+        "def pytest_generate_tests(metafunc):\n    note(metafunc.function.__name__)\n"
+    )
+    record = {"files": {}, "not_fast": ["tests/test_passes.py::test_one"]}
+    (tree / "tests/suite.json").write_text(json.dumps(record))
+    code, said = suite(tree, ("test_passes.py", "test_fails.py", "test_slow.py"), "fast")
+    assert (code, "1 passed, 1 failed, 0 skipped" in said) == (1, True)
+    read = (tree / "tests/read").read_text().split()
+    assert sorted(read) == ["test_bad", "test_fails.py", "test_passes.py", "test_two"]
+
+
+@pytest.mark.slow
 def test_each_part_runs_its_marks_and_a_share_runs_once(tree: Path):
     files = ("test_passes.py", "test_slow.py", "test_heavy.py")
     assert "2 passed, 0 failed" in suite(tree, files, "fast")[1]
@@ -245,10 +263,15 @@ def test_the_fast_part_is_chosen_from_its_last_run(tmp_path: Path, monkeypatch: 
     rows = [("9", "tests/b.py::test_dear"), ("1", "tests/a.py::test_one[x]")]
     rows += [("0.1", "tests/a.py::test_two"), ("0.2", "tests/a.py::test_two[y]")]
     costs.write_text("".join(f"{cpu}\t{cpu}\t{node}\n" for cpu, node in rows), encoding="utf-8")
-    suite_tracer.choose_fast(costs, seconds=1.0)
+    files = ["tests/a.py", "tests/b.py", "tests/c.py"]
+    suite_tracer.choose_fast(costs, files, seconds=1.0)
     now = json.loads(record.read_text(encoding="utf-8"))
-    # A file of which nothing is left stands for its tests.
-    assert now["not_fast"] == ["tests/a.py::test_left_before", "tests/a.py::test_one", "tests/b.py"]
+    # A file of which nothing is left, or nothing ran, stands for its tests.
+    tests = ["tests/a.py::test_left_before", "tests/a.py::test_one"]
+    assert now["not_fast"] == [*tests, "tests/b.py", "tests/c.py"]
+    # Those of another part say nothing of this one.
+    with pytest.raises(SystemExit, match="run that first"):
+        suite_tracer.choose_fast(costs, ["tests/a.py"], seconds=1.0)
     assert not Record(by_file={}, later=frozenset(), not_fast=frozenset(now["not_fast"])).has_any(
         "tests/b.py", "fast"
     )

@@ -124,9 +124,6 @@ ODD_NAMES = (
     b"%2e%2e.md", b"skill.sig", b"SKILL.md.bak", b"nested/SKILL.md", b"node_modules/x/SKILL.md",
     b"$HOME.md", b"`id`.md",
 )  # fmt: skip
-ODD_DIRECTORIES = (
-    "Upper-{0}", "under_{0}", "dot.{0}", "ünï-{0}", "two--{0}", "-{0}", "{0}-", "sp ace {0}",
-)  # fmt: skip
 LFS = (
     b"version https://git-lfs.github.com/spec/v1\n"
     b"oid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\nsize 12345\n"

@@ -423,12 +423,11 @@ def _watch(event: str, arguments: tuple[Any, ...]) -> None:
         _OPENED.append(str(arguments[0]))
 
 
-sys.addaudithook(_watch)
-
-
 @pytest.mark.slow
 def test_an_asked_command_opens_the_state_at_most_twice(tmp_path: Path) -> None:
     global _OPENED  # noqa: PLW0603 - a hook of the interpreter cannot be taken away.
+    # Here, since it costs every test that comes after it.
+    sys.addaudithook(_watch)
     with house_at(tmp_path, person=Person([Answer.ONCE])) as house:
         _OPENED = []
         try:

@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -266,9 +265,6 @@ def some_days(path: Path, clock: Clock, days: int = 3) -> None:
         log.append(refusal(), durable=True)
         log.close()
         clock.now += DAY
-
-
-Law = Callable[[bytes], bytes]
 
 
 @pytest.fixture(scope="module")

@@ -24,6 +24,7 @@ __all__ = ["settled"]
 
 OPEN = {
     "ApprovalAnswer.content": "of any tool",
+    "ConfigKeyAnswer.value": "what the key's own type has",
     "DraftAnswer.fields": "what a skill's frontmatter has",
     "JobAnswer.result": "of the kind of job: its routes say which there are",
     "ResultAnswer.data": "of any tool",

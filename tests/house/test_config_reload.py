@@ -23,7 +23,6 @@ from tests.house.places import make_places, write_skill
 ALLOW = '[[rules]]\neffect = "allow"\naction = "write"\npattern = "*"\n'
 DENY = '[[rules]]\neffect = "deny"\naction = "write"\npattern = "*"\nreason = "closed"\n'
 BROKEN = '[[rules]]\neffect = "perhaps"\naction = "write"\npattern = "*"\n'
-NO_TIER = 'version: "1"\n'
 TIER_1 = 'version: "1"\ntools:\n  write:\n    tier: 1\n'
 
 

@@ -23,6 +23,9 @@ from skillhouse_signer.transaction import (
 )
 from tests.signer.places import ALICE, GWEI, payment
 
+# What it is compared with takes half a second of CPU to read.
+pytestmark = pytest.mark.slow
+
 SECRET = bytes.fromhex("11" * 32)
 ENTRIES = ((bytes.fromhex("cc" * 20), (bytes(32), bytes.fromhex("05" * 32))),)
 ADDRESSES = st.none() | st.binary(min_size=20, max_size=20)
@@ -49,7 +52,6 @@ def as_type(transaction: Transaction, kind: int) -> Transaction:
     return replace(transaction, type=kind, priority_fee=None, access_list=entries)
 
 
-@pytest.mark.slow
 @given(transaction=TRANSACTIONS, kind=st.sampled_from([0, 1, 2]))
 def test_a_transaction_comes_back_from_its_bytes(transaction: Transaction, kind: int) -> None:
     wanted = as_type(transaction, kind)

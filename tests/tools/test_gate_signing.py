@@ -8,7 +8,6 @@ from typing import Any
 
 import anyio
 import pytest
-from eth_account import Account
 
 from skillhouse.approval import Answer, ApprovalError, ApprovalSettings
 from skillhouse.audit import read_records
@@ -85,6 +84,8 @@ def test_a_signature_waits_for_the_page_and_is_made_once(tmp_path: Path) -> None
         signed = house.call_sync("sign", call)
         assert signed.status == "ok"
         assert signed.data is not None
+        from eth_account import Account  # noqa: PLC0415 - half a second, for whoever reads this.
+
         sender: str = Account.recover_transaction(signed.data["transaction"])
         assert sender.lower() == signed.data["key"]
         assert house.call_sync("sign", call).status == "pending"

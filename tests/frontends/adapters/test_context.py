@@ -26,7 +26,8 @@ from skillhouse.frontends.adapters.langchain import skillhouse_middleware
 from skillhouse.frontends.adapters.pydantic_ai import skillhouse_context, skillhouse_toolset
 from skillhouse.house import Conversation, Skillhouse
 
-pytestmark = pytest.mark.usefixtures("loop")
+# To read it loads two frameworks, a second of CPU.
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("loop")]
 
 GUIDE = Path(__file__).resolve().parents[3] / "docs/guides/context.md"
 LINES_MAX = 15
@@ -68,7 +69,6 @@ def humans_of(model: Model, request: int) -> list[str]:
     return [one.text for one in model.seen[request] if isinstance(one, HumanMessage)]
 
 
-@pytest.mark.slow
 def test_the_example_of_pydantic_ai_runs(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     script = Script(SKILL)
     run_example("Pydantic AI", model=script.model)
@@ -83,7 +83,6 @@ def test_the_example_of_pydantic_ai_runs(place: Path, capsys: pytest.CaptureFixt
     assert INSTRUCTIONS in requests[2][0]
 
 
-@pytest.mark.slow
 def test_the_example_of_langchain_runs(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = model_of(SKILL)
     model.responses.append(AIMessage(LAST))
@@ -175,7 +174,6 @@ def test_langchain_gives_no_skill_twice_and_keeps_threads_apart(
         assert (names("1"), names("2"), names("")) == (["weather"], [], [])
 
 
-@pytest.mark.slow
 def test_a_house_that_cannot_attach_leaves_the_request_as_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -195,7 +193,6 @@ def test_a_house_that_cannot_attach_leaves_the_request_as_it_is(
     assert humans_of(model, 2) == ["go", "once more"]
 
 
-@pytest.mark.slow
 def test_langchain_without_a_thread_mixes_no_conversations(tmp_path: Path) -> None:
     model = model_of(SKILL)
     model.responses += [AIMessage(LAST), model.responses[0], AIMessage(LAST)]
@@ -208,7 +205,6 @@ def test_langchain_without_a_thread_mixes_no_conversations(tmp_path: Path) -> No
         assert INSTRUCTIONS in model.told()[0][1]
 
 
-@pytest.mark.slow
 def test_an_agent_inside_another_has_a_context_of_its_own(tmp_path: Path) -> None:
     inner, outer = model_of(SKILL), model_of(SKILL, ("delegate", {"task": "look"}), SKILL)
     with open_house(tmp_path) as house:
