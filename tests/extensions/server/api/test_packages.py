@@ -30,6 +30,7 @@ from skillhouse.frontends.answers.service import JobAnswer, JobLineAnswer, JobSt
 from skillhouse.frontends.api_client import AgreedJson, ApiClient, ApiClientError
 from skillhouse.house import Skillhouse
 from skillhouse.install import QUESTIONS
+from skillhouse.store import STATE, STATE_FILE, pooled
 
 pytestmark = pytest.mark.slow
 
@@ -400,6 +401,55 @@ def test_a_job_is_shown_and_ended_by_another_server_of_the_state(tmp_path: Path)
     here.close()
     there.close()
     assert shown(lost.id).line.state == "cancelled"
+
+
+def test_jobs_end_with_their_server_and_those_that_wait_too(tmp_path: Path) -> None:
+    there = JobRows(tmp_path, Connections(tmp_path), clock=Clock(5.0))
+    here = Jobs(
+        EventLog(),
+        clock=Clock(5.0),
+        moment=time.monotonic,
+        rows=JobRows(tmp_path, Connections(tmp_path), clock=Clock(5.0)),
+    )
+
+    def endless(job: Job) -> None:
+        while True:
+            job.report("fetching")
+            time.sleep(0.001)
+
+    begun = [here.start("plan", "eve", endless) for _ in range(3)]
+    until(lambda: begun[0].state == "running")
+    here.close()
+    shown = [there.get(one.id) for one in begun]
+    assert [one and (one.state, one.answer().problem) for one in shown] == [("cancelled", None)] * 3
+    assert [(one.state, one.ended_ms) for one in begun] == [("cancelled", 5_000)] * 3
+
+
+@pytest.mark.parametrize("is_asked_to_end", [False, True])
+def test_a_job_whose_server_was_only_stopped_runs_again(
+    tmp_path: Path, *, is_asked_to_end: bool
+) -> None:
+    connections = Connections(tmp_path)
+    here = JobRows(tmp_path, connections, clock=Clock(5.0))
+    there, third = (JobRows(tmp_path, Connections(tmp_path), clock=Clock(9.0)) for _ in range(2))
+    job = Job("plan", "eve", lambda _: None, 5.0)
+    job.state = "running"
+    here.open(job.id, "plan", "eve", job.answer())
+    if is_asked_to_end:
+        there.end(job.id)
+    assert [one.state for one in there.elsewhere()] == ["running"]
+    connections.close()
+    for rows in (there, third):
+        (found,) = rows.elsewhere()
+        assert (found.state, found.line().ended_ms) == ("failed", 9_000)
+    with pooled(tmp_path / STATE_FILE, STATE) as store:
+        (state,) = store.rows("SELECT state FROM call_task")
+    assert state != ("running",)
+    # It says once more how far it is, and is one that runs, or has been asked to end.
+    assert here.keep(job.id, job.answer()) is not is_asked_to_end
+    job.state, job.ended_ms = "done", 10_000
+    here.keep(job.id, job.answer())
+    assert [one.state for one in there.elsewhere()] == ["done"]
 
 
 def test_a_job_that_runs_is_not_forgotten_for_many_of_another_server(tmp_path: Path) -> None:

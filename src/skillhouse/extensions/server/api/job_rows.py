@@ -15,6 +15,7 @@ import msgspec
 
 from skillhouse.approval import Connections, new_connection
 from skillhouse.extensions.server.api.problems import ApiProblem
+from skillhouse.floor import SkillhouseError
 from skillhouse.floor.structs import replace
 from skillhouse.frontends.answers.errors import ProblemAnswer
 from skillhouse.frontends.answers.json_form import plain
@@ -33,9 +34,19 @@ KEPT_MAX = 100
 """Jobs of all servers that are kept; those that have ended are forgotten first."""
 RESULT_MAX = 1_048_576
 """Characters of a job that are kept; of a longer one only its server has the result."""
-GOES_ON = "UPDATE call_task SET outcome = ?, updated_ms = ? WHERE digest = ? AND state = 'running'"
+# One that was taken for lost, as while its server was stopped, is one that runs.
+GOES_ON = (
+    "UPDATE call_task SET outcome = ?, updated_ms = ?, state = 'running' WHERE digest = ? "
+    "AND state IN ('running', 'done')"
+)
 ENDS = "UPDATE call_task SET outcome = ?, updated_ms = ?, state = 'done' WHERE digest = ?"
-_COLUMNS = "SELECT user_name, outcome, state, runner, updated_ms FROM call_task"
+LOSES = (
+    "UPDATE call_task SET outcome = ?, updated_ms = ?, "
+    "state = CASE state WHEN 'cancelling' THEN 'cancelled' ELSE 'done' END "
+    "WHERE digest = ? AND updated_ms = ? AND state IN ('running', 'cancelling')"
+)
+_COLUMNS = "SELECT digest, user_name, outcome, state, runner, updated_ms FROM call_task"
+GOING = ("running", "cancelling")
 LOST = "the server that ran this job has ended; what it did so far is not known"
 TOO_LONG = "the result is too long to be kept; the server that ran the job has it"
 
@@ -131,16 +142,31 @@ class JobRows:
         with pooled(self._path, STATE) as store:
             rows = store.rows(query, (value, self._now_ms() - KEEP_MS))
         found = []
-        for user, outcome, state, runner, updated_ms in rows:
-            is_lost = state != "done" and not self._connections.is_live(runner)
+        for key, user, outcome, state, runner, updated_ms in rows:
+            is_lost = state in GOING and not self._connections.is_live(runner)
             try:
-                job = KeptJob(str(user), json.loads(outcome), int(updated_ms) if is_lost else 0)
+                job = KeptJob(str(user), json.loads(outcome), self._now_ms() if is_lost else 0)
             except (msgspec.MsgspecError, ValueError, KeyError, TypeError):
                 # Of a later version, whose server shows it; the others are shown all the same.
                 logger.debug("a job is not one of this version", exc_info=True)
                 continue
+            if is_lost:
+                self._lose(str(key), int(updated_ms), job)
             found.append(job)
         return found
+
+    def _lose(self, key: str, updated_ms: int, job: KeptJob) -> None:
+        """Keep that a job has ended with its server: by this commit each other server sees it.
+
+        Its server may be there after all, and have written meanwhile: then that counts.
+        """
+        try:
+            with pooled(self._path, STATE) as store, store.transaction() as connection:
+                lost = (_text(job.answer()), self._now_ms(), key, updated_ms)
+                connection.execute(LOSES, lost)
+        except SkillhouseError as error:
+            # Who reads it next tries again.
+            logger.warning("that a job is lost cannot be kept: %s", error)
 
     def _now_ms(self) -> int:
         return int(self._clock() * 1000)
