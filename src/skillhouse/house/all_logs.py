@@ -331,6 +331,11 @@ class LogAnswers:
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
 
+    @property
+    def is_running(self) -> bool:
+        """Whether it answers, or need not."""
+        return self._ended.is_set() or self._thread is None or self._thread.is_alive()
+
     def begin(self) -> None:
         """Begin, where the state is on a server."""
         if self._logs.is_shared:
@@ -358,4 +363,8 @@ class LogAnswers:
             except (SkillhouseError, OSError) as error:
                 logger.warning("another server was not answered: %s", error)
                 # Not at once: what is wrong now is wrong in a moment, too.
+                self._ended.wait(1.0)
+            except Exception:
+                # The edge of a thread: what one question does ends no other answer.
+                logger.exception("another server was not answered")
                 self._ended.wait(1.0)

@@ -86,6 +86,8 @@ def listen(
         )
         answers = LogAnswers(house.all_logs)
         answers.begin()
+        readiness.needs("beats-ended", lambda: servers.is_beating)
+        readiness.needs("log-answers-ended", lambda: answers.is_running)
         with closing(servers), closing(answers), server.ended_by_signals():
             announce(f"{scheme}://{place}/?token={token}")
             # A pipe is buffered, and its reader waits for this line.
