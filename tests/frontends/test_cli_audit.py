@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import socket
 from pathlib import Path
 
 import pytest
@@ -346,7 +347,27 @@ def test_records_of_one_server_are_listed(servers: Path, run: Run) -> None:
 
     assert sorted(reasons("--all", str(servers))) == ["of core-a", "of core-b"]
     assert reasons("--all", str(servers), "--server", "core-b") == ["of core-b"]
-    assert reasons("--server", "core-b") == []
+    code, _, said = run("audit", "list", "--server", "core-b")
+    assert (code, "`core-b`" in said, f"`{socket.gethostname()}`" in said) == (2, True, True)
+    code, _, said = run("audit", "list", "--all", str(servers), "--server", "core-c")
+    assert (code, "known are `core-a`, `core-b`" in said) == (2, True)
+
+
+def test_a_server_without_a_name_is_found_by_that_of_its_machine(place: Path, run: Run) -> None:
+    """As `audit list --all`, the page and `/api/v1/servers` name it."""
+    assert run("call", "list", "--args", '{"path": "."}')[0] == 0
+    host = socket.gethostname()
+    every = json.loads(run("audit", "list", "--json")[1])["records"]
+    assert every
+    for options in ((), ("--all",)):
+        code, out, _ = run("audit", "list", *options, "--server", host, "--json")
+        assert (code, len(json.loads(out)["records"])) == (0, len(every))
+    for verb in ("stats", "export"):
+        assert run("audit", verb, "--server", host)[1] == run("audit", verb)[1]
+    # Of a server that is known, nothing that fits is no mistake.
+    assert run("audit", "list", "--server", host, "--tool", "none")[0] == 0
+    code, _, said = run("audit", "list", "--all", "--server", "core-x")
+    assert (code, f"no server `core-x`; known are `{host}`" in said) == (2, True)
 
 
 def test_a_folder_without_logs_is_a_mistake_of_the_command(place: Path, run: Run) -> None:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import logging
-import socket
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
@@ -15,6 +14,7 @@ from msgspec import Struct
 from skillhouse.audit.answer_keys import is_signed
 from skillhouse.audit.log_files import LogKeys, read_keys
 from skillhouse.audit.peer_pages import (
+    NAME_MAX,
     LogCheck,
     LogChecker,
     LogPage,
@@ -35,6 +35,7 @@ from skillhouse.audit.peer_rows import (
     PeerRows,
 )
 from skillhouse.floor import SkillhouseError
+from skillhouse.floor.structs import replace
 from skillhouse.store import STATE_FILE, commit_stamp
 
 if TYPE_CHECKING:
@@ -49,7 +50,20 @@ LOOK_SECONDS = 0.05
 ANSWER_SECONDS = 0.2
 """How often a server looks for questions, when the state has changed."""
 _REMEMBERED = 200
+_NAMED_MAX = 20
+"""Names that an error has."""
 logger = logging.getLogger(__name__)
+
+
+class UnknownServerError(SkillhouseError):
+    """No server of the state, and no log that it knows, has a name."""
+
+    code = "unknown-server"
+
+    def __init__(self, name: str, known: Collection[str]) -> None:
+        self.nearest = tuple(sorted(known))[:_NAMED_MAX]
+        named = ", ".join(f"`{one}`" for one in self.nearest)
+        super().__init__(f"no server `{name[:NAME_MAX]}`; known are {named}")
 
 
 class SeenServer(Struct, frozen=True, kw_only=True):
@@ -100,7 +114,7 @@ class AllLogs:
         """`log` is that of this server, if it is one, or of this machine; `servers` are those of
         the state; `clock` gives seconds since 1970."""
         self.state_path = config.state_directory / STATE_FILE
-        self._name = config.server_name or socket.gethostname()
+        self._name = config.shown_server
         self._log = log
         self._servers = servers
         self._rows = PeerRows(config.state_directory)
@@ -118,8 +132,22 @@ class AllLogs:
 
     def page(self, question: LogQuestion, *, wait_seconds: float = WAIT_SECONDS) -> AllLogsPage:
         """Return a page of all logs; AuditError or StateError if this server's own, or the state,
-        cannot be read. It waits for the slowest server, and not longer than so many seconds."""
+        cannot be read. It waits for the slowest server, and not longer than so many seconds.
+
+        `server` of its query is a server, or a log, as this list names them: of one without a
+        `server_name` no record has a name.
+
+        Raises:
+            UnknownServerError: there is none of that name.
+        """
+        wanted = question.query.server
+        question = replace(question, query=replace(question.query, server=None))
         own = self._own_page(question)
+        if wanted is not None:
+            known = self.server_names()
+            logs = {own.log, *self.last_heads(), *(one.log_name for one in self._servers.all())}
+            if not wanted or wanted not in known | logs:
+                raise UnknownServerError(wanted, known)
         if not self.is_shared:
             return _paged([own], [seen_entries(own, {}, is_doubtful=False)], [_seen(own)], question)
         asked = [
@@ -157,11 +185,19 @@ class AllLogs:
             for one in pins.values()
             if one.log not in there and now_ms - one.seen_ms < CLAIM_MS
         )
+        if wanted is not None:
+            pages = [one for one in pages if wanted in (one.server, one.log)]
+            servers = [one for one in servers if wanted in (one.name, one.log)]
         seen = [
             seen_entries(one, self._heads_of(one), is_doubtful=claimed[one.server] > 1)
             for one in pages
         ]
         return _paged(pages, seen, _named(servers, claimed), question)
+
+    def server_names(self) -> frozenset[str]:
+        """Return the names of the servers of the state, and of those whose logs it knows."""
+        alive = {one.name for one in self._servers.all() if one.address}
+        return frozenset({self._name, *alive, *(one for one, _, _ in self.last_heads().values())})
 
     def last_heads(self) -> Mapping[str, tuple[str, int, int]]:
         """Return of each log the server, place and time of its newest head in the state; StateError

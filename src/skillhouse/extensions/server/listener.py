@@ -14,7 +14,6 @@ from threading import Thread
 from typing import Literal
 
 import skillhouse
-from skillhouse.extensions.server.api.api_services import instance_name
 from skillhouse.extensions.server.app import SECRET_BYTES, Beside, make_app
 from skillhouse.extensions.server.drain import DrainControl, Readiness
 from skillhouse.extensions.server.tcp_server import HOST, Certificate, bound, make_server
@@ -78,7 +77,7 @@ def listen(
             drain_seconds=drain_seconds,
         )
         servers.begin(
-            name=instance_name(house.config),
+            name=house.config.shown_server,
             version=skillhouse.__version__,
             address=f"{scheme}://{place}",
             # As for its cookies: see `make_app`.

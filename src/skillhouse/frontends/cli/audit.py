@@ -23,7 +23,7 @@ from skillhouse.audit import (
 from skillhouse.audit.peer_pages import LOG_PAGE_MAX, LogQuestion
 from skillhouse.audit.server_logs import LOG_PATTERN, entries_of_all, find_logs, verify_all
 from skillhouse.audit.state_heads import StateHeads, heads_by_log
-from skillhouse.floor import structs
+from skillhouse.floor import SkillhouseError, structs
 from skillhouse.floor.regex import regex
 from skillhouse.frontends.answers.audit import (
     all_logs_answer,
@@ -35,6 +35,7 @@ from skillhouse.frontends.answers.audit import (
     subject_of,
     verification_answer,
 )
+from skillhouse.frontends.answers.errors import error_code
 from skillhouse.frontends.cli.options import (
     UsageError,
     Verb,
@@ -126,7 +127,9 @@ def _add_filters(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--agent", metavar="NAME", help="only calls of this agent")
     parser.add_argument("--user", metavar="NAME", help="only calls of this user")
     parser.add_argument("--client", metavar="NAME", help="only calls of this client")
-    parser.add_argument("--server", metavar="NAME", help="only records of this server")
+    parser.add_argument(
+        "--server", metavar="NAME", help="only records of this server, as `list --all` names it"
+    )
     parser.add_argument("--tier", choices=["none", "3", "2", "1"], help="only calls of this tier")
     parser.add_argument(
         "--since",
@@ -155,7 +158,7 @@ def _run(options: argparse.Namespace, terminal: Terminal) -> int:
         return _list_all(house, options, terminal)
     if options.verb == "list" and options.before is not None:
         raise UsageError("`--before` goes on with a list of `--all`, without a DIR")
-    entries = _entries(options, log)
+    entries = _entries(options, log, house.config.shown_server)
     if options.verb == "stats":
         _stats(stats_of(entries), troubles(log), terminal, json=options.json)
         return 0
@@ -186,7 +189,12 @@ def _list_all(house: Skillhouse, options: argparse.Namespace, terminal: Terminal
     question = LogQuestion(
         query=_query(options), before=options.before or "", limit=min(options.limit, LOG_PAGE_MAX)
     )
-    found = logs.page(question)
+    try:
+        found = logs.page(question)
+    except SkillhouseError as error:
+        if error_code(error) != "unknown-server":
+            raise
+        raise UsageError(str(error)) from error
     answer = seen_logs(found)
     if options.json:
         terminal.json(answer)
@@ -207,13 +215,27 @@ def _list_all(house: Skillhouse, options: argparse.Namespace, terminal: Terminal
     return 0 if found.is_whole else 1
 
 
-def _entries(options: argparse.Namespace, log: AuditLog) -> Iterator[AuditEntry]:
-    query = _query(options)
+def _entries(options: argparse.Namespace, log: AuditLog, own: str) -> Iterator[AuditEntry]:
+    """Yield what is wanted; UsageError for a server of which no record is. `own` is this one."""
     folder = getattr(options, "all", None)
-    if folder is None:
-        entries = entries_of(log.path, query, key=log.key)
-    else:
-        entries = entries_of_all(_logs(Path(folder)), query)
+
+    def read(query: Query) -> Iterator[AuditEntry]:
+        if folder is not None:
+            return entries_of_all(_logs(Path(folder)), query)
+        return entries_of(log.path, structs.replace(query, own_server=own), key=log.key)
+
+    entries = read(_query(options))
+    first = next(entries, None)
+    if first is not None:
+        entries = itertools.chain([first], entries)
+    elif options.server is not None:
+        known = {one.record.server for one in read(Query())} - {""}
+        known |= set() if folder is not None else {own}
+        if options.server not in known:
+            named = ", ".join(f"`{one_line(one)}`" for one in sorted(known)) or "none"
+            others = "" if folder is not None else "; `audit list --all` asks all servers"
+            text = f"no record is of a server `{options.server}`: known are {named}{others}"
+            raise UsageError(text)
     limit: int | None = getattr(options, "limit", None)
     if limit is not None and getattr(options, "sort", "") == "duration":
         # Of equal ones the newest first; no more than the limit are held of a long log.
