@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
+from skillhouse.audit import Query
 from skillhouse.audit.answer_keys import is_signed
 from skillhouse.audit.log_files import LogKeys, read_keys
 from skillhouse.audit.peer_pages import (
@@ -34,7 +35,7 @@ from skillhouse.audit.peer_rows import (
     LogPins,
     PeerRows,
 )
-from skillhouse.floor import SkillhouseError
+from skillhouse.floor import ConfigError, SkillhouseError
 from skillhouse.floor.structs import replace
 from skillhouse.store import STATE_FILE, commit_stamp
 
@@ -79,6 +80,16 @@ class SeenServer(Struct, frozen=True, kw_only=True):
     check: LogCheck | None = None
     """What it found of its own log; None where it did not answer."""
     is_this: bool = False
+
+
+class ReplacedServer(Struct, frozen=True, kw_only=True):
+    """A server that has another log than it had, as one whose disk was new."""
+
+    server: str
+    log: str
+    """The log that answers now."""
+    given_up: tuple[str, ...]
+    """Those that had the name before, and do not answer."""
 
 
 class AllLogsPage(Struct, frozen=True, kw_only=True):
@@ -193,6 +204,32 @@ class AllLogs:
             for one in pages
         ]
         return _paged(pages, seen, _named(servers, claimed), question)
+
+    def replaced(self, name: str) -> ReplacedServer:
+        """Ask which log a server of a name has now, and which had the name before.
+
+        Raises:
+            UnknownServerError: there is no server of that name.
+            ConfigError: none answers, or several do, or none had the name before.
+        """
+        found = self.page(LogQuestion(query=Query(server=name), limit=1)).servers
+        now = [one.log for one in found if one.state == "answered" and one.name == name]
+        if len(now) != 1:
+            how = "several logs answer" if now else "no server answers"
+            raise ConfigError(f"{how} as `{name}`: one has to", key="server_name")
+        oldest = int(self._clock() * 1000) - CLAIM_MS
+        before = sorted(
+            one.log
+            for one in self._pins.all().values()
+            if one.server == name and one.log != now[0] and one.seen_ms > oldest
+        )
+        if not before:
+            raise ConfigError(f"no other log had the name `{name}`", key="server_name")
+        return ReplacedServer(server=name, log=now[0], given_up=tuple(before))
+
+    def accept(self, replaced: ReplacedServer) -> None:
+        """Have the name of a server be that of its new log alone, at this machine."""
+        self._pins.release(replaced.given_up)
 
     def server_names(self) -> frozenset[str]:
         """Return the names of the servers of the state, and of those whose logs it knows."""

@@ -207,7 +207,7 @@ class ContainerExecutor:
                 return states
             looks: dict[str, Sequence[ExecutorState]] = {}
 
-            async def look(name: str, pool: cells.ExecutorPool) -> None:
+            async def look(name: str, pool: Any) -> None:
                 looks[name] = await pool.states(name)
 
             async with anyio.create_task_group() as tasks:

@@ -8,8 +8,9 @@ import itertools
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
+from skillhouse.approval import OWNER
 from skillhouse.audit import (
     Query,
     csv_lines,
@@ -26,6 +27,7 @@ from skillhouse.audit.state_heads import StateHeads, heads_by_log
 from skillhouse.floor import SkillhouseError, structs
 from skillhouse.floor.regex import regex
 from skillhouse.frontends.answers.audit import (
+    AcceptedServerAnswer,
     all_logs_answer,
     code_lists,
     entry_answer,
@@ -36,6 +38,7 @@ from skillhouse.frontends.answers.audit import (
     verification_answer,
 )
 from skillhouse.frontends.answers.errors import error_code
+from skillhouse.frontends.answers.json_form import copied
 from skillhouse.frontends.cli.options import (
     UsageError,
     Verb,
@@ -45,13 +48,17 @@ from skillhouse.frontends.cli.options import (
     positive,
     utc_time,
 )
+from skillhouse.frontends.cli.person import refuse_agents
+from skillhouse.frontends.cli.question import confirmed
 from skillhouse.frontends.presentation.text import counted, fitted, one_line, shown
 from skillhouse.store import STATE_FILE, state_server
 
 if TYPE_CHECKING:
     from skillhouse.audit import AuditEntry, AuditLog, Stats, Trouble, Verification
     from skillhouse.frontends.cli.terminal import Terminal
-    from skillhouse.house import Skillhouse
+    from skillhouse.house import AllLogs, Skillhouse
+
+T = TypeVar("T")
 
 _EXAMPLES = """examples:
   skillhouse audit list --limit 20
@@ -64,6 +71,7 @@ _EXAMPLES = """examples:
   skillhouse audit verify
   skillhouse audit verify --all /mnt/logs
   skillhouse audit list --all /mnt/logs --server core-a
+  skillhouse audit accept core-a        after its machine, and so its log, was replaced
 """
 
 _COLOURS = {"ok": "green", "denied": "red", "error": "red", "unknown": "yellow"}
@@ -115,9 +123,12 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     verify.add_argument(
         "--all", metavar="DIR", help="every log below DIR, a copy of each server's own"
     )
-    for parser_of_verb in (found, show, stats, verify):
+    accept = verbs.add_parser("accept", help="take the new log of a server that was replaced")
+    accept.add_argument("server", metavar="NAME", help="the server's name, as `list --all` has it")
+    accept.add_argument("--yes", action="store_true", help="do not ask")
+    for parser_of_verb in (found, show, stats, verify, accept):
         add_json(parser_of_verb)
-    for parser_of_verb in (found, show, stats, export, verify):
+    for parser_of_verb in (found, show, stats, export, verify, accept):
         add_place(parser_of_verb)
 
 
@@ -154,6 +165,8 @@ def _run(options: argparse.Namespace, terminal: Terminal) -> int:
             raise UsageError(f"no record begins with `{options.id}`; see `skillhouse audit list`")
         _show(entry, terminal, json=options.json)
         return 0
+    if options.verb == "accept":
+        return _accept(house, options, terminal)
     if options.verb == "list" and options.all == "":
         return _list_all(house, options, terminal)
     if options.verb == "list" and options.before is not None:
@@ -175,26 +188,62 @@ def _run(options: argparse.Namespace, terminal: Terminal) -> int:
     )
 
 
+def _all_logs(house: Skillhouse) -> AllLogs:
+    try:
+        # It verifies signatures, with a library of the extra `server`.
+        return house.all_logs
+    except ImportError as error:
+        raise UsageError(f"asking other servers needs the extra `server`: {error}") from error
+
+
+def _named(asked: Callable[[], T]) -> T:
+    """Return what servers answer; UsageError where there is none of the name that was given."""
+    try:
+        return asked()
+    except SkillhouseError as error:
+        if error_code(error) != "unknown-server":
+            raise
+        raise UsageError(str(error)) from error
+
+
+def _accept(house: Skillhouse, options: argparse.Namespace, terminal: Terminal) -> int:
+    """Have a server's name be that of the log which it has now; 1 where a person does not agree."""
+    refuse_agents("audit accept")
+    logs = _all_logs(house)
+    if not logs.is_shared:
+        raise UsageError("the state is in a file, and has one log: there is none to accept")
+    found = _named(lambda: logs.replaced(options.server))
+    name, before = one_line(found.server), ", ".join(found.given_up)
+    if not options.yes:
+        terminal.note(
+            f"`{name}` answers with the log {found.log}; {before} had its name. Whoever writes the "
+            "state could have taken the name. On this machine the records of the new log count as "
+            "the server's then, and what the old one had and is in no copy is given up"
+        )
+        if not confirmed(f"Accept {found.log} as `{name}`?", terminal):
+            terminal.note("nothing was changed")
+            return 1
+    arguments = {"server": found.server, "log": found.log, "given_up": list(found.given_up)}
+    house.services.enforcement.event("server-accepted", user=OWNER, arguments=arguments)
+    logs.accept(found)
+    answer = copied(AcceptedServerAnswer, found, given_up=list(found.given_up))
+    terminal.answer(
+        answer, f"`{name}` is the log {found.log}, and no more {before}", as_json=options.json
+    )
+    return 0
+
+
 def _list_all(house: Skillhouse, options: argparse.Namespace, terminal: Terminal) -> int:
     """Ask every server for its log; 1 when one did not answer, or a log is not as it was."""
     if options.before is not None and not _ID.fullmatch(options.before):
         raise UsageError("expected `--before` to be the id that the list before ended with")
     if options.sort == "duration":
         raise UsageError("servers answer by time; copy their logs, and use `--all DIR`")
-    try:
-        # It verifies signatures, with a library of the extra `server`.
-        logs = house.all_logs
-    except ImportError as error:
-        raise UsageError(f"asking other servers needs the extra `server`: {error}") from error
+    logs = _all_logs(house)
     question = LogQuestion(
         query=_query(options), before=options.before or "", limit=min(options.limit, LOG_PAGE_MAX)
     )
-    try:
-        found = logs.page(question)
-    except SkillhouseError as error:
-        if error_code(error) != "unknown-server":
-            raise
-        raise UsageError(str(error)) from error
+    found = _named(lambda: logs.page(question))
     answer = seen_logs(found)
     if options.json:
         terminal.json(answer)

@@ -53,6 +53,7 @@ _ARGUMENTS = {
     ("profiles", "name"): "profiles",
     ("profiles", "names"): "profiles",
     ("approvals", "id"): "approvals",
+    ("audit", "server"): "servers",
 }
 """What an argument is, by its name or its verb and name."""
 
