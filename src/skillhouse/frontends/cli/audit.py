@@ -50,6 +50,7 @@ from skillhouse.frontends.cli.options import (
 )
 from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.question import confirmed
+from skillhouse.frontends.presentation.findings import verification_lines
 from skillhouse.frontends.presentation.text import counted, fitted, one_line, shown
 from skillhouse.store import STATE_FILE, state_server
 
@@ -415,15 +416,8 @@ def _verify(log: AuditLog, terminal: Terminal, *, json: bool) -> int:
 
 
 def _say_verified(found: Verification, terminal: Terminal) -> None:
-    for problem in found.problems:
-        name = f"{shown(problem.file)} " if problem.file else ""
-        place = f"{name}line {problem.line}: " if problem.line else f"{name}: " if name else ""
-        terminal.line(f"{place}{shown(problem.message)} [{problem.code}]")
-    for record in found.unknown:
-        wanted = ", ".join(f"{p.action} {p.resource}" for p in record.permissions)
-        terminal.line(f"unknown outcome: {record.id} {one_line(wanted)} at {record.ts}")
-    word = "changed or cut" if found.problems else "whole"
-    terminal.line(f"{counted(found.records, 'record')}{_besides(found)}, the log is {word}")
+    for line in verification_lines(found):
+        terminal.line(line)
 
 
 def _verify_all(house: Skillhouse, folder: Path, terminal: Terminal, *, json: bool) -> int:
@@ -447,17 +441,6 @@ def _verify_all(house: Skillhouse, folder: Path, terminal: Terminal, *, json: bo
             terminal.note("no state has heads of these logs: a rewritten one would not show")
     is_wrong = found.absent or any(one.problems or one.unknown for _, one in found.logs)
     return 1 if is_wrong else 0
-
-
-def _besides(found: Verification) -> str:
-    parts = (
-        (found.archives, f" in {counted(found.archives + 1, 'file')}"),
-        (found.checkpoints, f", {counted(found.checkpoints, 'checkpoint')}"),
-        (found.heads, f", {counted(found.heads, 'head')} in the state"),
-        (found.summaries, f", {found.summaries} without arguments after their time"),
-        (found.removed, f", {found.removed} more removed after their time"),
-    )
-    return "".join(text for number, text in parts if number)
 
 
 def _progress(terminal: Terminal) -> Callable[[int, int], None]:
