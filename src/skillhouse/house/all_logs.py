@@ -154,11 +154,7 @@ class AllLogs:
         wanted = question.query.server
         question = replace(question, query=replace(question.query, server=None))
         own = self._own_page(question)
-        if wanted is not None:
-            known = self.server_names()
-            logs = {own.log, *self.last_heads(), *(one.log_name for one in self._servers.all())}
-            if not wanted or wanted not in known | logs:
-                raise UnknownServerError(wanted, known)
+        self._check_name(wanted, own.log)
         if not self.is_shared:
             return _paged([own], [seen_entries(own, {}, is_doubtful=False)], [_seen(own)], question)
         asked = [
@@ -178,24 +174,12 @@ class AllLogs:
         finally:
             self._asking.discard(request)
             self._rows.forget(request)
-        pages, servers = [own], [_seen(own, is_this=True)]
-        for answer in answers:
-            page, fault = _checked(answer, request, question, pins)
-            if page is not None:
-                pages.append(page)
-                servers.append(_seen(page))
-            elif answer.log not in (own.log, ""):
-                name = pins[answer.log].server if answer.log in pins else answer.log
-                servers.append(SeenServer(name=name, log=answer.log, state="refused", said=fault))
+        pages, servers = _received(own, answers, request, question, pins)
         servers += self._silent(asked, servers)
         there = {one.log for one in pages}
         self._pins.note(there, now_ms)
         claimed = Counter(one.server for one in pages)
-        claimed.update(
-            one.server
-            for one in pins.values()
-            if one.log not in there and now_ms - one.seen_ms < CLAIM_MS
-        )
+        claimed.update(_claims(pins, there, now_ms))
         if wanted is not None:
             pages = [one for one in pages if wanted in (one.server, one.log)]
             servers = [one for one in servers if wanted in (one.name, one.log)]
@@ -230,6 +214,14 @@ class AllLogs:
     def accept(self, replaced: ReplacedServer) -> None:
         """Have the name of a server be that of its new log alone, at this machine."""
         self._pins.release(replaced.given_up)
+
+    def _check_name(self, wanted: str | None, own_log: str) -> None:
+        if wanted is None:
+            return
+        known = self.server_names()
+        logs = {own_log, *self.last_heads(), *(one.log_name for one in self._servers.all())}
+        if not wanted or wanted not in known | logs:
+            raise UnknownServerError(wanted, known)
 
     def server_names(self) -> frozenset[str]:
         """Return the names of the servers of the state, and of those whose logs it knows."""
@@ -335,6 +327,32 @@ class AllLogs:
         if not places:
             return {}
         return self._rows.heads_at(page.log, places)
+
+
+def _received(
+    own: LogPage,
+    answers: tuple[LogAnswerRow, ...],
+    request: str,
+    question: LogQuestion,
+    pins: Mapping[str, LogKeyRow],
+) -> tuple[list[LogPage], list[SeenServer]]:
+    """Return the pages that may be shown, and every server that answered."""
+    pages, servers = [own], [_seen(own, is_this=True)]
+    for answer in answers:
+        page, fault = _checked(answer, request, question, pins)
+        if page is not None:
+            pages.append(page)
+            servers.append(_seen(page))
+        elif answer.log not in (own.log, ""):
+            name = pins[answer.log].server if answer.log in pins else answer.log
+            servers.append(SeenServer(name=name, log=answer.log, state="refused", said=fault))
+    return pages, servers
+
+
+def _claims(pins: Mapping[str, LogKeyRow], there: Collection[str], now_ms: int) -> list[str]:
+    """Return the names that logs have whose servers are away, or were a while ago."""
+    away = (one for one in pins.values() if one.log not in there)
+    return [one.server for one in away if now_ms - one.seen_ms < CLAIM_MS]
 
 
 def _checked(
