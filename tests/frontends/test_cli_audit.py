@@ -6,6 +6,9 @@ import csv
 import io
 import json
 import os
+import socket
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -14,8 +17,10 @@ from skillhouse.audit import AuditDraft, AuditError, AuditLog, Confirmation
 from skillhouse.audit.state_heads import StateHeads
 from skillhouse.floor.structs import replace
 from tests.audit.logs import START, intent, log_at, outcome, refusal
+from tests.extensions.postgres.state_servers import new_database
 from tests.frontends.conftest import Run
 from tests.house.places import write_skill
+from tests.house.test_all_logs import Server
 
 FORMULA = '=HYPERLINK("http://evil.test","x")'
 
@@ -346,7 +351,27 @@ def test_records_of_one_server_are_listed(servers: Path, run: Run) -> None:
 
     assert sorted(reasons("--all", str(servers))) == ["of core-a", "of core-b"]
     assert reasons("--all", str(servers), "--server", "core-b") == ["of core-b"]
-    assert reasons("--server", "core-b") == []
+    code, _, said = run("audit", "list", "--server", "core-b")
+    assert (code, "`core-b`" in said, f"`{socket.gethostname()}`" in said) == (2, True, True)
+    code, _, said = run("audit", "list", "--all", str(servers), "--server", "core-c")
+    assert (code, "known are `core-a`, `core-b`" in said) == (2, True)
+
+
+def test_a_server_without_a_name_is_found_by_that_of_its_machine(place: Path, run: Run) -> None:
+    """As `audit list --all`, the page and `/api/v1/servers` name it."""
+    assert run("call", "list", "--args", '{"path": "."}')[0] == 0
+    host = socket.gethostname()
+    every = json.loads(run("audit", "list", "--json")[1])["records"]
+    assert every
+    for options in ((), ("--all",)):
+        code, out, _ = run("audit", "list", *options, "--server", host, "--json")
+        assert (code, len(json.loads(out)["records"])) == (0, len(every))
+    for verb in ("stats", "export"):
+        assert run("audit", verb, "--server", host)[1] == run("audit", verb)[1]
+    # Of a server that is known, nothing that fits is no mistake.
+    assert run("audit", "list", "--server", host, "--tool", "none")[0] == 0
+    code, _, said = run("audit", "list", "--all", "--server", "core-x")
+    assert (code, f"no server `core-x`; known are `{host}`" in said) == (2, True)
 
 
 def test_a_folder_without_logs_is_a_mistake_of_the_command(place: Path, run: Run) -> None:
@@ -373,3 +398,44 @@ def test_a_call_of_a_named_server_has_its_name_and_a_head(
     assert (code, "in the state, the log is whole" in out) == (0, True)
     _, out, _ = run("audit", "list", "--server", "core-a", "--json")
     assert {one["record"]["server"] for one in json.loads(out)["records"]} == {"core-a"}
+
+
+@pytest.mark.slow
+@pytest.mark.file_state
+def test_accepting_a_log_is_asked_recorded_and_said(
+    tmp_path: Path, postgres_server: str, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = new_database(postgres_server)
+    monkeypatch.setenv("SKILLHOUSE_STATE_URL", url)
+    (tmp_path / "servers").mkdir()
+    with ExitStack() as stack:
+        accepted(lambda: Server(tmp_path / "servers", "core-b", stack, url), run)
+
+
+def accepted(server: Callable[[], Server], run: Run) -> None:
+    old = server()
+    old.record("before")
+    old.answer()
+    assert run("audit", "list", "--all")[0] == 0
+    old.answers.close()
+    old.servers.close()
+    new = server()
+    new.record("after")
+    new.answer()
+    code, out, _ = run("audit", "list", "--all")
+    assert (code, "doubtful" in out) == (1, True)
+    code, _, said = run("audit", "accept", "core-b")
+    assert (code, "use --yes" in said, f"{old.log} had its name" in said) == (2, True, True)
+    code, _, said = run("audit", "accept", "core-c")
+    assert (code, "known are" in said) == (2, True)
+    code, out, _ = run("audit", "accept", "core-b", "--yes", "--json")
+    wanted = {"server": "core-b", "log": new.log, "given_up": [old.log]}
+    assert (code, json.loads(out)) == (0, wanted)
+    (record,) = json.loads(run("audit", "list", "--json", "--server", socket.gethostname())[1])[
+        "records"
+    ]
+    assert record["record"]["tool"] == "system:server-accepted"
+    assert record["record"]["arguments"] == wanted
+    _, out, _ = run("audit", "list", "--all")
+    assert "doubtful" not in out
+    new.answers.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -121,6 +122,7 @@ def test_many_names_are_cut() -> None:
         (("load", "-C", "{project}", "o"), "skills", ""),
         (("call", "--agent", "default", "wr"), "tools", "write"),
         (("list", "--agent", ""), "agents", "default"),
+        (("audit", "list", "--server", ""), "servers", "{host}"),
         (("load", "--profile=codex", "meet"), "skills", "meeting-notes"),
     ],
 )
@@ -129,7 +131,9 @@ def test_options_of_the_line_are_heeded(
 ) -> None:
     write_skill(crowd / "other/odd")
     words = [word.format(other=crowd / "other", project=crowd / "project") for word in line]
-    assert run("--complete", kind, "--", *words)[1].strip() == wanted
+    assert run("--complete", kind, "--", *words)[1].strip() == wanted.format(
+        host=socket.gethostname()
+    )
 
 
 def test_open_approvals_and_remotes_are_named(run: Run, place: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -24,8 +25,9 @@ from skillhouse.audit.peer_rows import (
     LogPins,
     PeerRows,
 )
-from skillhouse.floor import StateError
+from skillhouse.floor import ConfigError, StateError
 from skillhouse.house import AllLogsPage, LogAnswers, Skillhouse
+from skillhouse.house.all_logs import ReplacedServer, UnknownServerError
 from skillhouse.house.config.config_files import configured
 from skillhouse.store import STATE_FILE
 from tests.audit.logs import refusal
@@ -42,14 +44,17 @@ class Server:
 
     def __init__(self, base: Path, name: str, stack: ExitStack, url: str) -> None:
         self.name = name
-        (base / name).mkdir()
-        places = make_places(base / name)
+        # One that replaces another has its name, and a directory of its own.
+        directory = base / f"{len(list(base.iterdir()))} {name}"
+        directory.mkdir()
+        places = make_places(directory)
         self.house = Skillhouse(configured(places), server_name=name)
         self.state = self.house.config.state_directory
         stack.enter_context(served(self.state, url))
         stack.enter_context(self.house)
+        shown = self.house.config.shown_server
         self.servers = self.house.services.enforcement.connections.servers
-        self.servers.begin(name=name, version="1", address="http://x", beats=False)
+        self.servers.begin(name=shown, version="1", address="http://x", beats=False)
         self.answers = LogAnswers(self.house.all_logs)
 
     def record(self, *reasons: str) -> None:
@@ -124,6 +129,25 @@ def test_the_records_of_all_are_one_list_by_time_in_pages(server: Callable[[str]
             break
     assert found == reasons(whole)
     assert {name for name, _ in reasons(first.page(query=Query(server="core-b")))} == {"core-b"}
+
+
+def test_one_server_is_asked_for_as_the_list_names_it(server: Callable[[str], Server]) -> None:
+    """One without a `server_name` has the name of its machine there, and none in its records."""
+    first, second = server("core-a"), server("")
+    first.record("mine")
+    second.record("of a machine")
+    first.answer()
+    second.answer()
+    machine = socket.gethostname()
+    for asker in (first, second):
+        for wanted in (machine, second.log):
+            page = asker.page(query=Query(server=wanted))
+            assert reasons(page) == [(machine, "of a machine")]
+            assert [(one.name, one.is_this) for one in page.servers] == [(machine, asker is second)]
+        assert reasons(asker.page(query=Query(server="core-a"))) == [("core-a", "mine")]
+        with pytest.raises(UnknownServerError, match="no server `core-c`") as caught:
+            asker.page(query=Query(server="core-c"))
+        assert caught.value.nearest == tuple(sorted(("core-a", machine)))
 
 
 def test_a_record_is_verified_once_a_head_in_the_state_covers_it(
@@ -342,6 +366,37 @@ def test_a_log_that_takes_the_name_of_another_server_makes_it_doubtful(
         "several logs have the name of this server"
     }
     assert not page.is_whole
+
+
+def test_a_server_that_was_replaced_is_accepted_by_its_new_log(
+    server: Callable[[str], Server],
+) -> None:
+    first, old = server("core-a"), server("core-b")
+    first.record("mine")
+    old.record("before")
+    old.answer()
+    assert standings(first.page())["core-b"] <= {"new", "verified"}
+    with pytest.raises(ConfigError, match="no other log had the name"):
+        first.house.all_logs.replaced("core-b")
+    old.answers.close()
+    old.servers.close()
+    new = server("core-b")
+    new.record("after")
+    new.answer()
+    assert standings(first.page())["core-b"] == {"doubtful"}
+    found = first.house.all_logs.replaced("core-b")
+    assert found == ReplacedServer(server="core-b", log=new.log, given_up=(old.log,))
+    first.house.all_logs.accept(found)
+    assert standings(first.page())["core-b"] <= {"new", "verified"}
+    # The old one is back: neither is believed, and none can be accepted.
+    old.servers.begin(name="core-b", version="1", address="http://x", beats=False)
+    again = LogAnswers(old.house.all_logs)
+    old.house.all_logs.publish()
+    again.begin()
+    assert standings(first.page())["core-b"] == {"doubtful"}
+    with pytest.raises(ConfigError, match="several logs answer"):
+        first.house.all_logs.replaced("core-b")
+    again.close()
 
 
 def test_a_record_that_names_another_server_stays_its_logs_own(

@@ -99,6 +99,11 @@ class LiveServers:
     def own_version(self) -> str:
         return "" if self._own is None else self._own.version
 
+    @property
+    def is_beating(self) -> bool:
+        """Whether this server's row is written; true of no server, and of one without beats."""
+        return self._ended.is_set() or self._thread is None or self._thread.is_alive()
+
     def begin(
         self, *, name: str, version: str, address: str = "", token: str = "", beats: bool = True
     ) -> ServerRow:
@@ -289,7 +294,11 @@ def _beat_on(servers: weakref.ref[LiveServers], ended: threading.Event) -> None:
         found = servers()
         if found is None:
             return
-        found.try_beat()
+        try:
+            found.try_beat()
+        except Exception:
+            # The edge of a thread: without beats the others take this server for lost.
+            logger.exception("the list of servers cannot be written")
         # Not kept while it waits.
         del found
 

@@ -20,7 +20,7 @@ from skillhouse.audit.record import PUBLISHED, AuditError, AuditRecord, client_n
 from skillhouse.floor import structs
 from skillhouse.floor.structs import replace
 
-_EQUAL = ("tool", "agent", "user", "kind", "skill", "server")
+_EQUAL = ("tool", "agent", "user", "kind", "skill")
 """Fields of a query that a record has likewise."""
 _PUBLISHED_AS = {ours: published for published, ours in PUBLISHED.items()}
 
@@ -63,6 +63,8 @@ class Query(Struct, frozen=True, kw_only=True):
     """The client as the record has it, or its beginning in whole words: its name."""
     server: str | None = None
     """Name of the server whose log has the record."""
+    own_server: str = ""
+    """Name of the server whose log is read: records without a name are its."""
 
     def fits(self, entry: AuditEntry) -> bool:
         record = entry.record
@@ -75,6 +77,7 @@ class Query(Struct, frozen=True, kw_only=True):
             and (self.tier is None or tier == self.tier)
             and (not self.judged or bool(record.gate_verdict))
             and (self.client is None or f"{record.client} ".startswith(f"{self.client} "))
+            and self.server in (None, record.server or self.own_server)
             and (self.text is None or _has_words(record, self.text))
         )
 

@@ -270,6 +270,12 @@ class LogPins:
         if old:
             self._write(known | {one.log: replace(one, seen_ms=now_ms) for one in old})
 
+    def release(self, logs: Collection[str]) -> None:
+        """Have the names of these logs' servers be theirs no more, until they answer again."""
+        known = self.all()
+        freed = {log: replace(one, seen_ms=0) for log, one in known.items() if log in logs}
+        self._write(known | freed)
+
     def _write(self, pins: Mapping[str, LogKeyRow]) -> None:
         rows = [msgspec.to_builtins(one) for one in pins.values()]
         try:

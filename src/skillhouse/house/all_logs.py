@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import logging
-import socket
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
+from skillhouse.audit import Query
 from skillhouse.audit.answer_keys import is_signed
 from skillhouse.audit.log_files import LogKeys, read_keys
 from skillhouse.audit.peer_pages import (
+    NAME_MAX,
     LogCheck,
     LogChecker,
     LogPage,
@@ -34,7 +35,8 @@ from skillhouse.audit.peer_rows import (
     LogPins,
     PeerRows,
 )
-from skillhouse.floor import SkillhouseError
+from skillhouse.floor import ConfigError, SkillhouseError
+from skillhouse.floor.structs import replace
 from skillhouse.store import STATE_FILE, commit_stamp
 
 if TYPE_CHECKING:
@@ -49,7 +51,20 @@ LOOK_SECONDS = 0.05
 ANSWER_SECONDS = 0.2
 """How often a server looks for questions, when the state has changed."""
 _REMEMBERED = 200
+_NAMED_MAX = 20
+"""Names that an error has."""
 logger = logging.getLogger(__name__)
+
+
+class UnknownServerError(SkillhouseError):
+    """No server of the state, and no log that it knows, has a name."""
+
+    code = "unknown-server"
+
+    def __init__(self, name: str, known: Collection[str]) -> None:
+        self.nearest = tuple(sorted(known))[:_NAMED_MAX]
+        named = ", ".join(f"`{one}`" for one in self.nearest)
+        super().__init__(f"no server `{name[:NAME_MAX]}`; known are {named}")
 
 
 class SeenServer(Struct, frozen=True, kw_only=True):
@@ -65,6 +80,16 @@ class SeenServer(Struct, frozen=True, kw_only=True):
     check: LogCheck | None = None
     """What it found of its own log; None where it did not answer."""
     is_this: bool = False
+
+
+class ReplacedServer(Struct, frozen=True, kw_only=True):
+    """A server that has another log than it had, as one whose disk was new."""
+
+    server: str
+    log: str
+    """The log that answers now."""
+    given_up: tuple[str, ...]
+    """Those that had the name before, and do not answer."""
 
 
 class AllLogsPage(Struct, frozen=True, kw_only=True):
@@ -100,7 +125,7 @@ class AllLogs:
         """`log` is that of this server, if it is one, or of this machine; `servers` are those of
         the state; `clock` gives seconds since 1970."""
         self.state_path = config.state_directory / STATE_FILE
-        self._name = config.server_name or socket.gethostname()
+        self._name = config.shown_server
         self._log = log
         self._servers = servers
         self._rows = PeerRows(config.state_directory)
@@ -118,8 +143,18 @@ class AllLogs:
 
     def page(self, question: LogQuestion, *, wait_seconds: float = WAIT_SECONDS) -> AllLogsPage:
         """Return a page of all logs; AuditError or StateError if this server's own, or the state,
-        cannot be read. It waits for the slowest server, and not longer than so many seconds."""
+        cannot be read. It waits for the slowest server, and not longer than so many seconds.
+
+        `server` of its query is a server, or a log, as this list names them: of one without a
+        `server_name` no record has a name.
+
+        Raises:
+            UnknownServerError: there is none of that name.
+        """
+        wanted = question.query.server
+        question = replace(question, query=replace(question.query, server=None))
         own = self._own_page(question)
+        self._check_name(wanted, own.log)
         if not self.is_shared:
             return _paged([own], [seen_entries(own, {}, is_doubtful=False)], [_seen(own)], question)
         asked = [
@@ -139,29 +174,59 @@ class AllLogs:
         finally:
             self._asking.discard(request)
             self._rows.forget(request)
-        pages, servers = [own], [_seen(own, is_this=True)]
-        for answer in answers:
-            page, fault = _checked(answer, request, question, pins)
-            if page is not None:
-                pages.append(page)
-                servers.append(_seen(page))
-            elif answer.log not in (own.log, ""):
-                name = pins[answer.log].server if answer.log in pins else answer.log
-                servers.append(SeenServer(name=name, log=answer.log, state="refused", said=fault))
+        pages, servers = _received(own, answers, request, question, pins)
         servers += self._silent(asked, servers)
         there = {one.log for one in pages}
         self._pins.note(there, now_ms)
         claimed = Counter(one.server for one in pages)
-        claimed.update(
-            one.server
-            for one in pins.values()
-            if one.log not in there and now_ms - one.seen_ms < CLAIM_MS
-        )
+        claimed.update(_claims(pins, there, now_ms))
+        if wanted is not None:
+            pages = [one for one in pages if wanted in (one.server, one.log)]
+            servers = [one for one in servers if wanted in (one.name, one.log)]
         seen = [
             seen_entries(one, self._heads_of(one), is_doubtful=claimed[one.server] > 1)
             for one in pages
         ]
         return _paged(pages, seen, _named(servers, claimed), question)
+
+    def replaced(self, name: str) -> ReplacedServer:
+        """Ask which log a server of a name has now, and which had the name before.
+
+        Raises:
+            UnknownServerError: there is no server of that name.
+            ConfigError: none answers, or several do, or none had the name before.
+        """
+        found = self.page(LogQuestion(query=Query(server=name), limit=1)).servers
+        now = [one.log for one in found if one.state == "answered" and one.name == name]
+        if len(now) != 1:
+            how = "several logs answer" if now else "no server answers"
+            raise ConfigError(f"{how} as `{name}`: one has to", key="server_name")
+        oldest = int(self._clock() * 1000) - CLAIM_MS
+        before = sorted(
+            one.log
+            for one in self._pins.all().values()
+            if one.server == name and one.log != now[0] and one.seen_ms > oldest
+        )
+        if not before:
+            raise ConfigError(f"no other log had the name `{name}`", key="server_name")
+        return ReplacedServer(server=name, log=now[0], given_up=tuple(before))
+
+    def accept(self, replaced: ReplacedServer) -> None:
+        """Have the name of a server be that of its new log alone, at this machine."""
+        self._pins.release(replaced.given_up)
+
+    def _check_name(self, wanted: str | None, own_log: str) -> None:
+        if wanted is None:
+            return
+        known = self.server_names()
+        logs = {own_log, *self.last_heads(), *(one.log_name for one in self._servers.all())}
+        if not wanted or wanted not in known | logs:
+            raise UnknownServerError(wanted, known)
+
+    def server_names(self) -> frozenset[str]:
+        """Return the names of the servers of the state, and of those whose logs it knows."""
+        alive = {one.name for one in self._servers.all() if one.address}
+        return frozenset({self._name, *alive, *(one for one, _, _ in self.last_heads().values())})
 
     def last_heads(self) -> Mapping[str, tuple[str, int, int]]:
         """Return of each log the server, place and time of its newest head in the state; StateError
@@ -264,6 +329,32 @@ class AllLogs:
         return self._rows.heads_at(page.log, places)
 
 
+def _received(
+    own: LogPage,
+    answers: tuple[LogAnswerRow, ...],
+    request: str,
+    question: LogQuestion,
+    pins: Mapping[str, LogKeyRow],
+) -> tuple[list[LogPage], list[SeenServer]]:
+    """Return the pages that may be shown, and every server that answered."""
+    pages, servers = [own], [_seen(own, is_this=True)]
+    for answer in answers:
+        page, fault = _checked(answer, request, question, pins)
+        if page is not None:
+            pages.append(page)
+            servers.append(_seen(page))
+        elif answer.log not in (own.log, ""):
+            name = pins[answer.log].server if answer.log in pins else answer.log
+            servers.append(SeenServer(name=name, log=answer.log, state="refused", said=fault))
+    return pages, servers
+
+
+def _claims(pins: Mapping[str, LogKeyRow], there: Collection[str], now_ms: int) -> list[str]:
+    """Return the names that logs have whose servers are away, or were a while ago."""
+    away = (one for one in pins.values() if one.log not in there)
+    return [one.server for one in away if now_ms - one.seen_ms < CLAIM_MS]
+
+
 def _checked(
     answer: LogAnswerRow, request: str, question: LogQuestion, pins: Mapping[str, LogKeyRow]
 ) -> tuple[LogPage | None, str]:
@@ -331,6 +422,11 @@ class LogAnswers:
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
 
+    @property
+    def is_running(self) -> bool:
+        """Whether it answers, or need not."""
+        return self._ended.is_set() or self._thread is None or self._thread.is_alive()
+
     def begin(self) -> None:
         """Begin, where the state is on a server."""
         if self._logs.is_shared:
@@ -358,4 +454,8 @@ class LogAnswers:
             except (SkillhouseError, OSError) as error:
                 logger.warning("another server was not answered: %s", error)
                 # Not at once: what is wrong now is wrong in a moment, too.
+                self._ended.wait(1.0)
+            except Exception:
+                # The edge of a thread: what one question does ends no other answer.
+                logger.exception("another server was not answered")
                 self._ended.wait(1.0)

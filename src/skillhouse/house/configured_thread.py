@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
     from skillhouse.house.house import Skillhouse
+
+AGAIN_SECONDS = 30.0
+logger = logging.getLogger(__name__)
 
 
 class ConfiguredThread:
@@ -41,8 +45,17 @@ class ConfiguredThread:
         self._changed.set()
         if self._thread is None and not self._ended.is_set() and self._is_wanted():
             # A daemon: a request that hangs keeps no process from ending.
-            self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
+            self._thread = threading.Thread(target=self._go_on, name=self.name, daemon=True)
             self._thread.start()
+
+    def _go_on(self) -> None:
+        while not self._ended.is_set():
+            try:
+                self._run()
+            except Exception:
+                # The edge of a thread: after a fault it begins again.
+                logger.exception("`%s` in the background", self.name)
+                self._ended.wait(AGAIN_SECONDS)
 
     def _is_wanted(self) -> bool:
         """Whether the configuration that holds now has something to do."""

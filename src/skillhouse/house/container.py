@@ -99,6 +99,8 @@ class ContainerExecutor:
         self._server = cells.RpcServer(methods, token=self._token, tls=own_tls)
         self._remote = cells.RemoteExecutor(self._pools.get("", None), self._capabilities)
         self._looked: tuple[float, Sequence[ExecutorState]] = (-LOOK_SECONDS, ())
+        # Used on the loop of the portal alone.
+        self._looking = anyio.Lock()
         self._serving: asyncio.Task[None] | None = None
         self._listening: asyncio.Future[int] | None = None
 
@@ -209,19 +211,29 @@ class ContainerExecutor:
         return found
 
     async def states(self) -> Sequence[ExecutorState]:
-        """Return how each executor is, by its address; asked again only after a moment."""
-        at, states = self._looked
-        if time.monotonic() < at + LOOK_SECONDS:
-            return states
-        found: dict[str, ExecutorState] = {}
-        for name, pool in self._pools.items():
-            for one in await pool.states(name):
-                before = found.get(one.id)
-                runs = (*before.runs, name) if before else (name,)
-                is_better = before is None or one.isolation == "shown"
-                found[one.id] = replace(one if is_better or before is None else before, runs=runs)
-        self._looked = (time.monotonic(), tuple(found.values()))
-        return self._looked[1]
+        """Return how each executor is, by its address; asked again only after a moment. Who comes
+        while they are asked gets what that look finds."""
+        async with self._looking:
+            at, states = self._looked
+            if time.monotonic() < at + LOOK_SECONDS:
+                return states
+            looks: dict[str, Sequence[ExecutorState]] = {}
+
+            async def look(name: str, pool: Any) -> None:
+                looks[name] = await pool.states(name)
+
+            async with anyio.create_task_group() as tasks:
+                for name, pool in self._pools.items():
+                    tasks.start_soon(look, name, pool)
+            found: dict[str, ExecutorState] = {}
+            for name in self._pools:
+                for one in looks[name]:
+                    before = found.get(one.id)
+                    runs = (*before.runs, name) if before else (name,)
+                    best = one if before is None or one.isolation == "shown" else before
+                    found[one.id] = replace(best, runs=runs)
+            self._looked = (time.monotonic(), tuple(found.values()))
+            return self._looked[1]
 
     async def _asked(self, pool: _SpecPool, method: str, params: Mapping[str, Any]) -> Any:
         with anyio.move_on_after(LOAD_SECONDS):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import resource
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,14 @@ import pytest
 from tests.executors import Balancer
 from tests.house.coded import tool, write_code
 
-from skillhouse.extensions.cells import ExecutorPool, NoAnswerError, Parcel, RpcClient, RpcServer
+from skillhouse.extensions.cells import (
+    ExecutorPool,
+    NoAnswerError,
+    Parcel,
+    RpcClient,
+    RpcServer,
+    executor_pool,
+)
 from skillhouse.extensions.cells.rpc import NotBegunError, packed, request_value
 from skillhouse.extensions.cells.rpc_http import CURRENT
 from skillhouse.extensions.cells.rpc_tokens import TokenFiles, digest_of
@@ -390,3 +397,26 @@ def test_an_executor_whose_disk_is_full_says_that_nothing_was_begun(
     assert answer == "one"
     assert isinstance(error, NoAnswerError)
     assert (error.is_sent, error.reason) == (False, "no-room"), str(error)
+
+
+class Unnamed(RpcClient):
+    """Of a name for which no resolver answers."""
+
+    async def addresses(self) -> Sequence[str]:
+        await anyio.sleep_forever()
+        raise AssertionError
+
+
+async def test_names_are_looked_up_within_the_time_of_a_look(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And a name that takes long keeps no other from being found."""
+    monkeypatch.setattr(executor_pool, "LOOKS_SECONDS", 0.5)
+    clients = [Unnamed("http://gone.example:1", "t"), RpcClient("http://127.0.0.1:1", "t")]
+    with anyio.fail_after(30):
+        states = await ExecutorPool(clients).states("python")
+    assert [(one.id, one.state, bool(one.why)) for one in states] == [
+        ("gone.example:1", "silent", False),
+        # This one was asked, and refused.
+        ("127.0.0.1:1", "silent", True),
+    ]

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
+from collections.abc import AsyncIterator, MutableMapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
+from starlette.testclient import TestClient
 from tests.bundles import BundlePlace
-from tests.extensions.server.api.place import make_house
-from tests.harness import Clock
+from tests.extensions.server.api.place import BASE, PORT, TOKEN, make_house
+from tests.harness import Clock, until
 
+from skillhouse.extensions.server.app import make_app
 from skillhouse.extensions.server.drain import (
     LOOK_SECONDS,
     NOTICE_SECONDS,
@@ -21,7 +24,9 @@ from skillhouse.extensions.server.drain import (
     DrainControl,
     Readiness,
 )
-from skillhouse.house import Skillhouse
+from skillhouse.floor.threads import in_thread
+from skillhouse.house import LogAnswers, Skillhouse
+from skillhouse.house.all_logs import AllLogs
 
 
 class Desk:
@@ -134,3 +139,77 @@ async def test_a_server_is_ready_once_it_has_ever_taken_its_bundle(tmp_path: Pat
         assert place.look().status == "refused"
         clock.now += LOOK_SECONDS
         assert await ready.reasons() == ()
+
+
+async def test_what_ends_beside_requests_is_a_reason_with_its_name(tmp_path: Path) -> None:
+    house = make_house(tmp_path)
+    fault, begun = anyio.Event(), anyio.Event()
+
+    async def fail() -> None:
+        await fault.wait()
+        raise RuntimeError("a fault of the bot")
+
+    @asynccontextmanager
+    async def bot() -> AsyncIterator[None]:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(fail)
+            yield
+
+    app = make_app(house, token=TOKEN, port=PORT, beside=bot)
+
+    async def receive() -> dict[str, Any]:
+        if begun.is_set():
+            await anyio.sleep_forever()
+        return {"type": "lifespan.startup"}
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        assert message["type"] in ("lifespan.startup.complete", "lifespan.shutdown.failed")
+        begun.set()
+
+    async def serve() -> None:
+        with pytest.raises(ExceptionGroup):
+            await app({"type": "lifespan", "asgi": {}, "state": {}}, receive, send)
+
+    def ready() -> tuple[int, Any]:
+        found = TestClient(app, BASE).get(READY_PATH)
+        return found.status_code, found.json()
+
+    with anyio.fail_after(60):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(serve)
+            await begun.wait()
+            assert await in_thread(ready) == (200, {"status": "ready", "reasons": []})
+            fault.set()
+    assert await in_thread(ready) == (503, {"status": "not-ready", "reasons": ["bot-ended"]})
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.parametrize(
+    ("fault", "reasons"), [(RuntimeError, ()), (SystemExit, ("log-answers-ended",))]
+)
+def test_a_thread_that_ended_is_a_reason_and_a_fault_ends_none(
+    desk: Desk, fault: type[BaseException], reasons: tuple[str, ...]
+) -> None:
+    looks: list[int] = []
+
+    class Faulty(AllLogs):
+        is_shared = True
+
+        @property
+        def state_path(self) -> Path:
+            looks.append(1)
+            raise fault
+
+        @state_path.setter
+        def state_path(self, _: Path) -> None: ...
+
+    enforcement = desk.house.services.enforcement
+    servers = enforcement.connections.servers
+    answers = LogAnswers(Faulty(desk.house.config, desk.house.audit_log, servers))
+    desk.readiness.needs("log-answers-ended", lambda: answers.is_running)
+    assert anyio.run(desk.readiness.reasons) == ()
+    answers.begin()
+    assert until(lambda: len(looks) == 2 or not answers.is_running)
+    assert anyio.run(desk.readiness.reasons) == reasons
+    answers.close()
+    assert anyio.run(desk.readiness.reasons) == ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -378,6 +379,34 @@ def test_a_server_that_cannot_reach_the_state_refuses_all_but_reads(tmp_path: Pa
         kept.rename(state / "state.sqlite3")
         assert until(lambda: http(place.first.address, "/readyz").status == 200)
         assert call("exec", command="true")[0]["status"] == "ok"
+
+
+def test_a_job_of_a_killed_server_has_failed_at_the_other_one(
+    tmp_path: Path, state_url: str
+) -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as silent,
+        placed(tmp_path, state_url=state_url) as place,
+    ):
+        # Nothing answers there, so the job waits for what it fetches.
+        source = f"http://127.0.0.1:{silent.getsockname()[1]}/skills/pdf"
+        body = {"action": "install", "source": source}
+        path = "/api/v1/changes/plan"
+        begun = http(place.first.address, path, place.first.token, body)
+        assert begun.status == 202, begun
+        job = f"/api/v1/jobs/{begun.value['id']}"
+        assert until(lambda: http(place.second.address, job, place.person).value["message"])
+        with urllib.request.urlopen(events(place.second.address, place.person), timeout=30) as news:
+            lines = iter(news.readline, b"")
+            assert b"event: reset\n" in lines
+            place.first.kill()
+            killed = time.monotonic()
+            # Another machine's server is lost once it has not been heard of for 10 seconds; without
+            # news there is a comment each 15.
+            data = next(one for one in lines if b"failed" in one or time.monotonic() - killed > 20)
+        assert json.loads(data.removeprefix(b"data:"))["id"] == begun.value["id"]
+        found = http(place.second.address, job, place.person).value
+        assert (found["state"], found["problem"]["code"]) == ("failed", "job-lost")
 
 
 def test_sigterm_lets_calls_end_and_keeps_questions(tmp_path: Path, state_url: str) -> None:

@@ -227,9 +227,9 @@ class ExecutorPool:
     async def states(self, runs: str) -> Sequence[ExecutorState]:
         """Return how each executor is, at each address that its name has.
 
-        Each is asked for a moment only: who does not answer in it is silent.
+        Each is asked for a moment only: who does not answer in it is silent. A name that is not
+        found in that time has the addresses of before.
         """
-        places = await self._places()
         found: dict[str, ExecutorState] = {}
         most = anyio.Semaphore(LOOKS)
 
@@ -238,10 +238,16 @@ class ExecutorPool:
                 state = await self._looked(place, runs)
             found[state.id] = state
 
+        async def each(client: RpcClient) -> None:
+            await self._look_up(client)
+            for place in self._known_places(client):
+                tasks.start_soon(one, place)
+
         with anyio.move_on_after(LOOKS_SECONDS):
             async with anyio.create_task_group() as tasks:
-                for place in places:
-                    tasks.start_soon(one, place)
+                for client in self._clients:
+                    tasks.start_soon(each, client)
+        places = self._known_places(*self._clients)
         return [found.get(_id(one)) or ExecutorState(id=_id(one), runs=(runs,)) for one in places]
 
     async def _looked(self, place: ExecutorPlace, runs: str) -> ExecutorState:
@@ -270,14 +276,24 @@ class ExecutorPool:
         return replace(state, seen_ms=self._seen.get(place.key, 0))
 
     async def _places(self) -> Sequence[ExecutorPlace]:
+        async with anyio.create_task_group() as tasks:
+            for client in self._clients:
+                tasks.start_soon(self._look_up, client)
+        return self._known_places(*self._clients)
+
+    async def _look_up(self, client: RpcClient) -> None:
+        at, before = self._looked_up.get(client.place, (-NAMES_SECONDS, ()))
+        if time.monotonic() < at + NAMES_SECONDS:
+            return
+        # A resolver that does not answer takes nothing away: those of before are used.
+        addresses = await client.addresses() or before or (client.host,)
+        self._looked_up[client.place] = (time.monotonic(), addresses)
+
+    def _known_places(self, *clients: RpcClient) -> Sequence[ExecutorPlace]:
         found: list[ExecutorPlace] = []
-        for client in self._clients:
-            at, addresses = self._looked_up.get(client.place, (-NAMES_SECONDS, ()))
-            if at + NAMES_SECONDS <= time.monotonic():
-                # A resolver that does not answer takes nothing away: those of before are used.
-                addresses = await client.addresses() or addresses or (client.host,)
-                self._looked_up[client.place] = (time.monotonic(), addresses)
-            found += [ExecutorPlace(client, address) for address in addresses]
+        for client in clients:
+            _, addresses = self._looked_up.get(client.place, (0.0, ()))
+            found += [ExecutorPlace(client, one) for one in addresses or (client.host,)]
         return found
 
     async def _chosen(self, refused: Container[tuple[str, str]]) -> ExecutorPlace:

@@ -6,8 +6,13 @@ import gzip
 import hashlib
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    nullcontext,
+)
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -90,7 +95,7 @@ from skillhouse.floor import (
 from skillhouse.floor.threads import in_thread
 from skillhouse.frontends.answers.errors import UnservedErrorAnswer, problem_answer, unserved
 from skillhouse.frontends.answers.json_form import members
-from skillhouse.frontends.answers.service import HealthAnswer, ReadyAnswer
+from skillhouse.frontends.answers.service import HealthAnswer, ReadyAnswer, ReadyReason
 from skillhouse.frontends.mcp.over_http import MCP_METHODS, MCP_PATH, McpOverHttp
 from skillhouse.house import AccessScope, Skillhouse
 from skillhouse.manage import OwnRoots
@@ -213,7 +218,16 @@ def make_app(
         routes=routes,
         middleware=[Middleware(VersionedPages, site.version)],
         exception_handlers=dict.fromkeys(failures, answers.failed),
-        lifespan=lambda _: _running(mcp, watch, companion, services.jobs, beside or nullcontext),
+        lifespan=lambda _: _running(
+            ready,
+            {
+                "mcp-ended": mcp.running,
+                "events-ended": watch.running,
+                "companion-ended": companion.running,
+                "bot-ended": beside or nullcontext,
+            },
+            services.jobs,
+        ),
     )
     app.router.redirect_slashes = False
     return RequestGuard(
@@ -262,10 +276,12 @@ _OPEN_PATHS = (
 
 @asynccontextmanager
 async def _running(
-    mcp: McpOverHttp, watch: EventWatch, companion: CompanionWatch, jobs: Jobs, beside: Beside
+    ready: Readiness, parts: Mapping[ReadyReason, Beside], jobs: Jobs
 ) -> AsyncIterator[None]:
     try:
-        async with mcp.running(), watch.running(), companion.running(), beside():
+        async with AsyncExitStack() as stack:
+            for reason, running in parts.items():
+                await stack.enter_async_context(ready.beside(reason, running()))
             yield
     finally:
         await in_thread(jobs.close)

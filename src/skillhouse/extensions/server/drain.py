@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import TYPE_CHECKING
 
 import anyio
 from anyio import to_thread
@@ -23,6 +24,8 @@ from skillhouse.store import STATE, STATE_FILE, pooled
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from skillhouse.frontends.answers.service import ReadyReason
 
 HEALTH_PATH = "/healthz"
 READY_PATH = "/readyz"
@@ -39,8 +42,6 @@ LOOK_SECONDS = 0.5
 """How long what was found of the state is answered to more probes."""
 STATE_SECONDS = 2.0
 """After which a state that does not answer is one that cannot be used."""
-
-Reason = Literal["draining", "state", "configuration", "skills"]
 
 
 class Readiness:
@@ -59,10 +60,31 @@ class Readiness:
         self._clock = clock
         self._state_path = house.config.state_directory / STATE_FILE
         self._lock = threading.Lock()
-        self._looked: tuple[float, tuple[Reason, ...]] | None = None
+        self._looked: tuple[float, tuple[ReadyReason, ...]] | None = None
         self._at_drain: list[Callable[[], object]] = []
         self._limiter: RunVar[anyio.CapacityLimiter] = RunVar("readiness")
+        self._needed: list[tuple[ReadyReason, Callable[[], bool]]] = []
+        self._ended: tuple[ReadyReason, ...] = ()
         self.is_draining = False
+
+    def needs(self, reason: ReadyReason, runs: Callable[[], bool]) -> None:
+        """Give a reason while something that is to run beside requests does not."""
+        self._needed.append((reason, runs))
+
+    @asynccontextmanager
+    async def beside(
+        self, reason: ReadyReason, context: AbstractAsyncContextManager[None]
+    ) -> AsyncIterator[None]:
+        """Hold the context of what runs beside requests, and give the reason once it has failed.
+
+        A fault of one ends all that are held with it; the reason is that of the one that failed.
+        """
+        try:
+            async with context:
+                yield
+        except Exception:
+            self._ended = self._ended or (reason,)
+            raise
 
     def at_drain(self, work: Callable[[], object]) -> None:
         """Have something done when the end of this server begins."""
@@ -73,23 +95,26 @@ class Readiness:
         for work in self._at_drain:
             work()
 
-    async def reasons(self) -> tuple[Reason, ...]:
+    async def reasons(self) -> tuple[ReadyReason, ...]:
         """Return why it is not ready; empty when it is."""
-        found: tuple[Reason, ...] = ("state",)
+        found: tuple[ReadyReason, ...] = ("state",)
         with anyio.move_on_after(STATE_SECONDS):
             # Not `in_thread`, which waits for work that was begun: that may hang at the state.
             found = await to_thread.run_sync(
                 self._found, abandon_on_cancel=True, limiter=of_loop(self._limiter, 2)
             )
-        return ("draining", *found) if self.is_draining else found
+        # Looked at on the event loop: a state that hangs hides none of them.
+        ended = [reason for reason, runs in self._needed if not runs()]
+        draining: tuple[ReadyReason, ...] = ("draining",) if self.is_draining else ()
+        return (*draining, *found, *self._ended, *ended)
 
-    def _found(self) -> tuple[Reason, ...]:
+    def _found(self) -> tuple[ReadyReason, ...]:
         """Return what is so now, or was a moment ago."""
         with self._lock:
             now = self._clock()
             if self._looked is not None and now - self._looked[0] < LOOK_SECONDS:
                 return self._looked[1]
-            found: list[Reason] = []
+            found: list[ReadyReason] = []
             if not (self._servers.is_reached() and self._can_write()):
                 found.append("state")
             self._house.config_reload.check()

@@ -14,7 +14,6 @@ from threading import Thread
 from typing import Literal
 
 import skillhouse
-from skillhouse.extensions.server.api.api_services import instance_name
 from skillhouse.extensions.server.app import SECRET_BYTES, Beside, make_app
 from skillhouse.extensions.server.drain import DrainControl, Readiness
 from skillhouse.extensions.server.tcp_server import HOST, Certificate, bound, make_server
@@ -78,7 +77,7 @@ def listen(
             drain_seconds=drain_seconds,
         )
         servers.begin(
-            name=instance_name(house.config),
+            name=house.config.shown_server,
             version=skillhouse.__version__,
             address=f"{scheme}://{place}",
             # As for its cookies: see `make_app`.
@@ -86,6 +85,8 @@ def listen(
         )
         answers = LogAnswers(house.all_logs)
         answers.begin()
+        readiness.needs("beats-ended", lambda: servers.is_beating)
+        readiness.needs("log-answers-ended", lambda: answers.is_running)
         with closing(servers), closing(answers), server.ended_by_signals():
             announce(f"{scheme}://{place}/?token={token}")
             # A pipe is buffered, and its reader waits for this line.

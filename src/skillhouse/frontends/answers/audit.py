@@ -243,6 +243,16 @@ def all_logs_answer(found: ServerLogs, folder: Path) -> AllLogsAnswer:
     )
 
 
+class AcceptedServerAnswer(JsonAnswer, frozen=True, kw_only=True):
+    """A server whose new log this machine has accepted."""
+
+    server: str
+    log: str
+    """Name of the log that has the server's name from now on."""
+    given_up: list[str]
+    """Names of the logs that had it before."""
+
+
 _LOOKED_AT = 500
 """Records, from the newest, among which a call that has just ended is looked for."""
 PARTS = ("frames", "log", "output")

@@ -103,11 +103,26 @@ class ExecutorAnswer(JsonAnswer, frozen=True, kw_only=True):
     """When it answered this server last; empty for never."""
 
 
+ReadyReason = Literal[
+    "draining",
+    "state",
+    "configuration",
+    "skills",
+    "mcp-ended",
+    "events-ended",
+    "companion-ended",
+    "bot-ended",
+    "beats-ended",
+    "log-answers-ended",
+]
+"""Why a server gets no work; `-ended` is what ran beside requests, and does so no more."""
+
+
 class ReadyAnswer(JsonAnswer, frozen=True, kw_only=True):
     """Whether a balancer is to send work to this server, and why not."""
 
     status: Literal["ready", "not-ready"]
-    reasons: list[Literal["draining", "state", "configuration", "skills"]]
+    reasons: list[ReadyReason]
 
 
 class ResetEventAnswer(JsonAnswer, frozen=True, kw_only=True):

@@ -8,8 +8,9 @@ import itertools
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
+from skillhouse.approval import OWNER
 from skillhouse.audit import (
     Query,
     csv_lines,
@@ -23,9 +24,10 @@ from skillhouse.audit import (
 from skillhouse.audit.peer_pages import LOG_PAGE_MAX, LogQuestion
 from skillhouse.audit.server_logs import LOG_PATTERN, entries_of_all, find_logs, verify_all
 from skillhouse.audit.state_heads import StateHeads, heads_by_log
-from skillhouse.floor import structs
+from skillhouse.floor import SkillhouseError, structs
 from skillhouse.floor.regex import regex
 from skillhouse.frontends.answers.audit import (
+    AcceptedServerAnswer,
     all_logs_answer,
     code_lists,
     entry_answer,
@@ -35,6 +37,8 @@ from skillhouse.frontends.answers.audit import (
     subject_of,
     verification_answer,
 )
+from skillhouse.frontends.answers.errors import error_code
+from skillhouse.frontends.answers.json_form import copied
 from skillhouse.frontends.cli.options import (
     UsageError,
     Verb,
@@ -44,13 +48,18 @@ from skillhouse.frontends.cli.options import (
     positive,
     utc_time,
 )
+from skillhouse.frontends.cli.person import refuse_agents
+from skillhouse.frontends.cli.question import confirmed
+from skillhouse.frontends.presentation.findings import verification_lines
 from skillhouse.frontends.presentation.text import counted, fitted, one_line, shown
 from skillhouse.store import STATE_FILE, state_server
 
 if TYPE_CHECKING:
     from skillhouse.audit import AuditEntry, AuditLog, Stats, Trouble, Verification
     from skillhouse.frontends.cli.terminal import Terminal
-    from skillhouse.house import Skillhouse
+    from skillhouse.house import AllLogs, Skillhouse
+
+T = TypeVar("T")
 
 _EXAMPLES = """examples:
   skillhouse audit list --limit 20
@@ -63,6 +72,7 @@ _EXAMPLES = """examples:
   skillhouse audit verify
   skillhouse audit verify --all /mnt/logs
   skillhouse audit list --all /mnt/logs --server core-a
+  skillhouse audit accept core-a        after its machine, and so its log, was replaced
 """
 
 _COLOURS = {"ok": "green", "denied": "red", "error": "red", "unknown": "yellow"}
@@ -114,9 +124,12 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     verify.add_argument(
         "--all", metavar="DIR", help="every log below DIR, a copy of each server's own"
     )
-    for parser_of_verb in (found, show, stats, verify):
+    accept = verbs.add_parser("accept", help="take the new log of a server that was replaced")
+    accept.add_argument("server", metavar="NAME", help="the server's name, as `list --all` has it")
+    accept.add_argument("--yes", action="store_true", help="do not ask")
+    for parser_of_verb in (found, show, stats, verify, accept):
         add_json(parser_of_verb)
-    for parser_of_verb in (found, show, stats, export, verify):
+    for parser_of_verb in (found, show, stats, export, verify, accept):
         add_place(parser_of_verb)
 
 
@@ -126,7 +139,9 @@ def _add_filters(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--agent", metavar="NAME", help="only calls of this agent")
     parser.add_argument("--user", metavar="NAME", help="only calls of this user")
     parser.add_argument("--client", metavar="NAME", help="only calls of this client")
-    parser.add_argument("--server", metavar="NAME", help="only records of this server")
+    parser.add_argument(
+        "--server", metavar="NAME", help="only records of this server, as `list --all` names it"
+    )
     parser.add_argument("--tier", choices=["none", "3", "2", "1"], help="only calls of this tier")
     parser.add_argument(
         "--since",
@@ -151,11 +166,13 @@ def _run(options: argparse.Namespace, terminal: Terminal) -> int:
             raise UsageError(f"no record begins with `{options.id}`; see `skillhouse audit list`")
         _show(entry, terminal, json=options.json)
         return 0
+    if options.verb == "accept":
+        return _accept(house, options, terminal)
     if options.verb == "list" and options.all == "":
         return _list_all(house, options, terminal)
     if options.verb == "list" and options.before is not None:
         raise UsageError("`--before` goes on with a list of `--all`, without a DIR")
-    entries = _entries(options, log)
+    entries = _entries(options, log, house.config.shown_server)
     if options.verb == "stats":
         _stats(stats_of(entries), troubles(log), terminal, json=options.json)
         return 0
@@ -172,21 +189,62 @@ def _run(options: argparse.Namespace, terminal: Terminal) -> int:
     )
 
 
+def _all_logs(house: Skillhouse) -> AllLogs:
+    try:
+        # It verifies signatures, with a library of the extra `server`.
+        return house.all_logs
+    except ImportError as error:
+        raise UsageError(f"asking other servers needs the extra `server`: {error}") from error
+
+
+def _named(asked: Callable[[], T]) -> T:
+    """Return what servers answer; UsageError where there is none of the name that was given."""
+    try:
+        return asked()
+    except SkillhouseError as error:
+        if error_code(error) != "unknown-server":
+            raise
+        raise UsageError(str(error)) from error
+
+
+def _accept(house: Skillhouse, options: argparse.Namespace, terminal: Terminal) -> int:
+    """Have a server's name be that of the log which it has now; 1 where a person does not agree."""
+    refuse_agents("audit accept")
+    logs = _all_logs(house)
+    if not logs.is_shared:
+        raise UsageError("the state is in a file, and has one log: there is none to accept")
+    found = _named(lambda: logs.replaced(options.server))
+    name, before = one_line(found.server), ", ".join(found.given_up)
+    if not options.yes:
+        terminal.note(
+            f"`{name}` answers with the log {found.log}; {before} had its name. Whoever writes the "
+            "state could have taken the name. On this machine the records of the new log count as "
+            "the server's then, and what the old one had and is in no copy is given up"
+        )
+        if not confirmed(f"Accept {found.log} as `{name}`?", terminal):
+            terminal.note("nothing was changed")
+            return 1
+    arguments = {"server": found.server, "log": found.log, "given_up": list(found.given_up)}
+    house.services.enforcement.event("server-accepted", user=OWNER, arguments=arguments)
+    logs.accept(found)
+    answer = copied(AcceptedServerAnswer, found, given_up=list(found.given_up))
+    terminal.answer(
+        answer, f"`{name}` is the log {found.log}, and no more {before}", as_json=options.json
+    )
+    return 0
+
+
 def _list_all(house: Skillhouse, options: argparse.Namespace, terminal: Terminal) -> int:
     """Ask every server for its log; 1 when one did not answer, or a log is not as it was."""
     if options.before is not None and not _ID.fullmatch(options.before):
         raise UsageError("expected `--before` to be the id that the list before ended with")
     if options.sort == "duration":
         raise UsageError("servers answer by time; copy their logs, and use `--all DIR`")
-    try:
-        # It verifies signatures, with a library of the extra `server`.
-        logs = house.all_logs
-    except ImportError as error:
-        raise UsageError(f"asking other servers needs the extra `server`: {error}") from error
+    logs = _all_logs(house)
     question = LogQuestion(
         query=_query(options), before=options.before or "", limit=min(options.limit, LOG_PAGE_MAX)
     )
-    found = logs.page(question)
+    found = _named(lambda: logs.page(question))
     answer = seen_logs(found)
     if options.json:
         terminal.json(answer)
@@ -207,13 +265,27 @@ def _list_all(house: Skillhouse, options: argparse.Namespace, terminal: Terminal
     return 0 if found.is_whole else 1
 
 
-def _entries(options: argparse.Namespace, log: AuditLog) -> Iterator[AuditEntry]:
-    query = _query(options)
+def _entries(options: argparse.Namespace, log: AuditLog, own: str) -> Iterator[AuditEntry]:
+    """Yield what is wanted; UsageError for a server of which no record is. `own` is this one."""
     folder = getattr(options, "all", None)
-    if folder is None:
-        entries = entries_of(log.path, query, key=log.key)
-    else:
-        entries = entries_of_all(_logs(Path(folder)), query)
+
+    def read(query: Query) -> Iterator[AuditEntry]:
+        if folder is not None:
+            return entries_of_all(_logs(Path(folder)), query)
+        return entries_of(log.path, structs.replace(query, own_server=own), key=log.key)
+
+    entries = read(_query(options))
+    first = next(entries, None)
+    if first is not None:
+        entries = itertools.chain([first], entries)
+    elif options.server is not None:
+        known = {one.record.server for one in read(Query())} - {""}
+        known |= set() if folder is not None else {own}
+        if options.server not in known:
+            named = ", ".join(f"`{one_line(one)}`" for one in sorted(known)) or "none"
+            others = "" if folder is not None else "; `audit list --all` asks all servers"
+            text = f"no record is of a server `{options.server}`: known are {named}{others}"
+            raise UsageError(text)
     limit: int | None = getattr(options, "limit", None)
     if limit is not None and getattr(options, "sort", "") == "duration":
         # Of equal ones the newest first; no more than the limit are held of a long log.
@@ -344,15 +416,8 @@ def _verify(log: AuditLog, terminal: Terminal, *, json: bool) -> int:
 
 
 def _say_verified(found: Verification, terminal: Terminal) -> None:
-    for problem in found.problems:
-        name = f"{shown(problem.file)} " if problem.file else ""
-        place = f"{name}line {problem.line}: " if problem.line else f"{name}: " if name else ""
-        terminal.line(f"{place}{shown(problem.message)} [{problem.code}]")
-    for record in found.unknown:
-        wanted = ", ".join(f"{p.action} {p.resource}" for p in record.permissions)
-        terminal.line(f"unknown outcome: {record.id} {one_line(wanted)} at {record.ts}")
-    word = "changed or cut" if found.problems else "whole"
-    terminal.line(f"{counted(found.records, 'record')}{_besides(found)}, the log is {word}")
+    for line in verification_lines(found):
+        terminal.line(line)
 
 
 def _verify_all(house: Skillhouse, folder: Path, terminal: Terminal, *, json: bool) -> int:
@@ -376,17 +441,6 @@ def _verify_all(house: Skillhouse, folder: Path, terminal: Terminal, *, json: bo
             terminal.note("no state has heads of these logs: a rewritten one would not show")
     is_wrong = found.absent or any(one.problems or one.unknown for _, one in found.logs)
     return 1 if is_wrong else 0
-
-
-def _besides(found: Verification) -> str:
-    parts = (
-        (found.archives, f" in {counted(found.archives + 1, 'file')}"),
-        (found.checkpoints, f", {counted(found.checkpoints, 'checkpoint')}"),
-        (found.heads, f", {counted(found.heads, 'head')} in the state"),
-        (found.summaries, f", {found.summaries} without arguments after their time"),
-        (found.removed, f", {found.removed} more removed after their time"),
-    )
-    return "".join(text for number, text in parts if number)
 
 
 def _progress(terminal: Terminal) -> Callable[[int, int], None]:

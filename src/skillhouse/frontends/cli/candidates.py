@@ -136,6 +136,11 @@ def _remotes(typed: Typed) -> Iterable[str]:
     return (source.url for source in typed.house().config.remotes)
 
 
+def _servers(typed: Typed) -> Iterable[str]:
+    with typed.house() as house:
+        return house.all_logs.server_names()
+
+
 _KINDS: dict[str, Callable[[Typed], Iterable[str]]] = {
     "skills": _skills,
     "profiles": _profiles,
@@ -144,5 +149,6 @@ _KINDS: dict[str, Callable[[Typed], Iterable[str]]] = {
     "tools": _tools,
     "approvals": _approvals,
     "remotes": _remotes,
+    "servers": _servers,
 }
 KINDS = tuple(_KINDS)

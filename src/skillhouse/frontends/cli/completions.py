@@ -36,7 +36,12 @@ open approvals are read when they are needed, from the skills that `list` shows.
 
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:+-]*")
 _METAVARS = {"DIR": "directories", "FILE": "files", "PATH": "files", "CLIENTS": "clients"}
-_OPTIONS = {"--profile": "profiles", "--client": "clients", "--agent": "agents"}
+_OPTIONS = {
+    "--profile": "profiles",
+    "--client": "clients",
+    "--agent": "agents",
+    "--server": "servers",
+}
 """What comes after an option, where neither its choices nor the name of its value says it."""
 _ARGUMENTS = {
     "skill": "skills",
@@ -48,6 +53,7 @@ _ARGUMENTS = {
     ("profiles", "name"): "profiles",
     ("profiles", "names"): "profiles",
     ("approvals", "id"): "approvals",
+    ("audit", "server"): "servers",
 }
 """What an argument is, by its name or its verb and name."""
 

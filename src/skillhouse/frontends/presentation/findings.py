@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from skillhouse.floor import Diagnostic, Severity
-from skillhouse.frontends.presentation.text import counted
+from skillhouse.frontends.presentation.text import counted, one_line, shown
+
+if TYPE_CHECKING:
+    from skillhouse.audit import Verification
 
 FOLDED_FROM = 30
 """Findings of one run from which on those of one code are folded."""
@@ -121,3 +125,24 @@ def counts(findings: Iterable[Diagnostic]) -> str:
         codes = Counter(found.code for found in every).most_common(4)
         parts.append("most often " + ", ".join(f"{code} {count:,}" for code, count in codes))
     return ", ".join(parts)
+
+
+def verification_lines(found: Verification) -> Iterator[str]:
+    """Yield what is wrong with a log, which calls have no outcome, and whether it is whole."""
+    for problem in found.problems:
+        name = f"{shown(problem.file)} " if problem.file else ""
+        place = f"{name}line {problem.line}: " if problem.line else f"{name}: " if name else ""
+        yield f"{place}{shown(problem.message)} [{problem.code}]"
+    for record in found.unknown:
+        wanted = ", ".join(f"{p.action} {p.resource}" for p in record.permissions)
+        yield f"unknown outcome: {record.id} {one_line(wanted)} at {record.ts}"
+    parts = (
+        (found.archives, f" in {counted(found.archives + 1, 'file')}"),
+        (found.checkpoints, f", {counted(found.checkpoints, 'checkpoint')}"),
+        (found.heads, f", {counted(found.heads, 'head')} in the state"),
+        (found.summaries, f", {found.summaries} without arguments after their time"),
+        (found.removed, f", {found.removed} more removed after their time"),
+    )
+    besides = "".join(text for number, text in parts if number)
+    word = "changed or cut" if found.problems else "whole"
+    yield f"{counted(found.records, 'record')}{besides}, the log is {word}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypedDict
@@ -496,6 +497,12 @@ class Config(PartialStruct, frozen=True, kw_only=True):
     """What is wrong with the project's file, which costs what that file sets."""
     source: ConfigSource | None = None
     """Where it was read from; None for one that a program made, which no file changes."""
+
+    @property
+    def shown_server(self) -> str:
+        """The name by which other servers, and people, know this one: `server_name`, or that of the
+        machine where it is not set."""
+        return self.server_name or socket.gethostname()
 
     def tool_lists(self, agent: str) -> tuple[tuple[str, ...], ...]:
         """Return the lists of an agent's tools; it is offered what each of them names."""

@@ -19,11 +19,12 @@ from tests.extensions.server.api.place import make_house
 from tests.house.places import make_places, write_skill
 
 import skillhouse
-from skillhouse.approval import Answer
+from skillhouse.approval import Answer, Connections
 from skillhouse.extensions.server.api.event_routes import EVENTS
 from skillhouse.extensions.server.api.event_watch import EventWatch
 from skillhouse.extensions.server.api.events import EVENT_MAX, RING, EventLog
-from skillhouse.extensions.server.api.jobs import Jobs
+from skillhouse.extensions.server.api.job_rows import JobRows
+from skillhouse.extensions.server.api.jobs import Job, Jobs
 from skillhouse.extensions.server.api.openapi import openapi_document
 from skillhouse.extensions.server.api.routes import ENDPOINTS
 from skillhouse.extensions.server.status import StatusReader
@@ -100,6 +101,38 @@ async def test_a_fault_of_a_look_ends_nothing_else(tmp_path: Path) -> None:
             while len(faults) < 2:  # noqa: ASYNC110 - nothing else says it.
                 await anyio.sleep(0.01)
     remove()
+
+
+def test_a_job_whose_server_dies_is_an_event_at_each_server_without_a_commit(
+    tmp_path: Path,
+) -> None:
+    house = make_house(tmp_path)
+    directory = house.config.state_directory
+    house.call_sync("write", {"path": "a", "content": "b"})
+    logs = (EventLog(), EventLog())
+    watches = []
+    for log in logs:
+        watch = EventWatch(house, StatusReader(house, lambda: 0.0), log)
+        watch.jobs = JobRows(directory, Connections(directory), clock=lambda: 9.0).elsewhere
+        watches.append(watch)
+    connections = Connections(directory)
+    rows = JobRows(directory, connections, clock=lambda: 5.0)
+    job = Job("plan", "eve", lambda _: None, 5.0)
+    job.state = "running"
+    rows.open(job.id, "plan", "eve", job.answer())
+    for watch in watches:
+        watch.look()
+    connections.close()
+    for watch, log in zip(watches, logs, strict=True):
+        # What is no scan asks of no row.
+        watch.look(scans=False)
+        watch.look()
+        watch.look()
+        found = [(one.kind, one.user, json.loads(one.data)) for one in log.after(0)[0]]
+        assert [(kind, user, value["state"]) for kind, user, value in found] == [
+            ("job", "eve", "failed")
+        ]
+        assert found[0][2]["ended_ms"] == 9_000
 
 
 def test_a_look_publishes_what_changed_since_the_one_before(tmp_path: Path) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any, cast
 
@@ -30,6 +31,7 @@ from skillhouse.frontends.answers.service import JobAnswer, JobLineAnswer, JobSt
 from skillhouse.frontends.api_client import AgreedJson, ApiClient, ApiClientError
 from skillhouse.house import Skillhouse
 from skillhouse.install import QUESTIONS
+from skillhouse.store import STATE, STATE_FILE, pooled
 
 pytestmark = pytest.mark.slow
 
@@ -330,6 +332,18 @@ def jobs() -> Any:
     made.close()
 
 
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Callable[[], JobRows]]:
+    """Return what makes the jobs of one more server of a state."""
+    with ExitStack() as stack:
+
+        def made() -> JobRows:
+            connections = stack.enter_context(closing(Connections(tmp_path)))
+            return JobRows(tmp_path, connections, clock=Clock(5.0))
+
+        yield made
+
+
 def until(is_so: Callable[[], bool]) -> None:
     end = time.monotonic() + SECONDS
     while not is_so():
@@ -352,15 +366,11 @@ def test_a_job_is_cancelled_as_it_goes_on_and_before_it_begins(jobs: Jobs) -> No
     until(lambda: first.state == "cancelled")
 
 
-def test_a_job_is_shown_and_ended_by_another_server_of_the_state(tmp_path: Path) -> None:
+def test_a_job_is_shown_and_ended_by_another_server_of_the_state(
+    server: Callable[[], JobRows],
+) -> None:
     here, there = (
-        Jobs(
-            EventLog(),
-            clock=Clock(5.0),
-            moment=time.monotonic,
-            rows=JobRows(tmp_path, Connections(tmp_path), clock=Clock(5.0)),
-        )
-        for _ in range(2)
+        Jobs(EventLog(), clock=Clock(5.0), moment=time.monotonic, rows=server()) for _ in range(2)
     )
 
     def work(job: Job) -> ListAnswer:
@@ -391,7 +401,7 @@ def test_a_job_is_shown_and_ended_by_another_server_of_the_state(tmp_path: Path)
     # A server that is gone says no more: its job is none that runs for ever.
     lost = here.start("plan", "eve", endless)
     until(lambda: lost.state == "running")
-    rows = JobRows(tmp_path, Connections(tmp_path), clock=Clock(5.0))
+    rows = server()
     rows.open("gone", "plan", "eve", lost.answer())
     rows.close()
     problem = shown("gone").problem
@@ -402,9 +412,72 @@ def test_a_job_is_shown_and_ended_by_another_server_of_the_state(tmp_path: Path)
     assert shown(lost.id).line.state == "cancelled"
 
 
-def test_a_job_that_runs_is_not_forgotten_for_many_of_another_server(tmp_path: Path) -> None:
+def test_jobs_end_with_their_server_and_those_that_wait_too(server: Callable[[], JobRows]) -> None:
+    there = server()
+    here = Jobs(EventLog(), clock=Clock(5.0), moment=time.monotonic, rows=server())
+
+    def endless(job: Job) -> None:
+        while True:
+            job.report("fetching")
+            time.sleep(0.001)
+
+    begun = [here.start("plan", "eve", endless) for _ in range(3)]
+    until(lambda: begun[0].state == "running")
+    here.close()
+    shown = [there.get(one.id) for one in begun]
+    assert [one and (one.state, one.answer().problem) for one in shown] == [("cancelled", None)] * 3
+    assert [(one.state, one.ended_ms) for one in begun] == [("cancelled", 5_000)] * 3
+
+
+def test_a_job_that_has_ended_is_read_once_by_each_server(
+    tmp_path: Path, server: Callable[[], JobRows]
+) -> None:
+    here, there = server(), server()
+    job = Job("plan", "eve", lambda _: None, 5.0)
+    job.state, job.ended_ms, job.result = "done", 5_000, listed("skills", ["a"])
+    here.open(job.id, "plan", "eve", job.answer())
+    here.keep(job.id, job.answer())
+    (seen,) = there.elsewhere()
+    assert (seen.state, seen.answer().result) == ("done", None)
+    whole = there.get(job.id)
+    assert whole is not None
+    assert plain(whole.answer()) == plain(job.answer())
+    with pooled(tmp_path / STATE_FILE, STATE) as store, store.transaction() as connection:
+        connection.execute("UPDATE call_task SET outcome = '{'")
+    assert there.elsewhere() == [seen]
+    assert (here.get(job.id), there.get(job.id)) == (None, None)
+
+
+@pytest.mark.parametrize("is_asked_to_end", [False, True])
+def test_a_job_whose_server_was_only_stopped_runs_again(
+    tmp_path: Path, server: Callable[[], JobRows], *, is_asked_to_end: bool
+) -> None:
+    here, there, third = server(), server(), server()
+    job = Job("plan", "eve", lambda _: None, 5.0)
+    job.state = "running"
+    here.open(job.id, "plan", "eve", job.answer())
+    if is_asked_to_end:
+        there.end(job.id)
+    assert [one.state for one in there.elsewhere()] == ["running"]
+    here.close()
+    for rows in (there, third):
+        (found,) = rows.elsewhere()
+        assert (found.state, found.line().ended_ms) == ("failed", 5_000)
+    with pooled(tmp_path / STATE_FILE, STATE) as store:
+        (state,) = store.rows("SELECT state FROM call_task")
+    assert state != ("running",)
+    # It says once more how far it is, and is one that runs, or has been asked to end.
+    assert here.keep(job.id, job.answer()) is not is_asked_to_end
+    job.state, job.ended_ms = "done", 10_000
+    here.keep(job.id, job.answer())
+    assert [one.state for one in there.elsewhere()] == ["done"]
+
+
+def test_a_job_that_runs_is_not_forgotten_for_many_of_another_server(
+    server: Callable[[], JobRows],
+) -> None:
     """Its server would take it for one that another server ended, and end it."""
-    here, there = (JobRows(tmp_path, Connections(tmp_path), clock=Clock(5.0)) for _ in range(2))
+    here, there = server(), server()
     job = Job("plan", "eve", lambda _: None, 5.0)
     here.open("long", "plan", "eve", job.answer())
     job.ended_ms, job.state = 6_000, "done"
@@ -420,8 +493,8 @@ def test_a_job_that_runs_is_not_forgotten_for_many_of_another_server(tmp_path: P
     there.close()
 
 
-def test_a_job_of_a_later_version_hides_no_other(tmp_path: Path) -> None:
-    rows, there = (JobRows(tmp_path, Connections(tmp_path), clock=Clock(5.0)) for _ in range(2))
+def test_a_job_of_a_later_version_hides_no_other(server: Callable[[], JobRows]) -> None:
+    rows, there = server(), server()
     job = Job("plan", "eve", lambda _: None, 5.0)
     rows.open("new", "plan", "eve", structs.replace(job.answer(), line=replaced_state(job)))
     rows.open(job.id, "plan", "eve", job.answer())

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -103,6 +105,24 @@ def executors_of(page: str) -> list[list[str]]:
     [table] = re.findall(r'<table role="table" class="keys executors">.*?</table>', page, re.DOTALL)
     rows = [re.findall(r"<td.*?</td>", row, re.DOTALL) for row in table.split("<tr")[2:]]
     return [[" ".join(Page(cell).text.split()) for cell in row] for row in rows]
+
+
+def test_who_looks_at_one_time_shares_one_look_at_the_executors(tmp_path: Path) -> None:
+    asked_at: list[float] = []
+
+    def slow(asked: dict[str, Any], _: dict[str, str]) -> tuple[int, Any]:
+        asked_at.append(time.monotonic())
+        time.sleep(0.5)
+        return 200, {"jsonrpc": "2.0", "result": {"status": "ok"}, "id": asked["id"]}
+
+    with answering(slow) as address, house_with_executors(tmp_path, address) as house:
+        paths = ["/api/v1/executors", "/system", "/api/v1/executors"]
+        clients = [client_of(house) for _ in paths]
+        with ThreadPoolExecutor(len(paths)) as pool:
+            found = list(pool.map(lambda one, path: one.get(path), clients, paths))
+    assert [one.status_code for one in found] == [200] * 3
+    assert len(asked_at) == 1
+    assert found[0].json()["executors"] == found[2].json()["executors"]
 
 
 def test_executors_are_shown_with_what_they_say_and_how_they_answer(tmp_path: Path):

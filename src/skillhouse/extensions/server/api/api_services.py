@@ -28,18 +28,13 @@ if TYPE_CHECKING:
 
     from skillhouse.extensions.server.api.events import EventLog
     from skillhouse.extensions.server.status import SkillScan, StatusReader
-    from skillhouse.house import AccessTokens, Config, Skillhouse
+    from skillhouse.house import AccessTokens, Skillhouse
 
 
 T = TypeVar("T")
 
 PAGE_DEFAULT = 50
 PAGE_MAX = 200
-
-
-def instance_name(config: Config) -> str:
-    """Return the name of this server, as in its records and telemetry; else that of the machine."""
-    return config.server_name or socket.gethostname()
 
 
 class ApiServices:
@@ -77,7 +72,7 @@ class ApiServices:
         self.started = clock()
         self.instance = InstanceAnswer(
             id=events.start,
-            name=instance_name(house.config),
+            name=house.config.shown_server,
             host=socket.gethostname(),
             version=skillhouse.__version__,
             started=timestamp(int(self.started * 1000)),

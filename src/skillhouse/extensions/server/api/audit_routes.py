@@ -43,6 +43,7 @@ from skillhouse.extensions.server.api.route_table import (
 )
 from skillhouse.extensions.server.api.schemas import TEXT, array, listing, maybe, record, ref
 from skillhouse.extensions.server.api.skill_routes import CURSOR, LIMIT
+from skillhouse.floor import structs
 from skillhouse.frontends.answers.audit import (
     AuditEntryAnswer,
     ListedEntryAnswer,
@@ -105,7 +106,9 @@ def _entries(
     api: ApiServices, request: ApiRequest, *, judged: bool = False, since: str | None = None
 ) -> Iterator[AuditEntry]:
     log = api.house.audit_log
-    return entries_of(log.path, _wanted(request, judged=judged, since=since), key=log.key)
+    query = _wanted(request, judged=judged, since=since)
+    query = structs.replace(query, own_server=api.house.config.shown_server)
+    return entries_of(log.path, query, key=log.key)
 
 
 def _wanted(request: ApiRequest, *, judged: bool = False, since: str | None = None) -> Query:

@@ -128,6 +128,9 @@ class EventWatch:
 
     def _look(self, *, scans: bool = True) -> None:
         self._look_at_questions()
+        if scans and any(one.ended_ms is None for one in (self._lines or {}).values()):
+            # One whose server has died ends without a commit, unless a server looks.
+            self._look_at_jobs()
         self._look_at_calls()
         if scans:
             self._look_at_skills()

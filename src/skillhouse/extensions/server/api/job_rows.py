@@ -15,6 +15,7 @@ import msgspec
 
 from skillhouse.approval import Connections, new_connection
 from skillhouse.extensions.server.api.problems import ApiProblem
+from skillhouse.floor import SkillhouseError
 from skillhouse.floor.structs import replace
 from skillhouse.frontends.answers.errors import ProblemAnswer
 from skillhouse.frontends.answers.json_form import plain
@@ -33,9 +34,23 @@ KEPT_MAX = 100
 """Jobs of all servers that are kept; those that have ended are forgotten first."""
 RESULT_MAX = 1_048_576
 """Characters of a job that are kept; of a longer one only its server has the result."""
-GOES_ON = "UPDATE call_task SET outcome = ?, updated_ms = ? WHERE digest = ? AND state = 'running'"
+# One that was taken for lost, as while its server was stopped, is one that runs.
+GOES_ON = (
+    "UPDATE call_task SET outcome = ?, updated_ms = ?, state = 'running' WHERE digest = ? "
+    "AND state IN ('running', 'done')"
+)
 ENDS = "UPDATE call_task SET outcome = ?, updated_ms = ?, state = 'done' WHERE digest = ?"
-_COLUMNS = "SELECT user_name, outcome, state, runner, updated_ms FROM call_task"
+LOSES = (
+    "UPDATE call_task SET outcome = ?, updated_ms = ?, "
+    "state = CASE state WHEN 'cancelling' THEN 'cancelled' ELSE 'done' END "
+    "WHERE digest = ? AND updated_ms = ? AND state IN ('running', 'cancelling')"
+)
+_COLUMNS = "SELECT digest, user_name, outcome, state, runner, updated_ms FROM call_task"
+ELSEWHERE = (
+    "SELECT digest, user_name, CASE state WHEN 'done' THEN '' ELSE outcome END, state, runner, "
+    "updated_ms FROM call_task WHERE channel = ? AND runner <> ? AND opened_ms > ? ORDER BY seq"
+)
+GOING = ("running", "cancelling")
 LOST = "the server that ran this job has ended; what it did so far is not known"
 TOO_LONG = "the result is too long to be kept; the server that ran the job has it"
 
@@ -65,6 +80,10 @@ class KeptJob:
     def answer(self) -> JobAnswer:
         return JobAnswer(line=self._line, result=self._result, problem=self._problem)
 
+    def without_result(self) -> KeptJob:
+        self._result = None
+        return self
+
 
 class JobRows:
     """The jobs of all servers of a state, as one of them sees them."""
@@ -77,6 +96,8 @@ class JobRows:
         self._clock = state_clock(self._path, clock)
         self._runner = new_connection()
         """This server, where it runs jobs."""
+        self._ended: dict[tuple[str, int], KeptJob | None] = {}
+        """Those of other servers that had ended when they were read, by their row and its time."""
 
     def open(self, job_id: str, kind: str, user: str, answer: JobAnswer) -> None:
         """Keep a new job; StateError, or OSError, if that fails."""
@@ -116,31 +137,65 @@ class JobRows:
             )
 
     def get(self, job_id: str) -> KeptJob | None:
-        found = self._rows(f"{_COLUMNS} WHERE digest = ? AND opened_ms > ?", _key(job_id))
-        return found[0] if found else None
+        return self._get(_key(job_id))
 
     def elsewhere(self) -> list[KeptJob]:
-        """Return the jobs of other servers."""
-        where = f"WHERE channel = '{CHANNEL}' AND runner <> ? AND opened_ms > ?"
-        return self._rows(f"{_COLUMNS} {where} ORDER BY seq", self._runner)
+        """Return the jobs of other servers, without their results.
+
+        It is asked at each commit: what has ended is read once.
+        """
+        with pooled(self._path, STATE) as store:
+            rows = store.rows(ELSEWHERE, (CHANNEL, self._runner, self._now_ms() - KEEP_MS))
+        known, ended = dict(self._ended), {}
+        found: list[KeptJob | None] = []
+        for row in rows:
+            key, state, place = str(row[0]), row[3], (str(row[0]), int(row[5]))
+            if state != "done":
+                found.append(self._job(*row))
+                continue
+            if place not in known:
+                whole = self._get(key)
+                known[place] = whole and whole.without_result()
+            ended[place] = known[place]
+            found.append(known[place])
+        self._ended = ended
+        return [one for one in found if one is not None]
 
     def close(self) -> None:
         self._connections.end(self._runner)
 
-    def _rows(self, query: str, value: str) -> list[KeptJob]:
+    def _get(self, key: str) -> KeptJob | None:
         with pooled(self._path, STATE) as store:
-            rows = store.rows(query, (value, self._now_ms() - KEEP_MS))
-        found = []
-        for user, outcome, state, runner, updated_ms in rows:
-            is_lost = state != "done" and not self._connections.is_live(runner)
-            try:
-                job = KeptJob(str(user), json.loads(outcome), int(updated_ms) if is_lost else 0)
-            except (msgspec.MsgspecError, ValueError, KeyError, TypeError):
-                # Of a later version, whose server shows it; the others are shown all the same.
-                logger.debug("a job is not one of this version", exc_info=True)
-                continue
-            found.append(job)
-        return found
+            query = f"{_COLUMNS} WHERE digest = ? AND opened_ms > ?"
+            rows = store.rows(query, (key, self._now_ms() - KEEP_MS))
+        return self._job(*rows[0]) if rows else None
+
+    def _job(
+        self, key: str, user: str, outcome: str, state: str, runner: str, updated_ms: int
+    ) -> KeptJob | None:
+        is_lost = state in GOING and not self._connections.is_live(runner)
+        try:
+            job = KeptJob(user, json.loads(outcome), self._now_ms() if is_lost else 0)
+        except (msgspec.MsgspecError, ValueError, KeyError, TypeError):
+            # Of a later version, whose server shows it; the others are shown all the same.
+            logger.debug("a job is not one of this version", exc_info=True)
+            return None
+        if is_lost:
+            self._lose(key, updated_ms, job)
+        return job
+
+    def _lose(self, key: str, updated_ms: int, job: KeptJob) -> None:
+        """Keep that a job has ended with its server: by this commit each other server sees it.
+
+        Its server may be there after all, and have written meanwhile: then that counts.
+        """
+        try:
+            with pooled(self._path, STATE) as store, store.transaction() as connection:
+                lost = (_text(job.answer()), self._now_ms(), key, updated_ms)
+                connection.execute(LOSES, lost)
+        except SkillhouseError as error:
+            # Who reads it next tries again.
+            logger.warning("that a job is lost cannot be kept: %s", error)
 
     def _now_ms(self) -> int:
         return int(self._clock() * 1000)

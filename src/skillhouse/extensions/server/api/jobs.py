@@ -182,6 +182,9 @@ class Jobs:
             job.cancelled.set()
         if self._threads is not None:
             self._threads.shutdown(cancel_futures=True)
+        for job in own:
+            if job.state == "waiting":
+                self._end(job, "cancelled")
         if self._rows is not None:
             self._rows.close()
 

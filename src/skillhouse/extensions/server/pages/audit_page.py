@@ -152,7 +152,7 @@ class AuditPage:
 
     def _found(self, asked: Mapping[str, str], after: str, rule: DecidingRule | None) -> AuditView:
         wanted: dict[str, Any] = {name: asked[name] or None for name in FILTERS}
-        query = Query(**wanted)
+        query = Query(**wanted, own_server=self._site.house.config.shown_server)
         fitting: list[AuditEntry] = []
         is_cut = False
         for seen, entry in enumerate(self._calls()):

@@ -80,8 +80,6 @@ class SystemPage:
         self._stopping = stopping
         # One test at a time: each starts processes by the dozen.
         self._testing = threading.Lock()
-        # Likewise: who loads the page again and again asks no executor more often.
-        self._looking = threading.Lock()
 
     def routes(self) -> list[Route]:
         return [Route(SYSTEM_PATH, self.page)]
@@ -145,8 +143,7 @@ class SystemPage:
     def _executors(self) -> tuple[Sequence[ExecutorState], str]:
         services = self._site.house.services
         try:
-            with self._looking:
-                return services.portal().call(services.skill_code.executor_states), ""
+            return services.portal().call(services.skill_code.executor_states), ""
         except ConfigError as error:
             return (), str(error)
 
