@@ -88,11 +88,16 @@ def _git(meaning: CommandMeaning) -> None:
     if meaning.path == ("clean",) and not names.isdisjoint({"-n", "--dry-run"}):
         # Only says what it would remove, whatever else is given (git-clean(1)).
         meaning.hazards[:] = [one for one in meaning.hazards if one.kind != "deletes"]
+    is_look = not names.isdisjoint(_GIT_APPLY_LOOKS) and "--apply" not in names
+    if meaning.path == ("apply",) and is_look:
+        # These turn off the work, which `--apply` turns on again (git-apply(1)).
+        meaning.hazards[:] = [one for one in meaning.hazards if one.kind != "rewrites"]
     if _git_overwrites(meaning):
         said = f"`git {meaning.path[0]}` overwrites what is not committed"
         meaning.hazards.append(Hazard("rewrites", said, depth=len(meaning.path)))
 
 
+_GIT_APPLY_LOOKS = frozenset({"--check", "--stat", "--numstat", "--summary"})
 _GIT_BRANCHING = frozenset({"-b", "-B", "--orphan", "-d", "--detach", "-t", "--track"})
 _GIT_PATHS = frozenset({"-2", "--ours", "-3", "--theirs", "--pathspec-from-file"})
 _LIKE_A_PATH = regex(r"\.{1,2}(/.*)?|:.*|.*[*?\[].*|.*/|.*\.[A-Za-z]\w{0,4}")

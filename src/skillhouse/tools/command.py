@@ -425,7 +425,11 @@ class ExecTool(Tool):
         agent, name_of = context.session.agent, context.places.named_program
         named = [(name_of(argv[0]) or argv[0], *argv[1:]) for argv in work.programs]
         effects = [self._network_effect(agent, command_resource(argv)) for argv in named]
-        is_apart = context.is_apart
         return network_of(
-            work.programs, effects, verdict, self._net_policy, has_namespaces=is_apart
+            work.programs,
+            effects,
+            verdict,
+            self._net_policy,
+            has_namespaces=context.is_apart,
+            is_handed_over=context.session.is_handed_over,
         )

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from skillhouse.floor import AmbiguousSkillError, UnknownSkillError
-from skillhouse.floor.regex import regex
 from skillhouse.floor.structs import replace
 from skillhouse.permission import Effect, Layer, Permission
 from skillhouse.skill import SKILL_FILE, Skill, SkillIndex
@@ -24,9 +23,18 @@ from skillhouse.tools.call import (
     RefusedError,
 )
 from skillhouse.tools.command import ExecTool
+from skillhouse.tools.command_protection import rewriting_need
 from skillhouse.tools.files import change_facts, held_before, write_need
 from skillhouse.tools.native_call import NativeCall, hand_over
-from skillhouse.tools.native_files import PatchError, is_searched, patched_paths, trees
+from skillhouse.tools.native_files import (
+    PatchError,
+    is_searched,
+    may_have_trees,
+    patched_paths,
+    shows_variables,
+    trees,
+    unpacks,
+)
 from skillhouse.tools.native_skills import commands_run, loading_needs, skills_read
 from skillhouse.tools.path_rules import PathRules
 from skillhouse.tools.skill_text import binding_of, cautioned
@@ -39,7 +47,6 @@ MCP_ACTION, TOOL_ACTION = "mcp", "tool"
 
 SHOWN_MAX = 8
 """Hidden files that are asked about one by one."""
-_READERS_OF_TREES = regex(r"\b(?:[ef]?grep|diff|cp)\b")
 
 
 class NativePlans:
@@ -80,6 +87,7 @@ class NativePlans:
 
     def plan(self, call: NativeCall, session: Session) -> Plan:
         """Plan a call as ours of that kind; RefusedError for one that cannot be judged."""
+        session = replace(session, is_handed_over=not call.is_sandboxed)
         plan = self._kinds[call.kind](call, session)
         if call.is_typed_into:
             return replace(plan, needs=(*plan.needs, *self._typing_needs(call, session)))
@@ -116,7 +124,7 @@ class NativePlans:
         for skill in skills:
             session = session.with_loaded(skill)
         plan = _joined([tool.plan({"command": command}, session), *loads])
-        if not isinstance(tool, ExecTool) or not _READERS_OF_TREES.search(command):
+        if not isinstance(tool, ExecTool) or call.is_sandboxed or not may_have_trees(command):
             return plan
         more = self._uncovered(tool, command, session)
         return replace(plan, needs=tuple(dict.fromkeys((*plan.needs, *more))))
@@ -156,23 +164,36 @@ class NativePlans:
 
     def _uncovered(
         self, tool: ExecTool, command: str, session: Session
-    ) -> tuple[PermissionRequest, ...]:
-        """Return the requests of reading what our sandbox would hide from a command that gives all
-        that is below a directory: outside of it nothing is hidden."""
+    ) -> Iterator[PermissionRequest]:
+        """Yield the requests of what our sandbox would keep from a command: reading what is hidden
+        below a directory, changing files that act later there."""
         verdict, context = tool._judged(command, None, session)  # noqa: SLF001 - of this package.
         structure = verdict.structure
-        root = str(self._workspace.root)
         if structure is None:
-            return ()
+            return
+        root = str(self._workspace.root)
         start = os.path.join(root, structure.directory)
-        places = [p for one in structure.commands() for p in trees(one.argv, start)]
-        hidden = [
-            os.path.join(root, place, name)
-            for place, name, is_hidden in (context.paths.coverage().paths if places else ())
-            if is_hidden
-        ]
-        found = [path for path in hidden if any(path.startswith(f"{one}/") for one in places)]
-        return _hidden_needs(found, root, "the command reads")
+        for pipeline in structure.pipelines:
+            for tree, one in trees(pipeline.commands, start):
+                covered = context.paths.coverage().paths
+                hidden = [
+                    os.path.join(root, p, name) for p, name, is_hidden in covered if is_hidden
+                ]
+                found = [path for path in hidden if tree.holds(path, root)]
+                yield from _hidden_needs(found, root, "the command reads")
+                names = (os.path.relpath(path, root) for path in tree.changed(root))
+                acting = tuple(name for name in names if self._workspace.paths.group(name))
+                if acting:
+                    yield rewriting_need(one.argv, acting, is_known=True)
+            for one in pipeline.commands:
+                if unpacks(one.argv):
+                    yield rewriting_need(one.argv, (), is_known=False)
+                if shows_variables(one.argv):
+                    yield PermissionRequest(
+                        permission=Permission(action="exec-once", resource=shlex.join(one.argv)),
+                        default=Effect.ASK,
+                        why="the variables of the client may hold its keys",
+                    )
 
     def _read(self, call: NativeCall, session: Session) -> Plan:
         plans = []

@@ -28,6 +28,8 @@ class NativeCall(Struct, frozen=True, kw_only=True):
     """Of `skill`: the files that the client may load by that name; None where that is not known."""
     is_typed_into: bool = False
     """Of `exec`: whether the model can type into the command while it runs, which is not judged."""
+    is_sandboxed: bool = False
+    """Of `exec`: whether our sandbox runs the command."""
     runs_text: bool = False
     """Of `skill`: whether the client runs commands that the text of a skill holds."""
     others: tuple[str, ...] = ()

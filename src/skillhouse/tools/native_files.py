@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Sequence
 from fnmatch import fnmatch
+from itertools import islice, pairwise, takewhile
 from pathlib import Path
 
-from skillhouse.permission import unwrapped
+from msgspec import Struct
+
+from skillhouse.floor.regex import regex
+from skillhouse.floor.structs import replace
+from skillhouse.permission import SimpleCommand, only_reads, read_command, unwrapped
+from skillhouse.tools.command_protection import files_below
 
 PATHS_MAX = 200
 """Files of one patch; a person cannot look at more."""
+BELOW_MAX = 20_000
+"""Files of a protected directory whose names are compared."""
 _HEADS = ("*** Add File: ", "*** Update File: ", "*** Delete File: ", "*** Move to: ")
 _MARKS = ("*** Begin Patch", "*** End Patch", "*** End of File")
 
@@ -66,18 +75,182 @@ def patched_paths(text: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def trees(argv: tuple[str, ...], directory: str) -> list[str]:
-    """Return the real paths of the directories of which a command gives everything."""
+class Tree(Struct, frozen=True, kw_only=True):
+    """A directory of which a command gives, or changes, what is below."""
+
+    place: str
+    patterns: tuple[str, ...] = ()
+    """Names that the files have; none for all."""
+    left_out: tuple[str, ...] = ()
+    """Patterns of paths, as `find` begins them, that are left out."""
+    is_plain: bool = False
+    """Whether hidden files, and those that git leaves out, are left out."""
+    is_changed: bool = False
+
+    def holds(self, file: str, root: str) -> bool:
+        """Whether a file, or what is in a directory, is part of it."""
+        if not file.startswith(f"{self.place}/"):
+            return False
+        relative = os.path.relpath(file, self.place)
+        if any(fnmatch(f"./{relative}/", f"*{one.lstrip('.')}") for one in self.left_out):
+            return False
+        if self.patterns and os.path.isdir(file):
+            below = (os.path.join(at, name) for at, _, names in os.walk(file) for name in names)
+            return any(is_searched(one, root, self.patterns) for one in islice(below, BELOW_MAX))
+        if self.patterns:
+            return is_searched(file, root, self.patterns)
+        is_hidden = any(part[:1] == "." for part in relative.split("/"))
+        return not self.is_plain or (not is_hidden and is_searched(file, root, ()))
+
+    def changed(self, root: str) -> Iterator[str]:
+        """Yield the files that may be changed, as far as they are looked at."""
+        below = files_below(self.place) if self.is_changed else ()
+        return (path for path in below if self.holds(path, root))
+
+
+_STARTS = frozenset("-exec -execdir -ok -okdir -x --exec -X --exec-batch".split())
+_RECURSIVE = frozenset({"grep", "egrep", "fgrep"})
+_SEARCHES = frozenset({"rg", "ag", "ack"})
+"""Programs that search below a directory by themselves, without what is hidden or ignored."""
+_WIDE = ("--hidden", "--no-ignore", "--unrestricted", "--all", "--skip-vcs", "-.")
+_ONLY_NAMES = frozenset({"--files", "--type-list", "--help", "--version"})
+_PACKERS = frozenset({"tar", "bsdtar", "zip", "7z", "rsync", "scp"})
+_READERS = regex(
+    r"\b(?:[ef]?grep|diff|cp|rg|ag|ack|find|fd|fdfind|xargs|tar|bsdtar|zip|7z|rsync|scp|unzip|7za|7zz|env|printenv)\b|--no-index|--untracked"
+)
+
+
+def may_have_trees(line: str) -> bool:
+    """Whether it is worth looking for `trees` in a line."""
+    return _READERS.search(line) is not None
+
+
+def trees(commands: Sequence[SimpleCommand], directory: str) -> list[tuple[Tree, SimpleCommand]]:
+    """Return the directories of which commands of a pipeline give, or change, everything."""
+    argvs = [unwrapped(command.argv) or command.argv for command in commands]
+    found = ((_trees(argvs, at, directory), one) for at, one in enumerate(commands))
+    return [(tree, one) for several, one in found for tree in several]
+
+
+def _trees(argvs: Sequence[tuple[str, ...]], at: int, directory: str) -> Iterator[Tree]:
+    argv = argvs[at]
+    name, words = os.path.basename(argv[0]), argv[1:]
+    paths = (os.path.realpath(os.path.join(directory, word)) for word in words)
+    places = [path for path in paths if os.path.isdir(path)]
+    here = os.path.realpath(directory)
+    if name == "xargs":
+        yield from _fed(argvs[:at], argv, here)
+    elif name in ("find", "fd", "fdfind"):
+        yield from _found(argv, places or [here])
+    elif name in ("diff", "cp") or (name in _PACKERS and _packs(name, words)):
+        yield from (Tree(place=place) for place in places)
+    elif name in _RECURSIVE and _is_recursive(words):
+        yield from (Tree(place=place) for place in places or [here])
+    elif name in _SEARCHES and _ONLY_NAMES.isdisjoint(words):
+        globs = _globs(words)
+        is_wide = any(word.startswith(_WIDE) or _has_letter(word, "u") for word in words)
+        for place in places or [here]:
+            yield Tree(place=place, patterns=globs, is_plain=not (is_wide or globs))
+    elif name == "git" and {"--no-index", "--untracked"} & {*words}:
+        is_plain = "--no-index" not in words and "--no-exclude-standard" not in words
+        for place in places or ([] if "diff" in words else [here]):
+            yield Tree(place=place, is_plain=is_plain)
+
+
+def _is_recursive(words: Sequence[str]) -> bool:
+    return any(
+        word.startswith(("--rec", "--deref", "--dir")) or _has_letter(word, "rRd") for word in words
+    )
+
+
+def _has_letter(word: str, letters: str) -> bool:
+    return word[:1] == "-" and word[1:2] != "-" and not {*letters}.isdisjoint(word)
+
+
+def _packs(name: str, words: Sequence[str]) -> bool:
+    if name not in ("tar", "bsdtar"):
+        return True
+    first = "".join(words[:1])
+    letters = (word for word in words if word[:1] == "-" and word[1:2] != "-")
+    modes = [first if first[:1] != "-" else "", *letters]
+    return any(not {*"cru"}.isdisjoint(mode) for mode in modes) or not {
+        "--create",
+        "--append",
+        "--update",
+    }.isdisjoint(words)
+
+
+def unpacks(argv: tuple[str, ...]) -> bool:
+    """Whether a command brings files whose names are in an archive.
+
+    >>> [unpacks(argv) for argv in (("tar", "-xzf", "a"), ("tar", "tf", "a"), ("unzip", "a"))]
+    [True, False, True]
+    """
     argv = unwrapped(argv) or argv
     name, words = os.path.basename(argv[0]), argv[1:]
-    real = (os.path.realpath(os.path.join(directory, word)) for word in words)
-    places = [path for path in real if os.path.isdir(path)]
-    if name in ("diff", "cp"):
-        return places
-    is_recursive = any(
-        word.startswith(("--rec", "--deref", "--dir"))
-        or (word[:1] == "-" and word[1:2] != "-" and not {*"rRd"}.isdisjoint(word))
-        for word in words
-    )
-    is_grep = name in ("grep", "egrep", "fgrep")
-    return (places or [os.path.realpath(directory)]) if is_grep and is_recursive else []
+    first = "".join(words[:1])
+    if name in ("tar", "bsdtar"):
+        modes = [first if first[:1] != "-" else "", *(w for w in words if _has_letter(w, "x"))]
+        return any("x" in mode for mode in modes) or not {"--extract", "--get"}.isdisjoint(words)
+    if name == "unzip":
+        return not any(_has_letter(word, "lvtpZzh") for word in words)
+    return name in ("7z", "7za", "7zz") and first in ("x", "e")
+
+
+def shows_variables(argv: tuple[str, ...]) -> bool:
+    """Whether a command prints all variables that it has, or those that are named.
+
+    >>> [shows_variables(argv) for argv in (("env",), ("env", "ls"), ("printenv", "PATH"))]
+    [True, False, True]
+    """
+    while inner := read_command(argv).inner:
+        argv = argv[inner:]
+    return read_command(argv).program in ("env", "printenv")
+
+
+def _globs(words: Sequence[str]) -> tuple[str, ...]:
+    """Return the patterns that name files, of which those that leave some out name none."""
+    options = ("-g", "--glob", "--iglob")
+    found = [after for word, after in pairwise(words) if word in options]
+    found += [word.partition("=")[2] for word in words if word.startswith(("--glob=", "--iglob="))]
+    found += [word[2:] for word in words if word[:2] == "-g" and word[2:]]
+    return tuple(one for one in found if one[:1] != "!")
+
+
+def _found(argv: Sequence[str], places: Sequence[str]) -> Iterator[Tree]:
+    """Yield what the commands of `find -exec` are given."""
+    starts = [n for n, word in enumerate(argv) if word in _STARTS]
+    for start in starts:
+        tests = argv[:start]
+        inner = tuple(w for w in takewhile(lambda word: word not in (";", "+"), argv[start + 1 :]))
+        made = tuple("./a" if "{}" in word else word for word in inner) or ("true",)
+        for place in places:
+            yield replace(_tested(tests, place), is_changed=not only_reads(made))
+
+
+def _tested(tests: Sequence[str], place: str) -> Tree:
+    """Return what `find` finds below a directory, by the tests that are plain to see."""
+    if not {"-o", "-or", "(", "\\(", ","}.isdisjoint(tests) or os.path.basename(tests[0]) != "find":
+        return Tree(place=place)
+    names, left_out = [], []
+    for before, word, after in zip(("", *tests), tests, tests[1:], strict=False):
+        is_not = before in ("!", "-not")
+        if word == "-name" and not is_not:
+            names.append(after)
+        elif word in ("-path", "-wholename") and is_not:
+            left_out.append(after)
+    return Tree(place=place, patterns=tuple(names), left_out=tuple(left_out))
+
+
+def _fed(before: Sequence[tuple[str, ...]], argv: Sequence[str], here: str) -> Iterator[Tree]:
+    """Yield what `xargs` is given: names that a program found, or any."""
+    first = before[0] if before else ("",)
+    inner = argv[read_command(tuple(argv)).inner or len(argv) :]
+    is_changed = bool(inner) and not only_reads((*inner, "./a"))
+    if os.path.basename(first[0]) == "find":
+        yield replace(_tested(first, here), is_changed=is_changed)
+    else:
+        is_listed = first[:2] in (("git", "ls-files"), ("git", "diff")) and not any(
+            _has_letter(word, "oi") or word in ("--others", "--ignored") for word in first
+        )
+        yield Tree(place=here, is_plain=is_listed, is_changed=is_changed)

@@ -175,6 +175,8 @@ class Session(Struct, kw_only=True):
     origin_digest: str = ""
     """Digest of the skill that asks by itself, by code or commands; empty is the agent. A standing
     approval of it holds for these bytes alone (decision 7)."""
+    is_handed_over: bool = False
+    """Whether the client runs by itself what is planned, where no sandbox of ours bounds it."""
 
     def caller_fields(self) -> dict[str, str]:
         """Return the fields of `Caller` by which a call is one of this conversation."""
