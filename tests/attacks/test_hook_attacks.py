@@ -598,10 +598,25 @@ TREES: list[tuple[str, str]] = [
     ("env", "ask"),
     ("env -0 | sort -z", "ask"),
     ("timeout 5 env", "ask"),
+    # What has no network in our sandbox, and would install.
+    ("npx tsc --noEmit", "ask"),
+    ("npx -y vitest run", "ask"),
+    ("timeout 60 npx jest", "ask"),
+    ("cd src && npx tsc", "ask"),
+    ("npx eslint .", "allow"),
+    ("cd src && npx eslint .", "allow"),
     # What would be read-only in our sandbox, or taken back after the run.
     ("find . -name CLAUDE.md -exec sed -i s/a/b/ {} +", "ask"),
     ("find . -type f -exec sed -i s/a/b/ {} +", "ask"),
     ("find src -name '*.py' -exec sed -i s/a/b/ {} +", "allow"),
+    ("xxd -r x AGENTS.md", "ask"),
+    ("uniq a AGENTS.md", "ask"),
+    ("tree -o .github/workflows/x.yml", "ask"),
+    ("curl -o AGENTS.md http://localhost:8000/", "ask"),
+    ("git archive -o AGENTS.md HEAD", "ask"),
+    ("python3 -m json.tool a AGENTS.md", "ask"),
+    ("gzip -dk Makefile.gz", "ask"),
+    ("xxd a b", "allow"),
     ("tar -xf out.tar", "ask"),
     ("tar xzf out.tgz", "ask"),
     ("tar -tf out.tar", "allow"),
@@ -615,7 +630,8 @@ async def test_what_only_our_sandbox_keeps_from_a_command_is_asked_about(
     home: HookedHome, command: str, effect: str
 ) -> None:
     home.places.user_file.write_text('policy = "developer"\n')
-    for name in ("sub/.env", "keys/x.pem", "src/main.py", "CLAUDE.md", ".git/config"):
-        (home.project / name).parent.mkdir(exist_ok=True)
+    bin_file = "node_modules/.bin/eslint"
+    for name in ("sub/.env", "keys/x.pem", "src/main.py", "CLAUDE.md", ".git/config", bin_file):
+        (home.project / name).parent.mkdir(exist_ok=True, parents=True)
         (home.project / name).write_text("KEY=1\n")
     assert (await home.effect("Bash", {"command": command}))[0] == effect

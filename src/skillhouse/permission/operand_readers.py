@@ -389,6 +389,30 @@ def _xargs(meaning: CommandMeaning) -> None:
     refuse(meaning, "`xargs` adds words from its input, which no rule has seen")
 
 
+_SETS = regex(r"([^\s:?+!=]+)\s*(!|[:?+]*)=(.*)", re.DOTALL)
+_SHELL_SIGNS = regex(r"[$`;|&<>\n]")
+"""What a shell, or make itself, takes for a command in a value that a recipe puts into its line."""
+_MAKE_ORDERS = frozenset({"SHELL", ".SHELLFLAGS", "MAKE", "MAKEFLAGS", "GNUMAKEFLAGS", "MAKEFILES"})
+_MAKE_PROGRAMS = frozenset(
+    "AR AS CC CXX CPP FC M2C PC CO GET LEX YACC LINT MAKEINFO TEX TEXI2DVI WEAVE CWEAVE TANGLE "
+    "CTANGLE RM LD PYTHON PYTHON3 NODE NPM GO CARGO PIP UV DOCKER".split()
+)
+"""Variables of implicit rules that name programs (GNU make, 10.3), and those of many makefiles."""
+_PROGRAM_NAME = regex(r"[A-Za-z0-9_+.-]+")
+
+
+def _recipe(meaning: CommandMeaning) -> None:
+    """Variables and arguments of a recipe, which its lines hold as they are (GNU make, 6.5, 9.5;
+    just, "Recipe Parameters"; Task, "CLI_ARGS")."""
+    for index, at in enumerate(meaning.operands):
+        word = meaning.argv[at]
+        name, how, value = found.groups() if (found := _SETS.fullmatch(word)) else ("", "", word)
+        names_other = name in _MAKE_PROGRAMS and not _PROGRAM_NAME.fullmatch(value)
+        if how == "!" or name in _MAKE_ORDERS or names_other or _SHELL_SIGNS.search(value):
+            # It is no task then, which a rule covers with its file: only by its words.
+            meaning.kinds[index] = "runs"
+
+
 def _prints(meaning: CommandMeaning) -> None:
     """Whatever they are given, they print it or do nothing; a word like an option is a word."""
     meaning.unknown = ""
@@ -415,6 +439,7 @@ READERS: Mapping[str, Callable[[CommandMeaning], None]] = {
     "prints": _prints,
     "qpdf": _qpdf,
     "package": _package,
+    "recipe": _recipe,
     "requirement": _requirement,
     "shell": _shell,
     "tar": _tar,

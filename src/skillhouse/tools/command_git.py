@@ -50,6 +50,7 @@ from skillhouse.tools.workspace import Workspace
 
 SHOWN_MAX = 8
 """Names that a refusal has."""
+BY_THE_USER = "ask the user to run it"
 NO_HOOKS: Mapping[str, str] = {
     "GIT_CONFIG_COUNT": "1",
     "GIT_CONFIG_KEY_0": "core.hooksPath",
@@ -475,12 +476,7 @@ class _GitCommand(Struct, frozen=True, kw_only=True):
         )
 
     def refuse(
-        self,
-        why: str,
-        here: str,
-        *,
-        hint: str = "ask the user to run it",
-        is_lasting: bool = False,
+        self, why: str, here: str, *, hint: str = BY_THE_USER, is_lasting: bool = False
     ) -> None:
         raise GitWordError(f"`git {self.shown}` {why}", here, hint, is_lasting=is_lasting)
 

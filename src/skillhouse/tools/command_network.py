@@ -100,7 +100,6 @@ def network_of(
     policy: Callable[[], net.NetPolicy],
     *,
     has_namespaces: bool,
-    is_handed_over: bool = False,
 ) -> CommandNetwork:
     """Return a command's network.
 
@@ -110,10 +109,7 @@ def network_of(
         verdict: Of the whole command.
         policy: Gives the hosts and private networks; called only where a host is named.
         has_namespaces: Whether the sandbox gives it a network of its own.
-        is_handed_over: Whether it has the machine's, as no sandbox runs it.
     """
-    if is_handed_over:
-        return _unbounded(verdict, effects, policy)
     granted = [effect is Effect.ALLOW for effect in effects]
     unbound = unbound_programs(verdict)
     if all(granted):
@@ -128,7 +124,7 @@ def network_of(
     return CommandNetwork(withheld=unbound or withheld_network(programs, granted))
 
 
-def _unbounded(
+def unbounded_network(
     verdict: CommandVerdict, effects: Sequence[Effect], policy: Callable[[], net.NetPolicy]
 ) -> CommandNetwork:
     """Return what a command names where it reaches anything: but this machine, and, where a rule

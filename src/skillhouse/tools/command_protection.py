@@ -57,6 +57,10 @@ _GENERATORS: Mapping[str, tuple[str, ...]] = {
     "qmake": ("makefile",),
     "asdf": (".tool-versions",),
 }
+_EXPANDING = frozenset(
+    "gzip gunzip xz unxz lzma unlzma bzip2 bunzip2 zstd unzstd lz4 unlz4 uncompress brotli".split()
+)
+"""Programs that write a file of the same name without its ending."""
 _UNPACKING = frozenset({"tar", "bsdtar", "unzip", "7z", "7za", "cpio", "cargo", "gh"})
 """Programs that bring whole directories."""
 _READERS = frozenset(
@@ -252,6 +256,12 @@ def _named_paths(program: str, arguments: Sequence[str], directory: str) -> Iter
         yield from (word[3:] for word in arguments if word.startswith("of="))
     if program in _COPYING or program == "mv":
         yield from _copied_paths(program, arguments, operands, directory)
+    if program in _EXPANDING:
+        yield from (os.path.splitext(operand)[0] for operand in operands)
+    for meaning in read_command((program, *arguments)).chain():
+        # What git writes of its operands is predicted.
+        written = meaning.written_values if program == "git" else meaning.written
+        yield from (os.path.join(*meaning.directory, path) for path in written)
 
 
 def _copied_paths(

@@ -23,17 +23,15 @@ from skillhouse.tools.call import (
     RefusedError,
 )
 from skillhouse.tools.command import ExecTool
-from skillhouse.tools.command_protection import rewriting_need
 from skillhouse.tools.files import change_facts, held_before, write_need
 from skillhouse.tools.native_call import NativeCall, hand_over
 from skillhouse.tools.native_files import (
     PatchError,
+    hidden_needs,
     is_searched,
     may_have_trees,
     patched_paths,
-    shows_variables,
-    trees,
-    unpacks,
+    unbounded_needs,
 )
 from skillhouse.tools.native_skills import commands_run, loading_needs, skills_read
 from skillhouse.tools.path_rules import PathRules
@@ -43,10 +41,6 @@ from skillhouse.tools.typed_commands import obeys_typing
 from skillhouse.tools.workspace import Workspace
 
 MCP_ACTION, TOOL_ACTION = "mcp", "tool"
-
-
-SHOWN_MAX = 8
-"""Hidden files that are asked about one by one."""
 
 
 class NativePlans:
@@ -169,31 +163,8 @@ class NativePlans:
         below a directory, changing files that act later there."""
         verdict, context = tool._judged(command, None, session)  # noqa: SLF001 - of this package.
         structure = verdict.structure
-        if structure is None:
-            return
-        root = str(self._workspace.root)
-        start = os.path.join(root, structure.directory)
-        for pipeline in structure.pipelines:
-            for tree, one in trees(pipeline.commands, start):
-                covered = context.paths.coverage().paths
-                hidden = [
-                    os.path.join(root, p, name) for p, name, is_hidden in covered if is_hidden
-                ]
-                found = [path for path in hidden if tree.holds(path, root)]
-                yield from _hidden_needs(found, root, "the command reads")
-                names = (os.path.relpath(path, root) for path in tree.changed(root))
-                acting = tuple(name for name in names if self._workspace.paths.group(name))
-                if acting:
-                    yield rewriting_need(one.argv, acting, is_known=True)
-            for one in pipeline.commands:
-                if unpacks(one.argv):
-                    yield rewriting_need(one.argv, (), is_known=False)
-                if shows_variables(one.argv):
-                    yield PermissionRequest(
-                        permission=Permission(action="exec-once", resource=shlex.join(one.argv)),
-                        default=Effect.ASK,
-                        why="the variables of the client may hold its keys",
-                    )
+        if structure is not None:
+            yield from unbounded_needs(structure, self._workspace, context.paths.coverage)
 
     def _read(self, call: NativeCall, session: Session) -> Plan:
         plans = []
@@ -276,7 +247,7 @@ class NativePlans:
                     for file in hidden
                     if file.startswith(f"{real.rstrip('/')}/") and is_searched(file, root, into)
                 ]
-                needs += _hidden_needs(found, root, "the search looks into")
+                needs += hidden_needs(found, root, "the search looks into")
         if not is_inside:
             self._refuse_strict(real, path, session)
         return Plan(needs=tuple(dict.fromkeys(needs)), run=hand_over)
@@ -435,19 +406,6 @@ class NativePlans:
         path = os.path.join(call.directory, given)
         # With `..` a path means what its links lead to.
         return os.path.realpath(path) if ".." in Path(path).parts else os.path.normpath(path)
-
-
-def _hidden_needs(found: Sequence[str], root: str, what: str) -> tuple[PermissionRequest, ...]:
-    shown = "" if len(found) <= SHOWN_MAX else f" and {len(found) - SHOWN_MAX} more files"
-    return tuple(
-        PermissionRequest(
-            permission=Permission(action="read", resource=path),
-            default=Effect.ASK,
-            why=f"{what} `{os.path.relpath(path, root)[:80]}`{shown} as well, "
-            "which is kept from commands here",
-        )
-        for path in found[:SHOWN_MAX]
-    )
 
 
 def _stem(pattern: str) -> str:

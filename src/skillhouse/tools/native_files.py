@@ -1,9 +1,10 @@
-"""The files that a call of a client's own tool is about: those of a patch, and of a search."""
+"""The files that a call of a client's own tool is about: those of a patch, of a search, and those
+that our sandbox would keep from a command."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fnmatch import fnmatch
 from itertools import islice, pairwise, takewhile
 from pathlib import Path
@@ -12,8 +13,20 @@ from msgspec import Struct
 
 from skillhouse.floor.regex import regex
 from skillhouse.floor.structs import replace
-from skillhouse.permission import SimpleCommand, only_reads, read_command, unwrapped
-from skillhouse.tools.command_protection import files_below
+from skillhouse.permission import (
+    CommandPlan,
+    Effect,
+    Permission,
+    SimpleCommand,
+    command_resource,
+    only_reads,
+    read_command,
+    unwrapped,
+)
+from skillhouse.sandbox import CoveredPaths
+from skillhouse.tools.call import PermissionRequest
+from skillhouse.tools.command_protection import files_below, rewriting_need
+from skillhouse.tools.workspace import Workspace
 
 PATHS_MAX = 200
 """Files of one patch; a person cannot look at more."""
@@ -116,7 +129,7 @@ _WIDE = ("--hidden", "--no-ignore", "--unrestricted", "--all", "--skip-vcs", "-.
 _ONLY_NAMES = frozenset({"--files", "--type-list", "--help", "--version"})
 _PACKERS = frozenset({"tar", "bsdtar", "zip", "7z", "rsync", "scp"})
 _READERS = regex(
-    r"\b(?:[ef]?grep|diff|cp|rg|ag|ack|find|fd|fdfind|xargs|tar|bsdtar|zip|7z|rsync|scp|unzip|7za|7zz|env|printenv)\b|--no-index|--untracked"
+    r"\b(?:[ef]?grep|diff|cp|rg|ag|ack|find|fd|fdfind|xargs|tar|bsdtar|zip|7z|rsync|scp|unzip|7za|7zz|env|printenv|npx|bunx|pnpx|npm)\b|--no-index|--untracked"
 )
 
 
@@ -197,6 +210,19 @@ def unpacks(argv: tuple[str, ...]) -> bool:
     return name in ("7z", "7za", "7zz") and first in ("x", "e")
 
 
+def fetched(argv: tuple[str, ...], directory: str) -> str:
+    """Return the package that npx or its like would install to run it; "" where it is there."""
+    while inner := read_command(argv).inner:
+        argv = argv[inner:]
+    meaning = read_command(argv)
+    if meaning.started is None or meaning.program not in ("npx", "bunx", "pnpx", "npm"):
+        return ""
+    name = meaning.started.argv[0]
+    above = (directory, *map(str, Path(directory).parents))
+    is_there = any(os.path.lexists(f"{place}/node_modules/.bin/{name}") for place in above)
+    return "" if is_there or "--no-install" in argv[: meaning.at] else name
+
+
 def shows_variables(argv: tuple[str, ...]) -> bool:
     """Whether a command prints all variables that it has, or those that are named.
 
@@ -254,3 +280,52 @@ def _fed(before: Sequence[tuple[str, ...]], argv: Sequence[str], here: str) -> I
             _has_letter(word, "oi") or word in ("--others", "--ignored") for word in first
         )
         yield Tree(place=here, is_plain=is_listed, is_changed=is_changed)
+
+
+def unbounded_needs(
+    structure: CommandPlan, workspace: Workspace, coverage: Callable[[], CoveredPaths]
+) -> Iterator[PermissionRequest]:
+    """Yield what our sandbox would keep from the commands of a plan: reading what is hidden below a
+    directory, changing files that act later there, the client's variables, new packages."""
+    root = str(workspace.root)
+    start = os.path.join(root, structure.directory)
+    for pipeline in structure.pipelines:
+        for tree, one in trees(pipeline.commands, start):
+            hidden = (os.path.join(root, p, name) for p, name, is_it in coverage().paths if is_it)
+            found = [path for path in hidden if tree.holds(path, root)]
+            yield from hidden_needs(found, root, "the command reads")
+            names = (os.path.relpath(path, root) for path in tree.changed(root))
+            if acting := tuple(name for name in names if workspace.paths.group(name)):
+                yield rewriting_need(one.argv, acting, is_known=True)
+        for one in pipeline.commands:
+            if unpacks(one.argv):
+                yield rewriting_need(one.argv, (), is_known=False)
+            why = ""
+            if shows_variables(one.argv):
+                why = "the variables of the client may hold its keys"
+            elif name := fetched(one.argv, start):
+                why = f"`{name[:80]}` is not installed here, and would be from the network"
+            if why:
+                resource = command_resource(one.argv)
+                yield PermissionRequest(
+                    permission=Permission(action="exec-once", resource=resource),
+                    default=Effect.ASK,
+                    why=why,
+                )
+
+
+SHOWN_MAX = 8
+"""Hidden files that are asked about one by one."""
+
+
+def hidden_needs(found: Sequence[str], root: str, what: str) -> tuple[PermissionRequest, ...]:
+    shown = "" if len(found) <= SHOWN_MAX else f" and {len(found) - SHOWN_MAX} more files"
+    return tuple(
+        PermissionRequest(
+            permission=Permission(action="read", resource=path),
+            default=Effect.ASK,
+            why=f"{what} `{os.path.relpath(path, root)[:80]}`{shown} as well, "
+            "which is kept from commands here",
+        )
+        for path in found[:SHOWN_MAX]
+    )
