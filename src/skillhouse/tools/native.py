@@ -153,7 +153,7 @@ class NativePlans:
                 "judged; give it a text by an option (-m, --no-edit), or use another command",
             )
             for one in commands
-            if obeys_typing(one.argv)
+            if obeys_typing(one.argv, one.environment)
         )
 
     def _uncovered(

@@ -377,10 +377,13 @@ async def test_a_command_that_obeys_what_is_typed_is_asked_about_where_no_one_se
 ) -> None:
     allow = "".join(
         f'[[rules]]\neffect = "allow"\naction = "exec"\npattern = "{one} *"\n'
-        for one in ("git commit", "git add", "less", "git log")
+        for one in ("git commit", "git add", "less", "git log", "git rebase", "git merge")
     )
     home = HookedHome(tmp_path, rules=allow)
     (home.project / "a").write_text("1")
+    git(home.project, "init", "-q", "-b", "main")
+    git(named(home.project), "commit", "-q", "--allow-empty", "-m", "one")
+    git(home.project, "branch", "topic")
     for command, is_asked in (
         ("git commit", True),
         ("git commit --amend", True),
@@ -391,6 +394,18 @@ async def test_a_command_that_obeys_what_is_typed_is_asked_about_where_no_one_se
         ("git commit -qm x", False),
         ("git commit --amend --no-edit", False),
         ("git log", False),
+        ("git log --patch", False),
+        ("git rebase --autosquash topic", True),
+        ("git rebase --skip", True),
+        ("git rebase -x ls topic", True),
+        ("git merge --edit --no-commit topic", True),
+        ("git add --patch", True),
+        ("GIT_EDITOR=true git add -p", True),
+        ("GIT_EDITOR=true git commit", False),
+        ("git rebase topic", False),
+        ("git rebase --onto topic topic", False),
+        ("git merge --ff-only topic", False),
+        ("git merge topic", True),
     ):
         event = home.event("Bash", {"command": command})
         said = (await home.ask(event, client="codex")).output
