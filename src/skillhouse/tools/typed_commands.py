@@ -47,6 +47,8 @@ def obeys_typing(argv: Sequence[str], environment: Sequence[tuple[str, str]] = (
         return False
     verb, options = words[0], [word for word in words[1:] if word.startswith("-")]
     short = {sign for word in options if word[1:2] != "-" for sign in word[1:]}
+    if verb == "stash" and words[1:2] in (["show"], ["list"]):
+        return False
     if verb in _PATCHING and (short & {"p", "i", "e"} or {"--patch", "--interactive"} & {*options}):
         return True
     if any(name == "GIT_EDITOR" for name, _ in environment):

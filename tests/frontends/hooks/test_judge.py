@@ -377,7 +377,7 @@ async def test_a_command_that_obeys_what_is_typed_is_asked_about_where_no_one_se
 ) -> None:
     allow = "".join(
         f'[[rules]]\neffect = "allow"\naction = "exec"\npattern = "{one} *"\n'
-        for one in ("git commit", "git add", "less", "git log", "git rebase", "git merge")
+        for one in "less|git commit|git add|git log|git rebase|git merge|git stash".split("|")
     )
     home = HookedHome(tmp_path, rules=allow)
     (home.project / "a").write_text("1")
@@ -395,6 +395,8 @@ async def test_a_command_that_obeys_what_is_typed_is_asked_about_where_no_one_se
         ("git commit --amend --no-edit", False),
         ("git log", False),
         ("git log --patch", False),
+        ("git stash show -p", False),
+        ("git stash -p", True),
         ("git rebase --autosquash topic", True),
         ("git rebase --skip", True),
         ("git rebase -x ls topic", True),
