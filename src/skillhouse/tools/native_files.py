@@ -105,7 +105,8 @@ class Tree(Struct, frozen=True, kw_only=True):
         if not file.startswith(f"{self.place}/"):
             return False
         relative = os.path.relpath(file, self.place)
-        if any(fnmatch(f"./{relative}/", f"*{one.lstrip('.')}") for one in self.left_out):
+        inside = f"./{relative}/x" if os.path.isdir(file) else f"./{relative}"
+        if any(fnmatch(inside, one) for one in self.left_out):
             return False
         if self.patterns and os.path.isdir(file):
             below = (os.path.join(at, name) for at, _, names in os.walk(file) for name in names)
@@ -159,11 +160,13 @@ def _trees(argvs: Sequence[tuple[str, ...]], at: int, directory: str) -> Iterato
         yield from (Tree(place=place) for place in places)
     elif name in _RECURSIVE and _is_recursive(words):
         yield from (Tree(place=place) for place in places or [here])
-    elif name in _SEARCHES and _ONLY_NAMES.isdisjoint(words):
+    elif name in _SEARCHES and not _gives_names(words):
         globs = _globs(words)
         is_wide = any(word.startswith(_WIDE) or _has_letter(word, "u") for word in words)
         for place in places or [here]:
             yield Tree(place=place, patterns=globs, is_plain=not (is_wide or globs))
+            if globs and _may_be_values(words):
+                yield Tree(place=place, is_plain=not is_wide)
     elif name == "git" and {"--no-index", "--untracked"} & {*words}:
         is_plain = "--no-index" not in words and "--no-exclude-standard" not in words
         for place in places or ([] if "diff" in words else [here]):
@@ -243,6 +246,18 @@ def _globs(words: Sequence[str]) -> tuple[str, ...]:
     return tuple(one for one in found if one[:1] != "!")
 
 
+def _gives_names(words: Sequence[str]) -> bool:
+    """Whether a search only gives names: not where the word may be a value, as in `-e --files`."""
+    pairs = zip(("", *words), words, strict=False)
+    return any(word in _ONLY_NAMES and before[:1] != "-" for before, word in pairs)
+
+
+def _may_be_values(words: Sequence[str]) -> bool:
+    """Whether what looks like `-g` may be the value of the option before it, as in `-e -g`."""
+    pairs = [(a, b) for a, b in pairwise(words) if b.startswith(("-g", "--glob", "--iglob"))]
+    return any(_has_letter(before, "ABCEMTdefjmrt") or before[:2] == "--" for before, _ in pairs)
+
+
 def _found(argv: Sequence[str], places: Sequence[str]) -> Iterator[Tree]:
     """Yield what the commands of `find -exec` are given."""
     starts = [n for n, word in enumerate(argv) if word in _STARTS]
@@ -261,10 +276,14 @@ def _tested(tests: Sequence[str], place: str) -> Tree:
     names, left_out = [], []
     for before, word, after in zip(("", *tests), tests, tests[1:], strict=False):
         is_not = before in ("!", "-not")
+        if word in ("-name", "-path", "-wholename") and after[:1] == "-":
+            # The word may be the value of another test, as in `-path -name`.
+            return Tree(place=place)
         if word == "-name" and not is_not:
             names.append(after)
         elif word in ("-path", "-wholename") and is_not:
-            left_out.append(after)
+            is_plain = after[:1] == "*" or (after[:2] == "./" and tests[1] == ".")
+            left_out += [after] * is_plain
     return Tree(place=place, patterns=tuple(names), left_out=tuple(left_out))
 
 
