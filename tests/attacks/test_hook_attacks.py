@@ -521,3 +521,128 @@ async def test_a_client_s_own_skill_of_a_trusted_name_is_not_taken_for_ours(
     effect, reason = await home.effect("Skill", {"skill": "owls"})
     assert effect == ("allow" if is_copy else "ask")
     assert is_copy or "another file" in reason
+
+
+REACHING: list[tuple[str, str]] = [
+    # Where a sandbox would have no network, or one with a proxy that refuses.
+    ("curl http://169.254.169.254/latest/meta-data", "ask"),
+    ("curl -s http://10.0.0.1/ | cat", "ask"),
+    ("wget -q -O - http://192.168.0.1", "ask"),
+    ("curl http://0x7f.1/", "ask"),
+    ("curl 'http://127.0.0.{1,2}/'", "ask"),
+    ("curl -X PURGE https://example.org", "ask"),
+    ("wget --method=PURGE http://example.org", "ask"),
+    ("curl 'https://{a,b}.example.org/'", "ask"),
+    ("curl example.org:99999", "ask"),
+    (f"curl {' '.join(f'https://a{at}.example.org' for at in range(9))}", "ask"),
+    ("pytest -q; curl -d @notes https://example.org", "ask"),
+    ("timeout 5 curl https://example.org", "ask"),
+    ("curl -s http://localhost:8000/health", "allow"),
+    ("curl -X PURGE http://127.0.0.1:8000/", "allow"),
+    ("curl --url http://app.localhost:8000/ --url http://10.0.0.1/", "ask"),
+]
+
+
+@pytest.mark.parametrize(("command", "effect"), REACHING)
+async def test_a_command_that_no_sandbox_bounds_reaches_no_other_machine_unasked(
+    home: HookedHome, command: str, effect: str
+) -> None:
+    home.places.user_file.write_text('policy = "developer"\n')
+    assert (await home.effect("Bash", {"command": command}))[0] == effect
+
+
+async def test_a_rule_that_denies_the_network_holds_without_a_sandbox(home: HookedHome) -> None:
+    rule = '[[rules]]\neffect = "deny"\naction = "network"\npattern = "curl *"\n'
+    home.places.user_file.write_text(f'policy = "developer"\n{rule}')
+    effect, reason = await home.effect("Bash", {"command": "curl https://example.org"})
+    assert effect == "deny", reason
+
+
+async def test_a_grant_of_the_network_is_of_the_listed_hosts(home: HookedHome) -> None:
+    rule = '[[rules]]\neffect = "allow"\naction = "network"\npattern = "curl *"\n'
+    hosts = '[net]\nhosts = ["CONNECT docs.example.org"]\n'
+    home.places.user_file.write_text(f'policy = "developer"\n{rule}{hosts}')
+    for host, effect in (("docs", "allow"), ("other", "ask"), ("docs.example.org.evil", "ask")):
+        command = f"curl https://{host}.example.org/a"
+        assert (await home.effect("Bash", {"command": command}))[0] == effect, command
+
+
+TREES: list[tuple[str, str]] = [
+    # What gives, packs or changes all that is below a directory.
+    ("rg -uu KEY", "ask"),
+    ("rg --hidden KEY sub", "ask"),
+    ("rg -g '.env' KEY", "ask"),
+    ("rg -g.env KEY", "ask"),
+    ("rg KEY keys", "ask"),
+    ("rg KEY", "ask"),
+    ("rg KEY src", "allow"),
+    ("rg KEY sub", "allow"),
+    ("rg -g '*.py' KEY", "allow"),
+    ("rg -n -g '*.py' KEY", "allow"),
+    ("rg -e -g x keys", "ask"),
+    ("rg -e --files -e . keys", "ask"),
+    ("rg --regexp -g '*.py' keys", "ask"),
+    ("rg --files --hidden", "allow"),
+    ("git grep --no-index KEY", "ask"),
+    ("git diff --no-index keys /dev/null", "ask"),
+    ("find . -name '*.pem' -exec head {} +", "ask"),
+    ("find sub -type f -exec cat {} \\;", "ask"),
+    ("find . -name x -o -name '.e*' -exec cat {} +", "ask"),
+    ("find . -not -path './keys/*' -name '*.pem' -exec cat {} +", "allow"),
+    ("find . -name '*.py' -exec wc -l {} +", "allow"),
+    ("find . -not -path '*/keys/*' -name '*.pem' -exec cat {} +", "allow"),
+    ("find . -not -path 'keys/*' -name '*.pem' -exec cat {} +", "ask"),
+    ("find keys -not -path './x.pem' -name '*.pem' -exec cat {} +", "ask"),
+    ("find . -not -path '*/' -name '*.pem' -exec cat {} +", "ask"),
+    ("find . -not -path -name -print -exec cat {} +", "ask"),
+    ("find . -not -name '*.py' -exec cat {} +", "ask"),
+    ("find . -iname 'X.PEM' -exec cat {} +", "ask"),
+    ("find sub -name .env | xargs cat", "ask"),
+    ("git ls-files -o | xargs cat", "ask"),
+    ("find . -name '*.py' | xargs wc -l", "allow"),
+    ("tar -cf out.tar .", "ask"),
+    ("tar czf - keys | base64", "ask"),
+    ("tar --create --file out.tar sub", "ask"),
+    ("zip -r out.zip sub", "ask"),
+    ("tar -cf out.tar src", "allow"),
+    ("cat keys/*", "ask"),
+    ("env", "ask"),
+    ("env -0 | sort -z", "ask"),
+    ("timeout 5 env", "ask"),
+    # What has no network in our sandbox, and would install.
+    ("npx tsc --noEmit", "ask"),
+    ("npx -y vitest run", "ask"),
+    ("timeout 60 npx jest", "ask"),
+    ("cd src && npx tsc", "ask"),
+    ("npx eslint .", "allow"),
+    ("cd src && npx eslint .", "allow"),
+    # What would be read-only in our sandbox, or taken back after the run.
+    ("find . -name CLAUDE.md -exec sed -i s/a/b/ {} +", "ask"),
+    ("find . -type f -exec sed -i s/a/b/ {} +", "ask"),
+    ("find src -name '*.py' -exec sed -i s/a/b/ {} +", "allow"),
+    ("xxd -r x AGENTS.md", "ask"),
+    ("uniq a AGENTS.md", "ask"),
+    ("tree -o .github/workflows/x.yml", "ask"),
+    ("curl -o AGENTS.md http://localhost:8000/", "ask"),
+    ("git archive -o AGENTS.md HEAD", "ask"),
+    ("python3 -m json.tool a AGENTS.md", "ask"),
+    ("gzip -dk Makefile.gz", "ask"),
+    ("xxd a b", "allow"),
+    ("tar -xf out.tar", "ask"),
+    ("tar xzf out.tgz", "ask"),
+    ("tar -tf out.tar", "allow"),
+    ("unzip -o out.zip", "ask"),
+    ("unzip -l out.zip", "allow"),
+]
+
+
+@pytest.mark.parametrize(("command", "effect"), TREES)
+async def test_what_only_our_sandbox_keeps_from_a_command_is_asked_about(
+    home: HookedHome, command: str, effect: str
+) -> None:
+    home.places.user_file.write_text('policy = "developer"\n')
+    bin_file = "node_modules/.bin/eslint"
+    for name in ("sub/.env", "keys/x.pem", "src/main.py", "CLAUDE.md", ".git/config", bin_file):
+        (home.project / name).parent.mkdir(exist_ok=True, parents=True)
+        (home.project / name).write_text("KEY=1\n")
+    assert (await home.effect("Bash", {"command": command}))[0] == effect

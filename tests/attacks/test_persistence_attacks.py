@@ -498,7 +498,10 @@ def test_a_stash_and_its_end_in_one_line_are_asked_about_as_two(
 
 @pytest.mark.parametrize(
     "line",
-    ["git pull", "git am x.patch", "git apply x.patch", "git bisect start", "git merge --abort"],
+    [
+        *("git pull", "git am x.patch", "git apply x.patch", "git bisect start"),
+        *("git merge --abort", "git apply --stat --apply x.patch", "git rerere"),
+    ],
 )
 def test_git_words_that_bring_what_nobody_knows_are_asked_about(
     tmp_path: Path, line: str, bwrap: None, git: None
@@ -507,6 +510,37 @@ def test_git_words_that_bring_what_nobody_knows_are_asked_about(
     workspace.branches(NAMES)
     assert workspace.sh(line).status == "denied"
     assert "may rewrite files" in workspace.person.asked[0].reasons[0]
+
+
+@pytest.mark.parametrize(
+    "line", ["git sparse-checkout list", "git apply --stat x.patch", "git rerere status"]
+)
+def test_git_words_that_only_show_something_are_not_asked_about(
+    tmp_path: Path, line: str, bwrap: None, git: None
+) -> None:
+    workspace = Repository(tmp_path)
+    workspace.branches(NAMES)
+    workspace.put("x.patch", "--- a/x\n+++ b/x\n@@ -0,0 +1 @@\n+1\n")
+    workspace.sh(line)
+    assert workspace.person.asked == []
+
+
+@pytest.mark.parametrize(
+    ("line", "path"),
+    [
+        ("uniq a AGENTS.md", "AGENTS.md"),
+        ("xxd -r a AGENTS.md", "AGENTS.md"),
+        ("git archive -o AGENTS.md HEAD", "AGENTS.md"),
+        ("gzip -dk Makefile.gz", "Makefile"),
+    ],
+)
+def test_a_program_that_names_what_it_writes_is_asked_about_such_a_file(
+    tmp_path: Path, line: str, path: str, bwrap: None, git: None
+) -> None:
+    workspace = Repository(tmp_path)
+    workspace.branches(NAMES)
+    assert workspace.sh(line).status == "denied"
+    assert f"`{path}` is asked about each time" in workspace.person.asked[0].reasons[0]
 
 
 def test_a_checkout_inside_a_script_is_not_called_done(

@@ -41,6 +41,11 @@ ASKED = (
     "uv run --with x pytest",
     "gh pr merge 5",
     "docker run x",
+    "GIT_SEQUENCE_EDITOR=./x git rebase -i main",
+    "git rebase -i -x ./x main",
+    "make test 'X=$(shell id)'",
+    "just build '$(id)'",
+    "fd -x ./x",
 )
 DAILY = (
     "git status && git diff | head -50",
@@ -54,6 +59,10 @@ DAILY = (
     "cargo test --lib",
     "mkdir -p out && cp a.txt out/",
     "sed -n 1,20p README.md",
+    "GIT_SEQUENCE_EDITOR=: git rebase -i --autosquash main",
+    "git rm --cached a.txt && git apply --check x.patch",
+    "nl -ba a.txt | sed -n 3,9p",
+    "make CC=clang test ARGS='-k foo'",
 )
 
 

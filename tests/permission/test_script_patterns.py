@@ -98,3 +98,53 @@ def test_without_the_key_a_wildcard_names_no_script():
     rule = Rule(effect=Effect.ALLOW, action="exec", pattern="python3 *.py *")
     rules = LayerRules([Layer(name="user", rules=(rule,))])
     assert judge_argv(("python3", "run.py"), rules, PathPolicy()).effect is Effect.ASK
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "make|test|X=$(shell id)",
+        "make|X!=id",
+        "make|X:=$(shell id)|test",
+        "make|--|X=$(shell id)",
+        "make|X=a;id|test",
+        "make|X=a&&id",
+        "make|X=`id`",
+        "make|X=a\nid",
+        "make|SHELL=./x",
+        "make|.SHELLFLAGS=-x",
+        "make|MAKEFLAGS=--eval=x",
+        "make|CC=./x",
+        "make|CC=sh -c id",
+        "gmake|PYTHON=rm x|test",
+        "just|build|$(id)",
+        "just|x=`id`|build",
+        "task|build|X=$(id)",
+        "task|build|--|;id",
+    ],
+)
+def test_a_word_that_a_recipe_puts_into_its_line_is_no_task(words: str) -> None:
+    argv = tuple(words.split("|"))
+    rule = Rule(
+        effect=Effect.ALLOW, action="exec", pattern=f"{argv[0]} *", scripts=True, unbound=True
+    )
+    rules = LayerRules([Layer(name="user", rules=(rule,))])
+    assert judge_argv(argv, rules, PathPolicy()).effect is Effect.ASK
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ("make", "test", "V=1"),
+        ("make", "CC=clang", "PREFIX=/usr/local", "all"),
+        ("make", "test", "ARGS=-k 'a or b'"),
+        ("just", "x=1", "build", "arg"),
+        ("task", "build", "X=1"),
+    ],
+)
+def test_plain_variables_of_a_recipe_are_covered(argv: tuple[str, ...]) -> None:
+    rule = Rule(
+        effect=Effect.ALLOW, action="exec", pattern=f"{argv[0]} *", scripts=True, unbound=True
+    )
+    rules = LayerRules([Layer(name="user", rules=(rule,))])
+    assert judge_argv(argv, rules, PathPolicy()).effect is Effect.ALLOW

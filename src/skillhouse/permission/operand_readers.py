@@ -88,11 +88,16 @@ def _git(meaning: CommandMeaning) -> None:
     if meaning.path == ("clean",) and not names.isdisjoint({"-n", "--dry-run"}):
         # Only says what it would remove, whatever else is given (git-clean(1)).
         meaning.hazards[:] = [one for one in meaning.hazards if one.kind != "deletes"]
+    is_look = not names.isdisjoint(_GIT_APPLY_LOOKS) and "--apply" not in names
+    if meaning.path == ("apply",) and is_look:
+        # These turn off the work, which `--apply` turns on again (git-apply(1)).
+        meaning.hazards[:] = [one for one in meaning.hazards if one.kind != "rewrites"]
     if _git_overwrites(meaning):
         said = f"`git {meaning.path[0]}` overwrites what is not committed"
         meaning.hazards.append(Hazard("rewrites", said, depth=len(meaning.path)))
 
 
+_GIT_APPLY_LOOKS = frozenset({"--check", "--stat", "--numstat", "--summary"})
 _GIT_BRANCHING = frozenset({"-b", "-B", "--orphan", "-d", "--detach", "-t", "--track"})
 _GIT_PATHS = frozenset({"-2", "--ours", "-3", "--theirs", "--pathspec-from-file"})
 _LIKE_A_PATH = regex(r"\.{1,2}(/.*)?|:.*|.*[*?\[].*|.*/|.*\.[A-Za-z]\w{0,4}")
@@ -384,6 +389,30 @@ def _xargs(meaning: CommandMeaning) -> None:
     refuse(meaning, "`xargs` adds words from its input, which no rule has seen")
 
 
+_SETS = regex(r"([^\s:?+!=]+)\s*(!|[:?+]*)=(.*)", re.DOTALL)
+_SHELL_SIGNS = regex(r"[$`;|&<>\n]")
+"""What a shell, or make itself, takes for a command in a value that a recipe puts into its line."""
+_MAKE_ORDERS = frozenset({"SHELL", ".SHELLFLAGS", "MAKE", "MAKEFLAGS", "GNUMAKEFLAGS", "MAKEFILES"})
+_MAKE_PROGRAMS = frozenset(
+    "AR AS CC CXX CPP FC M2C PC CO GET LEX YACC LINT MAKEINFO TEX TEXI2DVI WEAVE CWEAVE TANGLE "
+    "CTANGLE RM LD PYTHON PYTHON3 NODE NPM GO CARGO PIP UV DOCKER".split()
+)
+"""Variables of implicit rules that name programs (GNU make, 10.3), and those of many makefiles."""
+_PROGRAM_NAME = regex(r"[A-Za-z0-9_+.-]+")
+
+
+def _recipe(meaning: CommandMeaning) -> None:
+    """Variables and arguments of a recipe, which its lines hold as they are (GNU make, 6.5, 9.5;
+    just, "Recipe Parameters"; Task, "CLI_ARGS")."""
+    for index, at in enumerate(meaning.operands):
+        word = meaning.argv[at]
+        name, how, value = found.groups() if (found := _SETS.fullmatch(word)) else ("", "", word)
+        names_other = name in _MAKE_PROGRAMS and not _PROGRAM_NAME.fullmatch(value)
+        if how == "!" or name in _MAKE_ORDERS or names_other or _SHELL_SIGNS.search(value):
+            # It is no task then, which a rule covers with its file: only by its words.
+            meaning.kinds[index] = "runs"
+
+
 def _prints(meaning: CommandMeaning) -> None:
     """Whatever they are given, they print it or do nothing; a word like an option is a word."""
     meaning.unknown = ""
@@ -410,6 +439,7 @@ READERS: Mapping[str, Callable[[CommandMeaning], None]] = {
     "prints": _prints,
     "qpdf": _qpdf,
     "package": _package,
+    "recipe": _recipe,
     "requirement": _requirement,
     "shell": _shell,
     "tar": _tar,

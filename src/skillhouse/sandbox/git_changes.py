@@ -125,10 +125,14 @@ _PLAIN = frozenset(
 afterwards."""
 _SOURCE = {"-s": "--source", "--source": "--source"}
 _CLEAN_VALUED = {"-e": "--exclude", "--exclude": "--exclude"}
+_APPLY_LOOKS = frozenset({"--check", "--stat", "--numstat", "--summary"})
 _LOOKS = {
     "stash": frozenset({"list", "show", "drop", "clear", "create", "store"}),
     "submodule": frozenset({"", "status", "summary"}),
     "bisect": frozenset({"log", "terms"}),
+    "sparse-checkout": frozenset({"list", "check-rules"}),
+    "lfs": frozenset({"ls-files", "status", "env", "version", "pointer"}),
+    "rerere": frozenset({"status", "diff", "remaining"}),
 }
 """What follows a word that changes no files then; empty where nothing does."""
 SUBMODULES_DEEP = 5
@@ -315,7 +319,7 @@ class _Git:
                     if names is None
                     else names | self._placed(operands if word == "mv" else ())
                 )
-            case "apply" if options & {"--check", "--stat", "--numstat", "--summary"}:
+            case "apply" if options & _APPLY_LOOKS and "--apply" not in options:
                 return set()
             case _:
                 return None

@@ -54,7 +54,7 @@ from skillhouse.tools.background_runs import BackgroundRuns
 from skillhouse.tools.call import AttachedRun, Output, Plan, RefusedError, ReportProgress
 from skillhouse.tools.command_git import NO_HOOKS, GitConsents, git_now, git_use
 from skillhouse.tools.command_inputs import CommandInputs, InputChangedError, sealed_copies
-from skillhouse.tools.command_network import CommandNetwork, WayOut, network_of
+from skillhouse.tools.command_network import CommandNetwork, WayOut, network_of, unbounded_network
 from skillhouse.tools.command_protection import kept_files, may_change, only_looks, writes_of
 from skillhouse.tools.command_requests import (
     CommandWork,
@@ -425,6 +425,8 @@ class ExecTool(Tool):
         agent, name_of = context.session.agent, context.places.named_program
         named = [(name_of(argv[0]) or argv[0], *argv[1:]) for argv in work.programs]
         effects = [self._network_effect(agent, command_resource(argv)) for argv in named]
+        if context.session.is_handed_over:
+            return unbounded_network(verdict, effects, self._net_policy)
         is_apart = context.is_apart
         return network_of(
             work.programs, effects, verdict, self._net_policy, has_namespaces=is_apart

@@ -11,6 +11,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from msgspec import Struct, field
@@ -24,6 +25,7 @@ from skillhouse.permission import (
     Effect,
     Permission,
     SimpleCommand,
+    command_resource,
     loads_code,
     unwrapped,
 )
@@ -48,6 +50,7 @@ from skillhouse.tools.workspace import Workspace
 
 SHOWN_MAX = 8
 """Names that a refusal has."""
+BY_THE_USER = "ask the user to run it"
 NO_HOOKS: Mapping[str, str] = {
     "GIT_CONFIG_COUNT": "1",
     "GIT_CONFIG_KEY_0": "core.hooksPath",
@@ -89,6 +92,16 @@ _CONFIG_WRITES = frozenset({"set", "unset", "edit", "rename-section", "remove-se
 _CONFIG_OPTIONS = regex(
     r"--(?:add|unset|unset-all|replace-all|rename-section|remove-section|edit)|-e"
 )
+
+
+class GitWordError(RefusedError):
+    """Words of git that our sandbox refuses: what they do, and why not here."""
+
+    def __init__(self, what: str, here: str, hint: str, *, is_lasting: bool = False) -> None:
+        """`is_lasting` says that they change what git obeys."""
+        super().__init__(f"denied: {what}{here}; nothing was done: {hint}", denied=True)
+        self.what = what
+        self.is_lasting = is_lasting
 
 
 class GitUse(Struct, frozen=True, kw_only=True):
@@ -139,6 +152,8 @@ class GitConsents(Struct, frozen=True, kw_only=True):
 def git_use(plan: CommandPlan | None, line: str, workspace: Path, consents: GitConsents) -> GitUse:
     """Return what a plan, or a line for a shell, needs of git's directories.
 
+    What the client runs by itself has no sandbox of ours: a person is asked about such words.
+
     Raises:
         RefusedError: it has words of git that would not do here what they do outside.
     """
@@ -150,9 +165,15 @@ def git_use(plan: CommandPlan | None, line: str, workspace: Path, consents: GitC
         places = replace(places, problem=why, directories=(), alternates=())
     if places.problem and is_git:
         raise RefusedError(f"denied: git is not used here: {places.problem}", denied=True)
+    words = line if plan is None else _words_of(plan)
+    if consents.session.is_handed_over:
+        more = tuple(_needs_of_client(commands, places, words, is_planned=plan is not None))
+        places = replace(places, top="", alternates=())
+        places, needs, new = _consented(places, consents, is_git=is_git)
+        return GitUse(places=places, needs=(*needs, *more), new=new, find=consents.find)
     is_alone = plan is not None and all(map(_is_git_or_nothing, plan.commands()))
     _check(commands, places, is_planned=plan is not None, is_alone=is_alone)
-    _check_remotes(commands, places, line if plan is None else _words_of(plan))
+    _check_remotes(commands, places, words)
     writers = [command for command in commands if command.writes_config]
     if places.problem:
         places = GitPlaces(workspace=root)
@@ -170,6 +191,27 @@ def git_use(plan: CommandPlan | None, line: str, workspace: Path, consents: GitC
         configs=tuple(path for path in configs if is_inside(path, root)),
         find=consents.find,
     )
+
+
+def _needs_of_client(
+    commands: Sequence[_GitCommand], places: GitPlaces, words: str, *, is_planned: bool
+) -> Iterator[PermissionRequest]:
+    """Yield what a person is asked about git outside of our sandbox: what our own runs refuse, but
+    for that which only their mounts could not do."""
+    checks: list[tuple[str, Callable[[], None]]] = []
+    for command in commands:
+        line = command_resource(command.argv)
+        # A linked work tree is as any other there.
+        checks.append((line, partial(command.check, GitPlaces(workspace=places.workspace))))
+        if places.top and is_planned:
+            checks.append((line, partial(command.check_outside, places)))
+    checks.append((words, partial(_check_remotes, commands, places, words)))
+    for line, check in checks:
+        try:
+            check()
+        except GitWordError as refusal:
+            need = replace(_asked("exec-once", line, refusal.what), may_last=False)
+            yield replace(need, caution_layer=PERSISTENCE) if refusal.is_lasting else need
 
 
 def _check(
@@ -209,10 +251,8 @@ def _check_remotes(commands: Sequence[_GitCommand], places: GitPlaces, words: st
             seen = (is_inside(one, place) for one in (real, f"{real}/.git") for place in shown)
             is_own = is_inside(path, "/tmp") and words.count(written) > 1  # noqa: S108
             if not any(seen) and not is_own:
-                command.refuse(
-                    f"talks to `{written}`, which is outside of the workspace "
-                    f"`{places.workspace}` and not shown to commands"
-                )
+                what = f"talks to `{written}`, which is outside of the workspace "
+                command.refuse(f"{what}`{places.workspace}`", " and not shown to commands")
         added |= added_remote(command.word, command.rest)
 
 
@@ -391,10 +431,11 @@ class _GitCommand(Struct, frozen=True, kw_only=True):
         is_never = is_never or self._starts_submodules()
         # One that the line makes is its own until the run has ended.
         if is_never and (self.repository or "--global" in self.options):
-            self.refuse("writes what git obeys, which is read-only to every command")
+            here = ", which is read-only to every command"
+            self.refuse("writes what git obeys", here, is_lasting=True)
         is_expiry = self.word == "reflog" and first == "expire" and "--all" in self.options
         if places.is_linked and (self.word == "gc" or is_expiry):
-            self.refuse("is about all work trees of the repository, and this is a linked one")
+            self.refuse("is about all work trees of the repository", ", and this is a linked one")
 
     def _starts_submodules(self) -> bool:
         if self.word != "submodule" or self.operands[:1] != ("update",):
@@ -429,14 +470,15 @@ class _GitCommand(Struct, frozen=True, kw_only=True):
         names = first_of([f"`{name}`" for name in changes.outside], SHOWN_MAX)
         what = f"would change {names}" if names else "may change files"
         self.refuse(
-            f"{what} outside of the workspace `{places.workspace}`, which commands cannot",
+            f"{what} outside of the workspace `{places.workspace}`",
+            ", which commands cannot",
             hint=f"start skillhouse in `{places.top}`, or ask the user to run it",
         )
 
-    def refuse(self, why: str, *, hint: str = "ask the user to run it") -> None:
-        raise RefusedError(
-            f"denied: `git {self.shown}` {why}; nothing was done: {hint}", denied=True
-        )
+    def refuse(
+        self, why: str, here: str, *, hint: str = BY_THE_USER, is_lasting: bool = False
+    ) -> None:
+        raise GitWordError(f"`git {self.shown}` {why}", here, hint, is_lasting=is_lasting)
 
     def _has(self, options: re.Pattern[str]) -> bool:
         return any(options.fullmatch(word) for word in self.options)

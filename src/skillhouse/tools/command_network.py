@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import ipaddress
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +11,14 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from skillhouse import net
-from skillhouse.permission import CommandVerdict, Effect, Permission, read_command
+from skillhouse.permission import (
+    CommandMeaning,
+    CommandVerdict,
+    Effect,
+    Permission,
+    command_resource,
+    read_command,
+)
 from skillhouse.tools.call import PermissionRequest
 from skillhouse.tools.tool import Session
 
@@ -51,6 +59,10 @@ class CommandNetwork(Struct, frozen=True, kw_only=True):
     """Why not, where a rule or a name would have granted it."""
     named: tuple[NamedRequest, ...] = ()
     """With these it reaches nothing else, and each needs approval."""
+    is_refused: bool = False
+    """Whether a rule denies them, in a run that no sandbox bounds."""
+    unread: str = ""
+    """The command that such a run has, and whose addresses are not understood."""
 
     @property
     def word(self) -> str:
@@ -67,8 +79,17 @@ class CommandNetwork(Struct, frozen=True, kw_only=True):
         for request in self.named:
             yield PermissionRequest(
                 permission=Permission(action="fetch", resource=request.resource),
+                default=Effect.DENY if self.is_refused else Effect.ASK,
+                why="a rule denies the command the network"
+                if self.is_refused
+                else "no rule grants the command the network; it names this host",
+            )
+        if self.unread:
+            yield PermissionRequest(
+                permission=Permission(action="exec-once", resource=self.unread),
                 default=Effect.ASK,
-                why="no rule grants the command the network; it names this host",
+                why=f"where `{self.unread[:80]}` reaches is not understood",
+                may_last=False,
             )
 
 
@@ -101,6 +122,42 @@ def network_of(
     if named and not unbound and not any(granted):
         return CommandNetwork(is_open=True, named=named)
     return CommandNetwork(withheld=unbound or withheld_network(programs, granted))
+
+
+def unbounded_network(
+    verdict: CommandVerdict, effects: Sequence[Effect], policy: Callable[[], net.NetPolicy]
+) -> CommandNetwork:
+    """Return what a command names where it reaches anything: but this machine, and, where a rule
+    grants it the network, what that would let through."""
+    is_granted = all(effect is Effect.ALLOW for effect in effects)
+    found: dict[str, NamedRequest] = {}
+    unread = ""
+    for judged in verdict.commands:
+        requests = list(_requests(judged.argv, read_command(judged.argv)))
+        if None in requests:
+            unread = unread or command_resource(judged.argv)
+        for request in filter(None, requests):
+            target = request.target
+            is_let_through = (
+                is_granted
+                and policy().allows(target, request.method)
+                and _is_public(target, policy)
+            )
+            if not (_is_here(target) or is_let_through):
+                found[request.resource] = request
+    return CommandNetwork(
+        is_open=bool(found),
+        named=tuple(found.values()),
+        is_refused=Effect.DENY in effects,
+        unread=unread,
+    )
+
+
+def _is_here(target: Target) -> bool:
+    if not target.is_address:
+        return target.host == "localhost" or target.host.endswith(".localhost")
+    address = ipaddress.ip_address(target.host)
+    return address.is_loopback or address.is_unspecified
 
 
 def withheld_network(programs: Sequence[tuple[str, ...]], granted: Sequence[bool]) -> str:
@@ -147,26 +204,30 @@ def named_by(argv: tuple[str, ...]) -> Iterator[NamedRequest]:
     ['CONNECT https://a.example']
     """
     meaning = read_command(argv)
-    if meaning.unknown:
-        return
-    options = {option.twin or option.name: option.value for option in meaning.options}
+    if not meaning.unknown and _method(meaning) in net.METHODS:
+        # The program would be refused by the proxy, which says why.
+        yield from filter(None, _requests(argv, meaning))
+
+
+def _requests(argv: tuple[str, ...], meaning: CommandMeaning) -> Iterator[NamedRequest | None]:
+    """Yield what each address asks for; None for one that cannot be read."""
     kinds = zip(meaning.operands, meaning.kinds, strict=False)
     words = [argv[place] for place, kind in kinds if kind == "web"]
     words += filter(None, (o.value for o in meaning.options if (o.twin or o.name) == "--url"))
-    method = _method(options)
-    if method not in net.METHODS:
-        return
+    method = _method(meaning)
     for word in words:
         try:
             target = net.parse_url(word if "://" in word else f"http://{word}")
         except net.NetError:
-            # The program would be refused by the proxy, which says why.
+            yield None
             continue
-        yield NamedRequest(method="CONNECT" if target.scheme == "https" else method, target=target)
+        is_hidden = target.scheme == "https"
+        yield NamedRequest(method="CONNECT" if is_hidden else method, target=target)
 
 
-def _method(options: Mapping[str, str | None]) -> str:
+def _method(meaning: CommandMeaning) -> str:
     """Return the method of curl's or wget's first request, by the long names of their options."""
+    options = {option.twin or option.name: option.value for option in meaning.options}
     given = options.get("--request") or options.get("--method")
     if given:
         return given.upper()

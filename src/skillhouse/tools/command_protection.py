@@ -57,6 +57,10 @@ _GENERATORS: Mapping[str, tuple[str, ...]] = {
     "qmake": ("makefile",),
     "asdf": (".tool-versions",),
 }
+_EXPANDING = frozenset(
+    "gzip gunzip xz unxz lzma unlzma bzip2 bunzip2 zstd unzstd lz4 unlz4 uncompress brotli".split()
+)
+"""Programs that write a file of the same name without its ending."""
 _UNPACKING = frozenset({"tar", "bsdtar", "unzip", "7z", "7za", "cpio", "cargo", "gh"})
 """Programs that bring whole directories."""
 _READERS = frozenset(
@@ -121,7 +125,7 @@ def writes_of(
             changes = find_git_changes(argv, directory=Path(directory), workspace=workspace.root)
             names = _rewritten(argv, changes, workspace, is_hidden)
             if names or not changes.is_known:
-                needs[_git_need(argv, names, is_known=changes.is_known)] = None
+                needs[rewriting_need(argv, names, is_known=changes.is_known)] = None
                 facts += [("rewrites", ", ".join(names))] if names else []
             _refuse_fixed(names)
             patterns += [f"/{name}" for name in names]
@@ -167,7 +171,7 @@ def _removed(arguments: Sequence[str], directory: str, workspace: Workspace) -> 
     for operand in (word for word in arguments if word[:1] != "-"):
         if relative := _relative(operand, directory, workspace):
             start = f"{workspace.root}/"
-            yield from (path[len(start) :] for path in _below(f"{start}{relative}"))
+            yield from (path[len(start) :] for path in files_below(f"{start}{relative}"))
 
 
 def _makes_top_repository(plan: CommandPlan, root: str) -> bool:
@@ -205,8 +209,10 @@ def kept_files(plan: CommandPlan | None, opened: OpenedProtection) -> tuple[tupl
     return (("read-only in the run", f"{KEPT}, but not {names}" if names else KEPT),)
 
 
-def _git_need(argv: Sequence[str], names: tuple[str, ...], *, is_known: bool) -> PermissionRequest:
-    """Return the need of a git command that rewrites such files: an approval that holds once."""
+def rewriting_need(
+    argv: Sequence[str], names: tuple[str, ...], *, is_known: bool
+) -> PermissionRequest:
+    """Return the need of a command that rewrites such files: an approval that holds once."""
     line = command_resource(tuple(argv))
     shown = first_of([f"`{name}`" for name in names], SHOWN_MAX)
     what = f"rewrites {shown}" if names else "may rewrite files that agents and tools obey"
@@ -243,13 +249,19 @@ def _named_paths(program: str, arguments: Sequence[str], directory: str) -> Iter
         yield from operands
     if program == "rm":
         for operand in operands:
-            yield from _below(os.path.join(directory, operand))
+            yield from files_below(os.path.join(directory, operand))
     if _writes_list(program, arguments):
         yield "package.json"
     if program == "dd":
         yield from (word[3:] for word in arguments if word.startswith("of="))
     if program in _COPYING or program == "mv":
         yield from _copied_paths(program, arguments, operands, directory)
+    if program in _EXPANDING:
+        yield from (os.path.splitext(operand)[0] for operand in operands)
+    for meaning in read_command((program, *arguments)).chain():
+        # What git writes of its operands is predicted.
+        written = meaning.written_values if program == "git" else meaning.written
+        yield from (os.path.join(*meaning.directory, path) for path in written)
 
 
 def _copied_paths(
@@ -288,7 +300,7 @@ def _makes_directory(program: str, arguments: Sequence[str], directory: str) -> 
     return any(os.path.isdir(os.path.join(directory, word)) for word in sources)
 
 
-def _below(directory: str) -> Iterator[str]:
+def files_below(directory: str) -> Iterator[str]:
     """Yield the files below a directory, but those of installed packages."""
     left = FILES_MAX
     for place, directories, files in os.walk(directory):

@@ -62,7 +62,7 @@ from skillhouse.tools.command_inputs import (
     inputs_of_plan,
 )
 from skillhouse.tools.command_protection import Writes
-from skillhouse.tools.files import read_need, write_need
+from skillhouse.tools.files import read_need, redirection_need
 from skillhouse.tools.path_rules import PathRules
 from skillhouse.tools.tool import Session
 from skillhouse.tools.workspace import Workspace
@@ -113,7 +113,7 @@ def needs_of(
     written = {redirect.target for redirect in redirects if redirect.kind != "read"}
     for redirect in redirects:
         if redirect.kind != "read":
-            needs.append(write_need(workspace, workspace.writable(redirect.target, session)))
+            needs.append(redirection_need(workspace, redirect.target, session))
         elif redirect.target not in written:
             needs.append(read_need(workspace.file(redirect.target, session)))
     named = [rules.rule(c.argv).cover is Breadth.EXACT for c in plan.commands()]

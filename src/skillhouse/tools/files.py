@@ -13,7 +13,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from skillhouse.floor import PathError, digest, open_beneath, open_directory_beneath
+from skillhouse.floor import (
+    PathError,
+    digest,
+    is_below,
+    open_beneath,
+    open_directory_beneath,
+)
 from skillhouse.floor.threads import in_thread
 from skillhouse.permission import Effect, Permission
 from skillhouse.skill import revealed
@@ -231,6 +237,25 @@ def write_need(workspace: Workspace, relative: str) -> PermissionRequest:
         caution=caution,
         caution_layer=PERSISTENCE,
         may_last=not caution,
+    )
+
+
+def redirection_need(workspace: Workspace, target: str, session: Session) -> PermissionRequest:
+    """Return the need of writing to a file by a redirection; RefusedError for what no answer opens.
+
+    What a client runs by itself has the machine's /tmp, as its other commands have.
+    """
+    try:
+        return write_need(workspace, workspace.writable(target, session))
+    except RefusedError:
+        is_outside = is_below(target, "/tmp") and not is_below(target, workspace.root)  # noqa: S108
+        if not (session.is_handed_over and is_outside) or workspace.is_private(target):
+            raise
+    return PermissionRequest(
+        permission=Permission(action="exec-once", resource=f"> {target}"),
+        default=Effect.ASK,
+        why=f"`{target[:80]}` is outside of the workspace",
+        may_last=False,
     )
 
 

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from skillhouse.floor import AmbiguousSkillError, UnknownSkillError
-from skillhouse.floor.regex import regex
 from skillhouse.floor.structs import replace
 from skillhouse.permission import Effect, Layer, Permission
 from skillhouse.skill import SKILL_FILE, Skill, SkillIndex
@@ -25,13 +24,14 @@ from skillhouse.tools.call import (
 )
 from skillhouse.tools.command import ExecTool
 from skillhouse.tools.files import change_facts, held_before, write_need
-from skillhouse.tools.native_call import (
-    NativeCall,
+from skillhouse.tools.native_call import NativeCall, hand_over
+from skillhouse.tools.native_files import (
     PatchError,
-    hand_over,
+    hidden_needs,
     is_searched,
+    may_have_trees,
     patched_paths,
-    trees,
+    unbounded_needs,
 )
 from skillhouse.tools.native_skills import commands_run, loading_needs, skills_read
 from skillhouse.tools.path_rules import PathRules
@@ -41,11 +41,6 @@ from skillhouse.tools.typed_commands import obeys_typing
 from skillhouse.tools.workspace import Workspace
 
 MCP_ACTION, TOOL_ACTION = "mcp", "tool"
-
-
-SHOWN_MAX = 8
-"""Hidden files that are asked about one by one."""
-_READERS_OF_TREES = regex(r"\b(?:[ef]?grep|diff|cp)\b")
 
 
 class NativePlans:
@@ -86,6 +81,7 @@ class NativePlans:
 
     def plan(self, call: NativeCall, session: Session) -> Plan:
         """Plan a call as ours of that kind; RefusedError for one that cannot be judged."""
+        session = replace(session, is_handed_over=not call.is_sandboxed)
         plan = self._kinds[call.kind](call, session)
         if call.is_typed_into:
             return replace(plan, needs=(*plan.needs, *self._typing_needs(call, session)))
@@ -122,7 +118,7 @@ class NativePlans:
         for skill in skills:
             session = session.with_loaded(skill)
         plan = _joined([tool.plan({"command": command}, session), *loads])
-        if not isinstance(tool, ExecTool) or not _READERS_OF_TREES.search(command):
+        if not isinstance(tool, ExecTool) or call.is_sandboxed or not may_have_trees(command):
             return plan
         more = self._uncovered(tool, command, session)
         return replace(plan, needs=tuple(dict.fromkeys((*plan.needs, *more))))
@@ -157,28 +153,18 @@ class NativePlans:
                 "judged; give it a text by an option (-m, --no-edit), or use another command",
             )
             for one in commands
-            if obeys_typing(one.argv)
+            if obeys_typing(one.argv, one.environment)
         )
 
     def _uncovered(
         self, tool: ExecTool, command: str, session: Session
-    ) -> tuple[PermissionRequest, ...]:
-        """Return the requests of reading what our sandbox would hide from a command that gives all
-        that is below a directory: outside of it nothing is hidden."""
+    ) -> Iterator[PermissionRequest]:
+        """Yield the requests of what our sandbox would keep from a command: reading what is hidden
+        below a directory, changing files that act later there."""
         verdict, context = tool._judged(command, None, session)  # noqa: SLF001 - of this package.
         structure = verdict.structure
-        root = str(self._workspace.root)
-        if structure is None:
-            return ()
-        start = os.path.join(root, structure.directory)
-        places = [p for one in structure.commands() for p in trees(one.argv, start)]
-        hidden = [
-            os.path.join(root, place, name)
-            for place, name, is_hidden in (context.paths.coverage().paths if places else ())
-            if is_hidden
-        ]
-        found = [path for path in hidden if any(path.startswith(f"{one}/") for one in places)]
-        return _hidden_needs(found, root, "the command reads")
+        if structure is not None:
+            yield from unbounded_needs(structure, self._workspace, context.paths.coverage)
 
     def _read(self, call: NativeCall, session: Session) -> Plan:
         plans = []
@@ -261,7 +247,7 @@ class NativePlans:
                     for file in hidden
                     if file.startswith(f"{real.rstrip('/')}/") and is_searched(file, root, into)
                 ]
-                needs += _hidden_needs(found, root, "the search looks into")
+                needs += hidden_needs(found, root, "the search looks into")
         if not is_inside:
             self._refuse_strict(real, path, session)
         return Plan(needs=tuple(dict.fromkeys(needs)), run=hand_over)
@@ -420,19 +406,6 @@ class NativePlans:
         path = os.path.join(call.directory, given)
         # With `..` a path means what its links lead to.
         return os.path.realpath(path) if ".." in Path(path).parts else os.path.normpath(path)
-
-
-def _hidden_needs(found: Sequence[str], root: str, what: str) -> tuple[PermissionRequest, ...]:
-    shown = "" if len(found) <= SHOWN_MAX else f" and {len(found) - SHOWN_MAX} more files"
-    return tuple(
-        PermissionRequest(
-            permission=Permission(action="read", resource=path),
-            default=Effect.ASK,
-            why=f"{what} `{os.path.relpath(path, root)[:80]}`{shown} as well, "
-            "which is kept from commands here",
-        )
-        for path in found[:SHOWN_MAX]
-    )
 
 
 def _stem(pattern: str) -> str:

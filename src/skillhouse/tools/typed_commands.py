@@ -18,14 +18,25 @@ _PATCHING = frozenset({"add", "checkout", "commit", "reset", "restore", "stash"}
 _WRITING = frozenset({"commit", "tag", "notes", "merge", "revert"})
 """Those that want a text."""
 _WITH_TEXT = ("--message", "--file", "--no-edit", "--reuse-message", "--dry-run", "--fixup")
-_EDITING = ("--edit", "--interactive", "--patch", "--reedit-message", "--edit-todo", "--continue")
+_MERGING = frozenset({"merge", "revert"})
+_WITHOUT_TEXT = ("--abort", "--quit", "--ff-only", "--squash", "--no-commit")
+"""Options by which these make no commit of their own (git-merge(1), git-revert(1))."""
+_REBASING = ("--autosquash", "--skip", "--exec")
+"""Options by which `git rebase` may want a text, beside `_EDITING` (git-rebase(1))."""
+_EDITING = ("--edit", "--interactive", "--reedit-message", "--edit-todo", "--continue")
 
 
-def obeys_typing(argv: Sequence[str]) -> bool:
+def obeys_typing(argv: Sequence[str], environment: Sequence[tuple[str, str]] = ()) -> bool:
     """Whether a command may start what is typed into it.
+
+    Args:
+        argv: The command.
+        environment: The variables before it: an editor among them is judged by itself.
 
     >>> [obeys_typing(one.split()) for one in ("less a", "git commit", "git commit -qm a", "ls")]
     [True, True, False, False]
+    >>> obeys_typing(["git", "rebase", "--continue"], [("GIT_EDITOR", "true")])
+    False
     """
     argv = unwrapped(tuple(argv)) or tuple(argv)
     name, words = os.path.basename(argv[0]), list(argv[1:])
@@ -36,10 +47,18 @@ def obeys_typing(argv: Sequence[str]) -> bool:
         return False
     verb, options = words[0], [word for word in words[1:] if word.startswith("-")]
     short = {sign for word in options if word[1:2] != "-" for sign in word[1:]}
-    if any(word.startswith(_EDITING) for word in options) or verb == "rebase":
+    if verb == "stash" and words[1:2] in (["show"], ["list"]):
+        return False
+    if verb in _PATCHING and (short & {"p", "i", "e"} or {"--patch", "--interactive"} & {*options}):
         return True
-    if verb in _PATCHING and short & {"p", "i", "e"}:
+    if any(name == "GIT_EDITOR" for name, _ in environment):
+        return False
+    if any(word.startswith(_EDITING) for word in options):
         return True
+    if verb == "rebase":
+        return bool(short & {"i", "x"}) or any(word.startswith(_REBASING) for word in options)
+    if verb in _MERGING and any(word.startswith(_WITHOUT_TEXT) for word in options):
+        return False
     has_text = short & {"m", "F", "C"} or any(word.startswith(_WITH_TEXT) for word in options)
     return verb in _WRITING and not _only_lists(verb, words[1:], short) and not has_text
 

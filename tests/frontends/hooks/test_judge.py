@@ -17,6 +17,7 @@ from skillhouse.frontends.hooks.unknown_tools import UNKNOWN_MAX, UnknownTools
 from skillhouse.house import Skillhouse, configured
 from tests.frontends.hooks.hooked_home import HookedHome, effect_of
 from tests.house.places import write_skill
+from tests.repositories import git, named
 
 
 @pytest.fixture
@@ -376,10 +377,13 @@ async def test_a_command_that_obeys_what_is_typed_is_asked_about_where_no_one_se
 ) -> None:
     allow = "".join(
         f'[[rules]]\neffect = "allow"\naction = "exec"\npattern = "{one} *"\n'
-        for one in ("git commit", "git add", "less", "git log")
+        for one in "less|git commit|git add|git log|git rebase|git merge|git stash".split("|")
     )
     home = HookedHome(tmp_path, rules=allow)
     (home.project / "a").write_text("1")
+    git(home.project, "init", "-q", "-b", "main")
+    git(named(home.project), "commit", "-q", "--allow-empty", "-m", "one")
+    git(home.project, "branch", "topic")
     for command, is_asked in (
         ("git commit", True),
         ("git commit --amend", True),
@@ -390,6 +394,20 @@ async def test_a_command_that_obeys_what_is_typed_is_asked_about_where_no_one_se
         ("git commit -qm x", False),
         ("git commit --amend --no-edit", False),
         ("git log", False),
+        ("git log --patch", False),
+        ("git stash show -p", False),
+        ("git stash -p", True),
+        ("git rebase --autosquash topic", True),
+        ("git rebase --skip", True),
+        ("git rebase -x ls topic", True),
+        ("git merge --edit --no-commit topic", True),
+        ("git add --patch", True),
+        ("GIT_EDITOR=true git add -p", True),
+        ("GIT_EDITOR=true git commit", False),
+        ("git rebase topic", False),
+        ("git rebase --onto topic topic", False),
+        ("git merge --ff-only topic", False),
+        ("git merge topic", True),
     ):
         event = home.event("Bash", {"command": command})
         said = (await home.ask(event, client="codex")).output
@@ -397,3 +415,52 @@ async def test_a_command_that_obeys_what_is_typed_is_asked_about_where_no_one_se
         if command in ("git commit", "less a"):
             assert "obeys what is typed" in said
     home.end()
+
+
+async def test_git_is_asked_about_where_only_our_sandbox_could_not_run_it(
+    home: HookedHome, tmp_path: Path
+) -> None:
+    home.places.user_file.write_text('policy = "developer"\n')
+    git(home.project, "init", "-q", "-b", "main")
+    git(named(home.project), "commit", "-q", "--allow-empty", "-m", "one")
+    git(home.project, "remote", "add", "up", str(tmp_path / "up"))
+    (home.project / "sub").mkdir()
+    (home.project / "top").write_text("1\n")
+    git(home.project, "add", "top")
+    cases = {
+        "git worktree add tree": "writes what git obeys",
+        "git config user.name me": "writes what git obeys",
+        "git submodule add ./x": "writes what git obeys",
+        "git fetch up": "outside of the workspace",
+        "git worktree add tree && ls": "writes what git obeys",
+    }
+    for command, reason in cases.items():
+        found = await home.effect("Bash", {"command": command})
+        assert (found[0], reason in found[1]) == ("ask", True), (command, found)
+        assert "command" not in found[1].partition("obeys")[2], found
+    below = {"session_id": "s-2", "cwd": str(home.project / "sub")}
+    for command, effect in {
+        "git status": "allow",
+        "git log -1": "allow",
+        "git stash": "ask",
+    }.items():
+        found = await home.effect("Bash", {"command": command}, **below)
+        assert found[0] == effect, (command, found)
+    deny = '[[rules]]\neffect = "deny"\naction = "exec"\npattern = "git worktree *"\n'
+    home.places.user_file.write_text(f'policy = "developer"\n{deny}')
+    assert (await home.effect("Bash", {"command": "git worktree add tree"}))[0] == "deny"
+
+
+async def test_the_machines_tmp_is_asked_about_where_no_sandbox_has_its_own(
+    home: HookedHome,
+) -> None:
+    home.places.user_file.write_text('policy = "developer"\n')
+    for command, effect, reason in (
+        ("ls > /tmp/skillhouse-out.txt", "ask", "outside of the workspace"),
+        ("cp notes /tmp/skillhouse-out.txt", "ask", "outside the current tree"),
+        ("ls > /var/tmp/out.txt", "deny", "outside the workspace"),
+        (f"ls > {home.places.state()}/audit.jsonl", "deny", ""),
+        (f"ls > {home.project}/.git/hooks/x", "deny", "is protected"),
+    ):
+        found = await home.effect("Bash", {"command": command})
+        assert (found[0], reason in found[1]) == (effect, True), (command, found)

@@ -17,6 +17,7 @@ from skillhouse.approval import Answer
 from skillhouse.house import Skillhouse, configured
 from tests.frontends.hooks.sandboxed_home import SandboxedHome
 from tests.harness import until
+from tests.repositories import git
 
 pytestmark = pytest.mark.usefixtures("bwrap")
 
@@ -48,6 +49,19 @@ def test_a_command_runs_in_the_sandbox_with_its_code_and_both_streams(home: Sand
         ("outcome", "ok"),
         ("outcome", "error"),
     ]
+
+
+def test_what_the_sandbox_cannot_do_is_refused_only_in_it(home: SandboxedHome) -> None:
+    git(home.project, "init", "-q", "-b", "main")
+    (home.project / ".env").write_text("KEY=1\n")
+    effect, reason = home.decided("git worktree add tree")
+    assert (effect, "read-only to every command" in reason) == ("deny", True), reason
+    # Its files are hidden there, and there is no network but by a rule.
+    assert home.decided("grep -r KEY .")[0] == "allow"
+    assert home.decided("curl http://10.0.0.1/")[0] == "allow"
+    # In its mode `plan` the client runs it as it is.
+    assert home.decided("git worktree add tree", permission_mode="plan")[0] == "ask"
+    assert home.decided("curl http://10.0.0.1/", permission_mode="plan")[0] == "ask"
 
 
 def test_output_comes_while_the_command_runs(home: SandboxedHome) -> None:

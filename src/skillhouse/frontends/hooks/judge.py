@@ -188,6 +188,7 @@ class HookJudge:
             box = partial(self.sandboxed.rewriting, client, call, request.above, home)
             boxed = await in_thread(box)
             rewriting, left = (None, boxed) if isinstance(boxed, str) else (boxed, "")
+            native = replace(native, is_sandboxed=rewriting is not None)
         made = _tool_call(client, call, agent)
         session = house.services.sessions.of(made, view.visible)
         for ours in plans.named(native, session):

@@ -1,0 +1,350 @@
+"""The files that a call of a client's own tool is about: those of a patch, of a search, and those
+that our sandbox would keep from a command."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from fnmatch import fnmatch
+from itertools import islice, pairwise, takewhile
+from pathlib import Path
+
+from msgspec import Struct
+
+from skillhouse.floor.regex import regex
+from skillhouse.floor.structs import replace
+from skillhouse.permission import (
+    CommandPlan,
+    Effect,
+    Permission,
+    SimpleCommand,
+    command_resource,
+    only_reads,
+    read_command,
+    unwrapped,
+)
+from skillhouse.sandbox import CoveredPaths
+from skillhouse.tools.call import PermissionRequest
+from skillhouse.tools.command_protection import files_below, rewriting_need
+from skillhouse.tools.workspace import Workspace
+
+PATHS_MAX = 200
+"""Files of one patch; a person cannot look at more."""
+BELOW_MAX = 20_000
+"""Files of a protected directory whose names are compared."""
+_HEADS = ("*** Add File: ", "*** Update File: ", "*** Delete File: ", "*** Move to: ")
+_MARKS = ("*** Begin Patch", "*** End Patch", "*** End of File")
+
+
+def is_searched(file: str, root: str, patterns: tuple[str, ...]) -> bool:
+    """Whether a search may look into a file: where a pattern may name it, or, without one, where no
+    `.gitignore` of the top, by which clients go, certainly leaves it out."""
+    relative = os.path.relpath(file, root)
+    name = os.path.basename(file)
+    if patterns:
+        # What is read in several ways (braces, negations, sets) counts as naming it.
+        return any(
+            set(one) & set("{}![]")
+            or fnmatch(name, one.rpartition("/")[2])
+            or fnmatch(relative, one)
+            for one in patterns
+        )
+    try:
+        lines = Path(root, ".gitignore").read_text("utf-8", "replace").splitlines()
+    except OSError:
+        return True
+    is_repository = os.path.exists(os.path.join(root, ".git"))
+    plain = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+    if not is_repository or any(line.startswith("!") for line in plain):
+        return True
+    return not any("/" not in line and fnmatch(name, line) for line in plain)
+
+
+class PatchError(Exception):
+    """A text is no such patch; the message says what was expected."""
+
+
+def patched_paths(text: str) -> tuple[str, ...]:
+    r"""Return every path that a patch adds, changes, removes or moves to, in its order.
+
+    >>> patched_paths("*** Begin Patch\n*** Add File: a/b\n+text\n*** End Patch")
+    ('a/b',)
+
+    Raises:
+        PatchError: it names no file, more than `PATHS_MAX`, or has a head that is not known.
+    """
+    found: dict[str, None] = {}
+    for whole in text.split("\n"):
+        # Codex passes over blanks before a head.
+        line = whole.strip()
+        head = next((one for one in _HEADS if line.startswith(one)), "")
+        path = line.removeprefix(head).strip()
+        if head and path:
+            found[path] = None
+        elif whole.startswith("***") and line not in _MARKS:
+            raise PatchError(f"expected a head of a patch, got `{line[:80]}`")
+    if not found or len(found) > PATHS_MAX:
+        raise PatchError(f"expected a patch of 1 to {PATHS_MAX} files, got {len(found)}")
+    return tuple(found)
+
+
+class Tree(Struct, frozen=True, kw_only=True):
+    """A directory of which a command gives, or changes, what is below."""
+
+    place: str
+    patterns: tuple[str, ...] = ()
+    """Names that the files have; none for all."""
+    left_out: tuple[str, ...] = ()
+    """Patterns of paths, as `find` begins them, that are left out."""
+    is_plain: bool = False
+    """Whether hidden files, and those that git leaves out, are left out."""
+    is_changed: bool = False
+
+    def holds(self, file: str, root: str) -> bool:
+        """Whether a file, or what is in a directory, is part of it."""
+        if not file.startswith(f"{self.place}/"):
+            return False
+        relative = os.path.relpath(file, self.place)
+        inside = f"./{relative}/x" if os.path.isdir(file) else f"./{relative}"
+        if any(fnmatch(inside, one) for one in self.left_out):
+            return False
+        if self.patterns and os.path.isdir(file):
+            below = (os.path.join(at, name) for at, _, names in os.walk(file) for name in names)
+            return any(is_searched(one, root, self.patterns) for one in islice(below, BELOW_MAX))
+        if self.patterns:
+            return is_searched(file, root, self.patterns)
+        is_hidden = any(part[:1] == "." for part in relative.split("/"))
+        return not self.is_plain or (not is_hidden and is_searched(file, root, ()))
+
+    def changed(self, root: str) -> Iterator[str]:
+        """Yield the files that may be changed, as far as they are looked at."""
+        below = files_below(self.place) if self.is_changed else ()
+        return (path for path in below if self.holds(path, root))
+
+
+_STARTS = frozenset("-exec -execdir -ok -okdir -x --exec -X --exec-batch".split())
+_RECURSIVE = frozenset({"grep", "egrep", "fgrep"})
+_SEARCHES = frozenset({"rg", "ag", "ack"})
+"""Programs that search below a directory by themselves, without what is hidden or ignored."""
+_WIDE = ("--hidden", "--no-ignore", "--unrestricted", "--all", "--skip-vcs", "-.")
+_ONLY_NAMES = frozenset({"--files", "--type-list", "--help", "--version"})
+_PACKERS = frozenset({"tar", "bsdtar", "zip", "7z", "rsync", "scp"})
+_READERS = regex(
+    r"\b(?:[ef]?grep|diff|cp|rg|ag|ack|find|fd|fdfind|xargs|tar|bsdtar|zip|7z|rsync|scp|unzip|7za|7zz|env|printenv|npx|bunx|pnpx|npm)\b|--no-index|--untracked"
+)
+
+
+def may_have_trees(line: str) -> bool:
+    """Whether it is worth looking for `trees` in a line."""
+    return _READERS.search(line) is not None
+
+
+def trees(commands: Sequence[SimpleCommand], directory: str) -> list[tuple[Tree, SimpleCommand]]:
+    """Return the directories of which commands of a pipeline give, or change, everything."""
+    argvs = [unwrapped(command.argv) or command.argv for command in commands]
+    found = ((_trees(argvs, at, directory), one) for at, one in enumerate(commands))
+    return [(tree, one) for several, one in found for tree in several]
+
+
+def _trees(argvs: Sequence[tuple[str, ...]], at: int, directory: str) -> Iterator[Tree]:
+    argv = argvs[at]
+    name, words = os.path.basename(argv[0]), argv[1:]
+    paths = (os.path.realpath(os.path.join(directory, word)) for word in words)
+    places = [path for path in paths if os.path.isdir(path)]
+    here = os.path.realpath(directory)
+    if name == "xargs":
+        yield from _fed(argvs[:at], argv, here)
+    elif name in ("find", "fd", "fdfind"):
+        yield from _found(argv, places or [here])
+    elif name in ("diff", "cp") or (name in _PACKERS and _packs(name, words)):
+        yield from (Tree(place=place) for place in places)
+    elif name in _RECURSIVE and _is_recursive(words):
+        yield from (Tree(place=place) for place in places or [here])
+    elif name in _SEARCHES and not _gives_names(words):
+        globs = _globs(words)
+        is_wide = any(word.startswith(_WIDE) or _has_letter(word, "u") for word in words)
+        for place in places or [here]:
+            yield Tree(place=place, patterns=globs, is_plain=not (is_wide or globs))
+            if globs and _may_be_values(words):
+                yield Tree(place=place, is_plain=not is_wide)
+    elif name == "git" and {"--no-index", "--untracked"} & {*words}:
+        is_plain = "--no-index" not in words and "--no-exclude-standard" not in words
+        for place in places or ([] if "diff" in words else [here]):
+            yield Tree(place=place, is_plain=is_plain)
+
+
+def _is_recursive(words: Sequence[str]) -> bool:
+    return any(
+        word.startswith(("--rec", "--deref", "--dir")) or _has_letter(word, "rRd") for word in words
+    )
+
+
+def _has_letter(word: str, letters: str) -> bool:
+    return word[:1] == "-" and word[1:2] != "-" and not {*letters}.isdisjoint(word)
+
+
+def _packs(name: str, words: Sequence[str]) -> bool:
+    if name not in ("tar", "bsdtar"):
+        return True
+    first = "".join(words[:1])
+    letters = (word for word in words if word[:1] == "-" and word[1:2] != "-")
+    modes = [first if first[:1] != "-" else "", *letters]
+    return any(not {*"cru"}.isdisjoint(mode) for mode in modes) or not {
+        "--create",
+        "--append",
+        "--update",
+    }.isdisjoint(words)
+
+
+def unpacks(argv: tuple[str, ...]) -> bool:
+    """Whether a command brings files whose names are in an archive.
+
+    >>> [unpacks(argv) for argv in (("tar", "-xzf", "a"), ("tar", "tf", "a"), ("unzip", "a"))]
+    [True, False, True]
+    """
+    argv = unwrapped(argv) or argv
+    name, words = os.path.basename(argv[0]), argv[1:]
+    first = "".join(words[:1])
+    if name in ("tar", "bsdtar"):
+        modes = [first if first[:1] != "-" else "", *(w for w in words if _has_letter(w, "x"))]
+        return any("x" in mode for mode in modes) or not {"--extract", "--get"}.isdisjoint(words)
+    if name == "unzip":
+        return not any(_has_letter(word, "lvtpZzh") for word in words)
+    return name in ("7z", "7za", "7zz") and first in ("x", "e")
+
+
+def fetched(argv: tuple[str, ...], directory: str) -> str:
+    """Return the package that npx or its like would install to run it; "" where it is there."""
+    while inner := read_command(argv).inner:
+        argv = argv[inner:]
+    meaning = read_command(argv)
+    if meaning.started is None or meaning.program not in ("npx", "bunx", "pnpx", "npm"):
+        return ""
+    name = meaning.started.argv[0]
+    above = (directory, *map(str, Path(directory).parents))
+    is_there = any(os.path.lexists(f"{place}/node_modules/.bin/{name}") for place in above)
+    return "" if is_there or "--no-install" in argv[: meaning.at] else name
+
+
+def shows_variables(argv: tuple[str, ...]) -> bool:
+    """Whether a command prints all variables that it has, or those that are named.
+
+    >>> [shows_variables(argv) for argv in (("env",), ("env", "ls"), ("printenv", "PATH"))]
+    [True, False, True]
+    """
+    while inner := read_command(argv).inner:
+        argv = argv[inner:]
+    return read_command(argv).program in ("env", "printenv")
+
+
+def _globs(words: Sequence[str]) -> tuple[str, ...]:
+    """Return the patterns that name files, of which those that leave some out name none."""
+    options = ("-g", "--glob", "--iglob")
+    found = [after for word, after in pairwise(words) if word in options]
+    found += [word.partition("=")[2] for word in words if word.startswith(("--glob=", "--iglob="))]
+    found += [word[2:] for word in words if word[:2] == "-g" and word[2:]]
+    return tuple(one for one in found if one[:1] != "!")
+
+
+def _gives_names(words: Sequence[str]) -> bool:
+    """Whether a search only gives names: not where the word may be a value, as in `-e --files`."""
+    pairs = zip(("", *words), words, strict=False)
+    return any(word in _ONLY_NAMES and before[:1] != "-" for before, word in pairs)
+
+
+def _may_be_values(words: Sequence[str]) -> bool:
+    """Whether what looks like `-g` may be the value of the option before it, as in `-e -g`."""
+    pairs = [(a, b) for a, b in pairwise(words) if b.startswith(("-g", "--glob", "--iglob"))]
+    return any(_has_letter(before, "ABCEMTdefjmrt") or before[:2] == "--" for before, _ in pairs)
+
+
+def _found(argv: Sequence[str], places: Sequence[str]) -> Iterator[Tree]:
+    """Yield what the commands of `find -exec` are given."""
+    starts = [n for n, word in enumerate(argv) if word in _STARTS]
+    for start in starts:
+        tests = argv[:start]
+        inner = tuple(w for w in takewhile(lambda word: word not in (";", "+"), argv[start + 1 :]))
+        made = tuple("./a" if "{}" in word else word for word in inner) or ("true",)
+        for place in places:
+            yield replace(_tested(tests, place), is_changed=not only_reads(made))
+
+
+def _tested(tests: Sequence[str], place: str) -> Tree:
+    """Return what `find` finds below a directory, by the tests that are plain to see."""
+    if not {"-o", "-or", "(", "\\(", ","}.isdisjoint(tests) or os.path.basename(tests[0]) != "find":
+        return Tree(place=place)
+    names, left_out = [], []
+    for before, word, after in zip(("", *tests), tests, tests[1:], strict=False):
+        is_not = before in ("!", "-not")
+        if word in ("-name", "-path", "-wholename") and after[:1] == "-":
+            # The word may be the value of another test, as in `-path -name`.
+            return Tree(place=place)
+        if word == "-name" and not is_not:
+            names.append(after)
+        elif word in ("-path", "-wholename") and is_not:
+            is_plain = after[:1] == "*" or (after[:2] == "./" and tests[1] == ".")
+            left_out += [after] * is_plain
+    return Tree(place=place, patterns=tuple(names), left_out=tuple(left_out))
+
+
+def _fed(before: Sequence[tuple[str, ...]], argv: Sequence[str], here: str) -> Iterator[Tree]:
+    """Yield what `xargs` is given: names that a program found, or any."""
+    first = before[0] if before else ("",)
+    inner = argv[read_command(tuple(argv)).inner or len(argv) :]
+    is_changed = bool(inner) and not only_reads((*inner, "./a"))
+    if os.path.basename(first[0]) == "find":
+        yield replace(_tested(first, here), is_changed=is_changed)
+    else:
+        is_listed = first[:2] in (("git", "ls-files"), ("git", "diff")) and not any(
+            _has_letter(word, "oi") or word in ("--others", "--ignored") for word in first
+        )
+        yield Tree(place=here, is_plain=is_listed, is_changed=is_changed)
+
+
+def unbounded_needs(
+    structure: CommandPlan, workspace: Workspace, coverage: Callable[[], CoveredPaths]
+) -> Iterator[PermissionRequest]:
+    """Yield what our sandbox would keep from the commands of a plan: reading what is hidden below a
+    directory, changing files that act later there, the client's variables, new packages."""
+    root = str(workspace.root)
+    start = os.path.join(root, structure.directory)
+    for pipeline in structure.pipelines:
+        for tree, one in trees(pipeline.commands, start):
+            hidden = (os.path.join(root, p, name) for p, name, is_it in coverage().paths if is_it)
+            found = [path for path in hidden if tree.holds(path, root)]
+            yield from hidden_needs(found, root, "the command reads")
+            names = (os.path.relpath(path, root) for path in tree.changed(root))
+            if acting := tuple(name for name in names if workspace.paths.group(name)):
+                yield rewriting_need(one.argv, acting, is_known=True)
+        for one in pipeline.commands:
+            if unpacks(one.argv):
+                yield rewriting_need(one.argv, (), is_known=False)
+            why = ""
+            if shows_variables(one.argv):
+                why = "the variables of the client may hold its keys"
+            elif name := fetched(one.argv, start):
+                why = f"`{name[:80]}` is not installed here, and would be from the network"
+            if why:
+                resource = command_resource(one.argv)
+                yield PermissionRequest(
+                    permission=Permission(action="exec-once", resource=resource),
+                    default=Effect.ASK,
+                    why=why,
+                )
+
+
+SHOWN_MAX = 8
+"""Hidden files that are asked about one by one."""
+
+
+def hidden_needs(found: Sequence[str], root: str, what: str) -> tuple[PermissionRequest, ...]:
+    shown = "" if len(found) <= SHOWN_MAX else f" and {len(found) - SHOWN_MAX} more files"
+    return tuple(
+        PermissionRequest(
+            permission=Permission(action="read", resource=path),
+            default=Effect.ASK,
+            why=f"{what} `{os.path.relpath(path, root)[:80]}`{shown} as well, "
+            "which is kept from commands here",
+        )
+        for path in found[:SHOWN_MAX]
+    )
