@@ -18,13 +18,6 @@ REFUSED: Mapping[str, Mapping[str, str]] = {
     "monorepo": {
         # Bytes that each reader takes for other letters: what is shown would not be what is read.
         "skills/latin": "encoding",
-        # Names of files that mean another file, or none, on one of the systems.
-        "skills/refused-0": "path-reserved",
-        "skills/refused-1": "path-drive",
-        "skills/refused-2": "path-reserved",
-        "skills/refused-3": "path-reserved",
-        "skills/refused-4": "path-reserved",
-        "skills/refused-5": "path-backslash",
     }
 }
 """Skills that `npx skills` installs and we refuse, each with the code that we give."""

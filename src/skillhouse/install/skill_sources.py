@@ -378,23 +378,28 @@ def _with_files_of(candidate: Candidate, found: Candidate) -> Candidate:
 
 
 def _of_archive(source: Source, data: bytes, expected: str) -> OpenSource:
-    listing = _archive_listing(source, data, expected)
+    listing = _archive_listing(source, data, expected, is_source=True)
     return OpenSource(
         source=source,
         resolved=source.location,
         candidates=listing.candidates,
+        unheld=listing.unheld,
         digest=digest(data),
     )
 
 
-def _archive_listing(source: Source, data: bytes, expected: str) -> registry.SourceListing:
+def _archive_listing(
+    source: Source, data: bytes, expected: str, *, is_source: bool = False
+) -> registry.SourceListing:
     found = digest(data)
     # INVARIANT: nothing of an archive is read before its digest is known to be the right one.
     if expected and expected != found:
         raise ArchiveError("digest", f"expected {expected}, got {found}: nothing was unpacked")
     files = [
-        registry.SourceFile(path=member.path, member=member)
-        for member in read_archive(data)
+        registry.SourceFile(
+            path=member.path, member=member if member.link is None else None, link=member.link
+        )
+        for member in read_archive(data, is_source=is_source)
         if not member.is_directory
     ]
     name = unquote(urlsplit(source.location).path).rpartition("/")[2]
