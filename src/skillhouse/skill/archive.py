@@ -266,10 +266,11 @@ def _check_entry(info: zipfile.ZipInfo, *, is_source: bool) -> None:
     name, mode = info.orig_filename, info.external_attr >> 16
     if info.flag_bits & _ENCRYPTED:
         raise ArchiveError("archive-encrypted", f"encrypted: {name!r}")
-    is_link = is_source and mode & 0o170000 == _LINK and not info.is_dir()
-    if mode & 0o170000 not in _KINDS and not is_link:
+    kinds = {**_KINDS, _LINK: False} if is_source else _KINDS
+    kind = mode & 0o170000
+    if kind not in kinds:
         raise ArchiveError("archive-link", f"no plain file: {name!r}")
-    if not is_link and _KINDS[mode & 0o170000] not in (None, info.is_dir()) or (info.is_dir() and info.file_size):
+    if kinds[kind] not in (None, info.is_dir()) or (info.is_dir() and info.file_size):
         raise ArchiveError("archive-link", f"a file and a directory at once: {name!r}")
     _check_rights(mode, name)
     # The parser cuts names at a NUL and turns separators.
