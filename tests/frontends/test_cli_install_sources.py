@@ -164,6 +164,25 @@ def test_a_directory_that_is_a_link_is_installed_and_updated(run: Run, place: Pa
     assert installed.read_text() == skill_text("one", "New.")
 
 
+def test_a_skill_packed_by_anthropics_packager_is_an_archive(run: Run, place: Path) -> None:
+    """Its `package_skill.py` gives a zip with the directory in it, called NAME.skill."""
+    make_skill(place / "packed/one")
+    made = shutil.make_archive(str(place / "one"), "zip", place / "packed", "one")
+    file = Path(made).rename(place / "one.skill")
+    code, _, err = run("install", str(file), *AGREED)
+    assert code == 0, err
+    assert (place / "home/.agents/skills/one/SKILL.md").read_text() == skill_text("one")
+
+
+def test_a_byte_order_mark_is_no_hidden_text(run: Run, place: Path) -> None:
+    file = make_skill(place / "origin/one") / "SKILL.md"
+    file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes().replace(b"\n", b"\r\n"))
+    code, out, err = run("install", str(file.parent), *AGREED)
+    assert code == 0, err
+    assert "hidden" not in out
+    assert "a byte order mark before the frontmatter" in out
+
+
 @pytest.mark.skipif(os.name == "nt", reason="no file there can have such names")
 @pytest.mark.parametrize("kind", [directory, repository])
 def test_a_file_whose_name_no_package_may_have_is_left_out_and_named(

@@ -24,6 +24,7 @@ from skillhouse.install.pinned_roots import registry_name
 from skillhouse.install.repositories import Repositories, RepositoryOffer
 from skillhouse.install.source_policy import source_text
 from skillhouse.registry import Candidate, Source, SourceError
+from skillhouse.registry.page_addresses import PACKED_SKILLS
 from skillhouse.registry.releases import locked_place
 from skillhouse.skill import (
     ARCHIVE_MAX,
@@ -40,9 +41,6 @@ what the other side counts."""
 
 def no_progress(done: int, total: int, unit: str) -> None:
     """Pass over progress."""
-
-
-_ARCHIVE_ENDS = (".zip", ".tar.gz", ".tgz")
 
 
 class OpenSource(Struct, frozen=True, kw_only=True):
@@ -403,7 +401,7 @@ def _archive_listing(
         if not member.is_directory
     ]
     name = unquote(urlsplit(source.location).path).rpartition("/")[2]
-    for end in _ARCHIVE_ENDS:
+    for end in PACKED_SKILLS:
         if name.lower().endswith(end):
             name = name[: -len(end)]
     return registry.find_candidates(files, folder=name)
