@@ -9,6 +9,9 @@ import pytest
 
 from tests.frontends.conftest import Run
 from tests.house.places import write_skill
+from tests.registry.sources import make_skill, skill_text
+
+AGREED = ("--yes", "--allow-unsigned")
 
 
 @pytest.fixture
@@ -68,3 +71,63 @@ def test_a_copy_that_reads_otherwise_is_a_problem_of_doctor(run: Run, place: Pat
     write_skill(place / "home/.agents/skills/notes", "Changed there.")
     code, out, _ = run("doctor", "--client", "codex", "--client", "default")
     assert (code, "`notes` exists 2 times" in out) == (1, True)
+
+
+@pytest.mark.slow
+def test_copies_follow_an_installed_skill_to_its_update_its_rollback_and_its_end(
+    run: Run, place: Path
+) -> None:
+    origin = make_skill(place / "origin/notes")
+    assert run("install", str(origin), *AGREED, "--client", "claude-code,codex")[0] == 0
+    copy = place / "home/.claude/skills/notes/SKILL.md"
+    first = copy.read_text()
+    make_skill(origin, "New.")
+    code, _, err = run("update", *AGREED)
+    assert (code, copy.read_text()) == (0, skill_text("notes", "New."))
+    assert f"claude-code: its copy is updated, too: {copy.parent}" in err
+    assert run("export", "--status")[0] == 0
+    assert run("rollback", "notes", *AGREED)[0] == 0
+    assert copy.read_text() == first
+    code, _, err = run("uninstall", "notes")
+    assert (code, copy.exists()) == (0, False)
+    assert f"claude-code: its copy is removed, too: {copy.parent}" in err
+    assert "notes" not in run("list")[1]
+
+
+@pytest.mark.slow
+def test_a_copy_that_was_changed_there_stays_and_is_named(run: Run, place: Path) -> None:
+    origin = make_skill(place / "origin/notes")
+    assert run("install", str(origin), *AGREED, "--client", "claude-code")[0] == 0
+    copy = place / "home/.claude/skills/notes/SKILL.md"
+    copy.write_text("Mine.")
+    make_skill(origin, "New.")
+    code, _, err = run("update", *AGREED)
+    assert (code, copy.read_text()) == (0, "Mine.")
+    assert f"claude-code: {copy.parent}: the copy was changed" in err
+    code, _, err = run("uninstall", "notes")
+    assert (code, copy.read_text()) == (1, "Mine.")
+    command = f"skillhouse export {copy.parent} --remove --force"
+    assert f"the copy was changed there, and stays: `{command}` removes it" in err
+    assert run(*command.split()[1:])[0] == 0
+    assert not copy.exists()
+
+
+@pytest.mark.slow
+def test_a_deleted_skill_takes_its_copies_along_and_no_others(
+    run: Run, place: Path, source: Path
+) -> None:
+    other = write_skill(place / "home/.config/skillhouse/skills/other", "Other.")
+    assert run("export", "other", "--to", "codex")[0] == 0
+    assert run("delete", "notes", "--yes")[0] == 0
+    assert not source.exists()
+    assert [one.name for one in (place / "home/.agents/skills").iterdir()] == ["other"]
+    assert not (place / "home/.claude/skills/notes").exists()
+    assert other.exists()
+
+
+@pytest.mark.slow
+def test_a_dry_run_of_what_is_installed_writes_no_copy(run: Run, place: Path) -> None:
+    origin = make_skill(place / "origin/notes")
+    assert run("install", str(origin), *AGREED)[0] == 0
+    assert run("install", str(origin), "--dry-run", "--client", "claude-code")[0] == 0
+    assert not (place / "home/.claude").exists()

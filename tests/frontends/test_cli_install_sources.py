@@ -50,6 +50,22 @@ def forge_archive(origin: Path) -> str:
     return shutil.make_archive(str(origin), "gztar", origin.parent, origin.name)
 
 
+def forge_zip(origin: Path) -> str:
+    """What a forge gives for download: links are links in it."""
+    make_repository(origin)
+    file = origin.with_name("download.zip")
+    git(origin, "archive", "--format=zip", f"--output={file}", "HEAD")
+    return str(file)
+
+
+def forge_tar(origin: Path) -> str:
+    """Likewise."""
+    make_repository(origin)
+    file = origin.with_name("download.tar.gz")
+    git(origin, "archive", "--format=tar.gz", f"--output={file}", "HEAD")
+    return str(file)
+
+
 def listed(run: Run, source: str) -> tuple[list[str], str]:
     code, out, err = run("install", source, "--list")
     assert code == 0, err
@@ -99,7 +115,7 @@ def test_a_skill_with_others_among_its_examples_is_the_one_that_is_meant(
 
 
 @pytest.mark.skipif(os.name == "nt", reason="links need a right there")
-@pytest.mark.parametrize("kind", [directory, repository])
+@pytest.mark.parametrize("kind", [directory, repository, forge_zip, forge_tar])
 def test_links_inside_a_source_are_followed_and_others_named(run: Run, place: Path, kind) -> None:
     origin = place / "origin"
     make_skill(origin / "shared/one")
@@ -146,6 +162,54 @@ def test_a_directory_that_is_a_link_is_installed_and_updated(run: Run, place: Pa
     assert run("update", *AGREED)[0] == 0
     installed = place / "home/.agents/skills/one/SKILL.md"
     assert installed.read_text() == skill_text("one", "New.")
+
+
+def test_a_skill_packed_by_anthropics_packager_is_an_archive(run: Run, place: Path) -> None:
+    """Its `package_skill.py` gives a zip with the directory in it, called NAME.skill."""
+    make_skill(place / "packed/one")
+    made = shutil.make_archive(str(place / "one"), "zip", place / "packed", "one")
+    file = Path(made).rename(place / "one.skill")
+    code, _, err = run("install", str(file), *AGREED)
+    assert code == 0, err
+    assert (place / "home/.agents/skills/one/SKILL.md").read_text() == skill_text("one")
+
+
+def test_a_byte_order_mark_is_no_hidden_text(run: Run, place: Path) -> None:
+    file = make_skill(place / "origin/one") / "SKILL.md"
+    file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes().replace(b"\n", b"\r\n"))
+    code, out, err = run("install", str(file.parent), *AGREED)
+    assert code == 0, err
+    assert "hidden" not in out
+    assert "a byte order mark before the frontmatter" in out
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no file there can have such names")
+@pytest.mark.parametrize("kind", [directory, repository])
+def test_a_file_whose_name_no_package_may_have_is_left_out_and_named(
+    run: Run, place: Path, kind
+) -> None:
+    origin = place / "origin"
+    one = make_skill(origin / "one")
+    names = ("con.txt", "a:b.md", "x:b.md", "ends.", "b\\c.md", "x" * 130, "e\u0301.md", "a\u202eb")
+    for name in names:
+        (one / name).write_text("x")
+    (one / "Screenshot 3.05.36\u202fAM.png").write_bytes(b"png")
+    source = kind(origin)
+    why = "a name that means another file, or none, on one of the systems; rename it at the source"
+    _, out, _ = run("install", source, "--dry-run")
+    assert "not there  a:b.md: a name that means another file" in out
+    code, out, err = run("install", source, *AGREED, "--json")
+    (value,) = json.loads(out)["skills"]
+    assert code == 0, err
+    shown = [repr(name) if "\u202e" in name else name for name in names]
+    assert value["lacking"] == sorted(f"{name}: {why}" for name in shown)
+    target = place / "home/.agents/skills/one"
+    assert {path.name for path in target.iterdir()} == {
+        "SKILL.md",
+        "Screenshot 3.05.36\u202fAM.png",
+        "scripts",
+    }
+    assert run("verify")[0] == 0
 
 
 @pytest.mark.parametrize("kind", [directory, repository, archive])

@@ -44,6 +44,14 @@ def test_a_skill_is_published_and_installed(run: Run, place: Path, server: Serve
     assert out.endswith("notes 1.0.0 is published in `official`\n")
     value = json.loads(run("publish", str(source), *UNSIGNED, "--json")[1])
     assert value["status"] == "unchanged"
+    code, out, _ = run("publish", str(source), "--dry-run")
+    assert code == 0
+    assert out.endswith("`official` has this version already, with these very bytes\n")
+    # A check sends the archive, and so is in the log: as what it was.
+    records = json.loads(run("audit", "list", "--json")[1])["records"]
+    tools = [one["record"]["tool"] for one in records if "publish" in one["record"]["tool"]]
+    check, publish = "manage:publish-check", "manage:publish"
+    assert tools == [check, publish, publish, check]
     # Other bytes never get the same version.
     make_skill(source, "Other words.", version="1.0.0")
     code, _, err = run("publish", str(source), *UNSIGNED)

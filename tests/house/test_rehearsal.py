@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -130,6 +132,31 @@ def test_lines_judged_for_one_moment_fare_as_each_by_itself(tmp_path: Path) -> N
         assert [judged_line(house, one, cache=cache) for one in (*lines, *lines)] == [
             judged_line(house, one) for one in (*lines, *lines)
         ]
+
+
+def test_lines_judged_for_one_moment_look_at_the_workspace_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A set of skills has hundreds of lines, and a workspace 20,000 directories."""
+    seen: list[str] = []
+    real = os.stat
+
+    def counted(path: Any, *args: Any, **options: Any) -> os.stat_result:
+        seen.append(str(path))
+        return real(path, *args, **options)
+
+    with house_with(tmp_path) as house:
+        below = house.config.places.start / "a" / "b"
+        below.mkdir(parents=True)
+        (below.parent / "given.py").touch()
+        monkeypatch.setattr(os, "stat", counted)
+        cache = ForecastCache()
+        for number in range(20):
+            judged_line(house, f"python3 -c 'print({number})'", cache=cache)
+        assert seen.count(str(below)) == 1
+        # What a line opens by name is no longer covered: that one is looked at by itself.
+        judged_line(house, "python3 a/given.py", cache=cache)
+        assert seen.count(str(below)) <= 3
 
 
 SCRIPTS_BODY = """Run `python3 scripts/fields.py FILE`, or:

@@ -13,18 +13,12 @@ from pathlib import Path
 
 from tests.registry.sources import make_repository
 
-_NAMES = ("con.txt", "a:b.md", "ends.", "x" * 130 + ".md", "cafe\u0301.md", "back\\slash.md")
+LEFT_OUT = ("con.txt", "a:b.md", "ends.", "x" * 130 + ".md", "cafe\u0301.md", "back\\slash.md")
+"""Names of files that mean another file, or none, on one of the systems: they are left out."""
 REFUSED: Mapping[str, Mapping[str, str]] = {
     "monorepo": {
         # Bytes that each reader takes for other letters: what is shown would not be what is read.
         "skills/latin": "encoding",
-        # Names of files that mean another file, or none, on one of the systems.
-        "skills/refused-0": "path-reserved",
-        "skills/refused-1": "path-drive",
-        "skills/refused-2": "path-reserved",
-        "skills/refused-3": "path-reserved",
-        "skills/refused-4": "path-reserved",
-        "skills/refused-5": "path-backslash",
     }
 }
 """Skills that `npx skills` installs and we refuse, each with the code that we give."""
@@ -337,9 +331,9 @@ def monorepo(made: Shape) -> None:
     made.links["skills/tree/inner-link.md"] = "a b.md"
     made.links["skills/tree/outer-link.md"] = "../../docs/shared.md"
     made.links["skills/tree/gone-link.md"] = "../nothing.md"
-    for number, path in enumerate(_NAMES):
-        made.skill(f"skills/refused-{number}")
-        made.put(f"skills/refused-{number}/{path}")
+    for number, path in enumerate(LEFT_OUT):
+        made.skill(f"skills/odd-file-{number}")
+        made.put(f"skills/odd-file-{number}/{path}")
     made.links["skills/linked"] = "../packages/web/skills/ui-kit"
     made.put("docs/shared.md")
     made.skill("skills/category/outer")

@@ -184,6 +184,12 @@ def test_what_is_no_repository_is_said_so_without_what_may_be_a_secret(
         ("https://github.com/acme/skills/releases/download/v1/pdf.tar.gz", "url"),
         ("https://gitlab.com/a/b/-/archive/v1/b-v1.tar.gz", "url"),
         ("https://github.com/acme/skills/raw/main/pdf.zip", "url"),
+        ("https://github.com/acme/skills/raw/main/pdf.skill", "url"),
+        ("https://github.com/acme/skills/releases/download/v1/pdf.skill", "url"),
+        ("https://x.test/pdf.skill", "url"),
+        ("https://github.com/acme/pdf.skill", "git"),
+        ("https://gitlab.com/a/b/pdf.skill", "git"),
+        ("acme/pdf.skill", "git"),
         ("https://github.com:8443/acme", "well-known"),
     ],
 )

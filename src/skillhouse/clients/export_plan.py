@@ -100,10 +100,16 @@ class Planner:
         yield from self._of_skill(skill, profiles, request, seen, verdicts)
 
     def again(self, request: ExportRequest) -> Iterator[ExportPlan]:
-        """Yield a plan for each record, with the form and the folder that it has."""
+        """Yield a plan for each record, with the form and the folder that it has.
+
+        With references in the request for what is called so alone.
+        """
         by_source = {os.path.realpath(skill.directory): skill for skill in self._everything()}
         every = client_profiles(self._places)
         for record in self._records.values():
+            wanted = request.references
+            if wanted and not any(is_called(record, name) for name in wanted):
+                continue
             skill = by_source.get(record.source)
             known = [profile for profile in every if profile.name in record.clients]
             if skill is None:
@@ -301,6 +307,11 @@ class Planner:
         return ExportPlan(
             item=item, wanted=wanted, record=record if writes else None, folder=folder
         )
+
+
+def is_called(record: Record, reference: str) -> bool:
+    name = record.skill.partition(":")[2]
+    return reference in (record.skill, name, os.path.basename(record.target), record.target)
 
 
 def _objects(verdicts: dict[str, dict[str, Verdict]], profile: Profile, skill: Skill) -> str:

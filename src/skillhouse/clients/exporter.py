@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from skillhouse.audit import AuditError
 from skillhouse.audit.log import recorded
-from skillhouse.clients.export_plan import ExportPlan, Planner, target_state
+from skillhouse.clients.export_plan import ExportPlan, Planner, is_called, target_state
 from skillhouse.clients.export_state import (
     Action,
     ExportError,
@@ -65,6 +65,21 @@ class Exporter:
     def status(self) -> tuple[Item, ...]:
         return tuple(_isolated_status(record) for record in self._records.all())
 
+    def sync_of(self, *directories: Path) -> tuple[Item, ...]:
+        """Update what was written of the skills in these directories; errors as of `export`."""
+        request = self._request_of(directories)
+        return () if request is None else self.sync(request)
+
+    def remove_of(self, *directories: Path) -> tuple[Item, ...]:
+        """Remove what was written of the skills in these directories, as `remove` does."""
+        request = self._request_of(directories)
+        return () if request is None else self.remove(request)
+
+    def _request_of(self, directories: Iterable[Path]) -> ExportRequest | None:
+        sources = set(map(os.path.realpath, directories))
+        targets = tuple(one.target for one in self._records.all() if one.source in sources)
+        return ExportRequest(references=targets) if targets else None
+
     def remove(self, request: ExportRequest) -> tuple[Item, ...]:
         """Remove exports; changed copies stay unless `force` is set."""
         with self._locked(dry_run=request.dry_run):
@@ -82,11 +97,11 @@ class Exporter:
         if request.everything:
             return list(records)
         for reference in request.references:
-            if not any(_is_called(record, reference) for record in records):
+            if not any(is_called(record, reference) for record in records):
                 message = f"nothing was exported that is called `{reference}`"
                 raise ExportError("not-exported", self._state, message)
         wanted = request.references
-        return [record for record in records if any(_is_called(record, name) for name in wanted)]
+        return [record for record in records if any(is_called(record, name) for name in wanted)]
 
     def _write(self, plan: ExportPlan, request: ExportRequest) -> Item:
         item = plan.item
@@ -227,11 +242,6 @@ def _reason(error: Exception) -> str:
     if isinstance(error, OSError):
         return f"cannot be written: {(error.strerror or str(error)).lower()}"
     return str(as_error(error))
-
-
-def _is_called(record: Record, reference: str) -> bool:
-    name = record.skill.partition(":")[2]
-    return reference in (record.skill, name, os.path.basename(record.target), record.target)
 
 
 def _isolated_status(record: Record) -> Item:

@@ -313,12 +313,14 @@ def planned(installer: Installer, staged: StagedSkill, wanted: WantedChange) -> 
     def apply() -> None:
         if restored is not None:
             installer.restore(staged, restored, force=EDITED in words)
+            installer.sync_copies(staged)
             return
         # What was agreed to is this very report.
         installer.install(staged, agreed=words, force=EDITED in words)
         if entry and entry.pinned:
             scope = staged.report.place.scope
             installer.installed.pin(entry.name, scope=scope, reason=entry.pin_reason)
+        installer.sync_copies(staged)
 
     return PlannedChange(
         staged=staged,

@@ -11,9 +11,11 @@ from typing import Self
 
 from skillhouse import registry
 from skillhouse.audit.log import recorded, recorded_set
+from skillhouse.clients import Exporter
 from skillhouse.floor import SkillError, SkillhouseError, structs
 from skillhouse.house.house import Skillhouse
 from skillhouse.house.installed_check import InstalledState
+from skillhouse.house.rehearsal import export_source
 from skillhouse.install.build_origins import BuildOrigins
 from skillhouse.install.install_policy import (
     HeldBackError,
@@ -294,6 +296,13 @@ class Installer:
         with install_step("place"), recorded(self._log, "install", _recorded(staged, entry)):
             self._store.put(staged.members, entry.tree_digest)
             self._installs.install(place, staged.name, staged.directory, entry, force=force)
+
+    def sync_copies(self, staged: StagedSkill) -> None:
+        """Update what was exported of a skill that is in force now; `export --status` says what
+        could not be."""
+        self._house.refresh()
+        target = staged.report.place.target(staged.name)
+        Exporter(export_source(self._house)).sync_of(target)
 
     def _rollback_entry(self, report: InstallReport, *, force: bool) -> dict[str, object] | None:
         """Return the entry for a rollback, and keep edited files that are about to go."""

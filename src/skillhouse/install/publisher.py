@@ -209,15 +209,17 @@ class Publishing:
             return "signed", (f"its signature is not checked here: {error}",)
         return ("" if found is None else f"{found.handle} of {found.registry}"), ()
 
-    def tried(self, package: PreparedPackage) -> Release:
-        """Ask the repository whether it would take a package; it keeps nothing.
+    def tried(self, package: PreparedPackage) -> bool:
+        """Ask the repository whether it would take a package, which it keeps nothing of; False for
+        the very bytes that are there.
+
+        It gets the whole archive for that, so this is in the log: as a check, and no publication.
 
         Raises:
             RepositoryError: it would not.
         """
-        arguments = {**_arguments(package), "dry_run": True}
-        with recorded(self._log, "publish", arguments):
-            return self._sent(package, dry_run="1")
+        with recorded(self._log, "publish-check", _arguments(package)):
+            return self._is_new(package, dry_run="1")
 
     def publish(self, package: PreparedPackage) -> bool:
         """Publish a package; return whether it is new: False for the very bytes that are there.
@@ -226,13 +228,16 @@ class Publishing:
             RepositoryError: it is refused; "version-exists" where other bytes have this version.
         """
         with recorded(self._log, "publish", _arguments(package)):
-            try:
-                self._sent(package)
-            except RepositoryError as error:
-                # After an answer that was lost the same is published again.
-                if error.code == "version-exists" and error.digest == package.digest:
-                    return False
-                raise
+            return self._is_new(package)
+
+    def _is_new(self, package: PreparedPackage, *, dry_run: str = "") -> bool:
+        try:
+            self._sent(package, dry_run=dry_run)
+        except RepositoryError as error:
+            # After an answer that was lost the same is published again.
+            if error.code == "version-exists" and error.digest == package.digest:
+                return False
+            raise
         return True
 
     def _sent(self, package: PreparedPackage, dry_run: str = "") -> Release:

@@ -24,6 +24,7 @@ from skillhouse.install.pinned_roots import registry_name
 from skillhouse.install.repositories import Repositories, RepositoryOffer
 from skillhouse.install.source_policy import source_text
 from skillhouse.registry import Candidate, Source, SourceError
+from skillhouse.registry.page_addresses import PACKED_SKILLS
 from skillhouse.registry.releases import locked_place
 from skillhouse.skill import (
     ARCHIVE_MAX,
@@ -40,9 +41,6 @@ what the other side counts."""
 
 def no_progress(done: int, total: int, unit: str) -> None:
     """Pass over progress."""
-
-
-_ARCHIVE_ENDS = (".zip", ".tar.gz", ".tgz")
 
 
 class OpenSource(Struct, frozen=True, kw_only=True):
@@ -378,27 +376,32 @@ def _with_files_of(candidate: Candidate, found: Candidate) -> Candidate:
 
 
 def _of_archive(source: Source, data: bytes, expected: str) -> OpenSource:
-    listing = _archive_listing(source, data, expected)
+    listing = _archive_listing(source, data, expected, is_source=True)
     return OpenSource(
         source=source,
         resolved=source.location,
         candidates=listing.candidates,
+        unheld=listing.unheld,
         digest=digest(data),
     )
 
 
-def _archive_listing(source: Source, data: bytes, expected: str) -> registry.SourceListing:
+def _archive_listing(
+    source: Source, data: bytes, expected: str, *, is_source: bool = False
+) -> registry.SourceListing:
     found = digest(data)
     # INVARIANT: nothing of an archive is read before its digest is known to be the right one.
     if expected and expected != found:
         raise ArchiveError("digest", f"expected {expected}, got {found}: nothing was unpacked")
     files = [
-        registry.SourceFile(path=member.path, member=member)
-        for member in read_archive(data)
+        registry.SourceFile(
+            path=member.path, member=member if member.link is None else None, link=member.link
+        )
+        for member in read_archive(data, is_source=is_source)
         if not member.is_directory
     ]
     name = unquote(urlsplit(source.location).path).rpartition("/")[2]
-    for end in _ARCHIVE_ENDS:
+    for end in PACKED_SKILLS:
         if name.lower().endswith(end):
             name = name[: -len(end)]
     return registry.find_candidates(files, folder=name)

@@ -13,6 +13,7 @@ from skillhouse.floor.structs import replace
 from skillhouse.registry.page_addresses import MissingPathError, SourceError
 from skillhouse.registry.source_files import (
     POINTER,
+    UNSAFE,
     SourceFile,
     follow_links,
     is_pointer,
@@ -288,8 +289,10 @@ def _candidate(path: str, folder: str, files: Iterable[SourceFile]) -> Candidate
     for one in files:
         try:
             safe = package_path(one.path)
-        except PathError as error:
-            return refused(fault=f"{error.code}: refused name {one.path!r}")
+        except PathError:
+            # As a link out of the source: the other files are no worse for it.
+            lacking.append(f"{shown_path(one.path)}: {UNSAFE}")
+            continue
         if one.member is None:
             if one.path == SKILL_FILE:
                 return refused(fault=f"no-content: `{SKILL_FILE}` is {one.missing}")
@@ -298,7 +301,8 @@ def _candidate(path: str, folder: str, files: Iterable[SourceFile]) -> Candidate
         members.append(replace(one.member, path=safe))
     size = sum(member.size for member in members)
     if len(members) > FILES_MAX or size > BYTES_MAX:
-        return refused(fault=f"too-large: expected at most {FILES_MAX} files and {BYTES_MAX} bytes")
+        most = f"expected at most {FILES_MAX} files and {BYTES_MAX} bytes"
+        return refused(fault=f"too-large: {most}, got {len(members)} and {size}")
     if clash(member.path for member in members):
         return refused(fault="path-twice: two files have names that are one on other systems")
     for member in members:

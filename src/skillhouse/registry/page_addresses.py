@@ -13,6 +13,8 @@ from skillhouse.floor import SkillhouseError
 
 GITHUB = "https://github.com"
 ARCHIVES = (".zip", ".tar.gz", ".tgz")
+PACKED_SKILLS = (*ARCHIVES, ".skill")
+"""Names of files with a skill: the packager of Anthropic's skill-creator calls its zip `.skill`."""
 FORGES = ("github.com", "gitlab.com", "codeberg.org", "bitbucket.org", "gitea.com")
 """Hosts whose addresses are repositories, also without `.git`."""
 _RAW = "raw.githubusercontent.com"
@@ -122,7 +124,7 @@ def _page(host: str, path: str, query: dict[str, str], parts: SplitResult) -> Pa
         if named in (_ANY, host) and (match := form.fullmatch(path)) is not None:
             groups = match.groupdict()
             is_file = groups.get("kind", "raw" if host == _RAW else "") in _FILES
-            if is_file and groups.get("kind") != "blob" and path.lower().endswith(ARCHIVES):
+            if is_file and groups.get("kind") != "blob" and path.lower().endswith(PACKED_SKILLS):
                 return None
             top = GITHUB if host == _RAW else top
             return _matched(f"{top}/{match['repository']}", groups, query, is_file=is_file)
@@ -186,6 +188,8 @@ def forge_repository(parts: SplitResult, path: str) -> str:
         raise SourceError(f"a page of no repository: expected {host}/owner/repo")
     is_group = host == "gitlab.com" and "-" not in names
     if len(names) > 2 and not is_group:
+        if path.lower().endswith(PACKED_SKILLS):
+            return ""
         end = names.index("-") if host == "gitlab.com" else 2
         place = f"https://{host}/{'/'.join(names[:end])}"
         raise SourceError(f"a page that shows no directory; its repository is `{place}`")

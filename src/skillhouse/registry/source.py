@@ -12,9 +12,9 @@ from msgspec import Struct
 
 from skillhouse.floor import PathError
 from skillhouse.registry.page_addresses import (
-    ARCHIVES,
     GITHUB,
     KNOWN_HOSTS,
+    PACKED_SKILLS,
     MissingPathError,
     PageAddress,
     SourceError,
@@ -131,13 +131,13 @@ def _local(text: str, start: Path, home: Path) -> Source:
         return Source(kind="directory", location=str(place), repository=place.as_uri())
     if not place.exists():
         raise MissingPathError(f"nothing is at `{place}`")
-    if not place.name.lower().endswith(ARCHIVES):
+    if not place.name.lower().endswith(PACKED_SKILLS):
         raise SourceError(f"expected a directory, or a file {_suffixes()}, got `{place}`")
     return Source(kind="archive", location=str(place), repository=place.as_uri())
 
 
 def _suffixes() -> str:
-    return ", ".join(ARCHIVES[:-1]) + f" or {ARCHIVES[-1]}"
+    return ", ".join(PACKED_SKILLS[:-1]) + f" or {PACKED_SKILLS[-1]}"
 
 
 def _github(text: str, github: str) -> Source:
@@ -242,7 +242,7 @@ def _web(address: str, parts: SplitResult, fragment: str, github: str) -> Source
     if fragment:
         raise SourceError(f"expected an address without `#`: {_shown(address)!r}")
     origin = f"{parts.scheme}://{parts.netloc}"
-    if path.lower().endswith(ARCHIVES):
+    if path.lower().endswith(PACKED_SKILLS):
         return Source(kind="url", location=address, repository=origin)
     if parts.query:
         raise SourceError(f"expected an address without a query, got {_shown(address)!r}")

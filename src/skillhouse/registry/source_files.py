@@ -31,6 +31,7 @@ POINTER = (
     "a Git LFS pointer, whose content the source does not hold; `git lfs pull` in a clone gets it, "
     "then install from the clone's directory"
 )
+UNSAFE = "a name that means another file, or none, on one of the systems; rename it at the source"
 SUBMODULE = "a submodule, which is another repository"
 ENTRIES_MAX = 200_000
 DEPTH_MAX = 22

@@ -47,17 +47,22 @@ _FORBIDDEN_TOPS = frozenset({".git", ".skill"})
 
 
 def is_safe_name(part: str) -> bool:
-    """Whether a name that another machine gave means the same file on every system.
+    r"""Whether a name that another machine gave means the same file on every system.
 
     `.git` in any spelling means what git runs (CVE-2014-9390), at any depth.
 
     >>> [is_safe_name(name) for name in ("a.md", ".git", ".GIT", "GIT~1", "con.txt", "a.", "b ")]
     [True, False, False, False, False, False, False]
+
+    Blanks of all scripts are ordinary: macOS names a screenshot with U+202F before `AM`.
+
+    >>> [is_safe_name(f"a{blank}b.png") for blank in ("\u202f", "\u3000", "\u2028", "\n")]
+    [True, True, False, False]
     """
     is_ascii = part.isascii()
     seen = part if is_ascii else "".join(c for c in part if unicodedata.category(c) != "Cf")
     return (
-        part.isprintable()
+        all(one.isprintable() or unicodedata.category(one) == "Zs" for one in part)
         and ":" not in part
         and part == part.rstrip(". ")
         and seen.casefold() not in _GIT
@@ -97,7 +102,7 @@ def clash(paths: Iterable[str]) -> bool:
     >>> clash(["a/B", "A/b"]), clash(["a", "a/b"]), clash(["a/b", "a/c"])
     (True, True, False)
     """
-    folded = [unicodedata.normalize("NFKC", path).casefold() for path in paths]
+    folded = [_folded(path) for path in paths]
     places = {
         "/".join(path.split("/")[:count])
         for path in folded
@@ -110,6 +115,8 @@ ARCHIVE_MAX = 50 * 1024 * 1024
 """Bytes of an archive, and of what is in it (docs/reference/limits.md)."""
 FILES_MAX = 1_000
 """Files of a package (docs/reference/limits.md)."""
+SOURCE_FILES_MAX = 20_000
+"""Files of an archive that holds a whole collection: each skill of it is a package of its own."""
 FILE_MAX = 10 * 1024 * 1024
 RATIO_MAX = 100
 """How many times larger the content may be than the archive, beyond 1 MiB."""
@@ -148,6 +155,8 @@ class ArchiveMember(Struct, frozen=True):
     size: int
     """As the archive claims it; `read` gives exactly as much or raises."""
     open: Callable[[], Iterator[bytes]]
+    link: str | None = None
+    """What a symbolic link says; only in an archive that is a source, never in a package."""
 
     def read(self) -> Iterator[bytes]:
         """Yield the content.
@@ -168,8 +177,12 @@ class ArchiveMember(Struct, frozen=True):
             raise ArchiveError("archive-broken", f"less than it claims: `{self.path}`")
 
 
-def read_archive(data: bytes) -> tuple[ArchiveMember, ...]:
+def read_archive(data: bytes, *, is_source: bool = False) -> tuple[ArchiveMember, ...]:
     """Return what is in a `.tar.gz` or `.zip`, as its first bytes say; no content is read yet.
+
+    Args:
+        is_source: Whether it is what a forge makes of a repository, and no package: then it may
+            have symbolic links, through which no other entry goes, and more files.
 
     Raises:
         ArchiveError: the archive is broken, too large, or holds what is no plain file.
@@ -177,10 +190,11 @@ def read_archive(data: bytes) -> tuple[ArchiveMember, ...]:
     if len(data) > ARCHIVE_MAX:
         raise ArchiveError("too-large", f"expected at most {ARCHIVE_MAX} bytes, got {len(data)}")
     try:
-        members = list(_zip(data) if data[:4] == _LOCAL else _tar(data))
+        entries = _zip if data[:4] == _LOCAL else _tar
+        members = list(entries(data, is_source=is_source))
     except _BROKEN as error:
         raise ArchiveError("archive-broken", f"cannot be read: {error}") from error
-    _check(members)
+    _check(members, is_source=is_source)
     budget = max(_RATIO_FREE, min(ARCHIVE_MAX, len(data) * RATIO_MAX))
     if sum(member.size for member in members) > budget:
         raise ArchiveError("archive-bomb", f"expected at most {budget} bytes of content")
@@ -192,21 +206,24 @@ _ZIP64_EXTRA, _NAME_EXTRA = 0x0001, 0x7075
 _DESCRIBED, _UTF8 = 1 << 3, 1 << 11
 _ENCRYPTED = 1 << 0 | 1 << 6 | 1 << 13
 _KINDS = {0: None, 0o100000: False, 0o040000: True}
+_LINK = 0o120000
+_LINK_MAX = 4_096
+"""Bytes of a link, as of Linux."""
 _RIGHTS = 0o7000
 """Set-user-id, set-group-id and sticky bits."""
 
 
-def _zip(data: bytes) -> Iterator[ArchiveMember]:
+def _zip(data: bytes, *, is_source: bool) -> Iterator[ArchiveMember]:
     archive = zipfile.ZipFile(io.BytesIO(data))
     _check_end(data, archive)
     infos = sorted(archive.infolist(), key=lambda info: info.header_offset)
     for info, after in zip(infos, [*infos[1:], None], strict=True):
-        _check_entry(info)
+        _check_entry(info, is_source=is_source)
         end = archive.start_dir if after is None else after.header_offset
         _check_local(data, info, end)
     if infos and infos[0].header_offset:
         raise ArchiveError("archive-overlap", "bytes before the first entry")
-    for info in infos[: FILES_MAX + 1]:
+    for info in infos[: _files_max(is_source=is_source) + 1]:
         mode = info.external_attr >> 16
         yield ArchiveMember(
             _safe(info.orig_filename.removesuffix("/")),
@@ -214,7 +231,20 @@ def _zip(data: bytes) -> Iterator[ArchiveMember]:
             bool(mode & 0o100) and not info.is_dir(),
             info.file_size,
             lambda info=info: _chunks(archive.open(info)),  # type: ignore[misc]
+            _zip_link(archive, info),
         )
+
+
+def _files_max(*, is_source: bool) -> int:
+    return SOURCE_FILES_MAX if is_source else FILES_MAX
+
+
+def _zip_link(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> str | None:
+    if info.external_attr >> 16 & 0o170000 != _LINK:
+        return None
+    if info.file_size > _LINK_MAX:
+        raise ArchiveError("archive-link", f"too long for a link: {info.orig_filename!r}")
+    return os.fsdecode(archive.read(info))
 
 
 def _check_end(data: bytes, archive: zipfile.ZipFile) -> None:
@@ -232,13 +262,15 @@ def _check_end(data: bytes, archive: zipfile.ZipFile) -> None:
         raise ArchiveError("archive-overlap", "bytes between the entries and their directory")
 
 
-def _check_entry(info: zipfile.ZipInfo) -> None:
+def _check_entry(info: zipfile.ZipInfo, *, is_source: bool) -> None:
     name, mode = info.orig_filename, info.external_attr >> 16
     if info.flag_bits & _ENCRYPTED:
         raise ArchiveError("archive-encrypted", f"encrypted: {name!r}")
-    if mode & 0o170000 not in _KINDS:
+    kinds = {**_KINDS, _LINK: False} if is_source else _KINDS
+    kind = mode & 0o170000
+    if kind not in kinds:
         raise ArchiveError("archive-link", f"no plain file: {name!r}")
-    if _KINDS[mode & 0o170000] not in (None, info.is_dir()) or (info.is_dir() and info.file_size):
+    if kinds[kind] not in (None, info.is_dir()) or (info.is_dir() and info.file_size):
         raise ArchiveError("archive-link", f"a file and a directory at once: {name!r}")
     _check_rights(mode, name)
     # The parser cuts names at a NUL and turns separators.
@@ -290,11 +322,12 @@ def _check_rights(mode: int, name: str) -> None:
         raise ArchiveError("archive-mode", f"a mode that lends rights: {name!r}")
 
 
-def _tar(data: bytes) -> Iterator[ArchiveMember]:
-    tar = _inflated(data)
+def _tar(data: bytes, *, is_source: bool) -> Iterator[ArchiveMember]:
+    tar = _inflated(data, _files_max(is_source=is_source))
     archive = tarfile.open(fileobj=io.BytesIO(tar), mode="r:")  # noqa: SIM115 memory
     for info in archive:
-        if not (info.isreg() or info.isdir()) or info.issparse():
+        is_link = is_source and info.issym()
+        if not (info.isreg() or info.isdir() or is_link) or info.issparse():
             raise ArchiveError("archive-link", f"no plain file: {info.name!r}")
         _check_tar_entry(tar, info)
         if info.isdir() and info.name in (".", "./", ""):
@@ -305,6 +338,7 @@ def _tar(data: bytes) -> Iterator[ArchiveMember]:
             bool(info.mode & 0o100) and not info.isdir(),
             info.size,
             lambda info=info: _chunks(archive.extractfile(info)),  # type: ignore[misc]
+            info.linkname if is_link else None,
         )
     # The parser ends silently at a header that it cannot read, where others go on.
     if tar[archive.offset :].strip(b"\0"):
@@ -327,10 +361,10 @@ def _check_tar_entry(tar: bytes, info: tarfile.TarInfo) -> None:
         raise ArchiveError("archive-differs", f"two names of one entry: {info.name!r}")
 
 
-def _inflated(data: bytes) -> bytes:
+def _inflated(data: bytes, files_max: int) -> bytes:
     """Return the tar inside a gzip stream, which is one member and nothing behind it."""
     stream = zlib.decompressobj(wbits=31)
-    limit = max(_RATIO_FREE, min(ARCHIVE_MAX, len(data) * RATIO_MAX)) + 1_024 * FILES_MAX
+    limit = max(_RATIO_FREE, min(ARCHIVE_MAX, len(data) * RATIO_MAX)) + 1_024 * files_max
     tar = stream.decompress(data, limit)
     if stream.unconsumed_tail:
         raise ArchiveError("archive-bomb", f"expected at most {limit} bytes of content")
@@ -339,18 +373,20 @@ def _inflated(data: bytes) -> bytes:
     return tar
 
 
-def _check(members: list[ArchiveMember]) -> None:
+def _check(members: list[ArchiveMember], *, is_source: bool) -> None:
     """Refuse too many or too large members, and paths that are one where case does not count."""
-    if len(members) > FILES_MAX:
-        raise ArchiveError("too-many-files", f"expected at most {FILES_MAX} files")
+    most = _files_max(is_source=is_source)
+    if len(members) > most:
+        raise ArchiveError("too-many-files", f"expected at most {most} files")
+    _check_links(members)
     paths: set[str] = set()
     kinds: dict[str, bool] = {}
     for member in members:
         path = member.path
-        folded = unicodedata.normalize("NFKC", path).casefold()
+        folded = _folded(path)
         if folded in kinds and not (kinds[folded] and member.is_directory and path in paths):
             raise ArchiveError("path-twice", f"the same path twice: `{path}`")
-        if member.size > FILE_MAX:
+        if member.size > FILE_MAX and not is_source:
             raise ArchiveError("too-large", f"expected at most {FILE_MAX} bytes of `{path}`")
         kinds[folded] = member.is_directory
         paths.add(path)
@@ -359,6 +395,23 @@ def _check(members: list[ArchiveMember]) -> None:
         for depth in range(1, len(above) + 1):
             if kinds.get("/".join(above[:depth])) is False:
                 raise ArchiveError("path-twice", f"below a file: `{folded}`")
+
+
+def _check_links(members: list[ArchiveMember]) -> None:
+    """Refuse a link that another entry goes through: readers find different files there."""
+    links = {_folded(one.path): one.path for one in members if one.link is not None}
+    if not links:
+        return
+    for member in members:
+        parts = _folded(member.path).split("/")
+        for count in range(1, len(parts)):
+            through = links.get("/".join(parts[:count]))
+            if through is not None:
+                raise ArchiveError("archive-link", f"no plain file: {through!r}")
+
+
+def _folded(path: str) -> str:
+    return unicodedata.normalize("NFKC", path).casefold()
 
 
 def _safe(name: str) -> str:

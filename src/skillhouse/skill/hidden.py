@@ -114,11 +114,12 @@ def hidden_text(text: str) -> HiddenText | None:
     """Return what of a text a person does not see; None when there is nothing.
 
     Signs that belong to what is seen do not count: those of emoji, of the flags of England,
-    Scotland and Wales, of Arabic, Indic and South-East Asian spelling, and of Chinese variants.
+    Scotland and Wales, of Arabic, Indic and South-East Asian spelling, of Chinese variants, and the
+    byte order mark that editors put before a text.
     """
     if text.isascii() and not text.encode().translate(None, _ASCII_SEEN):
         return None
-    found = (match.start() for match in _INVISIBLE.finditer(text))
+    found = (match.start() for match in _INVISIBLE.finditer(text, text.startswith("\ufeff")))
     places = list(islice((at for at in found if not _is_seen(text, at)), COUNTED_MAX))
     if not places:
         return None

@@ -160,6 +160,11 @@ class PathRules:
         return self._said("write", f"{self._root}/{_ANY}") and self._refuses("write", self._root)
 
     def coverage(self, opened: OpenedProtection = OpenedProtection()) -> CoveredPaths:  # noqa: B008 - a frozen value.
+        named = tuple(frozenset(paths) for paths in self._opened.values())
+        key = ("coverage", self._workspace, self._layers, self.key, *self._session.loaded)
+        return self._session.once((*key, named, opened), lambda: self._covered(opened))
+
+    def _covered(self, opened: OpenedProtection) -> CoveredPaths:
         return covered_paths(
             self._root,
             PROTECTED_NAMES,

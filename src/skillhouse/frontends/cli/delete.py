@@ -8,6 +8,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from skillhouse.clients import Action, Exporter, ExportState
 from skillhouse.frontends.answers.skills import (
     EmptiedTrashAnswer,
     RemovedSkillAnswer,
@@ -26,9 +27,13 @@ from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.question import confirmed, need_terminal
 from skillhouse.frontends.presentation.short_paths import clients_of, some_of
 from skillhouse.frontends.presentation.text import counted, shown
+from skillhouse.house import export_source
 from skillhouse.skill import list_resources
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from skillhouse.clients import Item
     from skillhouse.frontends.cli.terminal import Terminal
     from skillhouse.house import Management, Skillhouse
     from skillhouse.skill import Skill
@@ -118,7 +123,24 @@ def _move(house: Skillhouse, options: argparse.Namespace, terminal: Terminal) ->
     if whose:
         terminal.note(f"it was {whose}")
     terminal.note(f"to put it back: skillhouse delete --undo {shlex.quote(found.id)}")
-    return 0
+    return note_removed(Exporter(export_source(house)).remove_of(found.directory), terminal)
+
+
+def note_removed(copies: Sequence[Item], terminal: Terminal) -> int:
+    """Say what became of the copies of a removed skill; 1 where one could not be removed."""
+    failed = False
+    for item in copies:
+        names, target = shown(", ".join(item.clients)), shown(item.target)
+        if item.done and item.action is Action.REMOVE:
+            terminal.note(f"{names}: its copy is removed, too: {target}")
+        elif not item.done:
+            failed = True
+            said = shown(item.reason)
+            if item.state is ExportState.CHANGED_THERE:
+                command = f"skillhouse export {shlex.quote(item.target)} --remove --force"
+                said = f"the copy was changed there, and stays: `{shown(command)}` removes it"
+            terminal.error(f"{names}: {target}: {said}")
+    return 1 if failed else 0
 
 
 def _readers(management: Management, skill: Skill, home: Path) -> tuple[str, ...]:

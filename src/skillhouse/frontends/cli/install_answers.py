@@ -6,13 +6,14 @@ import argparse
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 import anyio
 from msgspec import UNSET, UnsetType
 
-from skillhouse.clients import Action, ExportRequest, export
+from skillhouse.clients import Action, Exporter, ExportRequest, ExportState
 from skillhouse.floor import isolated, structs
 from skillhouse.frontends.answers.installs import (
     InstallRowAnswer,
@@ -148,6 +149,7 @@ class InstallAnswers:
         self._house = house
         self._rows: list[InstallRowAnswer] = []
         self._ids: list[str] = []
+        self._placed: list[Path] = []
         self._failed = False
         self._brings_code = False
         self._untrusted = 0
@@ -228,13 +230,18 @@ class InstallAnswers:
             self._mark("shown")
             return True
         self._mark("unchanged")
-        self._ids.append(f"{report.place.scope}:{staged.name}")
+        self._placed_at(staged)
         return False
+
+    def _placed_at(self, staged: StagedSkill) -> None:
+        place = staged.report.place
+        self._ids.append(f"{place.scope}:{staged.name}")
+        self._placed.append(place.target(staged.name))
 
     def _installed(self, staged: StagedSkill, row: int) -> None:
         report = staged.report
         self._rows[row] = structs.replace(self._rows[row], status="installed")
-        self._ids.append(f"{report.place.scope}:{staged.name}")
+        self._placed_at(staged)
         if report.place.scope == "project":
             placed = report.place.target(staged.name)
             # A profile that runs skills' code has its tools from the install on (S002-102).
@@ -347,13 +354,14 @@ class InstallAnswers:
 
     def end(self) -> int:
         """Put what was installed where other clients read, write the JSON, and return the code."""
-        clients = getattr(self._options, "client", None)
-        if clients and self._ids:
-            self._export(tuple(filter(None, (name.strip() for name in clients.split(",")))))
+        if self._ids and not self._options.dry_run:
+            clients = getattr(self._options, "client", None) or ""
+            with self.each("copies"):
+                self._export(tuple(filter(None, (name.strip() for name in clients.split(",")))))
         if self._brings_code:
             with self.each("reload"):
                 self._failed |= not reload_house(self._house, self._terminal)
-        if getattr(self._options, "prepare", False) and self._ids:
+        if getattr(self._options, "prepare", False) and self._ids and not self._options.dry_run:
             with self.each("prepare"):
                 self._prepare()
         if self._untrusted:
@@ -372,16 +380,26 @@ class InstallAnswers:
             self._terminal.error(f"{shown(name)}: {shown(error)}")
 
     def _export(self, clients: tuple[str, ...]) -> None:
+        """Write the copies for clients that were named, and again those of earlier exports."""
         self._house.refresh()
-        request = ExportRequest(
-            references=tuple(self._ids), clients=clients, where=scope_of(self._options)
-        )
-        for item in export(export_source(self._house), request):
-            # The state is that of before.
-            done = "already there" if item.action is Action.NONE else "written"
-            word = done if item.is_well else item.reason
-            self._terminal.note(f"{shown(', '.join(item.clients))}: {shown(word)}")
-            self._failed = self._failed or not item.is_well
+        exporter = Exporter(export_source(self._house))
+        if clients:
+            where = scope_of(self._options)
+            request = ExportRequest(references=tuple(self._ids), clients=clients, where=where)
+            for item in exporter.export(request):
+                # The state is that of before.
+                done = "already there" if item.action is Action.NONE else "written"
+                word = done if item.is_well else item.reason
+                self._terminal.note(f"{shown(', '.join(item.clients))}: {shown(word)}")
+                self._failed = self._failed or not item.is_well
+        for item in exporter.sync_of(*self._placed):
+            names = shown(", ".join(item.clients))
+            if item.done:
+                self._terminal.note(f"{names}: its copy is updated, too: {shown(item.target)}")
+            elif not item.is_well:
+                said = item.reason or "the copy was changed there, and stays as it is"
+                self._terminal.error(f"{names}: {shown(item.target)}: {shown(said)}")
+                self._failed |= item.state is not ExportState.CHANGED_THERE
 
 
 async def _prepared(

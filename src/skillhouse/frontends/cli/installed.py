@@ -8,6 +8,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from skillhouse.clients import Exporter
 from skillhouse.floor import leftover_unit, write_atomically
 from skillhouse.frontends.answers.installs import PackedSkillAnswer
 from skillhouse.frontends.answers.packages import (
@@ -15,12 +16,14 @@ from skillhouse.frontends.answers.packages import (
     installed_answer,
     installed_state,
 )
+from skillhouse.frontends.cli.delete import note_removed
 from skillhouse.frontends.cli.install_answers import installing
 from skillhouse.frontends.cli.install_review import print_difference, print_pair
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, add_json, skill_directory
 from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.skill_signatures import verify_directory
 from skillhouse.frontends.presentation.text import counted, one_line, shown, some_names
+from skillhouse.house import export_source
 from skillhouse.install.change_plan import asked_state, restorable, split_id
 from skillhouse.registry import pack
 
@@ -49,10 +52,11 @@ def _configure_uninstall(parser: argparse.ArgumentParser) -> None:
 
 def _uninstall(options: argparse.Namespace, terminal: Terminal) -> int:
     scope, name = split_id(options.skill)
-    with installing(options, terminal) as (_, installer):
+    with installing(options, terminal) as (house, installer):
         place, _ = installer.installed.find(name, scope=scope)
         is_there = os.path.lexists(place.target(name))
         place = installer.installed.uninstall(name, scope=place.scope, force=options.force)
+        copies = Exporter(export_source(house)).remove_of(place.target(name))
     path = str(place.target(name))
     text = f"{shown(name)} is no longer at {shown(path)}"
     if not is_there:
@@ -62,7 +66,7 @@ def _uninstall(options: argparse.Namespace, terminal: Terminal) -> int:
     again = shlex.quote(f"{place.scope}:{name}")
     if is_there:
         terminal.note(f"its files are in the trash: skillhouse delete --undo {again}")
-    return 0
+    return note_removed(copies, terminal)
 
 
 _INFO_EXAMPLES = """examples:

@@ -45,7 +45,8 @@ def _configure(parser: argparse.ArgumentParser) -> None:
                         help="though its name is near this one's, which is there")  # fmt: skip
     parser.add_argument("--attestation", dest="attestations", action="append", default=[],
                         metavar="FILE", help="a Sigstore bundle over the archive")  # fmt: skip
-    parser.add_argument("--dry-run", action="store_true", help="check it, publish nothing")
+    parser.add_argument("--dry-run", action="store_true",
+                        help="send it to be checked, publish nothing")  # fmt: skip
     parser.add_argument("--yes", action="store_true", help="do not ask about a signed skill")
     parser.add_argument("--allow-unsigned", action="store_true", help="with --yes: unsigned, too")
     add_common(parser)
@@ -77,8 +78,9 @@ def _publish(options: argparse.Namespace, terminal: Terminal) -> int:
         if not options.json:
             _print(package, terminal)
         if options.dry_run:
-            publishing.tried(package)
-            return _end(package, "checked", f"`{settings.name}` would take it", options, terminal)
+            is_new = publishing.tried(package)
+            would = "would take it" if is_new else "has this version already, with these very bytes"
+            return _end(package, "checked", f"`{settings.name}` {would}", options, terminal)
         if not _is_agreed(package, options, terminal):
             _end(package, "declined", "nothing was published", options, terminal)
             return 1

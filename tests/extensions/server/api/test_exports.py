@@ -30,6 +30,17 @@ def house(tmp_path: Path, source: Path) -> Skillhouse:
     return Skillhouse(configured(make_places(tmp_path)), cache_directory=None)
 
 
+def test_a_deleted_skill_takes_its_copies_along(
+    client: TestClient, tmp_path: Path, source: Path
+) -> None:
+    plan = client.post(f"{EXPORTS}/plan", json=ASKED).json()
+    client.post(EXPORTS, json={**ASKED, "plan_digest": plan["plan_digest"]})
+    assert client.delete(f"{API}/skills/user:notes").status_code == 200
+    assert not source.exists()
+    assert not (tmp_path / "home/.claude/skills/notes").exists()
+    assert client.get(EXPORTS).json()["exports"] == []
+
+
 def test_an_export_is_shown_made_as_it_was_shown_and_taken_back(
     client: TestClient, tmp_path: Path
 ) -> None:

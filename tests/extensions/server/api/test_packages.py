@@ -213,11 +213,16 @@ def test_a_skill_is_updated_rolled_back_pinned_and_uninstalled(
     client: TestClient, tmp_path: Path
 ) -> None:
     install(client, "memo@1.0.0")
+    asked = {"action": "export", "skills": ["user:memo"], "clients": ["claude-code"]}
+    plan = client.post(f"{API}/exports/plan", json=asked).json()
+    client.post(f"{API}/exports", json={**asked, "plan_digest": plan["plan_digest"]})
+    copy = tmp_path / "home/.claude/skills/memo/SKILL.md"
     # `memo@1.0.0` stays where it was asked to; the newest is another request.
     (same,) = planned(client, action="update")
     assert same["status"] == "unchanged"
     install(client, "memo")
     assert "Version 1.1.0" in installed(tmp_path)
+    assert "Version 1.1.0" in copy.read_text()
     assert ended(client, client.post(f"{API}/outdated"))["result"]["skills"][0]["outdated"] is False
     back = {"action": "rollback", "skills": ["memo"]}
     (plan,) = planned(client, **back)
@@ -225,6 +230,7 @@ def test_a_skill_is_updated_rolled_back_pinned_and_uninstalled(
     (done,) = applied(client, agreed_to(plan, *plan["questions"]), **back)
     assert done["status"] == "installed"
     assert "Version 1.0.0" in installed(tmp_path)
+    assert "Version 1.0.0" in copy.read_text()
     pinned = client.put(f"{API}/installed/memo/pin", json={"pinned": True, "reason": "fine"})
     assert pinned.json()["pinned"] is True
     assert planned(client, action="update")[0]["status"] == "pinned"
@@ -233,6 +239,7 @@ def test_a_skill_is_updated_rolled_back_pinned_and_uninstalled(
     assert (job["state"], job["problem"]["code"]) == ("failed", "pinned")
     gone = client.delete(f"{API}/installed/user:memo")
     assert gone.json()["name"] == "memo"
+    assert not copy.exists()
     assert client.get(f"{API}/installed").json()["total"] == 0
     (deleted,) = client.get(f"{API}/trash").json()["deleted"]
     assert deleted["id"] == "user:memo"

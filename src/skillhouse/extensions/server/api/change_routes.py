@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from skillhouse.clients import Exporter
 from skillhouse.extensions.server.api.api_services import ApiServices
 from skillhouse.extensions.server.api.problems import ApiProblem
 from skillhouse.extensions.server.api.route_table import (
@@ -34,7 +35,7 @@ from skillhouse.frontends.answers.skills import (
     deleted_skill,
     draft_answer,
 )
-from skillhouse.house import AccessScope
+from skillhouse.house import AccessScope, export_source
 from skillhouse.manage import FrontmatterError, read_draft, skill_source, update_skill
 from skillhouse.skill import SKILL_FILE_MAX
 
@@ -120,6 +121,7 @@ def _delete(api: ApiServices, request: ApiRequest) -> RemovedSkillAnswer:
     with api.fresh() as house:
         found = house.management.deletable(request.path["skill"], scopes=DELETABLE)
         path = house.management.delete(found.id, scopes=DELETABLE)
+        Exporter(export_source(house)).remove_of(found.directory)
     api.reader.expire()
     return RemovedSkillAnswer(id=found.id, path=str(path), scope=found.scope)
 

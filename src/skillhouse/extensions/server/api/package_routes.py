@@ -11,6 +11,7 @@ from msgspec import UNSET
 # A package and not its names: what installs is loaded with the first request that needs it.
 import skillhouse.house
 from skillhouse import install
+from skillhouse.clients import Exporter
 from skillhouse.extensions.server.api.api_services import ApiServices
 from skillhouse.extensions.server.api.job_routes import JOB_EXAMPLE, started
 from skillhouse.extensions.server.api.jobs import Job
@@ -198,6 +199,7 @@ def _uninstall(api: ApiServices, request: ApiRequest) -> RemovedPackageAnswer:
     with api.fresh() as house, install.Installer(house) as installer:
         is_forced = request.query.get("force", False)
         place = installer.installed.uninstall(name, scope=scope, force=is_forced)
+        Exporter(skillhouse.house.export_source(house)).remove_of(place.target(name))
     api.reader.expire()
     return RemovedPackageAnswer(name=name, scope=place.scope, path=str(place.target(name)))
 
