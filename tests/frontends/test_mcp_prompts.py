@@ -97,6 +97,20 @@ def test_what_a_person_may_start_is_listed_with_its_arguments(inside: Inside, mo
     assert found[1].arguments == [PromptArgument(name="arguments", required=False)]
 
 
+def test_a_prompt_is_one_line_of_a_menu_and_starts_by_it(inside: Inside) -> None:
+    words = "Handles invoices. " * 1_000
+    skill(inside, "odd", f'---\nname: |\n  odd one\ndescription: "{words}"\n---\nBODY $ARGUMENTS\n')
+
+    async def work(client: Client) -> list[Prompt]:
+        return (await client.list_prompts()).prompts
+
+    found = next(one for one in talk(inside, work) if one.name.startswith("odd"))
+    assert found.name == "odd one"
+    assert found.description is not None
+    assert (len(found.description) <= 1_024, found.description[-1]) == (True, "…")
+    assert "BODY now" in got(inside, "odd one", {"arguments": "now"})
+
+
 @pytest.mark.parametrize("mode", ERAS)
 def test_a_prompt_is_the_skill_as_a_person_starts_it(inside: Inside, mode: str) -> None:
     skill(inside, "fix", FIX)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -167,7 +168,7 @@ def test_a_skill_cannot_be_changed() -> None:
 
 def skill(name: str, *, scope: str = "user", directory: str = "") -> Skill:
     directory = directory or name
-    text = f"---\nname: {name}\ndescription: Does {name}.\n---\n"
+    text = f"---\nname: {json.dumps(name)}\ndescription: Does {directory}.\n---\n"
     path = Path(f"/{scope}/{directory}/SKILL.md")
     found = parse(text.encode(), directory=directory, path=path).skill
     assert found is not None
@@ -277,6 +278,23 @@ def test_case_is_passed_over_where_one_skill_fits_and_an_exact_name_goes_first()
     assert candidates(index, "DATA") == ("user:data", "project:Data")
     with pytest.raises(UnknownSkillError):
         index.get("/USER/xlsx-dir/SKILL.md")
+
+
+@pytest.mark.parametrize("name", ["block\n", " padded ", "two  words", "a\tb", "a\u3000b", "a\nb"])
+@pytest.mark.parametrize("name_match", ["casefold", "exact"])
+def test_a_name_is_found_as_lists_show_it_on_one_line(name: str, name_match: Any) -> None:
+    odd = skill(name, directory="odd-directory")
+    index = SkillIndex([PDF, odd, WEATHER], name_match=name_match)
+    shown = " ".join(name.split())
+    for reference in (name, shown, name.strip(), f"user:{shown}", f" {shown}\n"):
+        assert index.get(reference) is odd
+
+
+def test_names_that_one_line_does_not_tell_apart_are_ambiguous() -> None:
+    twins = [skill("a  b", directory="x"), skill("a\nb", directory="y")]
+    index = SkillIndex(twins)
+    assert [index.get(one.name) for one in twins] == twins
+    assert candidates(index, "a b") == ("user:a  b", "user:a\nb")
 
 
 def test_an_exact_index_does_not_pass_over_case() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from skillhouse.house import Skillhouse
 from skillhouse.permission import Effect, Rule
+from tests.house.places import write_skill
 from tests.tools.houses import house_at
 
 ALLOW = Rule(effect=Effect.ALLOW, action="write", pattern="*")
@@ -25,6 +26,29 @@ def test_a_part_of_a_file_is_read_by_lines(tmp_path: Path) -> None:
         (tmp_path / "project/a.txt").write_text("1\n2\n3\n4\n")
         assert call(house, "read", path="a.txt", offset=2, limit=2) == ("ok", "2\n3\n")
         assert call(house, "read", path="a.txt", offset=9) == ("ok", "")
+
+
+def test_a_path_relative_to_a_loaded_skill_is_answered_with_its_whole_path(tmp_path: Path) -> None:
+    for name in ("first", "second", "unused"):
+        place = tmp_path / "home/.claude/skills" / name
+        write_skill(place, f"About {name}.", "See references/a.md.\n")
+        (place / "references").mkdir()
+        (place / "references/a.md").write_text(name)
+    (tmp_path / "home/.claude/skills/first/references/link.md").symlink_to("/etc/hostname")
+    with house_at(tmp_path) as house:
+        plain = ("error", "there is no `references/a.md`")
+        assert call(house, "read", path="references/a.md") == plain
+        for name, others in (("first", ""), ("second", "first")):
+            assert call(house, "skill", name=name)[0] == "ok"
+            meant = tmp_path / "home/.claude/skills" / name / "references"
+            for tool, path, whole in (("read", "a.md", meant / "a.md"), ("list", "", meant)):
+                status, said = call(house, tool, path=f"./references/{path}")
+                assert (status, "unused" in said) == ("error", False)
+                assert f"did you mean `{whole}` (of skill `{name}`)" in said
+                assert not others or f"/{others}/references" in said
+                assert call(house, tool, path=str(whole))[0] == "ok"
+        for path in ("references/none.md", "references/link.md", "/references/a.md", "etc"):
+            assert "did you mean" not in call(house, "read", path=path)[1]
 
 
 @pytest.mark.parametrize("name", [".env", ".env.local", "deep/server.key", "id_ed25519"])

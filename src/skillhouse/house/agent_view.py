@@ -23,6 +23,7 @@ from skillhouse.house.settings import SkillSettings
 from skillhouse.house.skill_lines import AS_TOOLS, deferred_of, lines_of
 from skillhouse.permission import Effect, Layer, Permission, decide
 from skillhouse.skill import Skill, SkillIndex, described, read_invocation
+from skillhouse.skill.hidden import one_line
 
 if TYPE_CHECKING:
     from skillhouse.discovery import Catalog
@@ -452,10 +453,10 @@ class PersonMenu:
     def entries(self) -> tuple[Invocable, ...]:
         """Return the entries of a menu."""
         extensions = self._policy.profile.extensions
-        names = Counter(skill.name for skill in self.skills.skills)
+        names = Counter(one_line(skill.name) for skill in self.skills.skills)
         return tuple(
             Invocable(
-                name=skill.name if names[skill.name] == 1 else skill.id,
+                name=name if names[name := one_line(skill.name)] == 1 else skill.id,
                 description=skill.description,
                 argument_hint=read_invocation(skill, extensions).argument_hint,
                 arguments=_argument_names(skill) if extensions.substitution else (),

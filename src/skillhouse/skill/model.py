@@ -470,13 +470,16 @@ class SkillIndex:
 
         They are tried in this order, so that no name can take the place of an id; each finds
         skills in force before shadowed ones. Only when nothing fits exactly is the case of an
-        id, name or directory name passed over, if the index does that at all (S003-34).
+        id, name or directory name passed over, if the index does that at all (S003-34), and then
+        where it has blanks and line breaks: a list shows a name on one line, whatever the file has.
         UnknownSkillError lists the nearest names, AmbiguousSkillError what to ask for instead.
         """
         found = self._only(_KEYS, reference, reference)
-        if found is None and self.name_match == "casefold":
-            keys = [_folded(key) for key in _KEYS[:-1]]
-            found = self._only(keys, reference.casefold(), reference)
+        forms: list[Callable[[str], str]] = [str.casefold] if self._folds else []
+        for form in (*forms, self._on_one_line):
+            if found is None:
+                keys = [_in_form(key, form) for key in _KEYS[:-1]]
+                found = self._only(keys, form(reference), reference)
         if found is not None:
             return found
         if ":" in reference:
@@ -484,6 +487,15 @@ class SkillIndex:
         else:
             known = {skill.name for skill in self.skills}
         raise UnknownSkillError(reference, nearest(reference, known))
+
+    @property
+    def _folds(self) -> bool:
+        return self.name_match == "casefold"
+
+    def _on_one_line(self, text: str) -> str:
+        # No blank after the scope of an id, where a name begins with one.
+        line = " ".join(text.split()).replace(": ", ":")
+        return line.casefold() if self._folds else line
 
     def _only(self, keys: Sequence[_Key], wanted: str, reference: str) -> Skill | None:
         for key in keys:
@@ -513,8 +525,8 @@ def _directory_name(skill: Skill) -> str:
     return os.path.basename(os.path.dirname(skill.file))
 
 
-def _folded(key: _Key) -> _Key:
-    return lambda skill: key(skill).casefold()
+def _in_form(key: _Key, form: Callable[[str], str]) -> _Key:
+    return lambda skill: form(key(skill))
 
 
 _KEYS: tuple[_Key, ...] = (

@@ -17,6 +17,7 @@ from skillhouse.floor import (
     read_beneath,
 )
 from skillhouse.skill import Profile, Skill, SkillIndex
+from skillhouse.skill.hidden import one_line
 from skillhouse.tools.messages import render
 
 ASSET_MAX = 8 * 1_048_576
@@ -71,7 +72,7 @@ def find_skill(index: SkillIndex, reference: str, messages: Mapping[str, str]) -
 
 def unknown_skill(index: SkillIndex, reference: str, messages: Mapping[str, str]) -> str:
     """Return that there is no such skill, with the others; of many the nearest few and a count."""
-    names = list(dict.fromkeys(skill.name for skill in index.skills))
+    names = list(dict.fromkeys(one_line(skill.name) for skill in index.skills))
     if len(names) > NAMED_MAX:
         near = dict.fromkeys((*nearest(reference, names, limit=NEAREST_MAX), *names))
         names = [*list(near)[:NEAREST_MAX], f"and {len(names) - NEAREST_MAX} more"]

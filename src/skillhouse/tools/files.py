@@ -100,7 +100,7 @@ class ListTool(WorkspaceTool):
             try:
                 handle = open_directory_beneath(real_top, relative)
             except PathError as error:
-                raise refusal(error, given) from error
+                raise self._workspace.not_there(error, given, session) from error
             try:
                 with os.scandir(handle) as entries:
                     names = sorted(

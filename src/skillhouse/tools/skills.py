@@ -10,10 +10,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 import anyio.to_thread
 from msgspec import Struct, field
 
+from skillhouse.discovery.catalog import NAME_CHARS
+from skillhouse.discovery.catalog_text import clipped, most
 from skillhouse.floor import AmbiguousSkillError, SkillError, UnknownSkillError
 from skillhouse.permission import Effect, Permission
 from skillhouse.retrieval import Fit, Hit, SearchResult, fit_of, reason, skills_of
 from skillhouse.skill import Profile, Skill, SkillContent, SkillIndex, ToolRule, current_invocation
+from skillhouse.skill.fields import DESCRIPTION_MAX
+from skillhouse.skill.hidden import one_line
 from skillhouse.tools.activation import activation_of
 from skillhouse.tools.assets import AssetError, find_skill
 from skillhouse.tools.call import (
@@ -46,6 +50,10 @@ SEARCH_LIMIT = 5
 SEARCH_MAX = 50
 """Skills that a search gives at most."""
 
+SEARCH_BYTES = 12_000
+"""Bytes of the descriptions of a search: with the names and reasons of `SEARCH_MAX` hits it is what
+the client with the narrowest bound lets through (`CLIENT_MAX`), so that no hit is cut off."""
+
 
 class VisibleSkills(Struct, frozen=True, kw_only=True):
     """What one agent sees of skills, for the tools that load and find them."""
@@ -72,7 +80,8 @@ class VisibleSkills(Struct, frozen=True, kw_only=True):
     def listed_names(self) -> list[str]:
         """The names that lists have, in their order: none of a skill that search alone finds."""
         named = self.listed
-        return [one.name for one in self.visible.skills if named is None or one.file in named]
+        seen = (one for one in self.visible.skills if named is None or one.file in named)
+        return [one_line(one.name) for one in seen]
 
 
 class SkillReference:
@@ -134,10 +143,13 @@ def _values(rule: ToolRule, skills: Sequence[Skill]) -> tuple[str, ...]:
     if rule.enum == "ids":
         counts = Counter(skill.id for skill in skills)
         return tuple(s.id if counts[s.id] == 1 else s.file for s in skills)
-    names = Counter(skill.name for skill in skills)
+    # As lists and searches show them, so that a model finds each in both.
+    shown = {skill.file: one_line(skill.name) for skill in skills}
+    names = Counter(shown[skill.file] for skill in skills)
     ids = Counter(skill.id for skill in skills)
     return tuple(
-        s.name if names[s.name] == 1 else s.id if ids[s.id] == 1 else s.file for s in skills
+        name if names[name := shown[s.file]] == 1 else s.id if ids[s.id] == 1 else s.file
+        for s in skills
     )
 
 
@@ -410,7 +422,8 @@ class SearchTool(Tool):
         entries = [
             SearchEntry(
                 hit=hit,
-                name=_flat(skill.name),
+                # A name that no list has room for stays out of this one too.
+                name=name if len(name := _flat(skill.name)) <= NAME_CHARS else skill.directory.name,
                 description=_flat(skill.description),
                 tools=own.get(skill.directory, ()),
             )
@@ -437,7 +450,11 @@ class SearchTool(Tool):
         self, entries: Sequence[SearchEntry], fit: Fit, session: Session, *, is_partial: bool
     ) -> str:
         shown = self._deferred.described([one.tools for one in entries]) if self._deferred else []
-        lines = [f"{one.name}: {one.description}{self._reason(one.hit)}" for one in entries]
+        descriptions = _fair([one.description for one in entries])
+        lines = [
+            f"{one.name}: {description}{self._reason(one.hit)}"
+            for one, description in zip(entries, descriptions, strict=True)
+        ]
         if any(shown):
             with_tools = zip(lines, shown, strict=True)
             lines = [line for head, more in with_tools for line in (head, *more)]
@@ -472,6 +489,18 @@ def found_values(visible: SkillIndex, hits: Sequence[Hit]) -> list[dict[str, str
         {"name": _flat(skill.name), "description": _flat(skill.description)}
         for skill in skills_of(visible, hits)
     ]
+
+
+def _fair(descriptions: Sequence[str]) -> list[str]:
+    """Return descriptions within `SEARCH_BYTES`: whole where they fit, else in equal shares."""
+
+    def cut(chars: int) -> list[str]:
+        return [clipped(one, chars) for one in descriptions]
+
+    def fits(chars: int) -> bool:
+        return sum(len(one.encode("utf-8", "replace")) for one in cut(chars)) <= SEARCH_BYTES
+
+    return cut(most(SEARCH_BYTES // SEARCH_MAX // 4, DESCRIPTION_MAX, fits))
 
 
 def _flat(text: str) -> str:

@@ -37,6 +37,8 @@ _MESSAGES = {
 WRITTEN_DEPTH_MAX = 64
 """Directories above a file that is written, and so that one call may make: people's trees are not
 deeper, and each costs calls of the system, of which a path of 100 KB would need 50,000."""
+MEANT_MAX = 3
+"""Places that the answer to a wrong path names."""
 WRITTEN_PATH_MAX = 4_000
 """Bytes of its path below the workspace; most programs open none above 4,096 (PATH_MAX)."""
 
@@ -234,7 +236,7 @@ class Workspace:
                 raise RefusedError(f"denied: `{path}` belongs to skillhouse itself", denied=True)
             info = os.stat(target)
         except PathError as error:
-            raise refusal(error, path) from error
+            raise self.not_there(error, path, session) from error
         except OSError:
             # Gone since: another process moves files here.
             raise refusal(PathError("not-found", path, base), path) from None
@@ -251,6 +253,21 @@ class Workspace:
             identity=(info.st_dev, info.st_ino),
             concern=concern,
         )
+
+    def not_there(self, error: PathError, path: str, session: Session) -> RefusedError:
+        """Return the refusal of a path, with the places that loaded skills have under it: their
+        instructions name files relative to the skill, and these tools begin at the workspace."""
+        if error.code != "not-found" or os.path.isabs(path):
+            return refusal(error, path)
+        relative = os.path.normpath(path)
+        meant = [
+            f"`{place}` (of skill `{directory.name}`)"
+            for directory in reversed(session.loaded.values())
+            if _is_there(directory, relative)
+            and not self.is_withheld(place := os.path.join(directory, relative), session)
+        ]
+        hint = f"; did you mean {' or '.join(meant[:MEANT_MAX])}" if meant else ""
+        return RefusedError(f"{refusal(error, path)}{hint}")
 
     def writable(self, path: str, session: Session) -> str:
         """Return the path below the workspace; RefusedError for what is outside or protected."""
@@ -340,6 +357,14 @@ def _check_depth(relative: str) -> None:
     size = len(relative.encode("utf-8", "surrogatepass"))
     if size > WRITTEN_PATH_MAX:
         raise RefusedError(f"expected a path of at most {WRITTEN_PATH_MAX} bytes, got {size}")
+
+
+def _is_there(directory: Path, relative: str) -> bool:
+    try:
+        confine(directory, relative)
+    except PathError as error:
+        return error.code == "not-a-file"
+    return True
 
 
 def refusal(error: PathError, path: str = "") -> RefusedError:

@@ -16,6 +16,7 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel.server import Server
 from mcp.shared.exceptions import MCPError
 
+from skillhouse.discovery.catalog_text import clipped
 from skillhouse.floor import SkillhouseError, isolated, nearest
 from skillhouse.floor.paths import sendable
 from skillhouse.floor.threads import in_thread
@@ -34,6 +35,7 @@ from skillhouse.frontends.mcp.skill_resources import (
 from skillhouse.frontends.mcp.tool_list import ToolListing
 from skillhouse.house import Invocable, Skillhouse, read_skill_file
 from skillhouse.skill import SKILL_FILE, hidden_text
+from skillhouse.skill.fields import DESCRIPTION_MAX
 from skillhouse.tools import ToolResult
 
 EXTENSION = "io.modelcontextprotocol/skills"
@@ -321,7 +323,7 @@ def _prompt(entry: Invocable) -> types.Prompt:
     hint = sendable(entry.argument_hint) or None
     return types.Prompt(
         name=sendable(entry.name),
-        description=sendable(entry.description),
+        description=sendable(clipped(entry.description, DESCRIPTION_MAX)),
         arguments=[
             types.PromptArgument(name=name, description=hint, required=False) for name in names
         ],

@@ -8,10 +8,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from starlette.testclient import TestClient
 from tests.extensions.server.pages.rich import SKILL_TEXTS, TextNodes, crawled, rich_house
 
 import skillhouse
+from skillhouse.audit import read_records
 from skillhouse.extensions.server.pages.languages import TEXT_MAX, translated
+from skillhouse.extensions.server.pages.stop_page import REASON
+from skillhouse.house import Skillhouse
 from skillhouse.skill import CAUSES
 from skillhouse_signer import sign_tool
 
@@ -41,9 +45,33 @@ NAMES = (
 
 
 @pytest.fixture(scope="module")
-def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    with rich_house(tmp_path_factory.mktemp("rich")) as (_, client):
-        yield crawled(client, "zh")
+def served(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[tuple[Skillhouse, TestClient]]:
+    with rich_house(tmp_path_factory.mktemp("rich")) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def pages(served: tuple[Skillhouse, TestClient]) -> dict[str, str]:
+    return crawled(served[1], "zh")
+
+
+@pytest.fixture(scope="module")
+def stopped(served: tuple[Skillhouse, TestClient], pages: dict[str, str]) -> dict[str, str]:
+    """Return one page of each kind as it is after a press on the stop button, and calls then."""
+    house, client = served
+    house.services.enforcement.stop("local", REASON)
+    for tool, arguments in (("read", {"path": "a.txt"}), ("exec", {"command": "git push"})):
+        assert house.call_sync(tool, arguments).status == "denied"
+    kinds = {address.partition("?")[0].rpartition("/")[0]: address for address in pages}
+    further = ("/", "/audit", "/policy?action=exec&resource=ls", "/rehearse?q=pdf")
+    records = [entry.record for entry in read_records(house.audit_log.path)][-2:]
+    addresses = {*kinds.values(), *further, *(f"/calls/{one.id}" for one in records)}
+    return {
+        address: client.get(address, headers={"accept-language": "zh"}).text
+        for address in sorted(addresses)
+    }
 
 
 def english_on(address: str, page: str) -> Iterator[str]:
@@ -64,6 +92,20 @@ def test_no_page_says_anything_in_english(pages: dict[str, str]) -> None:
     assert len(pages) > 90
     found = {
         address: texts for address, page in pages.items() if (texts := [*english_on(address, page)])
+    }
+    assert found == {}
+
+
+def test_no_page_says_anything_in_english_while_everything_is_stopped(
+    stopped: dict[str, str],
+) -> None:
+    assert len(stopped) > 15
+    # The banner has its reason in an element for the words of others.
+    assert {address for address, page in stopped.items() if REASON in page} == set()
+    found = {
+        address: texts
+        for address, page in stopped.items()
+        if (texts := [*english_on(address, page)])
     }
     assert found == {}
 

@@ -99,6 +99,34 @@ def test_rows_of_the_index_are_those_of_the_server(opened: Callable[..., Any]) -
     assert len(drawn) == 1
 
 
+CUT = """() => {
+  const cut = [];
+  const row = document.querySelector("#rows > tr");
+  const cells = [".c-state", ".c-listing"].map((name) => row.querySelector(name));
+  const words = [...document.querySelectorAll("template")]
+    .flatMap((one) => [...one.content.querySelectorAll("[data-word]")])
+    .map((one) => one.textContent.trim());
+  for (const word of words) {
+    cells[0].firstChild.textContent = cells[1].textContent = word;
+    cells[0].firstChild.className = "state state-wrong";
+    if (cells.some((one) => one.scrollWidth > one.clientWidth)) cut.push(word);
+  }
+  return [words.length, cut];
+}"""
+
+
+@pytest.mark.parametrize("locale", ["en", "zh"])
+@pytest.mark.parametrize("width", [1_200, 1_280])
+def test_what_a_skill_is_for_a_model_is_never_cut(
+    opened: Callable[..., Any], locale: str, width: int
+) -> None:
+    page = opened(viewport={"width": width, "height": 900}, locale=locale)
+    frame = page.locator(".list-frame")
+    assert frame.evaluate("one => one.scrollWidth <= one.clientWidth")
+    count, cut = page.evaluate(CUT)
+    assert (count > 20, cut) == (True, [])
+
+
 def test_columns_and_order_are_kept_and_come_back(opened: Callable[..., Any]) -> None:
     page = opened()
     page.focus("#view summary")

@@ -79,6 +79,24 @@ def test_code_alone_is_in_the_list_with_its_state_language_and_tools(house: Skil
     assert "<b>x" not in page
 
 
+def test_every_skill_of_the_list_has_its_pages_whatever_its_name(tmp_path: Path) -> None:
+    places = make_places(tmp_path)
+    heads = ["|\n  a\n  b", "|\n  block", '" padded "', '"a/b?c#d"', "...", '"a\\nb\\nc"']
+    for at, head in enumerate(heads):
+        place = places.home / f".agents/skills/odd-{at}"
+        place.mkdir(parents=True)
+        (place / "SKILL.md").write_text(f"---\nname: {head}\ndescription: D.\n---\nBODY {at}\n")
+    with Skillhouse(configured(places), cache_directory=None) as made:
+        client = served(made)
+        links = re.findall(r'<a class="name" href="/skills/([^"]{2,})"', client.get("/").text)
+        assert len(links) >= len(heads)
+        for link in links:
+            for path in (f"/skills/{link}", f"/seen/{link}", f"{API}/skills/{link}"):
+                assert client.get(path).status_code == 200, path
+            if link.startswith("user:"):
+                assert client.get(f"/edit/{link}").status_code == 200, link
+
+
 def test_the_numbers_come_before_the_rows_and_add_up(house: Skillhouse):
     client = served(house)
     page = client.get("/").text

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from markupsafe import Markup, escape
+from starlette.convertors import PathConvertor, register_url_convertor
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import (
@@ -53,6 +54,15 @@ PLACES = (
 
 LANGUAGE_DAYS = 365
 VERSION_PATH = "/version"
+
+
+class TextConvertor(PathConvertor):
+    """The rest of an address, line breaks included: names of skills have them."""
+
+    regex = r"[\s\S]*"
+
+
+register_url_convertor("text", TextConvertor())
 
 
 class Site:
