@@ -100,8 +100,9 @@ class StatesOnServers:
     """What each test has where its states, or those of what it starts, are not in files."""
 
     @pytest.fixture(scope="session", autouse=True)
+    @staticmethod
     def state_pool(
-        self, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+        request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     ) -> Iterator[StatePool | None]:
         """Have the states of tests, and of what they start, where the option `--state` says."""
         if request.config.getoption("--state") == "sqlite":
@@ -114,8 +115,9 @@ class StatesOnServers:
             yield pool
 
     @pytest.fixture(autouse=True)
+    @staticmethod
     def states_of_test(
-        self, request: pytest.FixtureRequest, state_pool: StatePool | None
+        request: pytest.FixtureRequest, state_pool: StatePool | None
     ) -> Iterator[None]:
         """Take back the states of a test at its end; those of wider fixtures stay."""
         yield
