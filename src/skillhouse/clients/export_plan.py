@@ -100,15 +100,11 @@ class Planner:
         yield from self._of_skill(skill, profiles, request, seen, verdicts)
 
     def again(self, request: ExportRequest) -> Iterator[ExportPlan]:
-        """Yield a plan for each record, with the form and the folder that it has.
-
-        With references in the request for what is called so alone.
-        """
+        """Yield a plan for each record that is called so, with the form and folder that it has."""
         by_source = {os.path.realpath(skill.directory): skill for skill in self._everything()}
         every = client_profiles(self._places)
         for record in self._records.values():
-            wanted = request.references
-            if wanted and not any(is_called(record, name) for name in wanted):
+            if not any(is_called(record, one) for one in request.references or (record.target,)):
                 continue
             skill = by_source.get(record.source)
             known = [profile for profile in every if profile.name in record.clients]
@@ -310,8 +306,8 @@ class Planner:
 
 
 def is_called(record: Record, reference: str) -> bool:
-    name = record.skill.partition(":")[2]
-    return reference in (record.skill, name, os.path.basename(record.target), record.target)
+    names = (record.skill.partition(":")[2], os.path.basename(record.target))
+    return reference in (record.skill, record.target, *names)
 
 
 def _objects(verdicts: dict[str, dict[str, Verdict]], profile: Profile, skill: Skill) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -65,26 +65,17 @@ class Exporter:
     def status(self) -> tuple[Item, ...]:
         return tuple(_isolated_status(record) for record in self._records.all())
 
-    def sync_of(self, *directories: Path) -> tuple[Item, ...]:
-        """Update what was written of the skills in these directories; errors as of `export`."""
-        request = self._request_of(directories)
-        return () if request is None else self.sync(request)
-
-    def remove_of(self, *directories: Path) -> tuple[Item, ...]:
-        """Remove what was written of the skills in these directories, as `remove` does."""
-        request = self._request_of(directories)
-        return () if request is None else self.remove(request)
-
-    def _request_of(self, directories: Iterable[Path]) -> ExportRequest | None:
+    def follow(self, *directories: Path) -> tuple[Item, ...]:
+        """Update what was written of the skills in directories; remove it if the first is gone."""
         sources = set(map(os.path.realpath, directories))
         targets = tuple(one.target for one in self._records.all() if one.source in sources)
-        return ExportRequest(references=targets) if targets else None
+        change = self.sync if directories and os.path.lexists(directories[0]) else self.remove
+        return change(ExportRequest(references=targets)) if targets else ()
 
     def remove(self, request: ExportRequest) -> tuple[Item, ...]:
         """Remove exports; changed copies stay unless `force` is set."""
         with self._locked(dry_run=request.dry_run):
-            places = self._source.places
-            clients = {client_profile(name, places).name for name in request.clients}
+            clients = {client_profile(one, self._source.places).name for one in request.clients}
             chosen = [
                 record
                 for record in self._chosen(request)

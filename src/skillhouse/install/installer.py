@@ -302,7 +302,7 @@ class Installer:
         could not be."""
         self._house.refresh()
         target = staged.report.place.target(staged.name)
-        Exporter(export_source(self._house)).sync_of(target)
+        Exporter(export_source(self._house)).follow(target)
 
     def _rollback_entry(self, report: InstallReport, *, force: bool) -> dict[str, object] | None:
         """Return the entry for a rollback, and keep edited files that are about to go."""

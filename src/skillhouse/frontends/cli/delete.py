@@ -123,7 +123,7 @@ def _move(house: Skillhouse, options: argparse.Namespace, terminal: Terminal) ->
     if whose:
         terminal.note(f"it was {whose}")
     terminal.note(f"to put it back: skillhouse delete --undo {shlex.quote(found.id)}")
-    return note_removed(Exporter(export_source(house)).remove_of(found.directory), terminal)
+    return note_removed(Exporter(export_source(house)).follow(found.directory), terminal)
 
 
 def note_removed(copies: Sequence[Item], terminal: Terminal) -> int:

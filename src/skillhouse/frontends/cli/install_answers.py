@@ -392,7 +392,7 @@ class InstallAnswers:
                 word = done if item.is_well else item.reason
                 self._terminal.note(f"{shown(', '.join(item.clients))}: {shown(word)}")
                 self._failed = self._failed or not item.is_well
-        for item in exporter.sync_of(*self._placed):
+        for item in exporter.follow(*self._placed):
             names = shown(", ".join(item.clients))
             if item.done:
                 self._terminal.note(f"{names}: its copy is updated, too: {shown(item.target)}")

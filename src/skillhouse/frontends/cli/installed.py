@@ -56,7 +56,7 @@ def _uninstall(options: argparse.Namespace, terminal: Terminal) -> int:
         place, _ = installer.installed.find(name, scope=scope)
         is_there = os.path.lexists(place.target(name))
         place = installer.installed.uninstall(name, scope=place.scope, force=options.force)
-        copies = Exporter(export_source(house)).remove_of(place.target(name))
+        copies = Exporter(export_source(house)).follow(place.target(name))
     path = str(place.target(name))
     text = f"{shown(name)} is no longer at {shown(path)}"
     if not is_there:

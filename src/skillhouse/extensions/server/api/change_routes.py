@@ -121,7 +121,7 @@ def _delete(api: ApiServices, request: ApiRequest) -> RemovedSkillAnswer:
     with api.fresh() as house:
         found = house.management.deletable(request.path["skill"], scopes=DELETABLE)
         path = house.management.delete(found.id, scopes=DELETABLE)
-        Exporter(export_source(house)).remove_of(found.directory)
+        Exporter(export_source(house)).follow(found.directory)
     api.reader.expire()
     return RemovedSkillAnswer(id=found.id, path=str(path), scope=found.scope)
 

@@ -199,7 +199,7 @@ def _uninstall(api: ApiServices, request: ApiRequest) -> RemovedPackageAnswer:
     with api.fresh() as house, install.Installer(house) as installer:
         is_forced = request.query.get("force", False)
         place = installer.installed.uninstall(name, scope=scope, force=is_forced)
-        Exporter(skillhouse.house.export_source(house)).remove_of(place.target(name))
+        Exporter(skillhouse.house.export_source(house)).follow(place.target(name))
     api.reader.expire()
     return RemovedPackageAnswer(name=name, scope=place.scope, path=str(place.target(name)))
 
