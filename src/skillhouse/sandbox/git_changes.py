@@ -319,7 +319,7 @@ class _Git:
                     if names is None
                     else names | self._placed(operands if word == "mv" else ())
                 )
-            case "apply" if options & _APPLY_LOOKS and "--apply" not in options:
+            case "apply" if _only_shows(options):
                 return set()
             case _:
                 return None
@@ -471,6 +471,11 @@ def ask_git(directory: Path, *arguments: str, stdin: bytes = b"") -> str | None:
     if done.returncode != 0 or len(done.stdout) > OUTPUT_MAX:
         return None
     return os.fsdecode(done.stdout)
+
+
+def _only_shows(options: frozenset[str]) -> bool:
+    """Whether `git apply` only shows something, which `--apply` turns into work again."""
+    return bool(options & _APPLY_LOOKS) and "--apply" not in options
 
 
 def _letters(word: str, letters: str) -> bool:

@@ -88,7 +88,7 @@ def patched_paths(text: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-class Tree(Struct, frozen=True, kw_only=True):
+class ReachedTree(Struct, frozen=True, kw_only=True):
     """A directory of which a command gives, or changes, what is below."""
 
     place: str
@@ -127,6 +127,7 @@ _RECURSIVE = frozenset({"grep", "egrep", "fgrep"})
 _SEARCHES = frozenset({"rg", "ag", "ack"})
 """Programs that search below a directory by themselves, without what is hidden or ignored."""
 _WIDE = ("--hidden", "--no-ignore", "--unrestricted", "--all", "--skip-vcs", "-.")
+_WIDE_OF_GIT = frozenset({"--no-index", "--no-exclude-standard"})
 _ONLY_NAMES = frozenset({"--files", "--type-list", "--help", "--version"})
 _PACKERS = frozenset({"tar", "bsdtar", "zip", "7z", "rsync", "scp"})
 _READERS = regex(
@@ -139,38 +140,51 @@ def may_have_trees(line: str) -> bool:
     return _READERS.search(line) is not None
 
 
-def trees(commands: Sequence[SimpleCommand], directory: str) -> list[tuple[Tree, SimpleCommand]]:
+def trees(
+    commands: Sequence[SimpleCommand], directory: str
+) -> list[tuple[ReachedTree, SimpleCommand]]:
     """Return the directories of which commands of a pipeline give, or change, everything."""
     argvs = [unwrapped(command.argv) or command.argv for command in commands]
     found = ((_trees(argvs, at, directory), one) for at, one in enumerate(commands))
     return [(tree, one) for several, one in found for tree in several]
 
 
-def _trees(argvs: Sequence[tuple[str, ...]], at: int, directory: str) -> Iterator[Tree]:
+def _trees(argvs: Sequence[tuple[str, ...]], at: int, directory: str) -> Iterator[ReachedTree]:
     argv = argvs[at]
     name, words = os.path.basename(argv[0]), argv[1:]
-    paths = (os.path.realpath(os.path.join(directory, word)) for word in words)
-    places = [path for path in paths if os.path.isdir(path)]
-    here = os.path.realpath(directory)
+    places, here = _directories(words, directory), os.path.realpath(directory)
     if name == "xargs":
         yield from _fed(argvs[:at], argv, here)
     elif name in ("find", "fd", "fdfind"):
         yield from _found(argv, places or [here])
     elif name in ("diff", "cp") or (name in _PACKERS and _packs(name, words)):
-        yield from (Tree(place=place) for place in places)
+        yield from (ReachedTree(place=place) for place in places)
     elif name in _RECURSIVE and _is_recursive(words):
-        yield from (Tree(place=place) for place in places or [here])
+        yield from (ReachedTree(place=place) for place in places or [here])
     elif name in _SEARCHES and not _gives_names(words):
-        globs = _globs(words)
-        is_wide = any(word.startswith(_WIDE) or _has_letter(word, "u") for word in words)
-        for place in places or [here]:
-            yield Tree(place=place, patterns=globs, is_plain=not (is_wide or globs))
-            if globs and _may_be_values(words):
-                yield Tree(place=place, is_plain=not is_wide)
-    elif name == "git" and {"--no-index", "--untracked"} & {*words}:
-        is_plain = "--no-index" not in words and "--no-exclude-standard" not in words
-        for place in places or ([] if "diff" in words else [here]):
-            yield Tree(place=place, is_plain=is_plain)
+        yield from (tree for place in places or [here] for tree in _searched(words, place))
+    elif name == "git":
+        yield from _given_by_git(words, places, here)
+
+
+def _given_by_git(words: Sequence[str], places: Sequence[str], here: str) -> Iterator[ReachedTree]:
+    if {"--no-index", "--untracked"}.isdisjoint(words) or not (places or "grep" in words):
+        return
+    is_plain = _WIDE_OF_GIT.isdisjoint(words)
+    yield from (ReachedTree(place=place, is_plain=is_plain) for place in places or [here])
+
+
+def _directories(words: Sequence[str], directory: str) -> list[str]:
+    paths = (os.path.realpath(os.path.join(directory, word)) for word in words)
+    return [path for path in paths if os.path.isdir(path)]
+
+
+def _searched(words: Sequence[str], place: str) -> Iterator[ReachedTree]:
+    globs = _globs(words)
+    is_wide = any(word.startswith(_WIDE) or _has_letter(word, "u") for word in words)
+    yield ReachedTree(place=place, patterns=globs, is_plain=not (is_wide or globs))
+    if globs and _may_be_values(words):
+        yield ReachedTree(place=place, is_plain=not is_wide)
 
 
 def _is_recursive(words: Sequence[str]) -> bool:
@@ -258,7 +272,7 @@ def _may_be_values(words: Sequence[str]) -> bool:
     return any(_has_letter(before, "ABCEMTdefjmrt") or before[:2] == "--" for before, _ in pairs)
 
 
-def _found(argv: Sequence[str], places: Sequence[str]) -> Iterator[Tree]:
+def _found(argv: Sequence[str], places: Sequence[str]) -> Iterator[ReachedTree]:
     """Yield what the commands of `find -exec` are given."""
     starts = [n for n, word in enumerate(argv) if word in _STARTS]
     for start in starts:
@@ -269,25 +283,27 @@ def _found(argv: Sequence[str], places: Sequence[str]) -> Iterator[Tree]:
             yield replace(_tested(tests, place), is_changed=not only_reads(made))
 
 
-def _tested(tests: Sequence[str], place: str) -> Tree:
+def _tested(tests: Sequence[str], place: str) -> ReachedTree:
     """Return what `find` finds below a directory, by the tests that are plain to see."""
     if not {"-o", "-or", "(", "\\(", ","}.isdisjoint(tests) or os.path.basename(tests[0]) != "find":
-        return Tree(place=place)
+        return ReachedTree(place=place)
     names, left_out = [], []
     for before, word, after in zip(("", *tests), tests, tests[1:], strict=False):
         is_not = before in ("!", "-not")
         if word in ("-name", "-path", "-wholename") and after[:1] == "-":
             # The word may be the value of another test, as in `-path -name`.
-            return Tree(place=place)
+            return ReachedTree(place=place)
         if word == "-name" and not is_not:
             names.append(after)
         elif word in ("-path", "-wholename") and is_not:
             is_plain = after[:1] == "*" or (after[:2] == "./" and tests[1] == ".")
             left_out += [after] * is_plain
-    return Tree(place=place, patterns=tuple(names), left_out=tuple(left_out))
+    return ReachedTree(place=place, patterns=tuple(names), left_out=tuple(left_out))
 
 
-def _fed(before: Sequence[tuple[str, ...]], argv: Sequence[str], here: str) -> Iterator[Tree]:
+def _fed(
+    before: Sequence[tuple[str, ...]], argv: Sequence[str], here: str
+) -> Iterator[ReachedTree]:
     """Yield what `xargs` is given: names that a program found, or any."""
     first = before[0] if before else ("",)
     inner = argv[read_command(tuple(argv)).inner or len(argv) :]
@@ -298,7 +314,7 @@ def _fed(before: Sequence[tuple[str, ...]], argv: Sequence[str], here: str) -> I
         is_listed = first[:2] in (("git", "ls-files"), ("git", "diff")) and not any(
             _has_letter(word, "oi") or word in ("--others", "--ignored") for word in first
         )
-        yield Tree(place=here, is_plain=is_listed, is_changed=is_changed)
+        yield ReachedTree(place=here, is_plain=is_listed, is_changed=is_changed)
 
 
 def unbounded_needs(

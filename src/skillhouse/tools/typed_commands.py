@@ -43,24 +43,29 @@ def obeys_typing(argv: Sequence[str], environment: Sequence[tuple[str, str]] = (
     if name != "git":
         return name in _OBEYING
     words = _without_options(words)
-    if not words:
-        return False
-    verb, options = words[0], [word for word in words[1:] if word.startswith("-")]
+    return bool(words) and _git_obeys(words[0], words[1:], environment)
+
+
+def _git_obeys(verb: str, words: Sequence[str], environment: Sequence[tuple[str, str]]) -> bool:
+    options = [word for word in words if word.startswith("-")]
     short = {sign for word in options if word[1:2] != "-" for sign in word[1:]}
-    if verb == "stash" and words[1:2] in (["show"], ["list"]):
+    if verb == "stash" and words[:1] in (["show"], ["list"]):
         return False
     if verb in _PATCHING and (short & {"p", "i", "e"} or {"--patch", "--interactive"} & {*options}):
         return True
     if any(name == "GIT_EDITOR" for name, _ in environment):
         return False
-    if any(word.startswith(_EDITING) for word in options):
-        return True
+    return any(word.startswith(_EDITING) for word in options) or _wants_text(verb, words, short)
+
+
+def _wants_text(verb: str, words: Sequence[str], short: set[str]) -> bool:
+    """Whether git opens an editor by itself."""
     if verb == "rebase":
-        return bool(short & {"i", "x"}) or any(word.startswith(_REBASING) for word in options)
-    if verb in _MERGING and any(word.startswith(_WITHOUT_TEXT) for word in options):
+        return bool(short & {"i", "x"}) or any(word.startswith(_REBASING) for word in words)
+    if verb in _MERGING and any(word.startswith(_WITHOUT_TEXT) for word in words):
         return False
-    has_text = short & {"m", "F", "C"} or any(word.startswith(_WITH_TEXT) for word in options)
-    return verb in _WRITING and not _only_lists(verb, words[1:], short) and not has_text
+    has_text = short & {"m", "F", "C"} or any(word.startswith(_WITH_TEXT) for word in words)
+    return verb in _WRITING and not _only_lists(verb, words, short) and not has_text
 
 
 def _without_options(words: list[str]) -> list[str]:
