@@ -450,11 +450,8 @@ class SearchTool(Tool):
         self, entries: Sequence[SearchEntry], fit: Fit, session: Session, *, is_partial: bool
     ) -> str:
         shown = self._deferred.described([one.tools for one in entries]) if self._deferred else []
-        descriptions = _fair([one.description for one in entries])
-        lines = [
-            f"{one.name}: {description}{self._reason(one.hit)}"
-            for one, description in zip(entries, descriptions, strict=True)
-        ]
+        cut = zip(entries, _fair([one.description for one in entries]), strict=True)
+        lines = [f"{one.name}: {text}{self._reason(one.hit)}" for one, text in cut]
         if any(shown):
             with_tools = zip(lines, shown, strict=True)
             lines = [line for head, more in with_tools for line in (head, *more)]
@@ -494,13 +491,12 @@ def found_values(visible: SkillIndex, hits: Sequence[Hit]) -> list[dict[str, str
 def _fair(descriptions: Sequence[str]) -> list[str]:
     """Return descriptions within `SEARCH_BYTES`: whole where they fit, else in equal shares."""
 
-    def cut(chars: int) -> list[str]:
-        return [clipped(one, chars) for one in descriptions]
-
     def fits(chars: int) -> bool:
-        return sum(len(one.encode("utf-8", "replace")) for one in cut(chars)) <= SEARCH_BYTES
+        cut = (clipped(one, chars) for one in descriptions)
+        return sum(len(one.encode("utf-8", "replace")) for one in cut) <= SEARCH_BYTES
 
-    return cut(most(SEARCH_BYTES // SEARCH_MAX // 4, DESCRIPTION_MAX, fits))
+    chars = most(SEARCH_BYTES // SEARCH_MAX // 4, DESCRIPTION_MAX, fits)
+    return [clipped(one, chars) for one in descriptions]
 
 
 def _flat(text: str) -> str:

@@ -263,8 +263,9 @@ class Workspace:
         meant = [
             f"`{place}` (of skill `{directory.name}`)"
             for directory in reversed(session.loaded.values())
-            if _is_there(directory, relative)
-            and not self.is_withheld(place := os.path.join(directory, relative), session)
+            if os.path.exists(place := os.path.join(directory, relative))
+            and is_below(os.path.realpath(place), os.path.realpath(directory))
+            and not self.is_withheld(place, session)
         ]
         hint = f"; did you mean {' or '.join(meant[:MEANT_MAX])}" if meant else ""
         return RefusedError(f"{refusal(error, path)}{hint}")
@@ -357,14 +358,6 @@ def _check_depth(relative: str) -> None:
     size = len(relative.encode("utf-8", "surrogatepass"))
     if size > WRITTEN_PATH_MAX:
         raise RefusedError(f"expected a path of at most {WRITTEN_PATH_MAX} bytes, got {size}")
-
-
-def _is_there(directory: Path, relative: str) -> bool:
-    try:
-        confine(directory, relative)
-    except PathError as error:
-        return error.code == "not-a-file"
-    return True
 
 
 def refusal(error: PathError, path: str = "") -> RefusedError:

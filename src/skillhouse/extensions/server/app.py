@@ -204,7 +204,7 @@ def make_app(
         *SuggestPage(site).routes(),
         *ExtensionPages(site).routes(),
         *site.routes(),
-        *(Route(path, api) for path in (API_PATH, f"{API_PATH}/{{path:text}}")),
+        *(Route(path, api) for path in (API_PATH, f"{API_PATH}/{{path:path}}")),
         *OperationsApi(reader, read_only=read_only).routes(),
         Route(MCP_PATH, mcp),
         *(Route(path, lambda _: _metadata(resource)) for path in METADATA_PATHS),

@@ -45,7 +45,7 @@ class EditPages:
     def routes(self) -> list[Route]:
         return [
             Route("/new", self.new),
-            Route("/edit/{reference:text}", self.edit),
+            Route("/edit/{reference:path}", self.edit),
             Route(PREVIEW_PATH, self.preview, methods=list(PREVIEW_METHODS)),
         ]
 

@@ -57,12 +57,12 @@ VERSION_PATH = "/version"
 
 
 class TextConvertor(PathConvertor):
-    """The rest of an address, line breaks included: names of skills have them."""
+    """What `path` is in routes, line breaks included: names of skills have them."""
 
     regex = r"[\s\S]*"
 
 
-register_url_convertor("text", TextConvertor())
+register_url_convertor("path", TextConvertor())
 
 
 class Site:

@@ -92,9 +92,9 @@ class SkillPage:
 
     def routes(self) -> list[Route]:
         return [
-            Route("/skills/{reference:text}", self.one),
-            Route("/files/{reference:text}", self.file),
-            Route("/seen/{reference:text}", self.seen),
+            Route("/skills/{reference:path}", self.one),
+            Route("/files/{reference:path}", self.file),
+            Route("/seen/{reference:path}", self.seen),
         ]
 
     def one(self, request: Request) -> Response:
