@@ -181,7 +181,7 @@ def test_everything_that_it_installs_of_a_public_repository_is_installed(
                 assert where in inside or left.pop(where) in refused[where], where
                 continue
             # Not one file of theirs is lost, or is another one; only what they leave out is more.
-            got, expected = files_of(own), files_of(their)
+            got, expected = files_of(own), dict(files_of(their))
             for path in expected.keys() & set(LEFT_OUT):
                 del expected[path]
             assert {path: got.get(path) for path in expected} == expected

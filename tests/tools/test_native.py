@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillhouse.tools.native_call import PATHS_MAX, PatchError, patched_paths
+from skillhouse.tools.native_files import PATHS_MAX, PatchError, patched_paths
 
 NAMES = st.text("ab/. é", min_size=1, max_size=8).map(str.strip).filter(bool)
 
