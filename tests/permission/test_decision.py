@@ -197,3 +197,20 @@ def test_an_explanation_has_the_decision_and_marks_its_rule(
     marked = [found for found in matched if found.decided]
     assert bool(marked) == (decision.rule_index is not None)
     assert all(found.is_verdict and found.rule.effect is decision.effect for found in marked)
+
+
+@pytest.mark.parametrize("name", ["block\n", " block", "a\u00a0block", "block"])
+def test_a_name_that_is_shown_as_a_denied_one_is_denied(name: str) -> None:
+    shown = " ".join(name.split())
+    rules = {
+        effect: (Layer(name="user", rules=(Rule(effect=effect, action="skill", pattern=shown),)),)
+        for effect in (Effect.ALLOW, Effect.DENY)
+    }
+    wanted = Permission(action="skill", resource=name)
+    assert decide(rules[Effect.DENY], wanted).effect is Effect.DENY
+    # No rule that allows a name lets another one through.
+    assert decide(rules[Effect.ALLOW], wanted).effect is (
+        Effect.ALLOW if name == shown else Effect.ASK
+    )
+    raw = Rule(effect=Effect.DENY, action="skill", pattern=name)
+    assert decide([Layer(name="user", rules=(raw,))], wanted).effect is Effect.DENY

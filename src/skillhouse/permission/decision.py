@@ -206,4 +206,8 @@ def _applies(layer: Layer, rule: Rule, permission: Permission) -> bool:
 
         allows = rule.effect is Effect.ALLOW
         return applies_to_command(rule.pattern, permission.argv, allows=allows)
-    return is_about and matches_in(layer.dialect, rule.pattern, permission.resource)
+    named = {permission.resource}
+    if permission.action == "skill" and rule.effect is not Effect.ALLOW:
+        # A name with a line break is shown, and loads, as the one that the rule was written about.
+        named.add(" ".join(permission.resource.split()))
+    return is_about and any(matches_in(layer.dialect, rule.pattern, name) for name in named)
