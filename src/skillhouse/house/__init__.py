@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from skillhouse.house.access_tokens import AccessTokens as AccessTokens
     from skillhouse.house.agent_view import AgentView as AgentView
     from skillhouse.house.agent_view import Invocable as Invocable
+    from skillhouse.house.all_logs import AllLogs as AllLogs
     from skillhouse.house.all_logs import AllLogsPage as AllLogsPage
     from skillhouse.house.all_logs import LogAnswers as LogAnswers
     from skillhouse.house.all_logs import SeenServer as SeenServer
