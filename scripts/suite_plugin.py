@@ -23,7 +23,8 @@ def pytest_configure(config: pytest.Config) -> None:
     were read as tests beside their examples.
     """
     files = [ROOT / argument for argument in config.args]
-    if all(file.is_file() for file in files):
+    # The name of a test may be longer than that of any file.
+    if not any("::" in argument for argument in config.args) and all(map(Path.is_file, files)):
         _wanted.update(map(str, files), (str(above) for file in files for above in file.parents))
         config.args = sorted({str(ROOT / file.relative_to(ROOT).parts[0]) for file in files})
 

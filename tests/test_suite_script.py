@@ -76,6 +76,18 @@ def test_a_failure_and_an_error_of_collection_are_counted_shown_and_repeated(tre
 
 
 @pytest.mark.slow
+def test_a_failure_with_a_name_that_no_file_could_have_is_repeated(tree: Path):
+    names = "[1], ids=['a' * 300]"
+    row = f"import pytest\n\n@pytest.mark.parametrize('word', {names})\ndef test_bad(word): "
+    file = tree / "tests/test_fails.py"
+    file.write_text(f"{row}assert 1 == 2\n", encoding="utf-8")
+    assert suite(tree, ())[0] == 1
+    file.write_text(f"{row}pass\n", encoding="utf-8")
+    code, said = suite(tree, (), "failed")
+    assert (code, "1 passed, 0 failed" in said) == (0, True), said
+
+
+@pytest.mark.slow
 def test_a_process_that_dies_fails_the_run(tree: Path):
     code, said = suite(tree, ("test_passes.py", "test_dies.py"))
     assert code == 2

@@ -399,6 +399,52 @@ def test_a_server_that_was_replaced_is_accepted_by_its_new_log(
     again.close()
 
 
+def test_a_server_that_is_there_and_does_not_answer_is_not_given_up(
+    server: Callable[[str], Server],
+) -> None:
+    first, old, new = server("core-a"), server("core-b"), server("core-b")
+    for one, reason in ((first, "mine"), (old, "before"), (new, "after")):
+        one.record(reason)
+    old.answer()
+    assert states(first.page())["core-b"] == "answered"
+    old.answers.close()
+    new.answer()
+    with pytest.raises(ConfigError, match=f"the log {old.log}.*is there"):
+        first.house.all_logs.replaced("core-b")
+    old.servers.close()
+    assert first.house.all_logs.replaced("core-b").given_up == (old.log,)
+
+
+def test_a_log_without_records_is_none_that_a_server_has_now(
+    server: Callable[[str], Server],
+) -> None:
+    first = server("core-a")
+    with pytest.raises(ConfigError, match="no server answers"):
+        first.house.all_logs.replaced("core-a")
+
+
+@pytest.mark.parametrize("log", ["\x1b[2Jx", "x had no name. Nothing else", "0123456789ab\n"])
+def test_what_has_no_name_of_a_log_is_not_one_that_a_person_is_asked_about(
+    server: Callable[[str], Server], url: str, log: str
+) -> None:
+    first, second = server("core-a"), server("core-b")
+    first.record("mine")
+    second.record("true")
+    second.answer()
+
+    def forge(connection: psycopg.Connection, request: str) -> None:
+        forged_key(connection, log, "core-b")
+        body = encoded(page_of(log, "core-b", "forged"))
+        put(connection, request, log, body, signed(request, body))
+
+    with Forging(url, forge):
+        page = first.page()
+    assert standings(page)["core-b"] <= {"new", "verified"}
+    assert {one.log: one.state for one in page.servers}[log] == "refused"
+    with pytest.raises(ConfigError, match="no other log had the name"):
+        first.house.all_logs.replaced("core-b")
+
+
 def test_a_record_that_names_another_server_stays_its_logs_own(
     server: Callable[[str], Server], url: str
 ) -> None:

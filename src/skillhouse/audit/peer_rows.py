@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import secrets
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -23,6 +24,8 @@ from skillhouse.store import STATE, STATE_FILE, pooled, state_clock
 
 T = TypeVar("T")
 
+LOG_NAME = re.compile(r"[0-9a-f]{12}")
+"""What `LogKeys` has as its name."""
 QUESTION_MAX = 8_000
 FRESH_MS = 10_000
 """Age up to which a question is answered."""
@@ -86,7 +89,8 @@ class PeerRows:
         return [str(one) for (one,) in rows] == [own]
 
     def keys(self, logs: Collection[str]) -> tuple[LogKeyRow, ...]:
-        """Return the keys of these logs, and the newest of others."""
+        """Return the keys of these logs, and the newest of others; what has no name of a log, which
+        a person is asked about, is none."""
         rows = []
         with pooled(self._path, STATE) as store:
             for some in _chunks(list(logs)[:PINS_MAX]):
@@ -100,7 +104,8 @@ class PeerRows:
                 "ORDER BY at_ms DESC, log_name LIMIT ?",
                 (PINS_MAX,),
             )
-        return tuple(LogKeyRow(log=log, server=name, public_key=key) for log, name, key in rows)
+        found = (LogKeyRow(log=log, server=name, public_key=key) for log, name, key in rows)
+        return tuple(one for one in found if LOG_NAME.fullmatch(one.log))
 
     def ask(self, question: LogQuestion) -> str:
         """Ask every server; return the id of the question."""

@@ -194,10 +194,12 @@ class AllLogs:
 
         Raises:
             UnknownServerError: there is no server of that name.
-            ConfigError: none answers, or several do, or none had the name before.
+            ConfigError: none answers, or several do, or none had the name before, or one that had
+                it is there.
         """
         found = self.page(LogQuestion(query=Query(server=name), limit=1)).servers
-        now = [one.log for one in found if one.state == "answered" and one.name == name]
+        # This server's own log has no name before its first record.
+        now = [one.log for one in found if one.state == "answered" and one.name == name and one.log]
         if len(now) != 1:
             how = "several logs answer" if now else "no server answers"
             raise ConfigError(f"{how} as `{name}`: one has to", key="server_name")
@@ -209,6 +211,10 @@ class AllLogs:
         )
         if not before:
             raise ConfigError(f"no other log had the name `{name}`", key="server_name")
+        there = [one.log for one in found if one.state in ("silent", "refused")]
+        if kept := sorted({*there} & {*before}):
+            how = f"the server of the log {kept[0]}, which has the name `{name}`, is there"
+            raise ConfigError(f"{how}: end it, or wait until it is lost", key="server_name")
         return ReplacedServer(server=name, log=now[0], given_up=tuple(before))
 
     def accept(self, replaced: ReplacedServer) -> None:

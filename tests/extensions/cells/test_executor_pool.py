@@ -420,3 +420,25 @@ async def test_names_are_looked_up_within_the_time_of_a_look(
         # This one was asked, and refused.
         ("127.0.0.1:1", "silent", True),
     ]
+
+
+class Named(RpcClient):
+    """Of a name that is found late."""
+
+    lookups = 0
+
+    async def addresses(self) -> Sequence[str]:
+        self.lookups += 1
+        await anyio.sleep(0.1)
+        return ("127.0.0.1",)
+
+
+async def test_a_name_is_looked_up_once_for_all_who_wait_for_it() -> None:
+    """A resolver that hangs would take a thread for each of them, of which other names have few."""
+    client = Named("http://late.example:1", "t")
+    pool = ExecutorPool([client])
+    with anyio.fail_after(30):
+        async with anyio.create_task_group() as tasks:
+            for _ in range(20):
+                tasks.start_soon(pool.states, "python")
+    assert client.lookups == 1

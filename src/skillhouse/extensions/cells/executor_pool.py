@@ -77,6 +77,7 @@ class ExecutorPool:
         """Use what listens at these addresses; each address of a name is one executor."""
         self._clients = tuple(clients)
         self._looked_up: dict[str, tuple[float, Sequence[str]]] = {}
+        self._lookups: dict[str, anyio.Lock] = {}
         self._running: dict[tuple[str, str], int] = {}
         self._rests: dict[tuple[str, str], float] = {}
         self._seen: dict[tuple[str, str], int] = {}
@@ -282,12 +283,14 @@ class ExecutorPool:
         return self._known_places(*self._clients)
 
     async def _look_up(self, client: RpcClient) -> None:
-        at, before = self._looked_up.get(client.place, (-NAMES_SECONDS, ()))
-        if time.monotonic() < at + NAMES_SECONDS:
-            return
-        # A resolver that does not answer takes nothing away: those of before are used.
-        addresses = await client.addresses() or before or (client.host,)
-        self._looked_up[client.place] = (time.monotonic(), addresses)
+        # One at a time: each holds a thread while no resolver answers, and a loop has few.
+        async with self._lookups.setdefault(client.place, anyio.Lock()):
+            at, before = self._looked_up.get(client.place, (-NAMES_SECONDS, ()))
+            if time.monotonic() < at + NAMES_SECONDS:
+                return
+            # A resolver that does not answer takes nothing away: those of before are used.
+            addresses = await client.addresses() or before or (client.host,)
+            self._looked_up[client.place] = (time.monotonic(), addresses)
 
     def _known_places(self, *clients: RpcClient) -> Sequence[ExecutorPlace]:
         found: list[ExecutorPlace] = []

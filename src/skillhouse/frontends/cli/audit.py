@@ -258,7 +258,7 @@ def _list_all(house: Skillhouse, options: argparse.Namespace, terminal: Terminal
         if server.state not in ("answered", "empty") or server.said:
             said = f": {one_line(server.said)}" if server.said else ""
             terminal.note(
-                f"{one_line(server.name)} ({server.log or 'no log'}) {server.state}{said}"
+                f"{one_line(server.name)} ({one_line(server.log) or 'no log'}) {server.state}{said}"
             )
     if found.following:
         terminal.note(f"older ones: --before {found.following}")

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
+from threading import Thread
 from typing import Any, cast
 
 import anyio
@@ -487,17 +488,83 @@ def test_a_job_that_runs_is_not_forgotten_for_many_of_another_server(
     here, there = server(), server()
     job = Job("plan", "eve", lambda _: None, 5.0)
     here.open("long", "plan", "eve", job.answer())
+    # One that was to end when its server was lost has ended.
+    lost = server()
+    lost.open("lost", "plan", "bob", job.answer())
+    there.end("lost")
+    lost.close()
+    assert [one.state for one in there.elsewhere()] == ["waiting", "failed"]
     job.ended_ms, job.state = 6_000, "done"
     for number in range(KEPT_MAX + 5):
         there.open(str(number), "plan", "bob", job.answer())
         there.keep(str(number), job.answer())
     assert there.get("long") is not None
-    assert there.get("0") is None
+    assert (there.get("0"), there.get("lost")) == (None, None)
     assert there.get(str(KEPT_MAX + 4)) is not None
     job.ended_ms, job.state = 0, "running"
     assert here.keep("long", job.answer())
     here.close()
     there.close()
+
+
+@pytest.mark.parametrize(
+    ("member", "value"),
+    [
+        ("result", "[" * 900 + "]" * 900),
+        ("result", "[" * 100_000),
+        ("message", r'"\ud800"'),
+        ("begun_ms", "9" * 30),
+        ("begun_ms", "9" * 5_000),
+    ],
+)
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_a_job_that_cannot_be_shown_hides_no_other(
+    tmp_path: Path, server: Callable[[], JobRows], member: str, value: str, *, is_lost: bool
+) -> None:
+    here, there = server(), server()
+    for name in ("odd", "plain"):
+        job = Job("plan", "eve", lambda _: None, 5.0)
+        job.id, job.message, job.begun_ms = name, "MESSAGE", 5_000
+        here.open(name, "plan", "eve", job.answer())
+    was = {"result": '"result": null', "message": '"MESSAGE"', "begun_ms": ": 5000"}[member]
+    new = was.rpartition(" ")[0] + value if member != "message" else value
+    with pooled(tmp_path / STATE_FILE, STATE) as store, store.transaction() as connection:
+        changed = "UPDATE call_task SET outcome = replace(outcome, ?, ?) WHERE digest = 'job:odd'"
+        connection.execute(changed, (was, new))
+        (text,) = connection.execute(
+            "SELECT outcome FROM call_task WHERE digest = 'job:odd'"
+        ).fetchone()
+    assert value in text
+    if is_lost:
+        here.close()
+    assert [one.id for one in there.elsewhere()] == ["plain"]
+    assert there.get("odd") is None
+
+
+def test_a_job_that_is_ended_while_it_is_written_is_not_one_that_waits(
+    server: Callable[[], JobRows], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows, there = server(), server()
+    here = Jobs(EventLog(), clock=Clock(5.0), moment=time.monotonic, rows=rows)
+    enders: list[Thread] = []
+    keep = rows.keep
+
+    def slow(job_id: str, answer: JobAnswer) -> bool:
+        if not enders:
+            (job,) = (one for one in here.all() if isinstance(one, Job))
+            enders.append(Thread(target=here.cancel, args=(job,)))
+            enders[0].start()
+            enders[0].join(1.0)
+        return keep(job_id, answer)
+
+    monkeypatch.setattr(rows, "keep", slow)
+    job = here.start("plan", "eve", lambda _: None)
+    enders[0].join()
+    until(lambda: job.state == "cancelled")
+    found = there.get(job.id)
+    assert found is not None
+    assert found.state == "cancelled"
+    here.close()
 
 
 def test_a_job_of_a_later_version_hides_no_other(server: Callable[[], JobRows]) -> None:

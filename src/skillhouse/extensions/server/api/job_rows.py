@@ -107,9 +107,9 @@ class JobRows:
         with pooled(self._path, STATE) as store, store.transaction() as connection:
             connection.execute(
                 # One that runs is not forgotten for others: its server would take it for ended.
-                "DELETE FROM call_task WHERE channel = ? AND (opened_ms <= ? OR state = 'done' AND "
-                "seq IN (SELECT seq FROM call_task WHERE channel = ? ORDER BY seq DESC LIMIT 1000 "
-                "OFFSET ?))",
+                "DELETE FROM call_task WHERE channel = ? AND (opened_ms <= ? OR "
+                "state IN ('done', 'cancelled') AND seq IN (SELECT seq FROM call_task "
+                "WHERE channel = ? ORDER BY seq DESC LIMIT 1000 OFFSET ?))",
                 (CHANNEL, now - KEEP_MS, CHANNEL, KEPT_MAX - 1),
             )
             connection.execute(
@@ -175,9 +175,13 @@ class JobRows:
     ) -> KeptJob | None:
         is_lost = state in GOING and not self._connections.is_live(runner)
         try:
-            job = KeptJob(user, json.loads(outcome), self._now_ms() if is_lost else 0)
-        except (msgspec.MsgspecError, ValueError, KeyError, TypeError):
-            # Of a later version, whose server shows it; the others are shown all the same.
+            # Not `json.loads`: it takes half of a character, which no answer can hold.
+            value = msgspec.json.decode(outcome)
+            job = KeptJob(user, value, self._now_ms() if is_lost else 0)
+            plain(job.answer())
+        except (msgspec.MsgspecError, ValueError, KeyError, TypeError, RecursionError):
+            # Of a later version, whose server shows it, or of whoever else writes the state; the
+            # others are shown all the same.
             logger.debug("a job is not one of this version", exc_info=True)
             return None
         if is_lost:

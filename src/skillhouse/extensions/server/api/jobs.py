@@ -60,6 +60,8 @@ class Job:
         self._published = 0.0
         self.kept = float("-inf")
         """When its row was written last."""
+        self.keeping = threading.Lock()
+        """Held while its row is written: what it was is never written after what it is."""
 
     def report(self, line: str) -> None:
         """Say which step begins; JobCancelledError if it must not."""
@@ -229,7 +231,9 @@ class Jobs:
             return
         job.kept = self._moment()
         try:
-            if not self._rows.keep(job.id, job.answer()):
+            with job.keeping:
+                is_kept = self._rows.keep(job.id, job.answer())
+            if not is_kept:
                 job.cancelled.set()
         except (SkillhouseError, OSError) as error:
             # It goes on here; its readers at other servers see it as it was.
