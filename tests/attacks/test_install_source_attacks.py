@@ -206,23 +206,38 @@ def test_a_repository_whose_configuration_starts_programs(run: Run, place: Path)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", ["..", ".git", ".GIT", "git~1", "con.txt", "a\\b", "a:b", "x\u202ey", "caf\udce9"]
-)
-def test_a_repository_with_a_name_that_means_another_place(
+@pytest.mark.parametrize("name", ["..", ".git", ".GIT", "git~1"])
+def test_a_repository_with_a_directory_that_means_another_place(
     run: Run, place: Path, name: str
 ) -> None:
+    refused(run, place, _with_entry(place, name, tree=True))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["con.txt", "a\\b", "a:b", "x\u202ey", "caf\udce9"])
+def test_a_repository_with_a_file_that_means_another_place_is_installed_without_it(
+    run: Run, place: Path, name: str
+) -> None:
+    code, out, err = run("install", _with_entry(place, name), *AGREED)
+    assert code == 0, err
+    assert "a name that means another file" in out
+    assert out.replace("\n", "").isprintable()
+    found = [path.name for path in (place / "home/.agents/skills").rglob("*")]
+    assert sorted(found) == ["SKILL.md", "notes"]
+
+
+def _with_entry(place: Path, name: str, *, tree: bool = False) -> str:
+    """Return the address of a repository with a skill and an entry that git itself would refuse."""
     origin = make_repository(place / "origin")
-    empty = git(origin, "mktree", stdin=b"")
     content: tuple[str, bytes | str] = ("100644", b"x")
-    if "." in name[:1]:
-        content = ("040000", empty)
+    if tree:
+        content = ("040000", git(origin, "mktree", stdin=b""))
     try:
         commit = commit_objects(origin, {"SKILL.md": ("100644", SKILL), name: content})
     except subprocess.CalledProcessError:
         pytest.fail(f"git makes no such tree: {name!r}")
     git(origin, "update-ref", "refs/heads/main", commit)
-    refused(run, place, f"git+{origin.as_uri()}")
+    return f"git+{origin.as_uri()}"
 
 
 @pytest.mark.slow
