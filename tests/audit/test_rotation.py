@@ -20,6 +20,7 @@ from skillhouse.audit import (
     AuditLog,
     Retention,
     TransactionEntry,
+    entries,
     find_record,
     read_records,
     retention,
@@ -273,6 +274,26 @@ def archived(tmp_path_factory: pytest.TempPathFactory) -> Path:
     some_days(directory / "audit.jsonl", Clock(START))
     whole(directory / "audit.jsonl", 14)
     return directory
+
+
+def test_uses_since_a_day_read_no_archive_of_the_days_before(
+    archived: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = archived / "audit.jsonl"
+    days = sorted({one.day for one in archives_of(path)})
+    read: list[str] = []
+
+    def archive_lines(one: Archive, keys: Any) -> Any:
+        read.append(one.day)
+        return real(one, keys)
+
+    real = entries.archive_lines
+    monkeypatch.setattr(entries, "archive_lines", archive_lines)
+    entries.last_uses(path, since=f"{days[-1]}T00:00:00")
+    assert set(read) == {days[-1]}
+    entries.last_uses(path)
+    assert set(read) == set(days)
+    assert len(days) > 1
 
 
 @given(data=st.data())

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -140,10 +139,8 @@ def test_a_dry_run_of_what_is_installed_writes_no_copy(run: Run, place: Path) ->
     assert not (place / "home/.claude").exists()
 
 
-@contextmanager
-def _busy(*_: object) -> Iterator[None]:
+def _busy(*_: object) -> AbstractContextManager[None]:
     raise TimeoutError
-    yield
 
 
 @pytest.mark.slow
