@@ -306,11 +306,8 @@ class Planner:
 
 
 def is_called(record: Record, reference: str) -> bool:
-    if os.path.isabs(reference):
-        # The name of another skill can be a path, too.
-        return reference == record.target
     names = (record.skill.partition(":")[2], os.path.basename(record.target))
-    return reference in (record.skill, *names)
+    return reference in (record.skill, record.target, *names)
 
 
 def _objects(verdicts: dict[str, dict[str, Verdict]], profile: Profile, skill: Skill) -> str:
