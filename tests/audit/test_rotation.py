@@ -26,7 +26,13 @@ from skillhouse.audit import (
     retention,
     verify_log,
 )
-from skillhouse.audit.archives import Archive, archive_directory, archives_of, pack_archive
+from skillhouse.audit.archives import (
+    Archive,
+    archive_directory,
+    archive_lines,
+    archives_of,
+    pack_archive,
+)
 from skillhouse.audit.log_files import open_file, open_lines
 from skillhouse.audit.retention import tidy
 from skillhouse.floor import structs
@@ -283,12 +289,11 @@ def test_uses_since_a_day_read_no_archive_of_the_days_before(
     days = sorted({one.day for one in archives_of(path)})
     read: list[str] = []
 
-    def archive_lines(one: Archive, keys: Any) -> Any:
+    def seen(one: Archive, keys: Any) -> Any:
         read.append(one.day)
-        return real(one, keys)
+        return archive_lines(one, keys)
 
-    real = entries.archive_lines
-    monkeypatch.setattr(entries, "archive_lines", archive_lines)
+    monkeypatch.setattr(entries, "archive_lines", seen)
     entries.last_uses(path, since=f"{days[-1]}T00:00:00")
     assert set(read) == {days[-1]}
     entries.last_uses(path)

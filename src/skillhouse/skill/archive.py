@@ -393,7 +393,7 @@ def _check(members: list[ArchiveMember], *, is_source: bool) -> None:
     most = _files_max(is_source=is_source)
     if len(members) > most:
         raise ArchiveError("too-many-files", f"expected at most {most} files")
-    folding = _same if is_source else _folded
+    folding = str if is_source else _folded
     _check_links(members)
     paths: set[str] = set()
     kinds: dict[str, bool] = {}
@@ -425,10 +425,6 @@ def _check_links(members: list[ArchiveMember]) -> None:
 
 def _folded(path: str) -> str:
     return unicodedata.normalize("NFKC", path).casefold()
-
-
-def _same(path: str) -> str:
-    return path
 
 
 def _path_in_source(name: str) -> str:
