@@ -20,12 +20,19 @@ from skillhouse.audit import (
     AuditLog,
     Retention,
     TransactionEntry,
+    entries,
     find_record,
     read_records,
     retention,
     verify_log,
 )
-from skillhouse.audit.archives import Archive, archive_directory, archives_of, pack_archive
+from skillhouse.audit.archives import (
+    Archive,
+    archive_directory,
+    archive_lines,
+    archives_of,
+    pack_archive,
+)
 from skillhouse.audit.log_files import open_file, open_lines
 from skillhouse.audit.retention import tidy
 from skillhouse.floor import structs
@@ -273,6 +280,25 @@ def archived(tmp_path_factory: pytest.TempPathFactory) -> Path:
     some_days(directory / "audit.jsonl", Clock(START))
     whole(directory / "audit.jsonl", 14)
     return directory
+
+
+def test_uses_since_a_day_read_no_archive_of_the_days_before(
+    archived: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = archived / "audit.jsonl"
+    days = sorted({one.day for one in archives_of(path)})
+    read: list[str] = []
+
+    def seen(one: Archive, keys: Any) -> Any:
+        read.append(one.day)
+        return archive_lines(one, keys)
+
+    monkeypatch.setattr(entries, "archive_lines", seen)
+    entries.last_uses(path, since=f"{days[-1]}T00:00:00")
+    assert set(read) == {days[-1]}
+    entries.last_uses(path)
+    assert set(read) == set(days)
+    assert len(days) > 1
 
 
 @given(data=st.data())

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+import shutil
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
+from skillhouse.clients import Exporter
+from skillhouse.clients import exporter as exporters
+from skillhouse.frontends.presentation import operations
+from skillhouse.house import Skillhouse, configured, export_source
 from tests.frontends.conftest import Run
-from tests.house.places import write_skill
+from tests.house.places import make_places, write_skill
 from tests.registry.sources import make_skill, skill_text
 
 AGREED = ("--yes", "--allow-unsigned")
@@ -131,3 +137,62 @@ def test_a_dry_run_of_what_is_installed_writes_no_copy(run: Run, place: Path) ->
     assert run("install", str(origin), *AGREED)[0] == 0
     assert run("install", str(origin), "--dry-run", "--client", "claude-code")[0] == 0
     assert not (place / "home/.claude").exists()
+
+
+def _busy(*_: object) -> AbstractContextManager[None]:
+    raise TimeoutError
+
+
+@pytest.mark.slow
+def test_what_was_done_is_said_though_its_copies_cannot_follow(
+    run: Run, place: Path, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run("install", str(make_skill(place / "origin/memo")), *AGREED)[0] == 0
+    assert run("export", "memo", "--to", "claude-code")[0] == 0
+    copy = place / "home/.claude/skills/memo"
+    with monkeypatch.context() as patch:
+        patch.setattr(exporters, "locked_file", _busy)
+        code, out, err = run("uninstall", "memo", "--json")
+        assert (code, json.loads(out)["name"]) == (1, "memo")
+        assert f"claude-code: {copy}: another process is exporting; try again" in err
+        assert "skillhouse delete --undo user:memo" in err
+        code, out, err = run("delete", "notes", "--yes", "--json")
+        assert (code, json.loads(out)["id"], source.exists()) == (1, "user:notes", False)
+        assert "another process is exporting" in err
+    assert run("export", "--remove", "memo", "notes")[0] == 0
+    assert not copy.exists()
+
+
+@pytest.mark.slow
+def test_one_skill_that_is_gone_takes_no_copies_of_another_along(
+    run: Run, place: Path, source: Path
+) -> None:
+    other = write_skill(place / "home/.config/skillhouse/skills/other", "Other.")
+    assert run("export", "other", "--to", "codex")[0] == 0
+    shutil.rmtree(source)
+    with Skillhouse(configured(make_places(place))) as house:
+        items = Exporter(export_source(house)).follow(source, other)
+    assert sorted((one.skill, str(one.action)) for one in items) == [
+        ("user:notes", "remove"),
+        ("user:notes", "remove"),
+        ("user:other", ""),
+    ]
+    assert (place / "home/.agents/skills/other/SKILL.md").is_file()
+
+
+@pytest.mark.slow
+def test_copies_follow_an_operation_that_deletes_and_files_that_are_put_back(
+    run: Run, place: Path, source: Path
+) -> None:
+    with Skillhouse(configured(make_places(place))) as house:
+        done = operations.answer(house, "SKILLS_DELETE", {"skillId": "user:notes"})
+    assert done.success
+    assert not (place / "home/.claude/skills/notes").exists()
+    assert run("install", str(make_skill(place / "origin/memo")), *AGREED)[0] == 0
+    installed = place / "home/.agents/skills/memo/SKILL.md"
+    first = installed.read_text()
+    installed.write_text(first.replace("Body.", "Edited."))
+    assert run("export", "memo", "--to", "claude-code")[0] == 0
+    assert "Edited." in (place / "home/.claude/skills/memo/SKILL.md").read_text()
+    assert run("verify", "memo", "--restore")[0] == 0
+    assert (place / "home/.claude/skills/memo/SKILL.md").read_text() == first

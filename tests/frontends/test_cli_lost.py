@@ -12,14 +12,14 @@ from skillhouse.clients import known_clients, user_folders, variable_folders
 from skillhouse.floor import UnusableSkillError
 from skillhouse.frontends.answers.json_form import plain
 from skillhouse.frontends.presentation import operations
-from skillhouse.house import Management, Skillhouse, configured
+from skillhouse.house import Skillhouse, configured
 from skillhouse.skill import load_profile, profile_names
 from tests.frontends.conftest import Run
 from tests.house.places import make_places, readers_of, write_skill
 
 
-def answer(management: Management, operation: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = plain(operations.answer(management, operation, arguments))
+def answer(house: Skillhouse, operation: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = plain(operations.answer(house, operation, arguments))
     return found
 
 
@@ -95,7 +95,7 @@ def test_the_library_and_the_operations_explain_it_alike(place: Path, crowd: Pat
         house.management.set_enabled("bad", enabled=False)
     said = str(loaded.value)
     assert said.startswith("skill `bad` cannot be used: `metadata`: a colon with a space")
-    operation = answer(house.management, "SKILLS_DELETE", {"skillId": "bad"})
+    operation = answer(house, "SKILLS_DELETE", {"skillId": "bad"})
     started = house.view().menu.refusal("bad")
     assert [str(switched.value), operation["error"], started] == [said] * 3
     # To a model it stays a skill that is not there.

@@ -6,7 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from skillhouse.registry import Source, SourceError, parse_source
+from skillhouse.registry import (
+    Source,
+    SourceError,
+    SourceFile,
+    find_candidates,
+    parse_source,
+)
+from skillhouse.skill import ArchiveMember
 
 
 def parsed(text: str, start: Path = Path("/")) -> Source:
@@ -268,3 +275,24 @@ def test_addresses_and_paths_are_told_apart(tmp_path: Path) -> None:
 def test_what_means_something_else_is_refused(text: str, tmp_path: Path) -> None:
     with pytest.raises(SourceError):
         parsed(text, tmp_path)
+
+
+def test_what_is_left_out_of_a_skill_is_bounded_as_what_is_in_it() -> None:
+    def files(count: int) -> list[SourceFile]:
+        names = [f"one/{number}:{'x' * 5_000}" for number in range(count)]
+        names.append("one/SKILL.md")
+        data = b"---\nname: one\ndescription: D.\n---\n"
+        return [
+            SourceFile(
+                path=name,
+                member=ArchiveMember(name, False, False, len(data), lambda: iter((data,))),
+            )
+            for name in names
+        ]
+
+    (few,) = find_candidates(files(3), folder="one").candidates
+    assert (few.fault, len(few.lacking), len(few.members)) == ("", 3, 1)
+    assert max(map(len, few.lacking)) < 500
+    (many,) = find_candidates(files(1_001), folder="one").candidates
+    assert many.fault.endswith("got 1001 and 34")
+    assert many.lacking == ()

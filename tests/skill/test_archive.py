@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillhouse.skill import ArchiveError, unpack
+from skillhouse.skill import ArchiveError, read_archive, unpack
 from tests.remote.servers import tar_of, zip_of
 
 segments = st.text("abcXYZ09-_é中", min_size=1, max_size=6).filter(
@@ -51,3 +51,27 @@ def test_what_is_cut_short_is_refused_and_leaves_nothing(tmp_path: Path, cut: in
             unpack(pack({"SKILL.md": b"text " * 50})[:cut], tmp_path / "out")
         assert caught.value.code == "archive-broken"
         assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("pack", [tar_of, zip_of])
+def test_of_a_source_names_are_no_matter_that_lead_nowhere_else(pack) -> None:
+    files = {"r/con.txt": b"", "r/A": b"", "r/a": b""}
+    assert [one.path for one in read_archive(pack(files), is_source=True)] == list(files)
+
+
+@pytest.mark.parametrize("pack", [tar_of, zip_of])
+@pytest.mark.parametrize(
+    ("files", "code"),
+    [
+        ({"r/.GIT/config": b""}, "path-reserved"),
+        ({"r/../x": b""}, "path-parent"),
+        ({"r/b\\c": b""}, "path-backslash"),
+        ({"a/" * 24 + "b": b""}, "path-long"),
+        ({f"r/{'n' * 250}/{'m' * 250}/{'o' * 20}": b""}, "path-long"),
+        ({"r/a": b"", "r/a/b": b""}, "path-twice"),
+    ],
+)
+def test_of_a_source_a_name_is_refused_that_leads_elsewhere(files, code: str, pack) -> None:
+    with pytest.raises(ArchiveError) as caught:
+        read_archive(pack(files), is_source=True)
+    assert caught.value.code == code

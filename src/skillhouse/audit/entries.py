@@ -124,11 +124,13 @@ def entries_of(path: Path, query: Query, *, key: bytes | None = None) -> Iterato
     return (entry for entry in _entries(path, key, since=query.since) if query.fits(entry))
 
 
-def last_uses(path: Path, *, key: bytes | None = None) -> Mapping[str, str]:
+def last_uses(
+    path: Path, *, since: str | None = None, key: bytes | None = None
+) -> Mapping[str, str]:
     """Return the UTC time of the newest call of each skill that was done, by its name, whatever the
-    workspace; `AuditError`."""
+    workspace; `AuditError`. Archives of days before `since` are not read."""
     times: dict[str, str] = {}
-    for entry in _entries(path, key):
+    for entry in _entries(path, key, since=since):
         if entry.record.skill and entry.status in ("ok", "unknown"):
             times.setdefault(entry.record.skill, entry.record.ts)
     return times

@@ -66,11 +66,28 @@ class Exporter:
         return tuple(_isolated_status(record) for record in self._records.all())
 
     def follow(self, *directories: Path) -> tuple[Item, ...]:
-        """Update what was written of the skills in directories; remove it if the first is gone."""
-        sources = set(map(os.path.realpath, directories))
-        targets = tuple(one.target for one in self._records.all() if one.source in sources)
-        change = self.sync if directories and os.path.lexists(directories[0]) else self.remove
-        return change(ExportRequest(references=targets)) if targets else ()
+        """Update what was written of the skills in directories; remove that of those that are gone.
+
+        The skills were changed before, so nothing is raised: what failed is an item, refused.
+        """
+        is_there = {os.path.realpath(one): os.path.lexists(one) for one in directories}
+        items: list[Item] = []
+        records: list[Record] = []
+        with isolated() as failed:
+            records = [one for one in self._records.all() if one.source in is_there]
+            for change, kept in ((self.sync, True), (self.remove, False)):
+                targets = [one.target for one in records if is_there[one.source] is kept]
+                if targets:
+                    items += change(ExportRequest(references=tuple(targets)))
+        done = {one.target for one in items}
+        left = [_item_of(one) for one in records if one.target not in done]
+        for error in failed:
+            nameless = Item(skill="", source="", clients=(), state=ExportState.REFUSED)
+            items += [
+                replace(one, state=ExportState.REFUSED, reason=str(error))
+                for one in left or [nameless]
+            ]
+        return tuple(items)
 
     def remove(self, request: ExportRequest) -> tuple[Item, ...]:
         """Remove exports; changed copies stay unless `force` is set."""
@@ -239,20 +256,11 @@ def _isolated_status(record: Record) -> Item:
     """Return the state of one target of many; what cannot be compared is refused."""
     with isolated() as failed:
         return _status(record)
+    return replace(_item_of(record), state=ExportState.REFUSED, reason=str(failed[0]))
+
+
+def _item_of(record: Record) -> Item:
     return Item(
-        skill=record.skill,
-        source=record.source,
-        clients=record.clients,
-        target=record.target,
-        form=record.form,
-        state=ExportState.REFUSED,
-        reason=str(failed[0]),
-    )
-
-
-def _status(record: Record) -> Item:
-    """Return the state of a target, compared with the directory that it came from."""
-    item = Item(
         skill=record.skill,
         source=record.source,
         clients=record.clients,
@@ -260,6 +268,11 @@ def _status(record: Record) -> Item:
         form=record.form,
         state=ExportState.IN_SYNC,
     )
+
+
+def _status(record: Record) -> Item:
+    """Return the state of a target, compared with the directory that it came from."""
+    item = _item_of(record)
     target = Path(record.target)
     try:
         if record.form is Form.LINK:

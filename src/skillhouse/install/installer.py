@@ -298,8 +298,10 @@ class Installer:
             self._installs.install(place, staged.name, staged.directory, entry, force=force)
 
     def sync_copies(self, staged: StagedSkill) -> None:
-        """Update what was exported of a skill that is in force now; `export --status` says what
-        could not be."""
+        """Update what was exported of a skill that is in force now.
+
+        It raises nothing; `export --status` says what could not be.
+        """
         self._house.refresh()
         target = staged.report.place.target(staged.name)
         Exporter(export_source(self._house)).follow(target)

@@ -24,6 +24,7 @@ from skillhouse.registry.source_files import (
 from skillhouse.skill import (
     MANIFEST_FILES,
     MANIFEST_MAX,
+    PATH_MAX,
     SKILL_FILE,
     SKILL_FILE_MAX,
     ArchiveMember,
@@ -291,7 +292,7 @@ def _candidate(path: str, folder: str, files: Iterable[SourceFile]) -> Candidate
             safe = package_path(one.path)
         except PathError:
             # As a link out of the source: the other files are no worse for it.
-            lacking.append(f"{shown_path(one.path)}: {UNSAFE}")
+            lacking.append(f"{shown_path(one.path[:PATH_MAX])}: {UNSAFE}")
             continue
         if one.member is None:
             if one.path == SKILL_FILE:
@@ -300,9 +301,11 @@ def _candidate(path: str, folder: str, files: Iterable[SourceFile]) -> Candidate
             continue
         members.append(replace(one.member, path=safe))
     size = sum(member.size for member in members)
-    if len(members) > FILES_MAX or size > BYTES_MAX:
+    # Each that is left out is named, so these are no more.
+    count = max(len(members), len(lacking))
+    if count > FILES_MAX or size > BYTES_MAX:
         most = f"expected at most {FILES_MAX} files and {BYTES_MAX} bytes"
-        return refused(fault=f"too-large: {most}, got {len(members)} and {size}")
+        return refused(fault=f"too-large: {most}, got {count} and {size}")
     if clash(member.path for member in members):
         return refused(fault="path-twice: two files have names that are one on other systems")
     for member in members:

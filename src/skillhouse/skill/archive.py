@@ -60,17 +60,23 @@ def is_safe_name(part: str) -> bool:
     [True, True, False, False]
     """
     is_ascii = part.isascii()
-    seen = part if is_ascii else "".join(c for c in part if unicodedata.category(c) != "Cf")
     return (
         all(one.isprintable() or unicodedata.category(one) == "Zs" for one in part)
         and ":" not in part
         and part == part.rstrip(". ")
-        and seen.casefold() not in _GIT
+        and not _is_git(part)
         and part.split(".", maxsplit=1)[0].rstrip().lower() not in _RESERVED
         and len(part.encode()) <= SEGMENT_MAX
         # Printable ASCII is in NFC, and hides nothing.
         and (is_ascii or (unicodedata.normalize("NFC", part) == part and find_hidden(part) is None))
     )
+
+
+def _is_git(part: str) -> bool:
+    seen = part
+    if not part.isascii():
+        seen = "".join(one for one in part if unicodedata.category(one) != "Cf")
+    return seen.casefold() in _GIT
 
 
 def package_path(relative: str) -> str:
@@ -117,6 +123,10 @@ FILES_MAX = 1_000
 """Files of a package (docs/reference/limits.md)."""
 SOURCE_FILES_MAX = 20_000
 """Files of an archive that holds a whole collection: each skill of it is a package of its own."""
+SOURCE_PATH_MAX = 512
+"""Bytes of a path in such an archive; each skill of it has the bounds of a package."""
+SOURCE_DEPTH_MAX = 24
+"""Parts of it: the archive's own directory, those down to a skill, and those of a package."""
 FILE_MAX = 10 * 1024 * 1024
 RATIO_MAX = 100
 """How many times larger the content may be than the archive, beyond 1 MiB."""
@@ -182,7 +192,9 @@ def read_archive(data: bytes, *, is_source: bool = False) -> tuple[ArchiveMember
 
     Args:
         is_source: Whether it is what a forge makes of a repository, and no package: then it may
-            have symbolic links, through which no other entry goes, and more files.
+            have symbolic links, through which no other entry goes, more files, and names that no
+            package may have, or that are one where case does not count: who takes a package out of
+            it judges those.
 
     Raises:
         ArchiveError: the archive is broken, too large, or holds what is no plain file.
@@ -223,10 +235,11 @@ def _zip(data: bytes, *, is_source: bool) -> Iterator[ArchiveMember]:
         _check_local(data, info, end)
     if infos and infos[0].header_offset:
         raise ArchiveError("archive-overlap", "bytes before the first entry")
+    safe = _path_in_source if is_source else _safe
     for info in infos[: _files_max(is_source=is_source) + 1]:
         mode = info.external_attr >> 16
         yield ArchiveMember(
-            _safe(info.orig_filename.removesuffix("/")),
+            safe(info.orig_filename.removesuffix("/")),
             info.is_dir(),
             bool(mode & 0o100) and not info.is_dir(),
             info.file_size,
@@ -325,6 +338,7 @@ def _check_rights(mode: int, name: str) -> None:
 def _tar(data: bytes, *, is_source: bool) -> Iterator[ArchiveMember]:
     tar = _inflated(data, _files_max(is_source=is_source))
     archive = tarfile.open(fileobj=io.BytesIO(tar), mode="r:")  # noqa: SIM115 memory
+    safe = _path_in_source if is_source else _safe
     for info in archive:
         is_link = is_source and info.issym()
         if not (info.isreg() or info.isdir() or is_link) or info.issparse():
@@ -333,7 +347,7 @@ def _tar(data: bytes, *, is_source: bool) -> Iterator[ArchiveMember]:
         if info.isdir() and info.name in (".", "./", ""):
             continue
         yield ArchiveMember(
-            _safe(info.name.removeprefix("./")),
+            safe(info.name.removeprefix("./")),
             info.isdir(),
             bool(info.mode & 0o100) and not info.isdir(),
             info.size,
@@ -374,16 +388,18 @@ def _inflated(data: bytes, files_max: int) -> bytes:
 
 
 def _check(members: list[ArchiveMember], *, is_source: bool) -> None:
-    """Refuse too many or too large members, and paths that are one where case does not count."""
+    """Refuse too many or too large members, and paths that are one: of a package where case does
+    not count, too."""
     most = _files_max(is_source=is_source)
     if len(members) > most:
         raise ArchiveError("too-many-files", f"expected at most {most} files")
+    folding = str if is_source else _folded
     _check_links(members)
     paths: set[str] = set()
     kinds: dict[str, bool] = {}
     for member in members:
         path = member.path
-        folded = _folded(path)
+        folded = folding(path)
         if folded in kinds and not (kinds[folded] and member.is_directory and path in paths):
             raise ArchiveError("path-twice", f"the same path twice: `{path}`")
         if member.size > FILE_MAX and not is_source:
@@ -399,19 +415,32 @@ def _check(members: list[ArchiveMember], *, is_source: bool) -> None:
 
 def _check_links(members: list[ArchiveMember]) -> None:
     """Refuse a link that another entry goes through: readers find different files there."""
-    links = {_folded(one.path): one.path for one in members if one.link is not None}
-    if not links:
-        return
-    for member in members:
-        parts = _folded(member.path).split("/")
+    links = {one.path for one in members if one.link is not None}
+    for member in members if links else ():
+        parts = member.path.split("/")
         for count in range(1, len(parts)):
-            through = links.get("/".join(parts[:count]))
-            if through is not None:
+            if (through := "/".join(parts[:count])) in links:
                 raise ArchiveError("archive-link", f"no plain file: {through!r}")
 
 
 def _folded(path: str) -> str:
     return unicodedata.normalize("NFKC", path).casefold()
+
+
+def _path_in_source(name: str) -> str:
+    """Return a path that leads nowhere else, whatever its names; ArchiveError for others."""
+    try:
+        parts = checked_parts(name, _NOWHERE)
+        size = len(name.encode())
+    except (PathError, UnicodeEncodeError) as error:
+        raise ArchiveError(
+            getattr(error, "code", "path-encoding"), f"refused name {name!r}"
+        ) from error
+    if any(map(_is_git, parts)) or not parts:
+        raise ArchiveError("path-reserved", f"refused name {name!r}")
+    if size > SOURCE_PATH_MAX or len(parts) > SOURCE_DEPTH_MAX:
+        raise ArchiveError("path-long", f"refused name {name!r}")
+    return "/".join(parts)
 
 
 def _safe(name: str) -> str:

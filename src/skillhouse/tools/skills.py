@@ -423,7 +423,7 @@ class SearchTool(Tool):
             SearchEntry(
                 hit=hit,
                 # A name that no list has room for stays out of this one too.
-                name=name if len(name := _flat(skill.name)) <= NAME_CHARS else skill.directory.name,
+                name=_flat(skill.name if len(skill.name) <= NAME_CHARS else skill.directory.name),
                 description=_flat(skill.description),
                 tools=own.get(skill.directory, ()),
             )

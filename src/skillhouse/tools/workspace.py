@@ -21,6 +21,7 @@ from skillhouse.floor import (
 )
 from skillhouse.sandbox import CoverCache, find_git
 from skillhouse.skill import SKILL_FILE
+from skillhouse.skill.hidden import one_line
 from skillhouse.tools.call import RefusedError
 from skillhouse.tools.protection import Guarded, NoFiles, OwnFiles, links_below, other_names
 from skillhouse.tools.tool import Session
@@ -261,7 +262,7 @@ class Workspace:
             return refusal(error, path)
         relative = os.path.normpath(path)
         meant = [
-            f"`{place}` (of skill `{directory.name}`)"
+            f"`{place}` (of skill `{one_line(directory.name)}`)"
             for directory in reversed(session.loaded.values())
             if os.path.exists(place := os.path.join(directory, relative))
             and is_below(os.path.realpath(place), os.path.realpath(directory))

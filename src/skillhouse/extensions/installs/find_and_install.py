@@ -354,6 +354,7 @@ class FindAndInstallTool(Tool):
                     )
                 installer, staged = found
                 installer.install(staged, agreed=asked.agreed)
+                installer.sync_copies(staged)
         except SkillhouseError as error:
             raise _refused(error) from error
 

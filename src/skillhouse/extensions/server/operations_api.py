@@ -73,7 +73,7 @@ class OperationsApi:
             # Another server of the state may have made the skill that is meant.
             self._reader.scan()
             with self._reader.using() as house:
-                return json_response(answer(house.management, operation, arguments))
+                return json_response(answer(house, operation, arguments))
         except ConfigError as error:
             return _refused(400, "wrong-request", str(error))
         finally:

@@ -130,7 +130,7 @@ def note_removed(copies: Sequence[Item], terminal: Terminal) -> int:
     """Say what became of the copies of a removed skill; 1 where one could not be removed."""
     failed = False
     for item in copies:
-        names, target = shown(", ".join(item.clients)), shown(item.target)
+        names, target = shown(", ".join(item.clients)) or "copies", shown(item.target)
         if item.done and item.action is Action.REMOVE:
             terminal.note(f"{names}: its copy is removed, too: {target}")
         elif not item.done:
@@ -139,7 +139,7 @@ def note_removed(copies: Sequence[Item], terminal: Terminal) -> int:
             if item.state is ExportState.CHANGED_THERE:
                 command = f"skillhouse export {shlex.quote(item.target)} --remove --force"
                 said = f"the copy was changed there, and stays: `{shown(command)}` removes it"
-            terminal.error(f"{names}: {target}: {said}")
+            terminal.error(": ".join(filter(None, (names, target, said))))
     return 1 if failed else 0
 
 

@@ -393,12 +393,13 @@ class InstallAnswers:
                 self._terminal.note(f"{shown(', '.join(item.clients))}: {shown(word)}")
                 self._failed = self._failed or not item.is_well
         for item in exporter.follow(*self._placed):
-            names = shown(", ".join(item.clients))
+            names = shown(", ".join(item.clients)) or "copies"
             if item.done:
                 self._terminal.note(f"{names}: its copy is updated, too: {shown(item.target)}")
             elif not item.is_well:
                 said = item.reason or "the copy was changed there, and stays as it is"
-                self._terminal.error(f"{names}: {shown(item.target)}: {shown(said)}")
+                parts = (names, shown(item.target), shown(said))
+                self._terminal.error(": ".join(filter(None, parts)))
                 self._failed |= item.state is not ExportState.CHANGED_THERE
 
 

@@ -296,6 +296,7 @@ def _restored(installer: Installer, state: InstalledState, terminal: Terminal) -
         return state
     with installer.locked(name, entry, place) as staged:
         installer.restore(staged, entry, force=True)
+        installer.sync_copies(staged)
     if state.state in ("edited", "accepted"):
         terminal.note(f"the edits are kept: `skillhouse rollback {place.scope}:{name}`")
     place, entry = installer.installed.find(name, scope=place.scope)

@@ -131,7 +131,7 @@ def _filter_of(house: Skillhouse, options: argparse.Namespace) -> SkillFilter:
         raise UsageError(f"expected one of {', '.join(known)} after --scope")
     used = None
     if options.unused is not None:
-        uses = _uses(house).items()
+        uses = _uses(house, options.unused).items()
         used = frozenset(name for name, time in uses if time >= options.unused)
     return SkillFilter(
         words=tuple(options.words),
@@ -142,11 +142,11 @@ def _filter_of(house: Skillhouse, options: argparse.Namespace) -> SkillFilter:
     )
 
 
-def _uses(house: Skillhouse) -> Mapping[str, str]:
-    """Return when each skill was used last, by its name."""
+def _uses(house: Skillhouse, since: str | None = None) -> Mapping[str, str]:
+    """Return when each skill was used last, by its name; of what was used before, not surely."""
     from skillhouse.audit.entries import last_uses
 
-    return last_uses(house.audit_log.path, key=house.audit_log.key)
+    return last_uses(house.audit_log.path, since=since, key=house.audit_log.key)
 
 
 def _roots_of(house: Skillhouse, client: str) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET, Struct, field
 
+from skillhouse.clients import Exporter
 from skillhouse.floor import ConfigError, DecodeError, SkillhouseError, nearest, shaped
 from skillhouse.floor.schema_words import decoding_words
 from skillhouse.frontends.answers.skills import (
@@ -15,13 +16,14 @@ from skillhouse.frontends.answers.skills import (
     OperationResultAnswer,
     definition_answer,
 )
+from skillhouse.house import export_source
 
 if TYPE_CHECKING:
-    from skillhouse.house import Management
+    from skillhouse.house import Skillhouse
 
 
 def answer(
-    management: Management, operation: str, arguments: Mapping[str, Any]
+    house: Skillhouse, operation: str, arguments: Mapping[str, Any]
 ) -> OperationResultAnswer:
     """Return what came of an operation, or why nothing did.
 
@@ -52,49 +54,51 @@ def answer(
             text = f"wrong argument `{published}` of `{operation}`: {words}"
             raise ConfigError(text, key=operation) from error
     try:
-        return wanted.run(management, **values)
+        return wanted.run(house, **values)
     except SkillhouseError as error:
-        return OperationResultAnswer(success=False, error=management.said(error))
+        return OperationResultAnswer(success=False, error=house.management.said(error))
     except OSError as error:
         return OperationResultAnswer(success=False, error=(error.strerror or str(error)).lower())
 
 
-def _get_all(management: Management) -> OperationResultAnswer:
-    return OperationResultAnswer(skills=list(map(definition_answer, management.get_all())))
+def _get_all(house: Skillhouse) -> OperationResultAnswer:
+    return OperationResultAnswer(skills=list(map(definition_answer, house.management.get_all())))
 
 
-def _refresh(management: Management) -> OperationResultAnswer:
-    return OperationResultAnswer(skills=list(map(definition_answer, management.refresh())))
+def _refresh(house: Skillhouse) -> OperationResultAnswer:
+    return OperationResultAnswer(skills=list(map(definition_answer, house.management.refresh())))
 
 
-def _read_file(management: Management, skill: str, file: str) -> OperationResultAnswer:
-    return OperationResultAnswer(content=management.read_file(skill, file))
+def _read_file(house: Skillhouse, skill: str, file: str) -> OperationResultAnswer:
+    return OperationResultAnswer(content=house.management.read_file(skill, file))
 
 
-def _open(management: Management, skill: str | None = None) -> OperationResultAnswer:
-    return OperationResultAnswer(path=str(management.open_directory(skill)))
+def _open(house: Skillhouse, skill: str | None = None) -> OperationResultAnswer:
+    return OperationResultAnswer(path=str(house.management.open_directory(skill)))
 
 
 _UNTRUSTED = "no agent and no list has it until the project is trusted: run `skillhouse trust`"
 
 
 def _create(
-    management: Management, name: str, description: str, instructions: str, scope: str = "user"
+    house: Skillhouse, name: str, description: str, instructions: str, scope: str = "user"
 ) -> OperationResultAnswer:
-    found = management.create(name, description, instructions, scope=scope)
-    is_listed = any(one.path == found.path for one in management.get_all())
+    found = house.management.create(name, description, instructions, scope=scope)
+    is_listed = any(one.path == found.path for one in house.management.get_all())
     return OperationResultAnswer(
         skill=definition_answer(found), notice=UNSET if is_listed else _UNTRUSTED
     )
 
 
-def _delete(management: Management, skill: str) -> OperationResultAnswer:
-    return OperationResultAnswer(path=str(management.delete(skill)))
+def _delete(house: Skillhouse, skill: str) -> OperationResultAnswer:
+    path = house.management.delete(skill)
+    Exporter(export_source(house)).follow(path)
+    return OperationResultAnswer(path=str(path))
 
 
-def _toggle(management: Management, skill: str, enabled: bool) -> OperationResultAnswer:  # noqa: FBT001 a value of the request
+def _toggle(house: Skillhouse, skill: str, enabled: bool) -> OperationResultAnswer:  # noqa: FBT001 a value of the request
     return OperationResultAnswer(
-        skill=definition_answer(management.set_enabled(skill, enabled=enabled))
+        skill=definition_answer(house.management.set_enabled(skill, enabled=enabled))
     )
 
 

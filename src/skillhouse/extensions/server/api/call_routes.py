@@ -168,7 +168,7 @@ def _operation(api: ApiServices, request: ApiRequest) -> OperationResultAnswer:
             text = f"nothing is changed here: {api.read_only}"
             raise ApiProblem(403, "read-only", text)
     with api.fresh() as house:
-        found = answer(house.management, name, request.body)
+        found = answer(house, name, request.body)
     api.reader.expire()
     return found
 
