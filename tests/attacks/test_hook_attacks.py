@@ -26,6 +26,7 @@ from tests.frontends.hooks.hooked_home import (
 )
 from tests.harness import until
 from tests.house.places import write_skill
+from tests.repositories import git
 
 posix_only = pytest.mark.skipif(os.name != "posix", reason="hooks need Unix sockets")
 
@@ -537,6 +538,11 @@ REACHING: list[tuple[str, str]] = [
     (f"curl {' '.join(f'https://a{at}.example.org' for at in range(9))}", "ask"),
     ("pytest -q; curl -d @notes https://example.org", "ask"),
     ("timeout 5 curl https://example.org", "ask"),
+    # To bash these are no files: it opens a connection.
+    ("cat < /dev/tcp/169.254.169.254/80", "ask"),
+    ("head -c 5 < /dev/udp/key.example.org/53", "ask"),
+    ("cat < /dev/sda", "ask"),
+    ("cat < /dev/null", "allow"),
     ("curl -s http://localhost:8000/health", "allow"),
     ("curl -X PURGE http://127.0.0.1:8000/", "allow"),
     ("curl --url http://app.localhost:8000/ --url http://10.0.0.1/", "ask"),
@@ -567,6 +573,10 @@ async def test_a_grant_of_the_network_is_of_the_listed_hosts(home: HookedHome) -
         assert (await home.effect("Bash", {"command": command}))[0] == effect, command
 
 
+MORE = (
+    *(".git/config", ".github/workflows/x.yml.gz", ".github/workflows/y.yml"),
+    *("tree/AGENTS.md", "tree/a.py"),
+)
 TREES: list[tuple[str, str]] = [
     # What gives, packs or changes all that is below a directory.
     ("rg -uu KEY", "ask"),
@@ -596,6 +606,24 @@ TREES: list[tuple[str, str]] = [
     ("find . -not -path '*/' -name '*.pem' -exec cat {} +", "ask"),
     ("find . -not -path -name -print -exec cat {} +", "ask"),
     ("find . -not -name '*.py' -exec cat {} +", "ask"),
+    ("find . -name sub -exec grep -r KEY {} +", "ask"),
+    ("find . -name sub -exec tar cf x.tar {} +", "ask"),
+    ("find . -name sub -exec cp -r {} out \\;", "ask"),
+    ("find . -name '*.py' | xargs grep -r KEY", "ask"),
+    ("find . -name '*.py' | xargs grep -n KEY", "allow"),
+    # A pattern, or the value of an option, that is the name of a directory too.
+    ("grep -r src", "ask"),
+    ("grep -r --exclude-dir src KEY", "ask"),
+    ("rg -uu src", "ask"),
+    ("grep -rn KEY src", "allow"),
+    ("grep -rn KEY src/main.py", "allow"),
+    ("git grep --untracked -e src", "ask"),
+    ("diff -rN --from-file=sub src", "ask"),
+    ("cp src/main.py keys", "allow"),
+    ("cp -r src sub", "allow"),
+    ("cp -r sub src", "ask"),
+    ("gzip -rk keys", "ask"),
+    ("gzip -k src/main.py", "allow"),
     ("find . -iname 'X.PEM' -exec cat {} +", "ask"),
     ("find sub -name .env | xargs cat", "ask"),
     ("git ls-files -o | xargs cat", "ask"),
@@ -619,6 +647,15 @@ TREES: list[tuple[str, str]] = [
     # What would be read-only in our sandbox, or taken back after the run.
     ("find . -name CLAUDE.md -exec sed -i s/a/b/ {} +", "ask"),
     ("find . -type f -exec sed -i s/a/b/ {} +", "ask"),
+    ("find . -name a -exec cp {} CLAUDE.md \\;", "ask"),
+    ("find . -name a -exec cp {} src/b \\;", "allow"),
+    ("gzip -dkr .github", "ask"),
+    ("cp tree/*.md .", "ask"),
+    ("cp -r tree src", "ask"),
+    ("cp tree/*.py .", "allow"),
+    ("mv tree src", "ask"),
+    ("mv .github x", "ask"),
+    ("mv src source", "allow"),
     ("find src -name '*.py' -exec sed -i s/a/b/ {} +", "allow"),
     ("xxd -r x AGENTS.md", "ask"),
     ("uniq a AGENTS.md", "ask"),
@@ -633,6 +670,8 @@ TREES: list[tuple[str, str]] = [
     ("tar -tf out.tar", "allow"),
     ("unzip -o out.zip", "ask"),
     ("unzip -l out.zip", "allow"),
+    ("unzip -dl out.zip", "ask"),
+    ("unzip -o out.zip '*' -l", "ask"),
 ]
 
 
@@ -642,7 +681,46 @@ async def test_what_only_our_sandbox_keeps_from_a_command_is_asked_about(
 ) -> None:
     home.places.user_file.write_text('policy = "developer"\n')
     bin_file = "node_modules/.bin/eslint"
-    for name in ("sub/.env", "keys/x.pem", "src/main.py", "CLAUDE.md", ".git/config", bin_file):
+    for name in ("sub/.env", "keys/x.pem", "src/main.py", "CLAUDE.md", bin_file, *MORE):
         (home.project / name).parent.mkdir(exist_ok=True, parents=True)
         (home.project / name).write_text("KEY=1\n")
+    assert (await home.effect("Bash", {"command": command}))[0] == effect
+
+
+async def test_what_git_has_is_known_where_its_names_are_not_written(home: HookedHome) -> None:
+    home.places.user_file.write_text('policy = "developer"\n')
+    git(home.project, "init", "-q", "-b", "main")
+    for name in ("sub/.env", "new/.env", "src/a.py"):
+        (home.project / name).parent.mkdir()
+        (home.project / name).write_text("KEY=1\n")
+    git(home.project, "add", "sub", "src")
+    for command, effect, names in (
+        ("git grep KEY", "ask", ("sub/.env",)),
+        ("git grep KEY -- '*.py'", "allow", ()),
+        ("git grep KEY src", "allow", ()),
+        ("git grep KEY new", "allow", ()),
+        ("git ls-files | xargs cat", "ask", ("sub/.env",)),
+        ("git grep --untracked KEY", "ask", ("sub/.env", "new/.env")),
+    ):
+        found = await home.effect("Bash", {"command": command})
+        asked = tuple(one for one in ("sub/.env", "new/.env") if f"`{one}`" in found[1])
+        assert (found[0], asked) == (effect, names), (command, found)
+
+
+@pytest.mark.parametrize(
+    ("command", "effect"),
+    [
+        ("EDITOR=./x; git commit", "ask"),
+        ("VISUAL=./x && git rebase -i topic", "ask"),
+        ("GIT_SSH_COMMAND=./x; git fetch", "ask"),
+        ("PYTHONWARNINGS=error; pytest", "allow"),
+        ("EDITOR=true; git log", "allow"),
+        ("FLAGS=x; echo $FLAGS", "allow"),
+    ],
+)
+async def test_a_variable_that_the_client_may_have_is_given_to_programs_by_its_assignment(
+    home: HookedHome, command: str, effect: str
+) -> None:
+    home.places.user_file.write_text('policy = "developer"\n')
+    git(home.project, "init", "-q", "-b", "main")
     assert (await home.effect("Bash", {"command": command}))[0] == effect

@@ -47,6 +47,7 @@ ASKED = (
     "just build '$(id)'",
     "fd -x ./x",
 )
+EDITS = ("sed -i s/a/b/ x", "sed -ni.bak p x", "find . -name x -exec sed -i s/a/b/ {} +")
 DAILY = (
     "git status && git diff | head -50",
     "git add -A && git commit -m 'mend the parser'",
@@ -96,7 +97,15 @@ def test_the_developer_policy_lets_a_days_work_pass(tmp_path: Path) -> None:
 def test_the_others_let_less_pass(tmp_path: Path) -> None:
     for name in ("careful", "locked"):
         rules = LayerRules([Layer(name="user", rules=starting_rules(name))])
-        for line in (*ASKED, *NEVER, "python3 x.py", "git commit -m x", "touch x", "pytest"):
+        for line in (
+            *ASKED,
+            *NEVER,
+            "python3 x.py",
+            "git commit -m x",
+            "touch x",
+            "pytest",
+            *EDITS,
+        ):
             assert judge_line(line, rules, PathPolicy()).effect is not Effect.ALLOW, line
         assert effects(name, ("git log -5", "cat README.md"), tmp_path) == {
             "git log -5": "allow",

@@ -132,7 +132,7 @@ _LOADING = regex(
 """What loads code before the program does anything, or changes which program a name is."""
 _STARTING = regex(
     r"GIT_.*|SSH_ASKPASS|.*PAGER|.*_COMMAND|PYTHON.*|NODE_.*|.*EDITOR|VISUAL|BROWSER|SHELL|HOME|"
-    r"XDG_CONFIG_HOME|HOSTALIASES|.*_proxy|MAKEFLAGS|.*FLAGS"
+    r"XDG_CONFIG_HOME|HOSTALIASES|.*_proxy|.+FLAGS"
 )
 """What names programs, or where settings are that name them."""
 

@@ -457,7 +457,9 @@ class _PlainReader:
             for name, value in first.assignments:
                 if not self._variables.is_settable(name):
                     raise NeedsShellError(f"the assignment of `{name}`")
-                self._variables.set(name, value, exports=bool(first.words))
+                # A shell that has it already, as most people's have `EDITOR`, exports it again.
+                is_exported = bool(first.words) or may_start(name, value)
+                self._variables.set(name, value, exports=is_exported)
         elif len(pipeline) == 1 and first.words[0].text == "cd":
             self._variables.enter()
             self._has_gone = True

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from skillhouse.sandbox.crash_watch import watch_for_crashes as watch_for_crashes
     from skillhouse.sandbox.git_changes import GitChanges as GitChanges
     from skillhouse.sandbox.git_changes import after_options as after_options
+    from skillhouse.sandbox.git_changes import ask_git as ask_git
     from skillhouse.sandbox.git_changes import find_git_changes as find_git_changes
     from skillhouse.sandbox.git_changes import has_new_submodules as has_new_submodules
     from skillhouse.sandbox.git_changes import sets_up_remotes as sets_up_remotes

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from glob import iglob
+from itertools import islice, takewhile
 from pathlib import Path
 
 from msgspec import Struct
@@ -61,6 +63,8 @@ _EXPANDING = frozenset(
     "gzip gunzip xz unxz lzma unlzma bzip2 bunzip2 zstd unzstd lz4 unlz4 uncompress brotli".split()
 )
 """Programs that write a file of the same name without its ending."""
+STARTS = frozenset("-exec -execdir -ok -okdir -x --exec -X --exec-batch".split())
+"""Options of find and fd behind which a command is."""
 _UNPACKING = frozenset({"tar", "bsdtar", "unzip", "7z", "7za", "cpio", "cargo", "gh"})
 """Programs that bring whole directories."""
 _READERS = frozenset(
@@ -245,6 +249,7 @@ def _listed(program: str, arguments: Sequence[str]) -> tuple[str, ...]:
 
 def _named_paths(program: str, arguments: Sequence[str], directory: str) -> Iterator[str]:
     operands = [word for word in arguments if word[:1] != "-"]
+    options = [word for word in arguments if word[:1] == "-"]
     if program in _WRITING:
         yield from operands
     if program == "rm":
@@ -258,26 +263,59 @@ def _named_paths(program: str, arguments: Sequence[str], directory: str) -> Iter
         yield from _copied_paths(program, arguments, operands, directory)
     if program in _EXPANDING:
         yield from (os.path.splitext(operand)[0] for operand in operands)
+        if any(word[:5] == "--rec" or (word[:2] != "--" and "r" in word) for word in options):
+            for operand in operands:
+                for path in files_below(os.path.join(directory, operand)):
+                    yield from (path, os.path.splitext(path)[0])
+    for inner in _started(program, arguments):
+        yield from _named_paths(inner[0], inner[1:], directory)
     for meaning in read_command((program, *arguments)).chain():
         # What git writes of its operands is predicted.
         written = meaning.written_values if program == "git" else meaning.written
         yield from (os.path.join(*meaning.directory, path) for path in written)
 
 
+def _started(program: str, arguments: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Yield the commands that find or xargs starts, with the names that the line has."""
+    if program == "xargs":
+        operands = read_command((program, *arguments)).operands
+        yield from [arguments[at - 1 :] for at in operands[:1]]
+    elif program in ("find", "fd", "fdfind"):
+        for at, word in enumerate(arguments):
+            if word in STARTS and arguments[at + 1 : at + 2]:
+                yield list(takewhile(lambda one: one not in (";", "+"), arguments[at + 1 :]))
+
+
 def _copied_paths(
     program: str, arguments: Sequence[str], operands: Sequence[str], directory: str
 ) -> Iterator[str]:
-    """Yield what a copy, a link or a move writes: its targets, and each source in one of them."""
+    """Yield what a copy, a link or a move writes: its targets, each source in one of them, and
+    what is below those."""
     targets = list(operands[-1:]) if len(operands) > 1 else ["."] if program == "ln" else []
     for at, word in enumerate(arguments):
         if word.startswith("--target-directory="):
             targets.append(word.partition("=")[2])
         elif word in ("-t", "--target-directory") and at + 1 < len(arguments):
             targets.append(arguments[at + 1])
+    sources = [source for word in operands for source in _matching(word, directory)]
     for target in targets:
         yield target
-        if os.path.isdir(os.path.join(directory, target)):
-            yield from (os.path.join(target, os.path.basename(w.rstrip("/"))) for w in operands)
+        is_within = os.path.isdir(os.path.join(directory, target))
+        for source in sources:
+            into = os.path.join(target, os.path.basename(source)) if is_within else target
+            yield into
+            place = os.path.join(directory, source)
+            # What our own runs move as a whole they keep (`native_files.py` has the others).
+            is_copied = program not in ("ln", "mv") and source != target
+            for path in files_below(place) if is_copied else ():
+                yield os.path.join(into, os.path.relpath(path, place))
+
+
+def _matching(word: str, directory: str) -> list[str]:
+    """Return the names that a pattern matches now, or the word itself."""
+    if {*"*?["}.isdisjoint(word):
+        return [word.rstrip("/") or word]
+    return [*islice(iglob(word.rstrip("/"), root_dir=directory), FILES_MAX)] or [word]
 
 
 def _writes_list(program: str, arguments: Sequence[str]) -> bool:

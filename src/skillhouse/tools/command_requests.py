@@ -116,6 +116,10 @@ def needs_of(
             needs.append(redirection_need(workspace, redirect.target, session))
         elif redirect.target not in written:
             needs.append(read_need(workspace.file(redirect.target, session)))
+    for target in sorted({r.target for c in plan.commands() for r in c.redirects if _is_device(r)}):
+        # Bash opens a connection for names such as /dev/tcp/host/80 (bash(1), "Redirection").
+        why = f"`{target[:80]}` is a device, or a connection"
+        needs.append(replace(_once(f"< {target}", why), may_last=False))
     named = [rules.rule(c.argv).cover is Breadth.EXACT for c in plan.commands()]
     needs += path_needs(plan, paths, session, str(workspace.root), named)
     for redirect in redirects:
@@ -202,6 +206,12 @@ def _once(resource: str, why: str) -> PermissionRequest:
 
 def _is_file(redirect: Redirect) -> bool:
     return redirect.kind in ("read", "write", "append") and not redirect.target.startswith("/dev/")
+
+
+def _is_device(redirect: Redirect) -> bool:
+    """Whether what is read is neither a file nor one of the devices that are harmless."""
+    is_within = redirect.kind == "read" and redirect.target.startswith("/dev/")
+    return is_within and bool(PathPolicy().reading(redirect.target))
 
 
 EXPANDED_MAX = 1_000

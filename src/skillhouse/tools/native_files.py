@@ -4,10 +4,10 @@ that our sandbox would keep from a command."""
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatch
 from itertools import islice, pairwise, takewhile
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from msgspec import Struct
 
@@ -23,9 +23,9 @@ from skillhouse.permission import (
     read_command,
     unwrapped,
 )
-from skillhouse.sandbox import CoveredPaths
+from skillhouse.sandbox import CoveredPaths, ask_git
 from skillhouse.tools.call import PermissionRequest
-from skillhouse.tools.command_protection import files_below, rewriting_need
+from skillhouse.tools.command_protection import STARTS, files_below, rewriting_need
 from skillhouse.tools.workspace import Workspace
 
 PATHS_MAX = 200
@@ -98,6 +98,10 @@ class ReachedTree(Struct, frozen=True, kw_only=True):
     """Patterns of paths, as `find` begins them, that are left out."""
     is_plain: bool = False
     """Whether hidden files, and those that git leaves out, are left out."""
+    has_hidden: bool = False
+    """Whether hidden files are not left out all the same."""
+    is_tracked: bool = False
+    """Whether only files that git has are part of it."""
     is_changed: bool = False
 
     def holds(self, file: str, root: str) -> bool:
@@ -110,28 +114,39 @@ class ReachedTree(Struct, frozen=True, kw_only=True):
             return False
         if self.patterns and os.path.isdir(file):
             below = (os.path.join(at, name) for at, _, names in os.walk(file) for name in names)
-            return any(is_searched(one, root, self.patterns) for one in islice(below, BELOW_MAX))
+            several = list(islice(below, BELOW_MAX + 1))
+            is_beyond = len(several) > BELOW_MAX
+            return is_beyond or any(is_searched(one, root, self.patterns) for one in several)
         if self.patterns:
             return is_searched(file, root, self.patterns)
-        is_hidden = any(part[:1] == "." for part in relative.split("/"))
+        is_hidden = not self.has_hidden and any(part[:1] == "." for part in relative.split("/"))
         return not self.is_plain or (not is_hidden and is_searched(file, root, ()))
 
     def changed(self, root: str) -> Iterator[str]:
         """Yield the files that may be changed, as far as they are looked at."""
-        below = files_below(self.place) if self.is_changed else ()
-        return (path for path in below if self.holds(path, root))
+        whole = replace(self, patterns=())
+        for path in files_below(self.place) if self.is_changed else ():
+            # What changes a directory, as `mv` does, changes what is below.
+            names = PurePath(os.path.relpath(path, self.place)).parts
+            is_below_one = bool(self.patterns) and any(
+                is_searched(name, root, self.patterns) for name in names[:-1]
+            )
+            if self.holds(path, root) or (is_below_one and whole.holds(path, root)):
+                yield path
 
 
-_STARTS = frozenset("-exec -execdir -ok -okdir -x --exec -X --exec-batch".split())
 _RECURSIVE = frozenset({"grep", "egrep", "fgrep"})
 _SEARCHES = frozenset({"rg", "ag", "ack"})
 """Programs that search below a directory by themselves, without what is hidden or ignored."""
 _WIDE = ("--hidden", "--no-ignore", "--unrestricted", "--all", "--skip-vcs", "-.")
 _WIDE_OF_GIT = frozenset({"--no-index", "--no-exclude-standard"})
 _ONLY_NAMES = frozenset({"--files", "--type-list", "--help", "--version"})
+_FOUND = "./a"
+"""What stands for a name that a program finds."""
 _PACKERS = frozenset({"tar", "bsdtar", "zip", "7z", "rsync", "scp"})
+_COMPRESSORS = frozenset({"gzip", "gunzip", "pigz", "unpigz"})
 _READERS = regex(
-    r"\b(?:[ef]?grep|diff|cp|rg|ag|ack|find|fd|fdfind|xargs|tar|bsdtar|zip|7z|rsync|scp|unzip|7za|7zz|env|printenv|npx|bunx|pnpx|npm)\b|--no-index|--untracked"
+    r"\b(?:[ef]?grep|diff|cp|mv|rg|ag|ack|find|fd|fdfind|xargs|tar|bsdtar|zip|7z|rsync|scp|gzip|gunzip|pigz|unpigz|unzip|7za|7zz|env|printenv|npx|bunx|pnpx|npm)\b|--no-index|--untracked"
 )
 
 
@@ -157,24 +172,73 @@ def _trees(argvs: Sequence[tuple[str, ...]], at: int, directory: str) -> Iterato
         yield from _fed(argvs[:at], argv, here)
     elif name in ("find", "fd", "fdfind"):
         yield from _found(argv, places or [here])
-    elif name in ("diff", "cp") or (name in _PACKERS and _packs(name, words)):
+    elif name == "cp":
+        yield from (ReachedTree(place=place) for place in _directories(_copied(words), directory))
+    elif name == "diff" or (name in _PACKERS and _packs(name, words)):
+        values = [word.partition("=")[2] for word in words if word[:2] == "--" and "=" in word]
+        places += _directories(filter(None, values), directory)
         yield from (ReachedTree(place=place) for place in places)
     elif name in _RECURSIVE and _is_recursive(words):
-        yield from (ReachedTree(place=place) for place in places or [here])
+        yield from (ReachedTree(place=place) for place in _searched_places(argv, directory))
+    elif name in _COMPRESSORS and any(_has_letter(w, "r") or w[:5] == "--rec" for w in words):
+        yield from (ReachedTree(place=place) for place in places)
     elif name in _SEARCHES and not _gives_names(words):
-        yield from (tree for place in places or [here] for tree in _searched(words, place))
+        found = _searched_places(argv, directory)
+        yield from (tree for place in found for tree in _searched(words, place))
     elif name == "git":
-        yield from _given_by_git(words, places, here)
+        yield from _given_by_git(argv, places, directory)
 
 
-def _given_by_git(words: Sequence[str], places: Sequence[str], here: str) -> Iterator[ReachedTree]:
-    if {"--no-index", "--untracked"}.isdisjoint(words) or not (places or "grep" in words):
+def _searched_places(argv: tuple[str, ...], directory: str) -> list[str]:
+    """Return the directories that a search goes through: here, where it may name none.
+
+    A pattern, or the value of an option, may be the name of a directory too.
+    """
+    meaning = read_command(argv)
+    named = meaning.words(meaning.reads)
+    is_understood = meaning.grammar is not None and not meaning.unknown
+    if is_understood and named:
+        paths = [os.path.join(directory, *meaning.directory, word) for word in named]
+        if all(map(os.path.lexists, paths)):
+            return [real for real in map(os.path.realpath, paths) if os.path.isdir(real)]
+    return list(dict.fromkeys((*_directories(argv[1:], directory), os.path.realpath(directory))))
+
+
+def _given_by_git(
+    argv: tuple[str, ...], places: Sequence[str], directory: str
+) -> Iterator[ReachedTree]:
+    is_search = "grep" in argv
+    if {"--no-index", "--untracked"}.isdisjoint(argv):
+        meaning = read_command(argv)
+        if is_search and not meaning.unknown and meaning.path == ("grep",):
+            yield from _tracked_trees(meaning.words(meaning.reads), directory)
         return
-    is_plain = _WIDE_OF_GIT.isdisjoint(words)
-    yield from (ReachedTree(place=place, is_plain=is_plain) for place in places or [here])
+    is_plain = _WIDE_OF_GIT.isdisjoint(argv)
+    for place in _searched_places(argv, directory) if is_search else places:
+        yield ReachedTree(place=place, is_plain=is_plain, has_hidden=True)
 
 
-def _directories(words: Sequence[str], directory: str) -> list[str]:
+def _tracked_trees(named: Sequence[str], directory: str) -> Iterator[ReachedTree]:
+    """Yield what `git grep` looks into: the paths and patterns that it names, or all."""
+    patterns = tuple(word for word in named if not {*word}.isdisjoint("*?"))
+    places = [] if patterns else _directories(named, directory)
+    is_file = not (places or patterns) and any(
+        os.path.isfile(os.path.join(directory, word)) for word in named
+    )
+    if not is_file:
+        for place in places or [os.path.realpath(directory)]:
+            yield ReachedTree(place=place, patterns=patterns, is_tracked=True)
+
+
+def _copied(words: Sequence[str]) -> Sequence[str]:
+    """Return what `cp` copies with all that is below."""
+    is_deep = any(w.startswith(("--rec", "--arc")) or _has_letter(w, "rRa") for w in words)
+    has_target = any(w.startswith("--tar") or _has_letter(w, "t") for w in words)
+    operands = [word for word in words if word[:1] != "-"]
+    return (operands if has_target else operands[:-1]) if is_deep else ()
+
+
+def _directories(words: Iterable[str], directory: str) -> list[str]:
     paths = (os.path.realpath(os.path.join(directory, word)) for word in words)
     return [path for path in paths if os.path.isdir(path)]
 
@@ -223,7 +287,9 @@ def unpacks(argv: tuple[str, ...]) -> bool:
         modes = [first if first[:1] != "-" else "", *(w for w in words if _has_letter(w, "x"))]
         return any("x" in mode for mode in modes) or not {"--extract", "--get"}.isdisjoint(words)
     if name == "unzip":
-        return not any(_has_letter(word, "lvtpZzh") for word in words)
+        # Behind the name of the archive they are names of files; what follows `-d` is its value.
+        letters = takewhile(lambda word: word[:1] == "-", words)
+        return not any(_has_letter(word.partition("d")[0], "lvtpZzh") for word in letters)
     return name in ("7z", "7za", "7zz") and first in ("x", "e")
 
 
@@ -274,13 +340,20 @@ def _may_be_values(words: Sequence[str]) -> bool:
 
 def _found(argv: Sequence[str], places: Sequence[str]) -> Iterator[ReachedTree]:
     """Yield what the commands of `find -exec` are given."""
-    starts = [n for n, word in enumerate(argv) if word in _STARTS]
+    starts = [n for n, word in enumerate(argv) if word in STARTS]
     for start in starts:
         tests = argv[:start]
         inner = tuple(w for w in takewhile(lambda word: word not in (";", "+"), argv[start + 1 :]))
-        made = tuple("./a" if "{}" in word else word for word in inner) or ("true",)
+        made = tuple(_FOUND if "{}" in word else word for word in inner) or ("true",)
         for place in places:
-            yield replace(_tested(tests, place), is_changed=not only_reads(made))
+            tree = ReachedTree(place=place) if _goes_below(made) else _tested(tests, place)
+            yield replace(tree, is_changed=not only_reads(made))
+
+
+def _goes_below(argv: tuple[str, ...]) -> bool:
+    """Whether a command takes all that is below a directory that it is given."""
+    words = tuple("/" if word == _FOUND else word for word in argv)
+    return any(True for _ in _trees([words], 0, "/"))
 
 
 def _tested(tests: Sequence[str], place: str) -> ReachedTree:
@@ -302,19 +375,26 @@ def _tested(tests: Sequence[str], place: str) -> ReachedTree:
 
 
 def _fed(
-    before: Sequence[tuple[str, ...]], argv: Sequence[str], here: str
+    before: Sequence[tuple[str, ...]], argv: tuple[str, ...], here: str
 ) -> Iterator[ReachedTree]:
     """Yield what `xargs` is given: names that a program found, or any."""
     first = before[0] if before else ("",)
-    inner = argv[read_command(tuple(argv)).inner or len(argv) :]
-    is_changed = bool(inner) and not only_reads((*inner, "./a"))
-    if os.path.basename(first[0]) == "find":
+    meaning = read_command(argv)
+    marks = [o.value or "{}" for o in meaning.options if o.name in ("-I", "-i", "--replace", "-J")]
+    inner = argv[meaning.operands[0] :] if meaning.operands else ("echo",)
+    made = tuple(_FOUND if any(mark in word for mark in marks) else word for word in inner)
+    made = made if marks else (*inner, _FOUND)
+    is_changed = not only_reads(made)
+    if _goes_below(made):
+        # Without a name it is about the whole directory, and a name may be one's.
+        yield ReachedTree(place=here, is_changed=is_changed)
+    elif os.path.basename(first[0]) == "find":
         yield replace(_tested(first, here), is_changed=is_changed)
     else:
         is_listed = first[:2] in (("git", "ls-files"), ("git", "diff")) and not any(
             _has_letter(word, "oi") or word in ("--others", "--ignored") for word in first
         )
-        yield ReachedTree(place=here, is_plain=is_listed, is_changed=is_changed)
+        yield ReachedTree(place=here, is_tracked=is_listed, is_changed=is_changed)
 
 
 def unbounded_needs(
@@ -328,11 +408,18 @@ def unbounded_needs(
         for tree, one in trees(pipeline.commands, start):
             hidden = (os.path.join(root, p, name) for p, name, is_it in coverage().paths if is_it)
             found = [path for path in hidden if tree.holds(path, root)]
+            found = _tracked(found, root) if tree.is_tracked and found else found
             yield from hidden_needs(found, root, "the command reads")
             names = (os.path.relpath(path, root) for path in tree.changed(root))
-            if acting := tuple(name for name in names if workspace.paths.group(name)):
+            acting = tuple(name for name in names if workspace.paths.group(name))
+            if tree.is_tracked and acting:
+                paths = _tracked([os.path.join(root, name) for name in acting], root)
+                acting = tuple(os.path.relpath(path, root) for path in paths)
+            if acting:
                 yield rewriting_need(one.argv, acting, is_known=True)
         for one in pipeline.commands:
+            if moved := tuple(_moved(one.argv, start, workspace)):
+                yield rewriting_need(one.argv, moved, is_known=True)
             if unpacks(one.argv):
                 yield rewriting_need(one.argv, (), is_known=False)
             why = ""
@@ -347,6 +434,26 @@ def unbounded_needs(
                     default=Effect.ASK,
                     why=why,
                 )
+
+
+def _moved(argv: tuple[str, ...], directory: str, workspace: Workspace) -> Iterator[str]:
+    """Yield the files that act later, in directories that `mv` moves."""
+    argv = unwrapped(argv) or argv
+    is_move = os.path.basename(argv[0]) == "mv"
+    for place in _directories(argv[1:-1], directory) if is_move else ():
+        names = (os.path.relpath(path, workspace.root) for path in files_below(place))
+        yield from (name for name in names if workspace.paths.group(name))
+
+
+def _tracked(paths: Sequence[str], root: str) -> list[str]:
+    """Return those of some paths that git has, or has files of; all where git does not say."""
+    listed = ask_git(Path(root), "ls-files", "-z", "--", *paths)
+    if listed is None:
+        return list(paths)
+    names = {os.path.join(root, name) for name in listed.split("\0") if name}
+    return [
+        path for path in paths if path in names or any(one.startswith(f"{path}/") for one in names)
+    ]
 
 
 SHOWN_MAX = 8
