@@ -223,6 +223,8 @@ ASKING = (
     Asking("configuration.write_rule", ("policy", "allow", "exec", "pwd"), "(y, n)"),
     # Without a terminal it lists and adds nothing; tests/frontends/test_cli_policy_suggest.py asks.
     Asking("policy_suggest._asked", ("policy", "suggest"), "", refused=0, says=""),
+    # Of a state that machines share; tests/frontends/test_cli_audit.py asks there.
+    Asking("audit._accept", ("audit", "accept", "core-b"), "", says="the state is in a file"),
     Asking("hooks._run", ("hooks", "install", "claude-code"), "(y, n)"),
     Asking("manage._asked", ("new",), "hyphens):", answers={**FREE, "My Notes\nN!\n\t": 2}),
     Asking("manage._asked", ("new", "x"), "use it:", answers={**FREE, "": 2}),
