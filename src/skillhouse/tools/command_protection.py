@@ -30,6 +30,8 @@ from skillhouse.tools.workspace import Workspace
 
 FILES_MAX = 20_000
 """Files that are looked at where directories are removed; the sandbox holds what is beyond."""
+DEPTH_MAX, SIGNS_MAX = 32, 8
+"""Parts of a pattern that are tried, and its signs in one of them."""
 SHOWN_MAX = 8
 """Names that a reason has; the question's facts have all."""
 KEPT = "files that agents and tools obey, such as Makefile, package.json and AGENTS.md"
@@ -297,7 +299,8 @@ def _copied_paths(
             targets.append(word.partition("=")[2])
         elif word in ("-t", "--target-directory") and at + 1 < len(arguments):
             targets.append(arguments[at + 1])
-    sources = [source for word in operands for source in _matching(word, directory)]
+    words = dict.fromkeys(operands)
+    sources = dict.fromkeys(source for word in words for source in _matching(word, directory))
     for target in targets:
         yield target
         is_within = os.path.isdir(os.path.join(directory, target))
@@ -315,7 +318,12 @@ def _matching(word: str, directory: str) -> list[str]:
     """Return the names that a pattern matches now, or the word itself."""
     if {*"*?["}.isdisjoint(word):
         return [word.rstrip("/") or word]
-    return [*islice(iglob(word.rstrip("/"), root_dir=directory), FILES_MAX)] or [word]
+    parts = word.rstrip("/").split("/")
+    if len(parts) > DEPTH_MAX:
+        return [word]
+    # A part of many signs counts as any name.
+    parts = ["*" if sum(map(part.count, "*?[")) > SIGNS_MAX else part for part in parts]
+    return [*islice(iglob("/".join(parts), root_dir=directory), FILES_MAX)] or [word]
 
 
 def _writes_list(program: str, arguments: Sequence[str]) -> bool:
