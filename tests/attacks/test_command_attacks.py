@@ -249,3 +249,11 @@ def test_a_plan_never_shows_a_variable_with_a_secret_name(tmp_path: Path) -> Non
     shown = shown_variables(given, tmp_path)
     assert "canary" not in shown.values()
     assert (shown["EDITOR"], shown["PWD"]) == ("vi", str(tmp_path))
+
+
+@pytest.mark.parametrize("line", ["cp {} b", "bash -c 'cp {} b'", "ls; cat {}"])
+def test_a_pattern_of_thousands_of_directories_is_refused(tmp_path: Path, line: str) -> None:
+    """Looking for its names went as deep as the pattern, and ended the call by a fault of ours."""
+    verdict = judge_command(line.format("*/" * 2500 + "x"), allow=["*"], cwd=tmp_path)
+    assert verdict.effect is Effect.DENY
+    assert "a pattern of more than 64 directories" in verdict.reasons

@@ -116,6 +116,7 @@ THINGS = (
 )
 """Those that print one thing."""
 REFUSED = (
+    "audit accept core-b",
     "state move --to sqlite",
     "bundle push . ftp://example.com/team",
     "bundle pull",

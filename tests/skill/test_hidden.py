@@ -265,6 +265,7 @@ def test_what_was_revealed_hides_nothing_but_between_what_is_seen(text: str) -> 
 
 def test_a_byte_order_mark_before_a_text_hides_nothing_and_one_inside_does() -> None:
     assert hidden_text("\ufeff---\nname: x\n---\n") is None
+    assert hidden_text("\ufeffx", is_part=True) is not None
     found = hidden_text("\ufeffone\ntwo\ufeff")
     assert found is not None
     assert (found.line, found.summary) == (2, "1 zero-width sign from line 2")

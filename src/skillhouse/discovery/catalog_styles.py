@@ -284,7 +284,7 @@ def _body_beginning(skill: Skill) -> tuple[str, bool] | None:
     except (SkillError, OSError):
         # One bad file never hides other skills; loading it reports the error.
         return None
-    hidden = skill_package.hidden_text(text)
+    hidden = skill_package.hidden_text(text, is_part=True)
     if hidden is not None and hidden.asks:
         # A list asks for no approval, so text that may hide an instruction is left to the tool.
         return None

@@ -17,7 +17,7 @@ from msgspec import Struct, field
 from skillhouse.floor.regex import regex
 from skillhouse.floor.rules import STRICTNESS, Effect, strictest
 from skillhouse.permission.command_rules import ArgumentRules, CommandRules
-from skillhouse.permission.path_policy import PathPolicy
+from skillhouse.permission.path_policy import DEPTH_MAX, PathPolicy
 from skillhouse.permission.patterns import Breadth
 from skillhouse.permission.plain_line import read_line
 from skillhouse.permission.plan import (
@@ -173,12 +173,20 @@ def _read(
             reading = read_line(line, around)
         except UnreadableError as error:
             raise UnreadableError(f"unparseable: {error}") from error
+        _refuse_deep_patterns(reading)
         if found is not None and not reading.pipelines:
             return found  # The shell itself is a program that can be run, after a question.
         found, line = reading, _inside(reading, rules, places)
         if not line:
             break
     return reading
+
+
+def _refuse_deep_patterns(reading: Reading) -> None:
+    """Raise UnreadableError for a pattern so deep that looking for its names does not end."""
+    words = (word for _, raws in reading.pipelines for raw in raws for word in raw.words)
+    if any(word.pattern.count("/") > DEPTH_MAX for word in words if word.pattern):
+        raise UnreadableError(f"a pattern of more than {DEPTH_MAX} directories")
 
 
 def _inside(reading: Reading, rules: CommandRules, places: PathPolicy) -> str:

@@ -21,6 +21,8 @@ PROGRAMS = ("/usr/local/bin", "/usr/bin", "/bin")
 HEAD_BYTES = 256
 """Linux reads so much for the first line (`BINPRM_BUF_SIZE`)."""
 TEXT_BYTES = 262_144
+DEPTH_MAX = 64
+"""Directories of a pattern of names; deeper ones cannot be looked for."""
 _SYSTEM = ("/etc", "/usr", "/bin", "/sbin", "/lib", "/lib64", "/boot", "/dev", "/proc", "/sys")
 
 
@@ -75,8 +77,9 @@ class PathPolicy:
         return next((str(place) for place in above if os.path.lexists(place / ".git")), "")
 
     def names(self, pattern: str) -> list[str] | None:
-        """Return the names that match a pattern now, sorted; None where no directory is known."""
-        if self._cwd is None:
+        """Return the names that match a pattern now, sorted; None where no directory is known, or
+        the pattern is too deep to look."""
+        if self._cwd is None or pattern.count("/") > DEPTH_MAX:
             return None
         return sorted(glob.glob(pattern, root_dir=os.path.join(self._cwd, self.directory)))
 

@@ -54,7 +54,7 @@ _NO_MAPPING = ClientMapping({}, frozenset(), {})
 def _shown(text: str, part: str, findings: list[Finding]) -> str:
     if text.isascii() and text.isprintable():
         return text
-    hidden = hidden_text(text)
+    hidden = hidden_text(text, is_part=True)
     if hidden is None:
         return text
     findings.append(Finding("hidden-characters", f"hidden {hidden.example} in the {part}", 1))

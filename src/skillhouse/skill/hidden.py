@@ -110,16 +110,17 @@ def is_demanded(text: str, at: int) -> bool:
     return _is_tag(sign) and _is_in_flag(text, at)
 
 
-def hidden_text(text: str) -> HiddenText | None:
-    """Return what of a text a person does not see; None when there is nothing.
+def hidden_text(text: str, *, is_part: bool = False) -> HiddenText | None:
+    """Return what of a text, or of a part of one, a person does not see; None for nothing.
 
     Signs that belong to what is seen do not count: those of emoji, of the flags of England,
     Scotland and Wales, of Arabic, Indic and South-East Asian spelling, of Chinese variants, and the
-    byte order mark that editors put before a text.
+    byte order mark that editors put before a whole text.
     """
     if text.isascii() and not text.encode().translate(None, _ASCII_SEEN):
         return None
-    found = (match.start() for match in _INVISIBLE.finditer(text, text.startswith("\ufeff")))
+    begin = 0 if is_part else text.startswith("\ufeff")
+    found = (match.start() for match in _INVISIBLE.finditer(text, begin))
     places = list(islice((at for at in found if not _is_seen(text, at)), COUNTED_MAX))
     if not places:
         return None

@@ -259,7 +259,7 @@ def _hidden_findings(text: str, body_at: int, findings: list[Finding]) -> list[F
         parts.insert(0, ("frontmatter", 0, body_at))
     for part, start, end in parts:
         at = find_hidden(text[start:end])
-        hidden = hidden_text(text[start:end]) if at is None else None
+        hidden = hidden_text(text[start:end], is_part=start > 0) if at is None else None
         if at is not None:
             line = text.count("\n", 0, start + at) + 1
             said = f"hidden U+{ord(text[start + at]):04X} in the {part}"
