@@ -251,12 +251,10 @@ def _listed(program: str, arguments: Sequence[str]) -> tuple[str, ...]:
 
 def _named_paths(program: str, arguments: Sequence[str], directory: str) -> Iterator[str]:
     operands = [word for word in arguments if word[:1] != "-"]
-    options = [word for word in arguments if word[:1] == "-"]
     if program in _WRITING:
         yield from operands
     if program == "rm":
-        for operand in operands:
-            yield from files_below(os.path.join(directory, operand))
+        yield from _files_below_all(operands, directory)
     if _writes_list(program, arguments):
         yield "package.json"
     if program == "dd":
@@ -264,17 +262,29 @@ def _named_paths(program: str, arguments: Sequence[str], directory: str) -> Iter
     if program in _COPYING or program == "mv":
         yield from _copied_paths(program, arguments, operands, directory)
     if program in _EXPANDING:
-        yield from (os.path.splitext(operand)[0] for operand in operands)
-        if any(word[:5] == "--rec" or (word[:2] != "--" and "r" in word) for word in options):
-            for operand in operands:
-                for path in files_below(os.path.join(directory, operand)):
-                    yield from (path, os.path.splitext(path)[0])
+        yield from _expanded_paths(arguments, operands, directory)
     for inner in _started(program, arguments):
         yield from _named_paths(inner[0], inner[1:], directory)
     for meaning in read_command((program, *arguments)).chain():
         # What git writes of its operands is predicted.
         written = meaning.written_values if program == "git" else meaning.written
         yield from (os.path.join(*meaning.directory, path) for path in written)
+
+
+def _files_below_all(operands: Sequence[str], directory: str) -> Iterator[str]:
+    for operand in operands:
+        yield from files_below(os.path.join(directory, operand))
+
+
+def _expanded_paths(
+    arguments: Sequence[str], operands: Sequence[str], directory: str
+) -> Iterator[str]:
+    """Yield the files that a program such as `gunzip` makes in the place of what it is given."""
+    yield from (os.path.splitext(operand)[0] for operand in operands)
+    options = [word for word in arguments if word[:1] == "-"]
+    if any(word[:5] == "--rec" or (word[:2] != "--" and "r" in word) for word in options):
+        for path in _files_below_all(operands, directory):
+            yield from (path, os.path.splitext(path)[0])
 
 
 def _started(program: str, arguments: Sequence[str]) -> Iterator[Sequence[str]]:

@@ -109,26 +109,33 @@ def needs_of(
         # what a rule denies in a variable whose value no rule is asked about.
         needs += [_remark(line, concern) for concern in verdict.concerns]
     needs += [_remark(line, concern) for concern in verdict.fenced]
-    redirects = [r for command in plan.commands() for r in command.redirects if _is_file(r)]
-    written = {redirect.target for redirect in redirects if redirect.kind != "read"}
-    for redirect in redirects:
-        if redirect.kind != "read":
-            needs.append(redirection_need(workspace, redirect.target, session))
-        elif redirect.target not in written:
-            needs.append(read_need(workspace.file(redirect.target, session)))
-    for target in sorted({r.target for c in plan.commands() for r in c.redirects if _is_device(r)}):
-        # Bash opens a connection for names such as /dev/tcp/host/80 (bash(1), "Redirection").
-        why = f"`{target[:80]}` is a device, or a connection"
-        needs.append(replace(_once(f"< {target}", why), may_last=False))
+    redirects = [r for command in plan.commands() for r in command.redirects]
+    needs += _redirection_needs(redirects, workspace, session)
     named = [rules.rule(c.argv).cover is Breadth.EXACT for c in plan.commands()]
     needs += path_needs(plan, paths, session, str(workspace.root), named)
-    for redirect in redirects:
+    for redirect in filter(_is_file, redirects):
         if redirect.kind != "read":
             paths.note_written(redirect.target)
         else:
             needs += paths.reading(redirect.target, session, is_named=False)
     # The same need twice is one question.
     return tuple(dict.fromkeys(needs))
+
+
+def _redirection_needs(
+    redirects: Sequence[Redirect], workspace: Workspace, session: Session
+) -> Iterator[PermissionRequest]:
+    files = [redirect for redirect in redirects if _is_file(redirect)]
+    written = {redirect.target for redirect in files if redirect.kind != "read"}
+    for redirect in files:
+        if redirect.kind != "read":
+            yield redirection_need(workspace, redirect.target, session)
+        elif redirect.target not in written:
+            yield read_need(workspace.file(redirect.target, session))
+    for target in sorted({redirect.target for redirect in redirects if _is_device(redirect)}):
+        # Bash opens a connection for names such as /dev/tcp/host/80 (bash(1), "Redirection").
+        why = f"`{target[:80]}` is a device, or a connection"
+        yield replace(_once(f"< {target}", why), may_last=False)
 
 
 def _may_start_denied(plan: CommandPlan, rules: LayerRules) -> bool:

@@ -174,14 +174,12 @@ def _trees(argvs: Sequence[tuple[str, ...]], at: int, directory: str) -> Iterato
         yield from _found(argv, places or [here])
     elif name == "cp":
         yield from (ReachedTree(place=place) for place in _directories(_copied(words), directory))
-    elif name == "diff" or (name in _PACKERS and _packs(name, words)):
+    elif name == "diff" or _packs(name, words):
         values = [word.partition("=")[2] for word in words if word[:2] == "--" and "=" in word]
         places += _directories(filter(None, values), directory)
         yield from (ReachedTree(place=place) for place in places)
     elif name in _RECURSIVE and _is_recursive(words):
         yield from (ReachedTree(place=place) for place in _searched_places(argv, directory))
-    elif name in _COMPRESSORS and any(_has_letter(w, "r") or w[:5] == "--rec" for w in words):
-        yield from (ReachedTree(place=place) for place in places)
     elif name in _SEARCHES and not _gives_names(words):
         found = _searched_places(argv, directory)
         yield from (tree for place in found for tree in _searched(words, place))
@@ -262,8 +260,11 @@ def _has_letter(word: str, letters: str) -> bool:
 
 
 def _packs(name: str, words: Sequence[str]) -> bool:
+    """Whether a program puts the directories that it is given into something."""
+    if name in _COMPRESSORS:
+        return any(_has_letter(word, "r") or word[:5] == "--rec" for word in words)
     if name not in ("tar", "bsdtar"):
-        return True
+        return name in _PACKERS
     first = "".join(words[:1])
     letters = (word for word in words if word[:1] == "-" and word[1:2] != "-")
     modes = [first if first[:1] != "-" else "", *letters]
@@ -406,17 +407,7 @@ def unbounded_needs(
     start = os.path.join(root, structure.directory)
     for pipeline in structure.pipelines:
         for tree, one in trees(pipeline.commands, start):
-            hidden = (os.path.join(root, p, name) for p, name, is_it in coverage().paths if is_it)
-            found = [path for path in hidden if tree.holds(path, root)]
-            found = _tracked(found, root) if tree.is_tracked and found else found
-            yield from hidden_needs(found, root, "the command reads")
-            names = (os.path.relpath(path, root) for path in tree.changed(root))
-            acting = tuple(name for name in names if workspace.paths.group(name))
-            if tree.is_tracked and acting:
-                paths = _tracked([os.path.join(root, name) for name in acting], root)
-                acting = tuple(os.path.relpath(path, root) for path in paths)
-            if acting:
-                yield rewriting_need(one.argv, acting, is_known=True)
+            yield from _tree_needs(tree, one, workspace, coverage)
         for one in pipeline.commands:
             if moved := tuple(_moved(one.argv, start, workspace)):
                 yield rewriting_need(one.argv, moved, is_known=True)
@@ -434,6 +425,26 @@ def unbounded_needs(
                     default=Effect.ASK,
                     why=why,
                 )
+
+
+def _tree_needs(
+    tree: ReachedTree,
+    command: SimpleCommand,
+    workspace: Workspace,
+    coverage: Callable[[], CoveredPaths],
+) -> Iterator[PermissionRequest]:
+    root = str(workspace.root)
+    hidden = (os.path.join(root, at, name) for at, name, is_it in coverage().paths if is_it)
+    found = [path for path in hidden if tree.holds(path, root)]
+    found = _tracked(found, root) if tree.is_tracked and found else found
+    yield from hidden_needs(found, root, "the command reads")
+    acting = [
+        path for path in tree.changed(root) if workspace.paths.group(os.path.relpath(path, root))
+    ]
+    acting = _tracked(acting, root) if tree.is_tracked and acting else acting
+    if acting:
+        names = tuple(os.path.relpath(path, root) for path in acting)
+        yield rewriting_need(command.argv, names, is_known=True)
 
 
 def _moved(argv: tuple[str, ...], directory: str, workspace: Workspace) -> Iterator[str]:
