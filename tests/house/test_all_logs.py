@@ -402,12 +402,14 @@ def test_a_server_that_was_replaced_is_accepted_by_its_new_log(
 def test_a_server_that_is_there_and_does_not_answer_is_not_given_up(
     server: Callable[[str], Server],
 ) -> None:
-    first, old, new = server("core-a"), server("core-b"), server("core-b")
-    for one, reason in ((first, "mine"), (old, "before"), (new, "after")):
+    first, old = server("core-a"), server("core-b")
+    for one, reason in ((first, "mine"), (old, "before")):
         one.record(reason)
     old.answer()
     assert states(first.page())["core-b"] == "answered"
     old.answers.close()
+    new = server("core-b")
+    new.record("after")
     new.answer()
     with pytest.raises(ConfigError, match=f"the log {old.log}.*is there"):
         first.house.all_logs.replaced("core-b")
