@@ -96,6 +96,7 @@ def test_no_page_says_anything_in_english(pages: dict[str, str]) -> None:
     assert found == {}
 
 
+@pytest.mark.slow
 def test_no_page_says_anything_in_english_while_everything_is_stopped(
     stopped: dict[str, str],
 ) -> None:
