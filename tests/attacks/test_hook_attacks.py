@@ -16,6 +16,7 @@ import pytest
 
 from skillhouse.floor import PersistentPaths
 from skillhouse.frontends.hooks.hook_clients import hook_clients
+from skillhouse.tools import command_protection
 from tests.attacks.test_client_entry_attacks import ENVIRONMENTS, Trap
 from tests.frontends.hooks.hooked_home import (
     HEAVY_MODULES,
@@ -724,3 +725,17 @@ async def test_a_variable_that_the_client_may_have_is_given_to_programs_by_its_a
     home.places.user_file.write_text('policy = "developer"\n')
     git(home.project, "init", "-q", "-b", "main")
     assert (await home.effect("Bash", {"command": command}))[0] == effect
+
+
+async def test_what_is_changed_beyond_the_files_that_are_looked_at_is_asked_about(
+    home: HookedHome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home.places.user_file.write_text('policy = "developer"\n')
+    monkeypatch.setattr(command_protection, "FILES_MAX", 4)
+    (home.project / "src/zz").mkdir(parents=True)
+    for name in ("a.py", "b.py", "c.py", "d.py"):
+        (home.project / "src" / name).write_text("x\n")
+    command = "find src -name '*.md' -exec sed -i s/a/b/ {} +"
+    assert (await home.effect("Bash", {"command": command}))[0] == "allow"
+    (home.project / "src/zz/CLAUDE.md").write_text("x\n")
+    assert (await home.effect("Bash", {"command": command}))[0] == "ask"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from glob import iglob
-from itertools import islice, takewhile
+from itertools import accumulate, islice, takewhile
 from pathlib import Path
 
 from msgspec import Struct
@@ -29,7 +29,7 @@ from skillhouse.tools.files import is_new_directory, write_need
 from skillhouse.tools.workspace import Workspace
 
 FILES_MAX = 20_000
-"""Files that are looked at where directories are removed; the sandbox holds what is beyond."""
+"""Files that are looked at below a directory; our sandbox holds what is beyond."""
 DEPTH_MAX, SIGNS_MAX = 32, 8
 """Parts of a pattern that are tried, and its signs in one of them."""
 SHOWN_MAX = 8
@@ -357,14 +357,26 @@ def _makes_directory(program: str, arguments: Sequence[str], directory: str) -> 
 
 
 def files_below(directory: str) -> Iterator[str]:
-    """Yield the files below a directory, but those of installed packages."""
+    """Yield the files below a directory, as far as they are looked at."""
     left = FILES_MAX
-    for place, directories, files in os.walk(directory):
-        directories[:] = sorted({*directories} - DEPENDENCIES)
+    for place, files in _walked(directory):
         left -= len(files)
         if left < 0:
             return
         yield from (os.path.join(place, name) for name in files)
+
+
+def has_more_below(directory: str) -> bool:
+    """Whether a directory has more files than `files_below` yields."""
+    counts = accumulate(len(files) for _, files in _walked(directory))
+    return any(count > FILES_MAX for count in counts)
+
+
+def _walked(directory: str) -> Iterator[tuple[str, list[str]]]:
+    """Yield the directories below one with their files, but those of installed packages."""
+    for place, directories, files in os.walk(directory):
+        directories[:] = sorted({*directories} - DEPENDENCIES)
+        yield place, files
 
 
 def _relative(path: str, directory: str, workspace: Workspace) -> str:

@@ -25,7 +25,7 @@ from skillhouse.permission import (
 )
 from skillhouse.sandbox import CoveredPaths, ask_git
 from skillhouse.tools.call import PermissionRequest
-from skillhouse.tools.command_protection import STARTS, files_below, rewriting_need
+from skillhouse.tools.command_protection import STARTS, files_below, has_more_below, rewriting_need
 from skillhouse.tools.workspace import Workspace
 
 PATHS_MAX = 200
@@ -442,9 +442,10 @@ def _tree_needs(
         path for path in tree.changed(root) if workspace.paths.group(os.path.relpath(path, root))
     ]
     acting = _tracked(acting, root) if tree.is_tracked and acting else acting
-    if acting:
+    is_known = not (tree.is_changed and has_more_below(tree.place))
+    if acting or not is_known:
         names = tuple(os.path.relpath(path, root) for path in acting)
-        yield rewriting_need(command.argv, names, is_known=True)
+        yield rewriting_need(command.argv, names, is_known=is_known)
 
 
 def _moved(argv: tuple[str, ...], directory: str, workspace: Workspace) -> Iterator[str]:
