@@ -219,20 +219,10 @@ ZIPS: dict[str, tuple[Callable[[], bytes], Callable[[bytes], bool], str]] = {
         lambda data: zip_names(data)[1] == "..\\owned",
         "archive: refused name '..\\\\owned' [path-backslash]",
     ),
-    "a device of Windows": (
-        lambda: zip_of({"SKILL.md": SKILL, "aux.md": b"x"}),
-        lambda data: "aux.md" in zip_names(data),
-        "archive: refused name 'aux.md' [path-reserved]",
-    ),
     "names that are one on another system": (
         lambda: zip_of({"SKILL.md": SKILL, "skill.md": b"owned"}),
         lambda data: len({name.casefold() for name in zip_names(data)}) == 1,
-        "[path-twice]",
-    ),
-    "a letter in two spellings": (
-        lambda: zip_of({"SKILL.md": SKILL, unicodedata.normalize("NFD", "é.md"): b"x"}),
-        lambda data: unicodedata.normalize("NFC", zip_names(data)[1]) != zip_names(data)[1],
-        "[path-reserved]",
+        "path-twice: two files have names that are one on other systems",
     ),
     "hooks of git": (
         lambda: zip_of({"SKILL.md": SKILL, "sub/.GIT/hooks/post-checkout": b"x"}),
@@ -251,6 +241,19 @@ def test_32_a_hostile_zip(run: Run, place: Path, attack: str) -> None:
     file = place / "notes.zip"
     file.write_bytes(data)
     assert expected in refused(run, place, str(file))
+
+
+@pytest.mark.parametrize("name", ["aux.md", unicodedata.normalize("NFD", "é.md")])
+def test_32_a_name_that_another_system_reads_as_another_is_left_out(
+    run: Run, place: Path, name: str
+) -> None:
+    data = zip_of({"SKILL.md": SKILL, name: b"x"})
+    assert zip_names(data)[1] == name, "the attack works on a naive reader"
+    (place / "notes.zip").write_bytes(data)
+    code, out, _ = run("install", str(place / "notes.zip"), *AGREED)
+    assert (code, "not there" in out) == (0, True), out
+    files = [path.name for path in (place / "home/.agents/skills/notes").iterdir()]
+    assert files == ["SKILL.md"]
 
 
 @pytest.mark.slow

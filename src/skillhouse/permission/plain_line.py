@@ -454,12 +454,11 @@ class _PlainReader:
             if len(pipeline) > 1 or not self._is_sure or joined == "||":
                 raise NeedsShellError("an assignment that may not happen")
             self._joined = ""
-            for name, value in first.assignments:
+            for name, text in first.assignments:
                 if not self._variables.is_settable(name):
                     raise NeedsShellError(f"the assignment of `{name}`")
                 # A shell that has it already, as most people's have `EDITOR`, exports it again.
-                is_exported = bool(first.words) or may_start(name, value)
-                self._variables.set(name, value, exports=is_exported)
+                self._variables.set(name, text, exports=bool(first.words) or may_start(name, text))
         elif len(pipeline) == 1 and first.words[0].text == "cd":
             self._variables.enter()
             self._has_gone = True

@@ -1,4 +1,4 @@
-"""What a command writes of the files that act later: what is asked about it, and what is opened."""
+"""What a command writes of the files that act later, and its redirections: what is asked about."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from skillhouse.permission import (
     Effect,
     PathPolicy,
     Permission,
+    Redirect,
     command_resource,
     loads_code,
     only_reads,
@@ -25,7 +26,8 @@ from skillhouse.permission import (
 )
 from skillhouse.sandbox import GitChanges, OpenedProtection, find_git_changes
 from skillhouse.tools.call import PERSISTENCE, PermissionRequest, RefusedError
-from skillhouse.tools.files import is_new_directory, write_need
+from skillhouse.tools.files import is_new_directory, read_need, redirection_need, write_need
+from skillhouse.tools.tool import Session
 from skillhouse.tools.workspace import Workspace
 
 FILES_MAX = 20_000
@@ -239,6 +241,37 @@ def _refuse_fixed(names: tuple[str, ...]) -> None:
             f"denied: it would rewrite `{fixed}`, which no command writes: ask the user to run it",
             denied=True,
         )
+
+
+def redirection_needs(
+    redirects: Sequence[Redirect], workspace: Workspace, session: Session
+) -> Iterator[PermissionRequest]:
+    """Yield the needs of the redirections of a plan: files, and devices that are not harmless."""
+    files = [redirect for redirect in redirects if is_of_file(redirect)]
+    written = {redirect.target for redirect in files if redirect.kind != "read"}
+    for redirect in files:
+        if redirect.kind != "read":
+            yield redirection_need(workspace, redirect.target, session)
+        elif redirect.target not in written:
+            yield read_need(workspace.file(redirect.target, session))
+    for target in sorted({redirect.target for redirect in redirects if _is_device(redirect)}):
+        # Bash opens a connection for names such as /dev/tcp/host/80 (bash(1), "Redirection").
+        yield PermissionRequest(
+            permission=Permission(action="exec-once", resource=f"< {target}"),
+            default=Effect.ASK,
+            why=f"`{target[:80]}` is a device, or a connection",
+            may_last=False,
+        )
+
+
+def is_of_file(redirect: Redirect) -> bool:
+    return redirect.kind in ("read", "write", "append") and not redirect.target.startswith("/dev/")
+
+
+def _is_device(redirect: Redirect) -> bool:
+    """Whether what is read is neither a file nor one of the devices that are harmless."""
+    is_within = redirect.kind == "read" and redirect.target.startswith("/dev/")
+    return is_within and bool(PathPolicy().reading(redirect.target))
 
 
 def _listed(program: str, arguments: Sequence[str]) -> tuple[str, ...]:

@@ -31,7 +31,6 @@ from skillhouse.permission import (
     LayerRules,
     PathPolicy,
     Permission,
-    Redirect,
     SimpleCommand,
     command_resource,
     decide,
@@ -61,8 +60,7 @@ from skillhouse.tools.command_inputs import (
     inputs_of_line,
     inputs_of_plan,
 )
-from skillhouse.tools.command_protection import Writes
-from skillhouse.tools.files import read_need, redirection_need
+from skillhouse.tools.command_protection import Writes, is_of_file, redirection_needs
 from skillhouse.tools.path_rules import PathRules
 from skillhouse.tools.tool import Session
 from skillhouse.tools.workspace import Workspace
@@ -110,32 +108,16 @@ def needs_of(
         needs += [_remark(line, concern) for concern in verdict.concerns]
     needs += [_remark(line, concern) for concern in verdict.fenced]
     redirects = [r for command in plan.commands() for r in command.redirects]
-    needs += _redirection_needs(redirects, workspace, session)
+    needs += redirection_needs(redirects, workspace, session)
     named = [rules.rule(c.argv).cover is Breadth.EXACT for c in plan.commands()]
     needs += path_needs(plan, paths, session, str(workspace.root), named)
-    for redirect in filter(_is_file, redirects):
+    for redirect in filter(is_of_file, redirects):
         if redirect.kind != "read":
             paths.note_written(redirect.target)
         else:
             needs += paths.reading(redirect.target, session, is_named=False)
     # The same need twice is one question.
     return tuple(dict.fromkeys(needs))
-
-
-def _redirection_needs(
-    redirects: Sequence[Redirect], workspace: Workspace, session: Session
-) -> Iterator[PermissionRequest]:
-    files = [redirect for redirect in redirects if _is_file(redirect)]
-    written = {redirect.target for redirect in files if redirect.kind != "read"}
-    for redirect in files:
-        if redirect.kind != "read":
-            yield redirection_need(workspace, redirect.target, session)
-        elif redirect.target not in written:
-            yield read_need(workspace.file(redirect.target, session))
-    for target in sorted({redirect.target for redirect in redirects if _is_device(redirect)}):
-        # Bash opens a connection for names such as /dev/tcp/host/80 (bash(1), "Redirection").
-        why = f"`{target[:80]}` is a device, or a connection"
-        yield replace(_once(f"< {target}", why), may_last=False)
 
 
 def _may_start_denied(plan: CommandPlan, rules: LayerRules) -> bool:
@@ -209,16 +191,6 @@ def _once(resource: str, why: str) -> PermissionRequest:
     return PermissionRequest(
         permission=Permission(action="exec-once", resource=resource), default=Effect.ASK, why=why
     )
-
-
-def _is_file(redirect: Redirect) -> bool:
-    return redirect.kind in ("read", "write", "append") and not redirect.target.startswith("/dev/")
-
-
-def _is_device(redirect: Redirect) -> bool:
-    """Whether what is read is neither a file nor one of the devices that are harmless."""
-    is_within = redirect.kind == "read" and redirect.target.startswith("/dev/")
-    return is_within and bool(PathPolicy().reading(redirect.target))
 
 
 EXPANDED_MAX = 1_000

@@ -142,7 +142,7 @@ _WIDE = ("--hidden", "--no-ignore", "--unrestricted", "--all", "--skip-vcs", "-.
 _WIDE_OF_GIT = frozenset({"--no-index", "--no-exclude-standard"})
 _ONLY_NAMES = frozenset({"--files", "--type-list", "--help", "--version"})
 _FOUND = "./a"
-"""What stands for a name that a program finds."""
+"""In the place of a name that a program finds."""
 _PACKERS = frozenset({"tar", "bsdtar", "zip", "7z", "rsync", "scp"})
 _COMPRESSORS = frozenset({"gzip", "gunzip", "pigz", "unpigz"})
 _READERS = regex(
