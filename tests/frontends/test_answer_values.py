@@ -5,7 +5,9 @@ A plain dict has no type from which OpenAPI, the API's client and the docs could
 
 from __future__ import annotations
 
+import importlib
 import inspect
+import pkgutil
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +17,7 @@ import pytest
 
 from skillhouse.extensions.server.api.route_table import EVENT_STREAM, Endpoint
 from skillhouse.extensions.server.api.routes import ENDPOINTS
+from skillhouse.frontends import answers
 from skillhouse.frontends.answers.json_form import CORE_VALUES, JsonAnswer, ListAnswer
 from skillhouse.frontends.cli.terminal import Terminal
 from tests.frontends.conftest import Run
@@ -89,6 +92,9 @@ def every_answer(kind: type[JsonAnswer] = JsonAnswer) -> Iterator[type[JsonAnswe
 
 
 def test_each_member_has_a_type() -> None:
+    # A class that no other test of this process has loaded counts as well.
+    for module in pkgutil.iter_modules(answers.__path__, f"{answers.__name__}."):
+        importlib.import_module(module.name)
     found = {
         f"{kind.__name__}.{name}"
         for kind in every_answer()
