@@ -673,6 +673,10 @@ TREES: list[tuple[str, str]] = [
     ("unzip -l out.zip", "allow"),
     ("unzip -dl out.zip", "ask"),
     ("unzip -o out.zip '*' -l", "ask"),
+    # What starts no command, and what has an option that is not known.
+    ("find . -exec ';'", "ask"),
+    ("fd x -x ';'", "ask"),
+    ("task 'X=$(id)' --unheard-of", "ask"),
 ]
 
 

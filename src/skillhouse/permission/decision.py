@@ -206,8 +206,9 @@ def _applies(layer: Layer, rule: Rule, permission: Permission) -> bool:
 
         allows = rule.effect is Effect.ALLOW
         return applies_to_command(rule.pattern, permission.argv, allows=allows)
-    named = {permission.resource}
-    if permission.action == "skill" and rule.effect is not Effect.ALLOW:
-        # A name with a line break is shown, and loads, as the one that the rule was written about.
-        named.add(" ".join(permission.resource.split()))
-    return is_about and any(matches_in(layer.dialect, rule.pattern, name) for name in named)
+    if not is_about or matches_in(layer.dialect, rule.pattern, permission.resource):
+        return is_about
+    if permission.action != "skill" or rule.effect is Effect.ALLOW:
+        return False
+    # A name with a line break is shown, and loads, as the one that the rule was written about.
+    return matches_in(layer.dialect, rule.pattern, " ".join(permission.resource.split()))

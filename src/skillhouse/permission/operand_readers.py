@@ -404,7 +404,8 @@ _PROGRAM_NAME = regex(r"[A-Za-z0-9_+.-]+")
 def _recipe(meaning: CommandMeaning) -> None:
     """Variables and arguments of a recipe, which its lines hold as they are (GNU make, 6.5, 9.5;
     just, "Recipe Parameters"; Task, "CLI_ARGS")."""
-    for index, at in enumerate(meaning.operands):
+    # Operands behind an option that is not known have no kinds, and are asked about for it.
+    for index, (at, _) in enumerate(zip(meaning.operands, meaning.kinds, strict=False)):
         word = meaning.argv[at]
         name, how, value = found.groups() if (found := _SETS.fullmatch(word)) else ("", "", word)
         names_other = name in _MAKE_PROGRAMS and not _PROGRAM_NAME.fullmatch(value)

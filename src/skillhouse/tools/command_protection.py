@@ -67,7 +67,7 @@ _EXPANDING = frozenset(
     "gzip gunzip xz unxz lzma unlzma bzip2 bunzip2 zstd unzstd lz4 unlz4 uncompress brotli".split()
 )
 """Programs that write a file of the same name without its ending."""
-STARTS = frozenset("-exec -execdir -ok -okdir -x --exec -X --exec-batch".split())
+_STARTS = frozenset("-exec -execdir -ok -okdir -x --exec -X --exec-batch".split())
 """Options of find and fd behind which a command is."""
 _UNPACKING = frozenset({"tar", "bsdtar", "unzip", "7z", "7za", "cpio", "cargo", "gh"})
 """Programs that bring whole directories."""
@@ -314,10 +314,22 @@ def _expanded_paths(
 ) -> Iterator[str]:
     """Yield the files that a program such as `gunzip` makes in the place of what it is given."""
     yield from (os.path.splitext(operand)[0] for operand in operands)
-    options = [word for word in arguments if word[:1] == "-"]
-    if any(word[:5] == "--rec" or (word[:2] != "--" and "r" in word) for word in options):
+    if recurses(arguments):
         for path in _files_below_all(operands, directory):
             yield from (path, os.path.splitext(path)[0])
+
+
+def recurses(words: Sequence[str]) -> bool:
+    """Whether `gzip` or its like takes all files below the directories that it is given."""
+    options = (word for word in words if word[:1] == "-")
+    return any(word[:5] == "--rec" or (word[:2] != "--" and "r" in word) for word in options)
+
+
+def found_commands(words: Sequence[str]) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """Yield the places of the options of find or fd that start a command, and its words."""
+    for at, word in enumerate(words):
+        if word in _STARTS:
+            yield at, tuple(takewhile(lambda one: one not in (";", "+"), words[at + 1 :]))
 
 
 def _started(program: str, arguments: Sequence[str]) -> Iterator[Sequence[str]]:
@@ -326,9 +338,7 @@ def _started(program: str, arguments: Sequence[str]) -> Iterator[Sequence[str]]:
         operands = read_command((program, *arguments)).operands
         yield from [arguments[at - 1 :] for at in operands[:1]]
     elif program in ("find", "fd", "fdfind"):
-        for at, word in enumerate(arguments):
-            if word in STARTS and arguments[at + 1 : at + 2]:
-                yield list(takewhile(lambda one: one not in (";", "+"), arguments[at + 1 :]))
+        yield from (inner for _, inner in found_commands(arguments) if inner)
 
 
 def _copied_paths(

@@ -25,7 +25,13 @@ from skillhouse.permission import (
 )
 from skillhouse.sandbox import CoveredPaths, ask_git
 from skillhouse.tools.call import PermissionRequest
-from skillhouse.tools.command_protection import STARTS, files_below, has_more_below, rewriting_need
+from skillhouse.tools.command_protection import (
+    files_below,
+    found_commands,
+    has_more_below,
+    recurses,
+    rewriting_need,
+)
 from skillhouse.tools.workspace import Workspace
 
 PATHS_MAX = 200
@@ -262,17 +268,18 @@ def _has_letter(word: str, letters: str) -> bool:
 def _packs(name: str, words: Sequence[str]) -> bool:
     """Whether a program puts the directories that it is given into something."""
     if name in _COMPRESSORS:
-        return any(_has_letter(word, "r") or word[:5] == "--rec" for word in words)
+        return recurses(words)
     if name not in ("tar", "bsdtar"):
         return name in _PACKERS
+    return _tar_does("cru", ("--create", "--append", "--update"), words)
+
+
+def _tar_does(letters: str, options: Iterable[str], words: Sequence[str]) -> bool:
+    """Whether one of the modes is given, as in `xf`, `-xf` or `--extract`."""
     first = "".join(words[:1])
-    letters = (word for word in words if word[:1] == "-" and word[1:2] != "-")
-    modes = [first if first[:1] != "-" else "", *letters]
-    return any(not {*"cru"}.isdisjoint(mode) for mode in modes) or not {
-        "--create",
-        "--append",
-        "--update",
-    }.isdisjoint(words)
+    is_short = first[:1] != "-" and not {*letters}.isdisjoint(first)
+    is_short = is_short or any(_has_letter(word, letters) for word in words)
+    return is_short or not {*options}.isdisjoint(words)
 
 
 def unpacks(argv: tuple[str, ...]) -> bool:
@@ -283,21 +290,18 @@ def unpacks(argv: tuple[str, ...]) -> bool:
     """
     argv = unwrapped(argv) or argv
     name, words = os.path.basename(argv[0]), argv[1:]
-    first = "".join(words[:1])
     if name in ("tar", "bsdtar"):
-        modes = [first if first[:1] != "-" else "", *(w for w in words if _has_letter(w, "x"))]
-        return any("x" in mode for mode in modes) or not {"--extract", "--get"}.isdisjoint(words)
+        return _tar_does("x", ("--extract", "--get"), words)
     if name == "unzip":
         # Behind the name of the archive they are names of files; what follows `-d` is its value.
         letters = takewhile(lambda word: word[:1] == "-", words)
         return not any(_has_letter(word.partition("d")[0], "lvtpZzh") for word in letters)
-    return name in ("7z", "7za", "7zz") and first in ("x", "e")
+    return name in ("7z", "7za", "7zz") and "".join(words[:1]) in ("x", "e")
 
 
 def fetched(argv: tuple[str, ...], directory: str) -> str:
     """Return the package that npx or its like would install to run it; "" where it is there."""
-    while inner := read_command(argv).inner:
-        argv = argv[inner:]
+    argv = _innermost(argv)
     meaning = read_command(argv)
     if meaning.started is None or meaning.program not in ("npx", "bunx", "pnpx", "npm"):
         return ""
@@ -313,9 +317,13 @@ def shows_variables(argv: tuple[str, ...]) -> bool:
     >>> [shows_variables(argv) for argv in (("env",), ("env", "ls"), ("printenv", "PATH"))]
     [True, False, True]
     """
+    return read_command(_innermost(argv)).program in ("env", "printenv")
+
+
+def _innermost(argv: tuple[str, ...]) -> tuple[str, ...]:
     while inner := read_command(argv).inner:
         argv = argv[inner:]
-    return read_command(argv).program in ("env", "printenv")
+    return argv
 
 
 def _globs(words: Sequence[str]) -> tuple[str, ...]:
@@ -341,10 +349,8 @@ def _may_be_values(words: Sequence[str]) -> bool:
 
 def _found(argv: Sequence[str], places: Sequence[str]) -> Iterator[ReachedTree]:
     """Yield what the commands of `find -exec` are given."""
-    starts = [n for n, word in enumerate(argv) if word in STARTS]
-    for start in starts:
+    for start, inner in found_commands(argv):
         tests = argv[:start]
-        inner = tuple(w for w in takewhile(lambda word: word not in (";", "+"), argv[start + 1 :]))
         made = tuple(_FOUND if "{}" in word else word for word in inner) or ("true",)
         for place in places:
             tree = ReachedTree(place=place) if _goes_below(made) else _tested(tests, place)
