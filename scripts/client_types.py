@@ -14,16 +14,15 @@ from typing import Any
 
 import msgspec
 
-from skillhouse.floor import structs
-from skillhouse.frontends.answers.approvals import ApprovalAnswer
-from skillhouse.frontends.answers.audit import ListedEntryAnswer, ListedRecord
-from skillhouse.frontends.answers.catalogs import SkillHitAnswer
-from skillhouse.frontends.answers.installs import PlannedAnswer
-from skillhouse.frontends.answers.json_form import MOMENTS, moment_of
-from skillhouse.frontends.answers.policy import ExplanationAnswer
-from skillhouse.frontends.answers.rehearsal import RehearsalAnswer
-from skillhouse.frontends.answers.service import JobAnswer
-from skillhouse.frontends.answers.skills import (
+from skillhouse.answers.approvals import ApprovalAnswer
+from skillhouse.answers.audit import ListedEntryAnswer, ListedRecord
+from skillhouse.answers.catalogs import SkillHitAnswer
+from skillhouse.answers.installs import PlannedAnswer
+from skillhouse.answers.json_form import MOMENTS, moment_of
+from skillhouse.answers.policy import ExplanationAnswer
+from skillhouse.answers.rehearsal import RehearsalAnswer
+from skillhouse.answers.service import JobAnswer
+from skillhouse.answers.skills import (
     ContentAnswer,
     DefinitionAnswer,
     LibrarySkillAnswer,
@@ -31,12 +30,13 @@ from skillhouse.frontends.answers.skills import (
     SkillAnswer,
     SourceAnswer,
 )
-from skillhouse.frontends.answers.tools import CallResultAnswer, ToolAnswer
+from skillhouse.answers.tools import CallResultAnswer, ToolAnswer
+from skillhouse.floor import structs
 
 HEAD = '''\
 """The types of what the API answers; members that are not named here may be there too.
 
-Generated from skillhouse.frontends.answers by `./x docs`; do not edit.
+Generated from skillhouse.answers by `./x docs`; do not edit.
 """
 
 from __future__ import annotations

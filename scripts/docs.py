@@ -44,8 +44,8 @@ from scripts.terminal import build, install
 from skillhouse.clients import known_clients
 from skillhouse.frontends.cli import main as run
 from skillhouse.frontends.cli.verbs import VERBS
-from skillhouse.frontends.presentation.client_report import COLUMNS
-from skillhouse.frontends.presentation.text import counted, wrapped
+from skillhouse.presentation.client_report import COLUMNS
+from skillhouse.presentation.text import counted, wrapped
 from skillhouse.skill import profile_names
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import settings
 
 from skillhouse.frontends.cli.verbs import VERBS
-from skillhouse.frontends.presentation.operations import OPERATIONS
+from skillhouse.presentation.operations import OPERATIONS
 from skillhouse.skill import profile_names
 
 ROOT = Path(__file__).resolve().parents[1]

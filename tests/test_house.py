@@ -131,7 +131,7 @@ def test_the_contract_lists_the_rooms_that_exist():
     assert set(ROOMS) == built
 
 
-KITS = ("floor.", "frontends.answers.", "frontends.presentation.")
+KITS = ("floor.", "answers.", "presentation.")
 """Packages without a face, of which each module is one."""
 OPENED = {
     "frontends.cli": {

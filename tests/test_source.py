@@ -11,7 +11,7 @@ import pytest
 
 import skillhouse
 import skillhouse_signer
-from tests.answers import ANSWERING
+from tests.person_answers import ANSWERING
 
 pytestmark = pytest.mark.slow
 
@@ -106,7 +106,7 @@ def test_no_verb_asks_but_through_the_module_of_questions() -> None:
         # Colours, lines that are written over, and logs for people.
         "frontends/cli/terminal.py": {"isatty"},
         "extensions/chat/screen.py": {"isatty"},
-        "frontends/presentation/service_log.py": {"isatty"},
+        "presentation/service_log.py": {"isatty"},
         # Text for a skill or a prompt, and the stream of the channel that asks about calls.
         "frontends/cli/manage.py": {"sys.stdin"},
         "extensions/chat/chat_verb.py": {"sys.stdin"},

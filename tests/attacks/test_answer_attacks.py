@@ -25,11 +25,11 @@ from skillhouse.approval.webhook import secret_bytes
 from skillhouse.audit import read_records
 from skillhouse.house import Skillhouse, configured
 from skillhouse.permission import Effect, Layer, Rule
-from tests.answers import ANSWERING
 from tests.approval.questions import begun, broker_at, question, said
 from tests.frontends.mcp_peer import Peer
 from tests.harness import Clock
 from tests.house.places import make_places, write_skill
+from tests.person_answers import ANSWERING
 
 
 @pytest.fixture

@@ -14,13 +14,13 @@ from typing import Any
 import anyio
 import pytest
 
+from skillhouse.answers.approvals import approval_answer
 from skillhouse.approval import FOUND_HEADING, SENT_HEADING, ApprovalRequest
 from skillhouse.approval.webhook import chat_text, question_value
 from skillhouse.extensions.server import http_app
 from skillhouse.extensions.server.pages.question_view import phrase_of, view_of
 from skillhouse.extensions.server.pages.renderer import FACT_LABELS
 from skillhouse.frontends.adapters.framework_bridge import FrameworkBridge
-from skillhouse.frontends.answers.approvals import approval_answer
 from skillhouse.frontends.mcp.elicitation import ElicitationClient, elicitation_for
 from skillhouse.house import Skillhouse, configured
 from skillhouse.store import STATE_FILE

@@ -21,9 +21,9 @@ from opentelemetry.sdk.trace import (
 )
 
 from skillhouse.floor import tracing
-from skillhouse.frontends.presentation.service_log import service_logging
 from skillhouse.house import Skillhouse, configured
 from skillhouse.permission import Effect, Layer, Rule
+from skillhouse.presentation.service_log import service_logging
 from tests.harness import Screen
 from tests.house.places import make_places, write_skill
 from tests.listening import Listener

@@ -17,9 +17,9 @@ from mcp.client import Client
 from mcp_types import Request
 from pydantic import TypeAdapter
 
-from skillhouse.frontends.answers.catalogs import search_skills
-from skillhouse.frontends.answers.json_form import plain
-from skillhouse.frontends.answers.rehearsal import rehearsal_answer
+from skillhouse.answers.catalogs import search_skills
+from skillhouse.answers.json_form import plain
+from skillhouse.answers.rehearsal import rehearsal_answer
 from skillhouse.frontends.cli.candidates import KINDS, complete
 from skillhouse.house import ExtensionSettings, SkillCodeSettings, Skillhouse, rehearse
 from skillhouse.manage import SkillsManager

@@ -24,7 +24,6 @@ from skillhouse.frontends.mcp.elicitation import ElicitationClient as ElicitingC
 from skillhouse.frontends.mcp.elicitation import elicitation_for
 from skillhouse.house import Skillhouse, configured
 from skillhouse.tools import CallerFields, ToolResult
-from tests.answers import approve
 from tests.frontends.mcp_inside import Person, asked, retried
 from tests.frontends.mcp_peer import (
     LEGACY,
@@ -37,6 +36,7 @@ from tests.frontends.mcp_peer import (
     text_of,
     up,
 )
+from tests.person_answers import approve
 
 pytestmark = pytest.mark.slow
 

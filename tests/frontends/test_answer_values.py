@@ -15,10 +15,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from skillhouse import answers
+from skillhouse.answers.json_form import CORE_VALUES, JsonAnswer, ListAnswer
 from skillhouse.extensions.server.api.route_table import EVENT_STREAM, Endpoint
 from skillhouse.extensions.server.api.routes import ENDPOINTS
-from skillhouse.frontends import answers
-from skillhouse.frontends.answers.json_form import CORE_VALUES, JsonAnswer, ListAnswer
 from skillhouse.frontends.cli.terminal import Terminal
 from tests.frontends.conftest import Run
 from tests.frontends.test_cli_json import LISTS, REFUSED, THINGS, settled, words_of

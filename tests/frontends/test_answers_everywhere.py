@@ -17,9 +17,9 @@ from skillhouse.frontends.mcp.server import SkillhouseServer
 from skillhouse.frontends.mcp.tool_list import ToolListing
 from skillhouse.house import Locations, Skillhouse, configured
 from skillhouse.tools import ToolResult
-from tests.answers import approve
 from tests.frontends.mcp_peer import LEGACY, Peer, http_client, text_of, up
 from tests.house.places import make_places
+from tests.person_answers import approve
 
 Write = Callable[[str], Awaitable[bool]]
 """Writes to a path, and whether that ran; else it waits for an answer."""

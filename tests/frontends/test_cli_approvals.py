@@ -19,7 +19,7 @@ import pytest
 from skillhouse.approval import Answer, ApprovalRequest, Reply, content_digest
 from skillhouse.frontends.cli.person import TerminalChannel, show_request
 from skillhouse.frontends.cli.terminal import Terminal
-from skillhouse.frontends.presentation.question import FACT_LINES
+from skillhouse.presentation.question import FACT_LINES
 from tests.approval.questions import question
 from tests.frontends.conftest import Run
 from tests.states import state_at

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from skillhouse.answers.json_form import plain
+from skillhouse.answers.skills import absent_skill
 from skillhouse.extensions.server.status import StatusReader
-from skillhouse.frontends.answers.json_form import plain
-from skillhouse.frontends.answers.skills import absent_skill
 from skillhouse.house import Skillhouse, configured
 from skillhouse.manage import SkillsManager
 from tests.frontends.conftest import Run

@@ -10,8 +10,8 @@ import pytest
 
 from skillhouse.clients import known_clients
 from skillhouse.discovery import watcher
-from skillhouse.frontends.presentation.client_report import BRIEF_LINES
-from skillhouse.frontends.presentation.text import width_of
+from skillhouse.presentation.client_report import BRIEF_LINES
+from skillhouse.presentation.text import width_of
 from skillhouse.skill import load_profile, profile_names, read_profile
 from tests.frontends.conftest import Run
 from tests.house.places import write_skill

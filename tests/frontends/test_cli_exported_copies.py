@@ -11,8 +11,8 @@ import pytest
 
 from skillhouse.clients import Exporter
 from skillhouse.clients import exporter as exporters
-from skillhouse.frontends.presentation import operations
 from skillhouse.house import Skillhouse, configured, export_source
+from skillhouse.presentation import operations
 from tests.frontends.conftest import Run
 from tests.house.places import make_places, write_skill
 from tests.registry.sources import make_skill, skill_text

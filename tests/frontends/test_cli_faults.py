@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from skillhouse.floor import InternalFaultError
-from skillhouse.frontends.presentation.fault_report import (
+from skillhouse.presentation.fault_report import (
     FRAMES_MAX,
     KEPT_MAX,
     known_secrets,

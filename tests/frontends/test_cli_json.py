@@ -13,7 +13,7 @@ import pytest
 from scripts.contract_probes import parser_of
 
 import skillhouse
-from skillhouse.frontends.answers.errors import class_code, error_answer, split_advice
+from skillhouse.answers.errors import class_code, error_answer, split_advice
 from skillhouse.frontends.cli.verbs import VERBS
 from tests.frontends.conftest import Run
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from skillhouse.answers.json_form import plain
 from skillhouse.clients import known_clients, user_folders, variable_folders
 from skillhouse.floor import UnusableSkillError
-from skillhouse.frontends.answers.json_form import plain
-from skillhouse.frontends.presentation import operations
 from skillhouse.house import Skillhouse, configured
+from skillhouse.presentation import operations
 from skillhouse.skill import load_profile, profile_names
 from tests.frontends.conftest import Run
 from tests.house.places import make_places, readers_of, write_skill

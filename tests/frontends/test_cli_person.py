@@ -13,12 +13,12 @@ from skillhouse.approval import Issuer
 from skillhouse.clients import coding_agents
 from skillhouse.frontends.cli.person import coding_agent
 from skillhouse.house import Skillhouse, configured
-from tests.answers import ANSWERING
 from tests.approval.questions import question
 from tests.frontends.conftest import Run
 from tests.frontends.mcp_peer import environment_of
 from tests.harness import ran
 from tests.house.places import make_places, write_skill
+from tests.person_answers import ANSWERING
 
 Typing = Run
 

@@ -12,9 +12,9 @@ import pytest
 
 from skillhouse.approval import Answer
 from skillhouse.audit import read_records
-from tests.answers import approve
 from tests.frontends.conftest import Run
 from tests.loopback_http import QuietHandler, serving_http
+from tests.person_answers import approve
 from tests.remote.servers import SCHEMA, digest_of, tar_of, text_of
 
 INDEX = "/.well-known/agent-skills/index.json"

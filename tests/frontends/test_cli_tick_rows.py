@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from skillhouse.frontends.cli.tick_rows import FILTER_MAX, KEYS, TickList, TickRow
-from skillhouse.frontends.presentation.text import width_of
+from skillhouse.presentation.text import width_of
 from tests.frontends.terminals import Seat
 from tests.registry.sources import make_skill
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from skillhouse.floor import InternalFaultError
-from skillhouse.frontends.presentation.text import shown
+from skillhouse.presentation.text import shown
 from tests.frontends.conftest import Run
 from tests.wild_collections import SIZES, Collection, make_collection
 

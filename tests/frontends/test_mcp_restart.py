@@ -20,7 +20,6 @@ from mcp_types import (
 from skillhouse.approval import Approval, ApprovalBroker
 from skillhouse.audit import read_records
 from skillhouse.frontends.mcp.elicitation import ALLOW, DECISION
-from tests.answers import approve
 from tests.balanced import is_replicated
 from tests.frontends.mcp_inside import YES, Person, asked, retried
 from tests.frontends.mcp_peer import (
@@ -35,6 +34,7 @@ from tests.frontends.mcp_peer import (
     text_of,
     up,
 )
+from tests.person_answers import approve
 
 # It starts processes.
 pytestmark = [pytest.mark.slow, pytest.mark.heavy]

@@ -17,7 +17,6 @@ from skillhouse.frontends.mcp import tasks
 from skillhouse.frontends.mcp.elicitation import ALLOW, DECISION, DENY
 from skillhouse.house import call_tasks
 from skillhouse.tools import UnknownToolError
-from tests.answers import approve
 from tests.frontends.mcp_inside import YES, Inside, Person, asked, talk
 from tests.frontends.mcp_peer import PATIENCE_SECONDS, Peer, Pipe, has_sandbox, running, running_up
 from tests.frontends.mcp_tasks import (
@@ -31,6 +30,7 @@ from tests.frontends.mcp_tasks import (
     talking,
 )
 from tests.harness import Need
+from tests.person_answers import approve
 
 pytestmark = pytest.mark.slow
 

@@ -20,8 +20,8 @@ from skillhouse.frontends.mcp.elicitation import (
     ElicitationClient,
     elicitation_for,
 )
-from skillhouse.frontends.presentation.question import ANSWER_WORDS, ONLY_PLACE, question_of
 from skillhouse.house import Skillhouse, configured
+from skillhouse.presentation.question import ANSWER_WORDS, ONLY_PLACE, question_of
 from skillhouse.tools import ToolResult
 from tests.approval.questions import question
 from tests.extensions.server.pages.served import COOKIE, PORT, client_of

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
+from skillhouse.answers.catalogs import catalog_bounds
 from skillhouse.frontends.adapters.framework_bridge import (
     FrameworkBridge,
     description_chars,
 )
 from skillhouse.frontends.adapters.openai import skillhouse_tools
-from skillhouse.frontends.answers.catalogs import catalog_bounds
-from skillhouse.frontends.presentation.library import view_notes
 from skillhouse.house import Skillhouse, configured
 from skillhouse.house.model_tools import OPENAI_CHARS
+from skillhouse.presentation.library import view_notes
 from skillhouse.skill import tokens_of
 from tests.house.places import make_places, write_skill
 

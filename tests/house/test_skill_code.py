@@ -11,8 +11,8 @@ from typing import Any
 import anyio
 import pytest
 
+from skillhouse.answers.tools import tool_answer
 from skillhouse.floor import ConfigError
-from skillhouse.frontends.answers.tools import tool_answer
 from skillhouse.house import Skillhouse, load_config
 from skillhouse.sandbox import SandboxStatus, default_python
 from skillhouse.tools import SkillCodeTool, ToolResult, UnknownToolError

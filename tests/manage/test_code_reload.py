@@ -10,9 +10,9 @@ import anyio
 import anyio.lowlevel
 import pytest
 
+from skillhouse.answers.service import failures, loaded_names, untried_names
 from skillhouse.approval import Answer
 from skillhouse.extensions.cells import CellSpec
-from skillhouse.frontends.answers.service import failures, loaded_names, untried_names
 from skillhouse.house import Skillhouse
 from skillhouse.house.code_manifests import Lacking
 from skillhouse.manage.code_reload import (

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillhouse.discovery import render_catalog
-from skillhouse.frontends.presentation.text import shown
+from skillhouse.presentation.text import shown
 from skillhouse.skill import HiddenText, SkillIndex, parse
 from skillhouse.skill.hidden import (
     COUNTED_MAX,

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from skillhouse.floor import tree_digest
-from skillhouse.frontends.presentation.library import library_lines
 from skillhouse.house import Skillhouse
+from skillhouse.presentation.library import library_lines
 from skillhouse.tools import Caller, ToolBudget, UnknownToolError
 from tests.house.coded import coded_house, recorded, tool, write_code
 from tests.house.deferred import ADD, NUMBERS, inside, kinds_house, write_kinds

@@ -235,7 +235,7 @@ DECIDES = {
 }
 """Names of what decides; frontends use none of them, but for `EXPLAINING`."""
 EXPLAINING = {
-    "frontends/answers/policy.py": {"explain", "explain_skill"},
+    "answers/policy.py": {"explain", "explain_skill"},
 }
 """Where one permission is explained by the rules and no call is: `policy explain` at a terminal and
 over HTTP."""

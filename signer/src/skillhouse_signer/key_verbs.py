@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 import anyio
 from msgspec import UNSET, UnsetType
 
+from skillhouse.answers.json_form import JsonAnswer, copied
 from skillhouse.approval import OWNER
 from skillhouse.floor import nearest, structs
-from skillhouse.frontends.answers.json_form import JsonAnswer, copied
 from skillhouse.frontends.cli.options import UsageError
 from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.publisher_keys import print_publishers
-from skillhouse.frontends.presentation.text import counted, shown
+from skillhouse.presentation.text import counted, shown
 from skillhouse_signer import (
     KEYSTORE_FILE,
     STATE_FILE,
@@ -30,7 +30,7 @@ from skillhouse_signer import (
 )
 
 if TYPE_CHECKING:
-    from skillhouse.frontends.answers.signatures import PublisherKeyAnswer
+    from skillhouse.answers.signatures import PublisherKeyAnswer
     from skillhouse.frontends.cli.terminal import Terminal
     from skillhouse.house import Skillhouse
     from skillhouse_signer import KeyInfo, Terms

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillhouse.extensions.chat.markdown import MarkdownStream, rendered, styled
-from skillhouse.frontends.presentation.text import width_of
+from skillhouse.presentation.text import width_of
 
 SAMPLE = """# Title of **things**
 

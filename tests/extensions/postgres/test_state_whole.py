@@ -13,11 +13,11 @@ from typing import Any
 
 import psycopg
 import pytest
-from tests.answers import approve
 from tests.extensions.postgres.state_servers import served, url_of
 from tests.frontends.mcp_peer import Peer, up
 from tests.harness import ran
 from tests.house.places import make_places
+from tests.person_answers import approve
 from tests.postgres import cluster, program, restart
 
 from skillhouse import store

@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.answers import approve
 from tests.balanced import PROGRAM
 from tests.extensions.postgres.state_servers import StatePool
 from tests.frontends.mcp_peer import Peer
 from tests.harness import Need, ran
+from tests.person_answers import approve
 
 from skillhouse.approval import ApprovalState
 from skillhouse.approval.broker import ApprovalBroker

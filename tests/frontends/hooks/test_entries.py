@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from skillhouse.answers.hook_changes import HookStanding
 from skillhouse.clients.config_file import ConfigFileError
 from skillhouse.floor import ConfigError
 from skillhouse.floor.structs import replace
 from skillhouse.frontends.hooks import entries as entries_module
-from skillhouse.frontends.hooks.entries import HookEntries, HookStanding
+from skillhouse.frontends.hooks.entries import HookEntries
 from skillhouse.frontends.hooks.hook_clients import DATA, hook_client
 from tests.frontends.hooks.hooked_home import HookedHome
 from tests.house.places import make_places

@@ -38,9 +38,9 @@ from skillhouse.extensions.chat.transcript import (
 from skillhouse.floor import ConfigError, SkillhouseError, StateError, needs_extra
 from skillhouse.floor.regex import regex
 from skillhouse.floor.threads import in_thread
-from skillhouse.frontends.presentation.text import counted, one_line
 from skillhouse.house import BotSettings, Skillhouse, read_secret
 from skillhouse.house.config import DiscordSettings, TelegramSettings, callback_of
+from skillhouse.presentation.text import counted, one_line
 from skillhouse.tiers import is_stop_command
 
 AGAIN_SECONDS = 5.0

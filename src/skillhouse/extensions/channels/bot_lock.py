@@ -17,10 +17,10 @@ from pathlib import Path
 
 import anyio
 
+from skillhouse.answers.json_form import JsonAnswer
 from skillhouse.floor import SkillhouseError, StateError, make_private
 from skillhouse.floor.lock import try_lock
 from skillhouse.floor.threads import in_thread
-from skillhouse.frontends.answers.json_form import JsonAnswer
 from skillhouse.store import STATE, STATE_FILE, pooled, state_clock, state_server
 
 LOCK_FILE = "bot.lock"

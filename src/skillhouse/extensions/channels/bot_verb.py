@@ -30,8 +30,8 @@ from skillhouse.frontends.cli.service_unit import (
     UnitAnswer,
     UnitStanding,
 )
-from skillhouse.frontends.presentation.text import one_line, shown
 from skillhouse.house import configured, deciding_variables, refuse_lost_address
+from skillhouse.presentation.text import one_line, shown
 
 if TYPE_CHECKING:
     from skillhouse.audit import AuditLog

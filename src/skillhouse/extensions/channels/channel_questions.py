@@ -18,13 +18,13 @@ from skillhouse.extensions.channels.chat_channel import (
     Outgoing,
 )
 from skillhouse.extensions.channels.mailbox import SessionKey
-from skillhouse.frontends.presentation.question import (
+from skillhouse.presentation.question import (
     answered_at,
     question_lines,
     question_of,
     standing_line,
 )
-from skillhouse.frontends.presentation.text import cut, one_line
+from skillhouse.presentation.text import cut, one_line
 
 TOKEN_BYTES = 12
 """Randomness of a button's token; Telegram takes 64 bytes with the rest."""

@@ -34,7 +34,7 @@ from skillhouse.extensions.channels.send_file import forget_copies
 from skillhouse.floor import StateError
 from skillhouse.floor.structs import replace
 from skillhouse.floor.threads import in_thread
-from skillhouse.frontends.presentation.text import one_line
+from skillhouse.presentation.text import one_line
 
 IDLE_SESSIONS_MAX = 50
 """Conversations without a message that are kept in memory."""

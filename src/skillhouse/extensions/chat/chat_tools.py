@@ -12,7 +12,7 @@ from pydantic_ai.toolsets import ToolsetTool
 from skillhouse.extensions.chat.screen import Screen
 from skillhouse.frontends.adapters.framework_bridge import FrameworkBridge
 from skillhouse.frontends.adapters.pydantic_ai import SkillhouseToolset
-from skillhouse.frontends.presentation.text import cut, one_line
+from skillhouse.presentation.text import cut, one_line
 from skillhouse.tools import Progress, ToolResult
 
 _LINE = 100

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from skillhouse.answers.json_form import Count, JsonAnswer, copied
 from skillhouse.floor import MissingExtraError
-from skillhouse.frontends.answers.json_form import Count, JsonAnswer, copied
 from skillhouse.frontends.cli.options import (
     UsageError,
     Verb,
@@ -24,7 +24,7 @@ from skillhouse.frontends.cli.options import (
 )
 from skillhouse.frontends.cli.person import TerminalChannel, note_changes
 from skillhouse.frontends.cli.question import is_terminal
-from skillhouse.frontends.presentation.text import cut, one_line
+from skillhouse.presentation.text import cut, one_line
 
 if TYPE_CHECKING:
     from skillhouse.extensions.chat.conversation import Answered, ChatConversation

@@ -26,8 +26,8 @@ from pydantic_ai.messages import (
 from pydantic_ai.models import Model
 
 from skillhouse.extensions.chat.marks import ATTACHED, STARTED, SUMMARY, last_prompt, mark_of
-from skillhouse.frontends.presentation.text import counted
 from skillhouse.house import ShownTool
+from skillhouse.presentation.text import counted
 from skillhouse.tools import Activation, tokens_of
 
 

@@ -58,8 +58,8 @@ from skillhouse.extensions.chat.stored_messages import (
 from skillhouse.extensions.chat.transcript import StoredTranscript, Transcript
 from skillhouse.floor import structs
 from skillhouse.frontends.adapters.framework_bridge import FrameworkBridge
-from skillhouse.frontends.presentation.text import counted, cut, one_line
 from skillhouse.house import Skillhouse
+from skillhouse.presentation.text import counted, cut, one_line
 from skillhouse.tools import (
     ATTACHED_SKILL_TOKENS,
     ATTACHED_TOKENS,

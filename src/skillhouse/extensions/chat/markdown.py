@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 
 from skillhouse.floor.regex import regex
-from skillhouse.frontends.presentation.text import shown, width_of
+from skillhouse.presentation.text import shown, width_of
 
 Piece = tuple[str, str]
 """A text and the parameters of its style, as in `1;4`; empty for none."""

@@ -14,7 +14,7 @@ from msgspec import Struct
 from skillhouse.audit import is_secret_name
 from skillhouse.extensions.chat.transcript import TranscriptHead
 from skillhouse.floor import ConfigError
-from skillhouse.frontends.presentation.text import one_line
+from skillhouse.presentation.text import one_line
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 

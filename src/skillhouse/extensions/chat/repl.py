@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Generic, Self, TypeVar
 import anyio
 from anyio.from_thread import start_blocking_portal
 
+from skillhouse.answers.service import failures, loaded_names, untried_names
 from skillhouse.approval import OWNER
 from skillhouse.extensions.chat.marks import is_cut, last_prompt, stored_prompts
 from skillhouse.extensions.chat.pending_build import PendingBuild
 from skillhouse.extensions.chat.screen import CHANNEL, Screen
 from skillhouse.extensions.chat.transcript import StoredTranscript
 from skillhouse.floor import SkillhouseError, nearest
-from skillhouse.frontends.answers.service import failures, loaded_names, untried_names
-from skillhouse.frontends.presentation.library import unlisted
-from skillhouse.frontends.presentation.text import counted, cut, one_line
 from skillhouse.manage import reload_code
+from skillhouse.presentation.library import unlisted
+from skillhouse.presentation.text import counted, cut, one_line
 from skillhouse.tiers import is_stop_command
 
 if TYPE_CHECKING:

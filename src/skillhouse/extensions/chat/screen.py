@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TextIO
 
 from skillhouse.extensions.chat.markdown import MarkdownStream
-from skillhouse.frontends.presentation.text import cut, one_line, shown, wrapped
+from skillhouse.presentation.text import cut, one_line, shown, wrapped
 
 FRAMES = "|/-\\"
 BEGIN_SECONDS = 0.3

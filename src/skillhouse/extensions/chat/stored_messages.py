@@ -18,7 +18,7 @@ from pydantic_ai.messages import (
 from skillhouse.audit import KnownSecrets, is_secret_name, without_secrets
 from skillhouse.floor import DecodeError
 from skillhouse.floor.paths import sendable
-from skillhouse.frontends.presentation.text import one_line
+from skillhouse.presentation.text import one_line
 
 _TEXTS = ("content", "args", "tool_name", "tool_call_id")
 """The text fields of a message's parts."""

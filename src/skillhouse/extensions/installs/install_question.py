@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from skillhouse.floor import SkillhouseError, digest, structs
-from skillhouse.frontends.presentation.install_words import report_pairs
-from skillhouse.frontends.presentation.text import cut
 from skillhouse.house.config.allowed_sources import rule_for
 from skillhouse.install import UNSIGNED, UNTRUSTED, agreements
 from skillhouse.install.source_policy import first_seen, held_back, required_age
+from skillhouse.presentation.install_words import report_pairs
+from skillhouse.presentation.text import cut
 from skillhouse.registry import entry_value
 from skillhouse.tools import one_line
 

@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from skillhouse.answers.json_form import Count, JsonAnswer, copied
 from skillhouse.extensions.registry.hosting.backup import BackupFacts, back_up, restore
-from skillhouse.frontends.answers.json_form import Count, JsonAnswer, copied
 from skillhouse.frontends.cli.options import add_common, natural
-from skillhouse.frontends.presentation.text import counted, shown
+from skillhouse.presentation.text import counted, shown
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal

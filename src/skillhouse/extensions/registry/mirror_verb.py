@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from skillhouse import registry
-from skillhouse.frontends.answers.json_form import Count, JsonAnswer
+from skillhouse.answers.json_form import Count, JsonAnswer
 from skillhouse.frontends.cli.options import add_common, house_of, positive
-from skillhouse.frontends.presentation.text import counted, shown
 from skillhouse.house import Skillhouse
 from skillhouse.install import Repositories, read_token, repository_at
+from skillhouse.presentation.text import counted, shown
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import anyio
 from msgspec import UNSET, UnsetType
 
+from skillhouse.answers.json_form import JsonAnswer, copied
 from skillhouse.extensions.registry.backup_verb import configure_backup, run_backup
 from skillhouse.extensions.registry.hosting import (
     DIRECTORY,
@@ -30,7 +31,6 @@ from skillhouse.extensions.registry.hosting.sqlite_store import DATABASE
 from skillhouse.extensions.registry.mirror_verb import configure_mirror, run_mirror
 from skillhouse.extensions.registry.root_verb import configure_root, run_root, sign_elsewhere
 from skillhouse.floor import needs_extra, structs
-from skillhouse.frontends.answers.json_form import JsonAnswer, copied
 from skillhouse.frontends.cli.options import (
     UsageError,
     Verb,
@@ -43,9 +43,9 @@ from skillhouse.frontends.cli.options import (
 )
 from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.publish import CHANGES, add_changes, change
-from skillhouse.frontends.presentation.text import shown
 from skillhouse.house import Skillhouse
 from skillhouse.house.config import is_place, read_secret
+from skillhouse.presentation.text import shown
 
 if TYPE_CHECKING:
     from skillhouse.extensions.registry.change_webhook import ChangeWebhook

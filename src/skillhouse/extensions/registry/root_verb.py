@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from skillhouse import registry
+from skillhouse.answers.json_form import Count, JsonAnswer, copied
 from skillhouse.extensions.registry.hosting import (
     PAGE_MAX,
     HostedRepository,
@@ -15,10 +16,9 @@ from skillhouse.extensions.registry.hosting import (
     ReleaseStore,
 )
 from skillhouse.floor import needs_extra
-from skillhouse.frontends.answers.json_form import Count, JsonAnswer, copied
 from skillhouse.frontends.cli.options import UsageError, add_common, house_of, positive
 from skillhouse.frontends.cli.publisher_secrets import open_private
-from skillhouse.frontends.presentation.text import shown
+from skillhouse.presentation.text import shown
 from skillhouse.registry import PasswordSource, split_name, typed_name
 from skillhouse.registry.owners import PENDING_DIRECTORY, check_owned
 

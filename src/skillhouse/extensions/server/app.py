@@ -26,6 +26,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from skillhouse.answers.errors import UnservedErrorAnswer, problem_answer, unserved
+from skillhouse.answers.json_form import members
+from skillhouse.answers.service import HealthAnswer, ReadyAnswer, ReadyReason
 from skillhouse.extensions.server.api.api_app import ApiApp
 from skillhouse.extensions.server.api.api_services import ApiServices
 from skillhouse.extensions.server.api.event_watch import EventWatch
@@ -93,9 +96,6 @@ from skillhouse.floor import (
     UnusableSkillError,
 )
 from skillhouse.floor.threads import in_thread
-from skillhouse.frontends.answers.errors import UnservedErrorAnswer, problem_answer, unserved
-from skillhouse.frontends.answers.json_form import members
-from skillhouse.frontends.answers.service import HealthAnswer, ReadyAnswer, ReadyReason
 from skillhouse.frontends.mcp.over_http import MCP_METHODS, MCP_PATH, McpOverHttp
 from skillhouse.house import AccessScope, Skillhouse
 from skillhouse.manage import OwnRoots

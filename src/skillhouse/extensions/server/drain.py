@@ -25,7 +25,7 @@ from skillhouse.store import STATE, STATE_FILE, pooled
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from skillhouse.frontends.answers.service import ReadyReason
+    from skillhouse.answers.service import ReadyReason
 
 HEALTH_PATH = "/healthz"
 READY_PATH = "/readyz"

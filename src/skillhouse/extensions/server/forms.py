@@ -15,10 +15,10 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from skillhouse.answers.json_form import json_text
 from skillhouse.approval import BODY_MAX
 from skillhouse.floor import StateError
 from skillhouse.floor.lock import once
-from skillhouse.frontends.answers.json_form import json_text
 
 if TYPE_CHECKING:
     from skillhouse.house import Access

@@ -18,12 +18,12 @@ from urllib.parse import parse_qs
 
 from msgspec import Struct
 
+from skillhouse.answers.errors import problem_answer, unserved
+from skillhouse.answers.json_form import json_text, members
 from skillhouse.approval import LiveServers
 from skillhouse.extensions.server.protected_resource import OAuthRefusalError, ProtectedResource
 from skillhouse.floor import StateError
 from skillhouse.floor.structs import replace
-from skillhouse.frontends.answers.errors import problem_answer, unserved
-from skillhouse.frontends.answers.json_form import json_text, members
 from skillhouse.frontends.mcp.over_http import MCP_PATH
 from skillhouse.house import BROWSER_DAYS, NO_ACCESS, Access, AccessScope, AccessTokens
 

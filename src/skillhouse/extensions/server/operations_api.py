@@ -10,10 +10,10 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.routing import Route
 
+from skillhouse.answers.errors import unserved
 from skillhouse.extensions.server.forms import body_of, json_response
 from skillhouse.floor import ConfigError
-from skillhouse.frontends.answers.errors import unserved
-from skillhouse.frontends.presentation.operations import READS, answer, operation_answers
+from skillhouse.presentation.operations import READS, answer, operation_answers
 from skillhouse.skill import SKILL_FILE_MAX
 
 if TYPE_CHECKING:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from skillhouse.answers.service import failures, loaded_names, untried_names
 from skillhouse.approval import caller_connection
 from skillhouse.extensions.cells.rpc import (
     FRAME_BYTES,
@@ -16,7 +17,6 @@ from skillhouse.extensions.cells.rpc import (
 )
 from skillhouse.extensions.server.guard import access_of
 from skillhouse.floor.threads import in_thread
-from skillhouse.frontends.answers.service import failures, loaded_names, untried_names
 from skillhouse.house import Access, AccessScope, Caller
 from skillhouse.manage import reload_code
 from skillhouse.sandbox.code_call import METHOD_NOT_FOUND, RpcError, wrap_result

@@ -15,6 +15,20 @@ from pathlib import Path
 from msgspec import Struct
 
 import skillhouse
+from skillhouse.answers.catalogs import (
+    CatalogBoundsAnswer,
+    catalog_bounds,
+    omitted_in_tool,
+    with_code,
+)
+from skillhouse.answers.doctor import (
+    InstanceAnswer,
+    RootAnswer,
+    StatusAnswer,
+)
+from skillhouse.answers.skills import (
+    absent_skill,
+)
 from skillhouse.audit import Trouble
 from skillhouse.floor import (
     Diagnostic,
@@ -24,23 +38,6 @@ from skillhouse.floor import (
     TreeError,
     UnknownSkillError,
 )
-from skillhouse.frontends.answers.catalogs import (
-    CatalogBoundsAnswer,
-    catalog_bounds,
-    omitted_in_tool,
-    with_code,
-)
-from skillhouse.frontends.answers.doctor import (
-    InstanceAnswer,
-    RootAnswer,
-    StatusAnswer,
-)
-from skillhouse.frontends.answers.skills import (
-    absent_skill,
-)
-from skillhouse.frontends.presentation.library import catalog_notes
-from skillhouse.frontends.presentation.service_log import AuditNews
-from skillhouse.frontends.presentation.skill_answers import or_unread
 from skillhouse.house import (
     AbsentSkill,
     AgentView,
@@ -60,6 +57,9 @@ from skillhouse.manage import (
     state_of,
     trust_notes,
 )
+from skillhouse.presentation.library import catalog_notes
+from skillhouse.presentation.service_log import AuditNews
+from skillhouse.presentation.skill_answers import or_unread
 from skillhouse.retrieval import Fit, Hit, fit_of
 from skillhouse.skill import Skill, SkillContent, SkillIndex, followed_digest, load
 from skillhouse.store import STATE, STATE_FILE, commit_stamp, pooled, state_exists, state_server

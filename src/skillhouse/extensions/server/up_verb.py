@@ -127,9 +127,9 @@ def host_name(text: str) -> str:
 def _up(options: argparse.Namespace, terminal: Terminal) -> int:
     from skillhouse.extensions import server as http
     from skillhouse.frontends.cli.person import coding_agent
-    from skillhouse.frontends.presentation.service_log import service_logging
     from skillhouse.house import BundleRefresh
     from skillhouse.install import RepositoryRefresh
+    from skillhouse.presentation.service_log import service_logging
 
     is_reachable = not ipaddress.ip_address(options.host).is_loopback
     if options.no_auth and (is_reachable or options.allowed):

@@ -19,10 +19,10 @@ from skillhouse.floor import InternalFaultError, SkillhouseError
 from skillhouse.floor.paths import sendable
 from skillhouse.floor.structs import replace
 from skillhouse.floor.threads import in_thread
-from skillhouse.frontends.presentation.question import question_of
 from skillhouse.house import Caller, Conversation, Skillhouse
 from skillhouse.house.model_tools import OPENAI_CHARS, ShownTool
 from skillhouse.permission import Effect
+from skillhouse.presentation.question import question_of
 from skillhouse.tools import ProgressHandler, ToolResult, kept_line
 
 V = TypeVar("V")

@@ -1,6 +1,6 @@
 """The types of what the API answers; members that are not named here may be there too.
 
-Generated from skillhouse.frontends.answers by `./x docs`; do not edit.
+Generated from skillhouse.answers by `./x docs`; do not edit.
 """
 
 from __future__ import annotations

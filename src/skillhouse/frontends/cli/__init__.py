@@ -153,7 +153,7 @@ def _failed(arguments: list[str], error: Exception) -> int:
     with fault_reports(verb, arguments[1:], os.environ, terminal.note) as reports:
         terminal.error(reports.line(fault))
     if _wants_json(arguments):
-        from skillhouse.frontends.answers.errors import error_answer
+        from skillhouse.answers.errors import error_answer
 
         terminal.json(error_answer(fault, terminal.last_error, exit_code=FAULT))
     return FAULT
@@ -190,7 +190,7 @@ def _run(arguments: list[str]) -> int:
     else:
         code, error = _call(verb, arguments[1:], terminal)
     if _wants_json(arguments) and not terminal.has_json and (error is not None or code):
-        from skillhouse.frontends.answers.errors import error_answer
+        from skillhouse.answers.errors import error_answer
 
         # INVARIANT: with --json, stdout holds one JSON object, also of what is refused.
         terminal.json(error_answer(error, terminal.last_error, exit_code=code))
@@ -341,7 +341,7 @@ def _extension_lines(width: int) -> list[str]:
     verbs = extension_verbs()
     if not verbs:
         return []
-    from skillhouse.frontends.presentation.text import one_line
+    from skillhouse.presentation.text import one_line
 
     lines = ["of extensions:\n"]
     for name, (extension, verb) in verbs.items():

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from skillhouse.approval import CODE_SECONDS, OWNER, Answer, ApprovalError, Issuer, rule_text
-from skillhouse.frontends.answers.approvals import (
+from skillhouse.answers.approvals import (
     PairedDeviceAnswer,
     UnpairedDeviceAnswer,
     WithdrawnAnswer,
@@ -18,18 +17,19 @@ from skillhouse.frontends.answers.approvals import (
     device_answer,
     device_text,
 )
+from skillhouse.approval import CODE_SECONDS, OWNER, Answer, ApprovalError, Issuer, rule_text
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, house_of, positive
 from skillhouse.frontends.cli.person import note_changes, refuse_agents, show_request
 from skillhouse.frontends.cli.question import need_terminal, typed
-from skillhouse.frontends.presentation.pairing_code import (
+from skillhouse.presentation.pairing_code import (
     DEFAULT_PAGE,
     code_answer,
     page_of,
     terminal_picture,
     why_no_key,
 )
-from skillhouse.frontends.presentation.question import ANSWER_WORDS, question_title
-from skillhouse.frontends.presentation.text import counted, one_line, shown
+from skillhouse.presentation.question import ANSWER_WORDS, question_title
+from skillhouse.presentation.text import counted, one_line, shown
 
 if TYPE_CHECKING:
     from skillhouse.approval import Approval, ApprovedScript, Grant

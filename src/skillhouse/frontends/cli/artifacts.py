@@ -6,10 +6,10 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from skillhouse.frontends.answers.tools import artifact_set_answer, saved_artifact
+from skillhouse.answers.tools import artifact_set_answer, saved_artifact
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, house_of
 from skillhouse.frontends.cli.person import refuse_agents
-from skillhouse.frontends.presentation.text import counted, moment, one_line, shown
+from skillhouse.presentation.text import counted, moment, one_line, shown
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal

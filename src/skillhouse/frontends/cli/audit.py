@@ -10,6 +10,19 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from skillhouse.answers.audit import (
+    AcceptedServerAnswer,
+    all_logs_answer,
+    code_lists,
+    entry_answer,
+    listed_entry,
+    seen_logs,
+    stats_answer,
+    subject_of,
+    verification_answer,
+)
+from skillhouse.answers.errors import error_code
+from skillhouse.answers.json_form import copied
 from skillhouse.approval import OWNER
 from skillhouse.audit import (
     Query,
@@ -26,19 +39,6 @@ from skillhouse.audit.server_logs import LOG_PATTERN, entries_of_all, find_logs,
 from skillhouse.audit.state_heads import StateHeads, heads_by_log
 from skillhouse.floor import SkillhouseError, structs
 from skillhouse.floor.regex import regex
-from skillhouse.frontends.answers.audit import (
-    AcceptedServerAnswer,
-    all_logs_answer,
-    code_lists,
-    entry_answer,
-    listed_entry,
-    seen_logs,
-    stats_answer,
-    subject_of,
-    verification_answer,
-)
-from skillhouse.frontends.answers.errors import error_code
-from skillhouse.frontends.answers.json_form import copied
 from skillhouse.frontends.cli.options import (
     UsageError,
     Verb,
@@ -50,8 +50,8 @@ from skillhouse.frontends.cli.options import (
 )
 from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.question import confirmed
-from skillhouse.frontends.presentation.findings import verification_lines
-from skillhouse.frontends.presentation.text import counted, fitted, one_line, shown
+from skillhouse.presentation.findings import verification_lines
+from skillhouse.presentation.text import counted, fitted, one_line, shown
 from skillhouse.store import STATE_FILE, state_server
 
 if TYPE_CHECKING:

@@ -11,9 +11,7 @@ from msgspec import UNSET
 
 from skillhouse import discovery
 from skillhouse import skill as skill_package
-from skillhouse.approval import OWNER
-from skillhouse.floor import nearest
-from skillhouse.frontends.answers.catalogs import (
+from skillhouse.answers.catalogs import (
     AskedCatalogAnswer,
     ForgottenAnswer,
     FoundSkills,
@@ -25,7 +23,9 @@ from skillhouse.frontends.answers.catalogs import (
     request_answer,
     search_skills,
 )
-from skillhouse.frontends.answers.skills import content_answer
+from skillhouse.answers.skills import content_answer
+from skillhouse.approval import OWNER
+from skillhouse.floor import nearest
 from skillhouse.frontends.cli.options import (
     UsageError,
     Verb,
@@ -36,8 +36,8 @@ from skillhouse.frontends.cli.options import (
     positive,
 )
 from skillhouse.frontends.cli.progress import prepare_search
-from skillhouse.frontends.presentation.library import FIT_TEXTS, unlisted, why_parts
-from skillhouse.frontends.presentation.text import counted, one_line, shown
+from skillhouse.presentation.library import FIT_TEXTS, unlisted, why_parts
+from skillhouse.presentation.text import counted, one_line, shown
 from skillhouse.retrieval import Fit
 
 if TYPE_CHECKING:

@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from skillhouse import registry, remote
+from skillhouse.answers.configuration import USED
+from skillhouse.answers.json_form import copied
+from skillhouse.answers.packages import BundleAnswer, PublishedBundleAnswer
 from skillhouse.approval import OWNER
 from skillhouse.floor import ConfigError, needs_extra, read_regular, structs
-from skillhouse.frontends.answers.configuration import USED
-from skillhouse.frontends.answers.json_form import copied
-from skillhouse.frontends.answers.packages import BundleAnswer, PublishedBundleAnswer
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, house_of
 from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.publisher_secrets import add_password, open_private
-from skillhouse.frontends.presentation.text import counted, one_line, shown, some_names
 from skillhouse.house.config.bundle_files import BUNDLE_CONFIG, BUNDLE_FILE_MAX, BUNDLE_POLICY
+from skillhouse.presentation.text import counted, one_line, shown, some_names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

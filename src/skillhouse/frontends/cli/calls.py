@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from skillhouse import tools as toolbox
-from skillhouse.frontends.answers.audit import PARTS, code_lists, detail_of, recorded_call
-from skillhouse.frontends.answers.tools import (
+from skillhouse.answers.audit import PARTS, code_lists, detail_of, recorded_call
+from skillhouse.answers.tools import (
     CodeCallAnswer,
     code_answer,
     result_answer,
@@ -33,7 +33,7 @@ from skillhouse.frontends.cli.options import (
 )
 from skillhouse.frontends.cli.person import TerminalChannel, note_changes
 from skillhouse.frontends.cli.wait import WaitingChannel
-from skillhouse.frontends.presentation.text import counted, one_line, shown
+from skillhouse.presentation.text import counted, one_line, shown
 
 if TYPE_CHECKING:
     from skillhouse.audit import AuditEntry

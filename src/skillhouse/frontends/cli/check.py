@@ -11,6 +11,13 @@ from typing import TYPE_CHECKING
 
 from msgspec import UNSET
 
+from skillhouse.answers.findings import (
+    DeclaredToolAnswer,
+    FixedFileAnswer,
+    ValidationAnswer,
+    diagnostic_answers,
+)
+from skillhouse.answers.rehearsal import rehearsal_answer
 from skillhouse.discovery import (
     LinkPlaces,
     Root,
@@ -20,13 +27,6 @@ from skillhouse.discovery import (
 )
 from skillhouse.floor import Diagnostic, Severity, fault_finding, git_root, is_utf8, isolated
 from skillhouse.floor.structs import replace
-from skillhouse.frontends.answers.findings import (
-    DeclaredToolAnswer,
-    FixedFileAnswer,
-    ValidationAnswer,
-    diagnostic_answers,
-)
-from skillhouse.frontends.answers.rehearsal import rehearsal_answer
 from skillhouse.frontends.cli.install_review import print_mentions
 from skillhouse.frontends.cli.options import (
     UsageError,
@@ -39,10 +39,10 @@ from skillhouse.frontends.cli.options import (
 from skillhouse.frontends.cli.progress import prepare_search
 from skillhouse.frontends.cli.terminal import finding_line
 from skillhouse.frontends.cli.validate_fix import FileFix, fix
-from skillhouse.frontends.presentation.findings import counts, folded_lines
-from skillhouse.frontends.presentation.library import FIT_TEXTS, unlisted, why_parts
-from skillhouse.frontends.presentation.text import counted, one_line, shown
 from skillhouse.house import Locations, configured, rehearse
+from skillhouse.presentation.findings import counts, folded_lines
+from skillhouse.presentation.library import FIT_TEXTS, unlisted, why_parts
+from skillhouse.presentation.text import counted, one_line, shown
 from skillhouse.skill import (
     DEFAULT_PROFILE,
     JAVASCRIPT_FILE,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from skillhouse.answers.client_changes import difference_lines, export_answer
 from skillhouse.clients import (
     Action,
     Change,
@@ -18,7 +19,6 @@ from skillhouse.clients import (
     export,
 )
 from skillhouse.floor import SkillhouseError, isolated
-from skillhouse.frontends.answers.client_changes import difference_lines, export_answer
 from skillhouse.frontends.cli.hooks import entries_of, said_change, wanted_hooks
 from skillhouse.frontends.cli.mcp_clients import (
     decided_alone,
@@ -29,10 +29,10 @@ from skillhouse.frontends.cli.mcp_clients import (
 )
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, house_of
 from skillhouse.frontends.cli.question import ask, can_ask
-from skillhouse.frontends.presentation.short_paths import some_of
-from skillhouse.frontends.presentation.text import counted, one_line, shown
 from skillhouse.house import export_source
 from skillhouse.house.config.carried_variables import deciding_variables, refuse_lost_address
+from skillhouse.presentation.short_paths import some_of
+from skillhouse.presentation.text import counted, one_line, shown
 
 if TYPE_CHECKING:
     from skillhouse.clients import Item

@@ -7,6 +7,13 @@ import shlex
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from skillhouse.answers.client_changes import discarding, fix_answer, fix_groups
+from skillhouse.answers.doctor import (
+    ComparedAnswer,
+    ProfilesAnswer,
+    profile_line,
+    seen_skill,
+)
 from skillhouse.clients import (
     apply_fix,
     client_profiles,
@@ -15,19 +22,13 @@ from skillhouse.clients import (
     proposed_fixes,
 )
 from skillhouse.floor import isolated
-from skillhouse.frontends.answers.client_changes import discarding, fix_answer, fix_groups
-from skillhouse.frontends.answers.doctor import (
-    ComparedAnswer,
-    ProfilesAnswer,
-    profile_line,
-    seen_skill,
-)
 from skillhouse.frontends.cli.hooks import hook_changes, hook_lines, is_faulty
 from skillhouse.frontends.cli.options import Verb, add_json, places_of
 from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.question import all_or_each, confirmed, need_terminal
 from skillhouse.frontends.cli.verbs import TAKEN
-from skillhouse.frontends.presentation.client_report import (
+from skillhouse.house import Locations, usable_config
+from skillhouse.presentation.client_report import (
     COLUMNS,
     as_toml,
     brief,
@@ -35,7 +36,7 @@ from skillhouse.frontends.presentation.client_report import (
     report_lines,
     table,
 )
-from skillhouse.frontends.presentation.doctor_values import (
+from skillhouse.presentation.doctor_values import (
     Examination,
     examine,
     examined_profiles,
@@ -45,8 +46,7 @@ from skillhouse.frontends.presentation.doctor_values import (
     seen_by,
     tool_lines,
 )
-from skillhouse.frontends.presentation.text import counted, one_line, shown, wrapped
-from skillhouse.house import Locations, usable_config
+from skillhouse.presentation.text import counted, one_line, shown, wrapped
 from skillhouse.skill import DEFAULT_PROFILE
 
 if TYPE_CHECKING:

@@ -170,7 +170,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 def _run(options: argparse.Namespace, terminal: Terminal) -> int:
     text = SCRIPTS[options.shell](tuple(nodes()))
     if options.json:
-        from skillhouse.frontends.answers.configuration import CompletionAnswer
+        from skillhouse.answers.configuration import CompletionAnswer
 
         terminal.json(CompletionAnswer(shell=options.shell, script=text))
     else:

@@ -6,7 +6,7 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Any
 
-from skillhouse.frontends.answers.configuration import (
+from skillhouse.answers.configuration import (
     AddedRuleAnswer,
     ConfigCheckAnswer,
     ConfigFileAnswer,
@@ -16,16 +16,13 @@ from skillhouse.frontends.answers.configuration import (
     bundle_text,
     commented,
 )
-from skillhouse.frontends.answers.findings import diagnostic_answers
-from skillhouse.frontends.answers.json_form import copied
-from skillhouse.frontends.answers.policy import rule_finding
+from skillhouse.answers.findings import diagnostic_answers
+from skillhouse.answers.json_form import copied
+from skillhouse.answers.policy import rule_finding
 from skillhouse.frontends.cli.options import UsageError, Verb, add_json, places_of
 from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.question import confirmed, need_terminal
 from skillhouse.frontends.cli.terminal import finding_line
-from skillhouse.frontends.presentation.rule_changes import with_example, written
-from skillhouse.frontends.presentation.rule_findings import finding_lines
-from skillhouse.frontends.presentation.text import counted, shown
 from skillhouse.house import Skillhouse, configured, project_of, usable_config
 from skillhouse.house.config import keys_in_use
 from skillhouse.house.config.bundle_files import BUNDLE_CONFIG
@@ -37,6 +34,9 @@ from skillhouse.permission import (
     Rule,
     lint_rules,
 )
+from skillhouse.presentation.rule_changes import with_example, written
+from skillhouse.presentation.rule_findings import finding_lines
+from skillhouse.presentation.text import counted, shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

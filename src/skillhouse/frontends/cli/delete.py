@@ -8,13 +8,13 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from skillhouse.clients import Action, Exporter, ExportState
-from skillhouse.frontends.answers.skills import (
+from skillhouse.answers.skills import (
     EmptiedTrashAnswer,
     RemovedSkillAnswer,
     RestoredSkillAnswer,
     deleted_skill,
 )
+from skillhouse.clients import Action, Exporter, ExportState
 from skillhouse.frontends.cli.options import (
     UsageError,
     Verb,
@@ -25,9 +25,9 @@ from skillhouse.frontends.cli.options import (
 )
 from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.question import confirmed, need_terminal
-from skillhouse.frontends.presentation.short_paths import clients_of, some_of
-from skillhouse.frontends.presentation.text import counted, shown
 from skillhouse.house import export_source
+from skillhouse.presentation.short_paths import clients_of, some_of
+from skillhouse.presentation.text import counted, shown
 from skillhouse.skill import list_resources
 
 if TYPE_CHECKING:

@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING
 
 import skillhouse.house
 from skillhouse import manage
+from skillhouse.answers.findings import diagnostic_answers
+from skillhouse.answers.json_form import hinted
+from skillhouse.answers.shown_skill import UnusableSkillAnswer
+from skillhouse.answers.skills import digest_of
 from skillhouse.floor import UnusableSkillError
-from skillhouse.frontends.answers.findings import diagnostic_answers
-from skillhouse.frontends.answers.json_form import hinted
-from skillhouse.frontends.answers.shown_skill import UnusableSkillAnswer
-from skillhouse.frontends.answers.skills import digest_of
 from skillhouse.frontends.cli.options import Verb, add_common, add_skill, house_of
 from skillhouse.frontends.cli.terminal import finding_line
-from skillhouse.frontends.presentation.skill_answers import (
+from skillhouse.presentation.skill_answers import (
     facts_rows,
     found_skill,
     shown_answer,
     skill_files,
 )
-from skillhouse.frontends.presentation.text import one_line, shown
+from skillhouse.presentation.text import one_line, shown
 from skillhouse.skill import SKILL_FILE, SkillContent, list_resources, validate
 
 if TYPE_CHECKING:

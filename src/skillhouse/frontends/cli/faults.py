@@ -10,7 +10,7 @@ from pathlib import Path
 
 from skillhouse.floor import InternalFaultError
 from skillhouse.floor.faults import logger as fault_logger
-from skillhouse.frontends.presentation.text import one_line
+from skillhouse.presentation.text import one_line
 
 
 class FaultReports(logging.Handler):
@@ -35,7 +35,7 @@ class FaultReports(logging.Handler):
     def written(self, fault: InternalFaultError) -> Path | None:
         """Return the report of a fault, which is written now if it is not yet there."""
         # Not loaded before there is a fault: every command would start later.
-        from skillhouse.frontends.presentation.fault_report import (
+        from skillhouse.presentation.fault_report import (
             known_secrets,
             report_directories,
             report_text,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from skillhouse.frontends.answers.findings import HintedSkillAnswer, SkillHintAnswer
+from skillhouse.answers.findings import HintedSkillAnswer, SkillHintAnswer
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, house_of
 from skillhouse.frontends.cli.progress import prepare_search
-from skillhouse.frontends.presentation.text import shown
 from skillhouse.house.skill_hints import Hint, SkillHints
+from skillhouse.presentation.text import shown
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal

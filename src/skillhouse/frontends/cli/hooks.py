@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING
 from skillhouse.floor import isolated
 from skillhouse.frontends.cli.options import Verb, add_json, add_place, house_of
 from skillhouse.frontends.cli.question import can_ask, confirmed
-from skillhouse.frontends.presentation.text import one_line, shown
 from skillhouse.house import project_of
 from skillhouse.house.config.carried_variables import carried_by_hooks, refuse_lost_address
+from skillhouse.presentation.text import one_line, shown
 
 if TYPE_CHECKING:
+    from skillhouse.answers.hook_changes import HookChange
     from skillhouse.floor import Locations
     from skillhouse.frontends.cli.terminal import Terminal
-    from skillhouse.frontends.hooks.entries import HookChange, HookEntries
+    from skillhouse.frontends.hooks.entries import HookEntries
     from skillhouse.house import Config, Skillhouse
 
 _EXAMPLES = """examples:

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 from msgspec import UNSET, UnsetType
 
 from skillhouse import registry
-from skillhouse.floor import SkillError, isolated
-from skillhouse.frontends.answers.installs import FrozenSkillAnswer, RestoredAnswer, locked_skill
-from skillhouse.frontends.answers.packages import (
+from skillhouse.answers.installs import FrozenSkillAnswer, RestoredAnswer, locked_skill
+from skillhouse.answers.packages import (
     RepositoriesAnswer,
     candidate_answer,
     installed_answer,
     package_answer,
 )
+from skillhouse.floor import SkillError, isolated
 from skillhouse.frontends.cli.install_answers import (
     InstallAnswers,
     add_agreement,
@@ -30,8 +30,6 @@ from skillhouse.frontends.cli.options import Parser, UsageError, Verb
 from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.question import can_ask, confirmed, need_terminal
 from skillhouse.frontends.cli.tick_rows import TickRow, tick
-from skillhouse.frontends.presentation.library import FIT_TEXTS, why
-from skillhouse.frontends.presentation.text import counted, cut, one_line, shown
 from skillhouse.house import Skillhouse
 from skillhouse.install import (
     ChangedSourceError,
@@ -46,6 +44,8 @@ from skillhouse.install.change_plan import by_source, chosen_candidates
 from skillhouse.install.install_steps import install_step
 from skillhouse.install.public_collections import collections
 from skillhouse.install.repository_search import judged_listing
+from skillhouse.presentation.library import FIT_TEXTS, why
+from skillhouse.presentation.text import counted, cut, one_line, shown
 from skillhouse.registry import SourceError
 from skillhouse.registry.repository import LISTED_MAX
 from skillhouse.retrieval import Fit

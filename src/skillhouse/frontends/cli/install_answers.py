@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 import anyio
 from msgspec import UNSET, UnsetType
 
-from skillhouse.clients import Action, Exporter, ExportRequest, ExportState
-from skillhouse.floor import isolated, structs
-from skillhouse.frontends.answers.installs import (
+from skillhouse.answers.installs import (
     InstallRowAnswer,
     InstallStatus,
     RestoredAnswer,
     report_answer,
 )
+from skillhouse.clients import Action, Exporter, ExportRequest, ExportState
+from skillhouse.floor import isolated, structs
 from skillhouse.frontends.cli.install_review import print_report
 from skillhouse.frontends.cli.install_set import NAMES_SHOWN, print_set
 from skillhouse.frontends.cli.options import UsageError, add_common, house_of
@@ -28,7 +28,6 @@ from skillhouse.frontends.cli.progress import TransferProgress
 from skillhouse.frontends.cli.project_trust import note_untrusted
 from skillhouse.frontends.cli.question import need_terminal, typed
 from skillhouse.frontends.cli.reload import reload_house
-from skillhouse.frontends.presentation.text import counted, shown, some_names
 from skillhouse.house import Skillhouse, export_source
 from skillhouse.install import Installer, dry_run_config
 from skillhouse.install.change_plan import is_in_force
@@ -41,6 +40,7 @@ from skillhouse.install.install_policy import (
     UNTRUSTED,
     agreements,
 )
+from skillhouse.presentation.text import counted, shown, some_names
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from skillhouse.frontends.presentation.install_words import report_pairs
-from skillhouse.frontends.presentation.text import counted, one_line, shown
+from skillhouse.presentation.install_words import report_pairs
+from skillhouse.presentation.text import counted, one_line, shown
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal

@@ -10,9 +10,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from skillhouse.frontends.cli.install_review import print_pair
-from skillhouse.frontends.presentation.install_words import publisher_text
-from skillhouse.frontends.presentation.text import counted, cut, one_line, shown, some_names
 from skillhouse.permission import Effect
+from skillhouse.presentation.install_words import publisher_text
+from skillhouse.presentation.text import counted, cut, one_line, shown, some_names
 from skillhouse.registry.near_names import name_key, near_keys
 
 if TYPE_CHECKING:

@@ -8,23 +8,23 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from skillhouse.clients import Exporter
-from skillhouse.floor import leftover_unit, write_atomically
-from skillhouse.frontends.answers.installs import PackedSkillAnswer
-from skillhouse.frontends.answers.packages import (
+from skillhouse.answers.installs import PackedSkillAnswer
+from skillhouse.answers.packages import (
     RemovedPackageAnswer,
     installed_answer,
     installed_state,
 )
+from skillhouse.clients import Exporter
+from skillhouse.floor import leftover_unit, write_atomically
 from skillhouse.frontends.cli.delete import note_removed
 from skillhouse.frontends.cli.install_answers import installing
 from skillhouse.frontends.cli.install_review import print_difference, print_pair
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, add_json, skill_directory
 from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.skill_signatures import verify_directory
-from skillhouse.frontends.presentation.text import counted, one_line, shown, some_names
 from skillhouse.house import export_source
 from skillhouse.install.change_plan import asked_state, restorable, split_id
+from skillhouse.presentation.text import counted, one_line, shown, some_names
 from skillhouse.registry import pack
 
 if TYPE_CHECKING:

@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from skillhouse import extension, store
+from skillhouse.answers.state import StateAnswer, StateCopyAnswer
 from skillhouse.floor import ConfigError, StateError
-from skillhouse.frontends.answers.state import StateAnswer, StateCopyAnswer
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, places_of
 from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.progress import ReadingProgress
 from skillhouse.frontends.cli.question import confirmed
-from skillhouse.frontends.presentation.text import counted, shown
 from skillhouse.house.config.config_files import load_config
 from skillhouse.house.config.state_settings import check_state_url, state_address
+from skillhouse.presentation.text import counted, shown
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal

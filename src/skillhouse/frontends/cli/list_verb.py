@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 
 import skillhouse.house
 from skillhouse import discovery, manage, registry, remote
-from skillhouse.floor import ConfigError
-from skillhouse.frontends.answers.findings import diagnostic_answers
-from skillhouse.frontends.answers.skills import (
+from skillhouse.answers.findings import diagnostic_answers
+from skillhouse.answers.skills import (
     ListedSkillAnswer,
     absent_skill,
     code_facts,
     listed_skill,
     skill_answer,
 )
+from skillhouse.floor import ConfigError
 from skillhouse.frontends.cli.options import (
     UsageError,
     Verb,
@@ -29,8 +29,8 @@ from skillhouse.frontends.cli.options import (
     utc_time,
 )
 from skillhouse.frontends.cli.terminal import finding_line
-from skillhouse.frontends.presentation.findings import counts, folded_lines
-from skillhouse.frontends.presentation.library import (
+from skillhouse.presentation.findings import counts, folded_lines
+from skillhouse.presentation.library import (
     SkillFilter,
     client_roots,
     list_notes,
@@ -39,18 +39,18 @@ from skillhouse.frontends.presentation.library import (
     unused_code,
     whole_counts,
 )
-from skillhouse.frontends.presentation.short_paths import (
+from skillhouse.presentation.short_paths import (
     clients_of,
     short_path,
     some_of,
     unread_folders,
     unread_line,
 )
-from skillhouse.frontends.presentation.text import counted, fitted, moment, one_line, shown
+from skillhouse.presentation.text import counted, fitted, moment, one_line, shown
 
 if TYPE_CHECKING:
+    from skillhouse.answers.catalogs import ListedSkillsAnswer
     from skillhouse.floor import Diagnostic
-    from skillhouse.frontends.answers.catalogs import ListedSkillsAnswer
     from skillhouse.frontends.cli.terminal import Terminal
     from skillhouse.house import AbsentSkill, Skillhouse
     from skillhouse.skill import Skill
@@ -457,7 +457,7 @@ def _more(
     *,
     options: argparse.Namespace,
 ) -> ListedSkillsAnswer:
-    from skillhouse.frontends.answers.catalogs import (
+    from skillhouse.answers.catalogs import (
         ListedSkillsAnswer,
         UnreadFolderAnswer,
         UnvisitedAnswer,

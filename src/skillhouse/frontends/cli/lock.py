@@ -6,12 +6,12 @@ import argparse
 from typing import TYPE_CHECKING
 
 from skillhouse import registry
+from skillhouse.answers.installs import LockAnswer, merged_lock
 from skillhouse.floor import StateError
-from skillhouse.frontends.answers.installs import LockAnswer, merged_lock
 from skillhouse.frontends.cli.install_answers import installing
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common
 from skillhouse.frontends.cli.person import refuse_agents
-from skillhouse.frontends.presentation.text import counted, shown
+from skillhouse.presentation.text import counted, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

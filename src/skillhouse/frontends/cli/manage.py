@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import skillhouse.house
+from skillhouse.answers.service import ResumedAnswer, StoppedAnswer, stop_answer
+from skillhouse.answers.skills import SwitchedAnswer, definition_answer
 from skillhouse.approval import OWNER
 from skillhouse.floor import ConfigError, StateError
 from skillhouse.floor.regex import regex
-from skillhouse.frontends.answers.service import ResumedAnswer, StoppedAnswer, stop_answer
-from skillhouse.frontends.answers.skills import SwitchedAnswer, definition_answer
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, add_skill, house_of
 from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.project_trust import note_untrusted
@@ -26,8 +26,8 @@ from skillhouse.frontends.cli.templates import (
     template_files,
     template_hint,
 )
-from skillhouse.frontends.presentation.short_paths import clients_of, some_of
-from skillhouse.frontends.presentation.text import counted, one_line, shown
+from skillhouse.presentation.short_paths import clients_of, some_of
+from skillhouse.presentation.text import counted, one_line, shown
 from skillhouse.skill import validate_name
 
 if TYPE_CHECKING:

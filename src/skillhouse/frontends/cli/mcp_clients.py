@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from skillhouse.clients import Change, ClientConfigs, Standing, own_list_of, unattended_of
 from skillhouse.floor.structs import replace
 from skillhouse.frontends.cli.question import can_ask, confirmed
-from skillhouse.frontends.presentation.doctor_values import listed_twice
-from skillhouse.frontends.presentation.text import counted, shown
+from skillhouse.presentation.doctor_values import listed_twice
+from skillhouse.presentation.text import counted, shown
 from skillhouse.tools import BUILTIN_TOOLS
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from skillhouse.extension import contract
 from skillhouse.floor import UnknownSkillError, nearest
 from skillhouse.floor.machine import seconds_of
-from skillhouse.frontends.presentation.text import read_time
 from skillhouse.house import Locations, Settings, Skillhouse, configured
+from skillhouse.presentation.text import read_time
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -20,7 +20,7 @@ from skillhouse.clients import coding_agents
 from skillhouse.floor import SkillhouseError
 from skillhouse.frontends.cli.question import forget_typed, is_terminal
 from skillhouse.frontends.cli.terminal import Terminal
-from skillhouse.frontends.presentation.question import (
+from skillhouse.presentation.question import (
     ONLY_PLACE,
     question_lines,
     question_of,

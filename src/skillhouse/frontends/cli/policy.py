@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 from msgspec import UNSET
 
-from skillhouse.frontends.answers.configuration import (
+from skillhouse.answers.configuration import (
     ChosenPolicyAnswer,
     PolicyTextAnswer,
     bundle_text,
     commented,
 )
-from skillhouse.frontends.answers.findings import diagnostic_answers
-from skillhouse.frontends.answers.policy import (
+from skillhouse.answers.findings import diagnostic_answers
+from skillhouse.answers.policy import (
     RuleFilesAnswer,
     RuleLintAnswer,
     explained,
@@ -37,12 +37,6 @@ from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.policy_suggest import configure_suggest, suggest
 from skillhouse.frontends.cli.question import confirmed, need_terminal
 from skillhouse.frontends.cli.terminal import finding_line
-from skillhouse.frontends.presentation.rule_findings import (
-    finding_lines,
-    rule_scope_answers,
-    rule_scopes,
-)
-from skillhouse.frontends.presentation.text import counted, one_line, shown
 from skillhouse.house import (
     POLICY_NAMES,
     POLICY_SUMMARIES,
@@ -58,9 +52,15 @@ from skillhouse.manage import only_editor, write_user_text
 from skillhouse.manage.rule_editor import user_text, with_policy, without_copies
 from skillhouse.permission import ACTIONS, Effect, beyond, command_resource, lint_rules
 from skillhouse.permission.grammar import grammar_of
+from skillhouse.presentation.rule_findings import (
+    finding_lines,
+    rule_scope_answers,
+    rule_scopes,
+)
+from skillhouse.presentation.text import counted, one_line, shown
 
 if TYPE_CHECKING:
-    from skillhouse.frontends.answers.configuration import BundleTextAnswer
+    from skillhouse.answers.configuration import BundleTextAnswer
     from skillhouse.frontends.cli.terminal import Terminal
     from skillhouse.house import (
         Config,

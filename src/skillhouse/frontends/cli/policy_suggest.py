@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import UNSET
 
-from skillhouse.frontends.answers.json_form import ListAnswer, copied, listed
-from skillhouse.frontends.answers.policy import (
+from skillhouse.answers.json_form import ListAnswer, copied, listed
+from skillhouse.answers.policy import (
     SeenRequestAnswer,
     SuggestedRuleAnswer,
     SuggestionsAnswer,
@@ -24,8 +24,8 @@ from skillhouse.frontends.cli.options import (
 )
 from skillhouse.frontends.cli.person import coding_agent, refuse_agents
 from skillhouse.frontends.cli.question import answered, can_ask
-from skillhouse.frontends.presentation.text import counted, one_line, shown
 from skillhouse.house.rule_suggestions import RULES_MAX, RuleSuggestions, Suggestion, suggest_rules
+from skillhouse.presentation.text import counted, one_line, shown
 
 if TYPE_CHECKING:
     import argparse

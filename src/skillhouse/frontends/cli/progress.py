@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from skillhouse.frontends.presentation.text import cut
+from skillhouse.presentation.text import cut
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal

@@ -7,14 +7,14 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from skillhouse.answers.trust import RevokedTrustAnswer, TrustView, trust_view
 from skillhouse.floor import structs
-from skillhouse.frontends.answers.trust import RevokedTrustAnswer, TrustView, trust_view
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, house_of
 from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.question import confirmed, need_terminal
 from skillhouse.frontends.cli.terminal import finding_line
-from skillhouse.frontends.presentation.skill_answers import facts_rows
-from skillhouse.frontends.presentation.text import counted, one_line, shown
+from skillhouse.presentation.skill_answers import facts_rows
+from skillhouse.presentation.text import counted, one_line, shown
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal

@@ -6,19 +6,19 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from skillhouse.floor import structs
-from skillhouse.frontends.answers.signatures import (
+from skillhouse.answers.signatures import (
     PublishStatus,
     ReleaseChangeAnswer,
     published_answer,
 )
+from skillhouse.floor import structs
 from skillhouse.frontends.cli.install_review import print_pair
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, house_of
 from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.question import typed
-from skillhouse.frontends.presentation.install_words import FILES_SHOWN
-from skillhouse.frontends.presentation.text import counted, one_line, shown, some_names
 from skillhouse.install import PreparedPackage, Publishing
+from skillhouse.presentation.install_words import FILES_SHOWN
+from skillhouse.presentation.text import counted, one_line, shown, some_names
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal

@@ -7,14 +7,14 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from skillhouse import registry
+from skillhouse.answers.packages import certificate_answer
+from skillhouse.answers.signatures import KeyChangeAnswer, PublisherKeyAnswer
 from skillhouse.extension import own_module
 from skillhouse.floor import SkillhouseError, needs_extra
-from skillhouse.frontends.answers.packages import certificate_answer
-from skillhouse.frontends.answers.signatures import KeyChangeAnswer, PublisherKeyAnswer
 from skillhouse.frontends.cli.options import UsageError
 from skillhouse.frontends.cli.question import typed
-from skillhouse.frontends.presentation.text import counted, shown
 from skillhouse.house.own_files import KEYSTORE_FILE
+from skillhouse.presentation.text import counted, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from skillhouse import registry
+from skillhouse.answers.packages import certificate_answer, publishers_answer
+from skillhouse.answers.signatures import KeyChangeAnswer
 from skillhouse.approval import OWNER
 from skillhouse.extension import own_module
 from skillhouse.floor import SkillhouseError, needs_extra, read_regular, structs, write_atomically
-from skillhouse.frontends.answers.packages import certificate_answer, publishers_answer
-from skillhouse.frontends.answers.signatures import KeyChangeAnswer
 from skillhouse.frontends.cli.options import UsageError, positive
 from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.publisher_keys import (
@@ -26,9 +26,9 @@ from skillhouse.frontends.cli.publisher_keys import (
 )
 from skillhouse.frontends.cli.publisher_secrets import open_private, password_for
 from skillhouse.frontends.cli.question import confirmed
-from skillhouse.frontends.presentation.text import counted, shown
 from skillhouse.install.pinned_roots import forget_roots, keep_root, kept_roots
 from skillhouse.install.repositories import Repositories, read_token, repository_at
+from skillhouse.presentation.text import counted, shown
 from skillhouse.registry.owners import FIRST_ROOT, METADATA_DIRECTORY
 
 if TYPE_CHECKING:

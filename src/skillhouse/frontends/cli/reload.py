@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from skillhouse.frontends.answers.service import (
+from skillhouse.answers.service import (
     failures,
     loaded_names,
     reload_answer,
@@ -16,7 +16,7 @@ from skillhouse.frontends.answers.service import (
 from skillhouse.frontends.cli.event_loop import run_in_loop
 from skillhouse.frontends.cli.options import Verb, add_common, house_of
 from skillhouse.frontends.cli.terminal import finding_line
-from skillhouse.frontends.presentation.text import counted, shown
+from skillhouse.presentation.text import counted, shown
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal

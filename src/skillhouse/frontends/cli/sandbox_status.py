@@ -9,23 +9,23 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from skillhouse.floor import Locations, git_root
-from skillhouse.floor.crash_cleanup import clean_state
-from skillhouse.floor.machine import is_unwritable
-from skillhouse.frontends.answers.tools import (
+from skillhouse.answers.tools import (
     SandboxAnswer,
     SandboxLevelsAnswer,
     interpreters_answer,
 )
+from skillhouse.floor import Locations, git_root
+from skillhouse.floor.crash_cleanup import clean_state
+from skillhouse.floor.machine import is_unwritable
 from skillhouse.frontends.cli.options import Verb, add_common, house_of
-from skillhouse.frontends.presentation.sandbox_levels import (
+from skillhouse.house import usable_config
+from skillhouse.presentation.sandbox_levels import (
     LevelStatuses,
     probe_rows,
     tested_levels,
     whole_test,
 )
-from skillhouse.frontends.presentation.text import shown
-from skillhouse.house import usable_config
+from skillhouse.presentation.text import shown
 from skillhouse.sandbox import (
     LACKING,
     PythonPlaces,

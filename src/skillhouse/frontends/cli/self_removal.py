@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
+from skillhouse.answers.service import RemainsAnswer
 from skillhouse.clients import Action, ClientConfigs, Exporter, ExportRequest
 from skillhouse.floor import isolated
-from skillhouse.frontends.answers.service import RemainsAnswer
 from skillhouse.frontends.cli.hooks import entries_of
 from skillhouse.frontends.cli.install_answers import installing
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, house_of
 from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.question import answered, need_terminal
 from skillhouse.frontends.cli.service_unit import ServiceUnit, removable_unit
-from skillhouse.frontends.presentation.text import counted, shown, some_names
 from skillhouse.house import export_source
+from skillhouse.presentation.text import counted, shown, some_names
 from skillhouse.skill import SKILL_FILE
 
 if TYPE_CHECKING:

@@ -132,7 +132,7 @@ def _bundle_refresh(house: Skillhouse) -> AbstractContextManager[object]:
 
 def _print_news(news: ConfigNews) -> None:
     """Print what became of a changed configuration where clients keep the log of a server."""
-    from skillhouse.frontends.presentation.text import one_line
+    from skillhouse.presentation.text import one_line
 
     with suppress(OSError):
         print(f"skillhouse: {one_line(news.text)}", file=sys.stderr, flush=True)

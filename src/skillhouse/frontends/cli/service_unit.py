@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from skillhouse.answers.json_form import JsonAnswer
 from skillhouse.audit import AuditLog
 from skillhouse.audit.log import recorded
 from skillhouse.clients.config_file import ConfigFile, ConfigFileError, difference
 from skillhouse.floor import ConfigError, Locations, digest, file_problem
 from skillhouse.floor.structs import replace
-from skillhouse.frontends.answers.json_form import JsonAnswer
 from skillhouse.house.config.carried_variables import deciding_variables
 
 UNIT = "skillhouse-bot.service"

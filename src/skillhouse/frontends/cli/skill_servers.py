@@ -7,9 +7,8 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from skillhouse.floor import structs
-from skillhouse.frontends.answers.json_form import copied
-from skillhouse.frontends.answers.packages import (
+from skillhouse.answers.json_form import copied
+from skillhouse.answers.packages import (
     ForgottenServerAnswer,
     McpServerAnswer,
     RemoteAnswer,
@@ -17,10 +16,11 @@ from skillhouse.frontends.answers.packages import (
     SyncReportAnswer,
     UnaskedServerAnswer,
 )
+from skillhouse.floor import structs
 from skillhouse.frontends.cli.event_loop import run_in_loop
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, house_of
-from skillhouse.frontends.presentation.text import counted, moment, one_line, shown
 from skillhouse.house.remotes import McpServers
+from skillhouse.presentation.text import counted, moment, one_line, shown
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal

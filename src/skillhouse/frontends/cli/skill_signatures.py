@@ -9,19 +9,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from skillhouse import registry
-from skillhouse.approval import OWNER
-from skillhouse.floor import SIGNATURE_FILE, needs_extra, structs, write_atomically
-from skillhouse.frontends.answers.signatures import (
+from skillhouse.answers.signatures import (
     SignedSkillAnswer,
     UnverifiedSkillAnswer,
     VerifiedSkillAnswer,
 )
+from skillhouse.approval import OWNER
+from skillhouse.floor import SIGNATURE_FILE, needs_extra, structs, write_atomically
 from skillhouse.frontends.cli.event_loop import run_in_loop
 from skillhouse.frontends.cli.options import UsageError, Verb, add_json, house_of, skill_directory
 from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.publisher_secrets import add_password, open_private
-from skillhouse.frontends.presentation.text import counted, shown
 from skillhouse.net import NetError, fetch, parse_url
+from skillhouse.presentation.text import counted, shown
 
 if TYPE_CHECKING:
     from cryptography.x509 import Certificate

@@ -8,13 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TextIO, TypeVar
 
 from skillhouse.approval import rows_of
-from skillhouse.frontends.presentation.text import cut, fitted, is_copied, shown, width_of, wrapped
+from skillhouse.presentation.text import cut, fitted, is_copied, shown, width_of, wrapped
 
 if TYPE_CHECKING:
     from msgspec import Struct
 
+    from skillhouse.answers.json_form import JsonAnswer
     from skillhouse.floor import Diagnostic
-    from skillhouse.frontends.answers.json_form import JsonAnswer
 
 T = TypeVar("T")
 
@@ -107,7 +107,7 @@ class Terminal:
     def json(self, value: Struct) -> None:
         """Write one answer to stdout."""
         # What prints nothing as JSON starts without msgspec.
-        from skillhouse.frontends.answers.json_form import json_text
+        from skillhouse.answers.json_form import json_text
 
         self.has_json = True
         self.write(json_text(value, indent=2) + "\n")
@@ -121,7 +121,7 @@ class Terminal:
         total: int | None = None,
     ) -> None:
         """Write a list; `total` counts all of it, and `more` is what a verb says besides."""
-        from skillhouse.frontends.answers.json_form import listed
+        from skillhouse.answers.json_form import listed
 
         self.json(listed(name, items, more, total=len(items) if total is None else total))
 

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from skillhouse.frontends.cli.options import UsageError
 from skillhouse.frontends.cli.question import ask, need_terminal
-from skillhouse.frontends.presentation.text import cut, shown, width_of
+from skillhouse.presentation.text import cut, shown, width_of
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal

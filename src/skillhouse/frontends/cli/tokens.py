@@ -6,11 +6,11 @@ import argparse
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from skillhouse.frontends.answers.service import NewTokenAnswer, RevokedTokenAnswer, token_answer
+from skillhouse.answers.service import NewTokenAnswer, RevokedTokenAnswer, token_answer
 from skillhouse.frontends.cli.options import Verb, add_common, house_of, natural
 from skillhouse.frontends.cli.person import refuse_agents
-from skillhouse.frontends.presentation.text import one_line
 from skillhouse.house.access_tokens import TOKEN_DAYS, Access, AccessScope
+from skillhouse.presentation.text import one_line
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal

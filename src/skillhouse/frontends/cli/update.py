@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import UNSET
 
+from skillhouse.answers.packages import NewerAnswer, NewestAnswer, absence, newest_answer
 from skillhouse.floor import SkillError
-from skillhouse.frontends.answers.packages import NewerAnswer, NewestAnswer, absence, newest_answer
 from skillhouse.frontends.cli.install_answers import (
     InstallAnswers,
     add_agreement,
@@ -18,10 +18,10 @@ from skillhouse.frontends.cli.install_answers import (
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common
 from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.question import can_ask, confirmed, typed
-from skillhouse.frontends.presentation.text import counted, one_line, shown
 from skillhouse.install import Installer
 from skillhouse.install.change_plan import PinnedError, by_source, split_id, updatable
 from skillhouse.install.install_policy import REWRITTEN
+from skillhouse.presentation.text import counted, one_line, shown
 from skillhouse.registry import SourceError
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from skillhouse.floor import PathError, read_beneath, write_atomically
 from skillhouse.frontends.cli.question import confirmed, need_terminal
-from skillhouse.frontends.presentation.text import counted, shown
+from skillhouse.presentation.text import counted, shown
 from skillhouse.skill import SKILL_FILE, SKILL_FILE_MAX, repaired_file
 from skillhouse.tools.difference import difference
 

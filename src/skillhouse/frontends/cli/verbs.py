@@ -127,7 +127,7 @@ def _command(verb: str) -> tuple[Verb, str]:
             return own_verbs(name)[verb], summary
         found: Verb = importlib.import_module(f"{__package__}.{module}").VERBS[verb]
         return found, summary
-    from skillhouse.frontends.presentation.text import one_line
+    from skillhouse.presentation.text import one_line
 
     command = extension_verbs()[verb][1]
     return command, one_line(command.summary)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import anyio
 
 from skillhouse.frontends.cli.options import UsageError
-from skillhouse.frontends.presentation.question import answered_at, question_of, question_title
-from skillhouse.frontends.presentation.text import counted
+from skillhouse.presentation.question import answered_at, question_of, question_title
+from skillhouse.presentation.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

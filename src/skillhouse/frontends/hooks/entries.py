@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 import os
 import shlex
 import shutil
@@ -12,6 +11,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from skillhouse.answers.hook_changes import HookChange, HookStanding
 from skillhouse.audit import AuditError, AuditLog
 from skillhouse.audit.log import recorded
 from skillhouse.clients import own_program
@@ -61,14 +61,6 @@ _KEPT_VARIABLES = tuple("HOME XDG_CONFIG_HOME XDG_STATE_HOME XDG_CACHE_HOME LANG
 none of a project."""
 
 
-class HookStanding(enum.StrEnum):
-    INSTALLED = "installed"
-    CHANGED = "changed"
-    """Some entry is not as we would write it, or is gone."""
-    MISSING = "missing"
-    UNREADABLE = "unreadable"
-
-
 class HookRecord(Struct, frozen=True, kw_only=True):
     """What we wrote into a file of a client."""
 
@@ -82,33 +74,6 @@ class HookRecord(Struct, frozen=True, kw_only=True):
     made_folders: tuple[str, ...]
     made_beside: tuple[str, ...] = ()
     """Folders that were made for the file with the exception for our runner."""
-
-
-class HookChange(Struct, frozen=True, kw_only=True):
-    """What an entry is, or what is done with it."""
-
-    client: str
-    title: str
-    where: str
-    file: str
-    standing: HookStanding
-    mode: str = ""
-    action: str = ""
-    """install or remove; empty where nothing is to be done."""
-    done: bool = False
-    difference: tuple[str, ...] = ()
-    reason: str = ""
-    to_do: str = ""
-    """What a person must still do."""
-    tried: str = ""
-    guarded: tuple[str, ...] = ()
-    """The client's tools that are judged by our rules."""
-    sandboxed: tuple[str, ...] = ()
-    """In mode `sandbox`, those of them whose commands run in our sandbox."""
-    recorded: tuple[str, ...] = ()
-    """Those that are recorded alone, as are all that are not named."""
-    unknown: tuple[str, ...] = ()
-    """Those that are not named, and were called."""
 
 
 class _Beside(Struct, frozen=True, kw_only=True):

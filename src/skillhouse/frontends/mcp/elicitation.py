@@ -21,7 +21,7 @@ from pydantic import ValidationError
 
 from skillhouse.approval import Answer, ApprovalBroker, ApprovalRequest, rows_of
 from skillhouse.floor.paths import sendable
-from skillhouse.frontends.presentation.question import (
+from skillhouse.presentation.question import (
     ANSWER_WORDS,
     ONLY_PLACE,
     PAGE_PLACE,

@@ -38,8 +38,8 @@ from skillhouse.frontends.mcp.skills import PromptRequests, SkillRequests
 from skillhouse.frontends.mcp.task_news import TaskNews
 from skillhouse.frontends.mcp.tasks import TaskRequests
 from skillhouse.frontends.mcp.tool_list import UNSTRUCTURED, ToolListing, as_listed_in
-from skillhouse.frontends.presentation.service_log import AuditNews
 from skillhouse.house import Caller, Skillhouse
+from skillhouse.presentation.service_log import AuditNews
 from skillhouse.tools import FIND_AND_INSTALL, Progress, ProgressHandler, ToolResult
 
 CHANNEL = "mcp"

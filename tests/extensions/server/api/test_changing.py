@@ -10,8 +10,8 @@ from starlette.testclient import TestClient
 from tests.extensions.server.api.place import API, client_of, make_house, token_of
 
 from skillhouse.audit import read_records
-from skillhouse.frontends.presentation.operations import OPERATIONS
 from skillhouse.house import Skillhouse
+from skillhouse.presentation.operations import OPERATIONS
 
 pytestmark = pytest.mark.slow
 

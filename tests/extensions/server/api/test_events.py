@@ -19,6 +19,8 @@ from tests.extensions.server.api.place import make_house
 from tests.house.places import make_places, write_skill
 
 import skillhouse
+from skillhouse.answers.doctor import InstanceAnswer
+from skillhouse.answers.service import CompanionEventAnswer, ProgressAnswer
 from skillhouse.approval import Answer, Connections
 from skillhouse.extensions.server.api.event_routes import EVENTS
 from skillhouse.extensions.server.api.event_watch import EventWatch
@@ -28,8 +30,6 @@ from skillhouse.extensions.server.api.jobs import Job, Jobs
 from skillhouse.extensions.server.api.openapi import openapi_document
 from skillhouse.extensions.server.api.routes import ENDPOINTS
 from skillhouse.extensions.server.status import StatusReader
-from skillhouse.frontends.answers.doctor import InstanceAnswer
-from skillhouse.frontends.answers.service import CompanionEventAnswer, ProgressAnswer
 from skillhouse.frontends.api_client import ApiClient
 from skillhouse.tools import Caller
 

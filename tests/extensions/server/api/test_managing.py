@@ -13,10 +13,10 @@ from tests.extensions.server.api.place import API, client_of, make_house, token_
 from tests.house.places import write_skill
 
 import skillhouse
+from skillhouse.answers.json_form import MOMENTS, moment_of
 from skillhouse.approval import Answer
 from skillhouse.extensions.server.api.routes import ENDPOINTS
 from skillhouse.floor.schema_words import in_words
-from skillhouse.frontends.answers.json_form import MOMENTS, moment_of
 from skillhouse.house import Skillhouse
 from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.tools import Caller

@@ -15,12 +15,12 @@ from starlette.testclient import TestClient
 from tests.extensions.server.api.place import API, TOKEN, client_of, make_house, token_of
 
 import skillhouse
+from skillhouse.answers.errors import class_code
 from skillhouse.extensions.server.api.openapi import openapi_document, statuses_of
 from skillhouse.extensions.server.api.route_table import API_PATH, EVENT_STREAM, JSON, Endpoint
 from skillhouse.extensions.server.api.routes import ENDPOINTS
 from skillhouse.extensions.server.api.schemas import components, whole
 from skillhouse.floor import AmbiguousSkillError, ConfigError, StateError
-from skillhouse.frontends.answers.errors import class_code
 from skillhouse.registry import RepositoryError
 
 if TYPE_CHECKING:

@@ -21,14 +21,14 @@ from tests.loopback_http import served
 from tests.registry.repositories import StaticRepository, static_server
 from tests.registry.sources import make_repository, make_skill
 
+from skillhouse.answers.json_form import ListAnswer, listed, plain
+from skillhouse.answers.service import JobAnswer, JobLineAnswer, JobState
 from skillhouse.approval import Connections
 from skillhouse.extensions.server.api.events import EventLog
 from skillhouse.extensions.server.api.job_rows import KEPT_MAX, JobRows, KeptJob
 from skillhouse.extensions.server.api.jobs import WAITING_MAX, Job, Jobs
 from skillhouse.extensions.server.api.problems import ApiProblem
 from skillhouse.floor import structs
-from skillhouse.frontends.answers.json_form import ListAnswer, listed, plain
-from skillhouse.frontends.answers.service import JobAnswer, JobLineAnswer, JobState
 from skillhouse.frontends.api_client import AgreedJson, ApiClient, ApiClientError
 from skillhouse.house import Skillhouse
 from skillhouse.install import QUESTIONS

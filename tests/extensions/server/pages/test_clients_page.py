@@ -22,8 +22,8 @@ from tests.house.places import make_places, write_skill
 from skillhouse.clients import ClientReport
 from skillhouse.extensions.server.pages import clients_page
 from skillhouse.extensions.server.pages.clients_page import ROWS_MAX
-from skillhouse.frontends.presentation.doctor_values import seen_by
 from skillhouse.house import Skillhouse, configured
+from skillhouse.presentation.doctor_values import seen_by
 from skillhouse.tools import Caller
 
 pytestmark = pytest.mark.slow

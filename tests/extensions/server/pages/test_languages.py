@@ -24,9 +24,9 @@ from skillhouse.extensions.server.pages.renderer import FACT_LABELS, FACT_WORDS,
 from skillhouse.extensions.server.pages.site import PLACES, local_path
 from skillhouse.extensions.server.pages.skill_markdown import IMAGE
 from skillhouse.extensions.server.pages.system_page import SCOPE_TEXTS
-from skillhouse.frontends.presentation.question import ANSWER_WORDS
 from skillhouse.house import POLICY_SUMMARIES
 from skillhouse.permission.lint import UNKNOWN_ACTION
+from skillhouse.presentation.question import ANSWER_WORDS
 
 ROOT = Path(__file__).resolve().parents[4]
 OTHERS = [code for code in LANGUAGES if code != "en"]

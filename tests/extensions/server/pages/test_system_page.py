@@ -22,9 +22,9 @@ from tests.house.places import make_places, write_skill
 from skillhouse.extensions.server.app import make_app
 from skillhouse.extensions.server.pages.languages import finding_texts
 from skillhouse.floor.structs import replace
-from skillhouse.frontends.presentation.sandbox_levels import LEVELS
 from skillhouse.house import Skillhouse, configured
 from skillhouse.house.access_tokens import AccessScope
+from skillhouse.presentation.sandbox_levels import LEVELS
 
 pytestmark = pytest.mark.slow
 

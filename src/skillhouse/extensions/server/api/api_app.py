@@ -13,6 +13,7 @@ from urllib.parse import parse_qsl
 from anyio import CapacityLimiter, to_thread
 from jsonschema_rs import Draft202012Validator
 
+from skillhouse.answers.json_form import json_text
 from skillhouse.extensions.cells.rpc import parse
 from skillhouse.extensions.server.api.events import left
 from skillhouse.extensions.server.api.problems import ApiProblem, problem_of
@@ -30,9 +31,8 @@ from skillhouse.extensions.server.api.schemas import fault_in_words
 from skillhouse.extensions.server.guard import access_of
 from skillhouse.floor import nearest
 from skillhouse.floor.schema_words import in_words
-from skillhouse.frontends.answers.json_form import json_text
-from skillhouse.frontends.presentation.text import one_line
 from skillhouse.house import Access
+from skillhouse.presentation.text import one_line
 from skillhouse.sandbox.code_call import RpcError
 
 if TYPE_CHECKING:

@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import skillhouse
+from skillhouse.answers.doctor import InstanceAnswer
+from skillhouse.answers.json_form import JsonAnswer, ListAnswer, PageAnswer, listed
 from skillhouse.audit import timestamp
 from skillhouse.extensions.server.api.job_rows import JobRows
 from skillhouse.extensions.server.api.jobs import Jobs
@@ -19,8 +21,6 @@ from skillhouse.extensions.server.api.metrics import CallCounts
 from skillhouse.extensions.server.api.problems import ApiProblem
 from skillhouse.extensions.server.forms import Proofs
 from skillhouse.floor.lock import once
-from skillhouse.frontends.answers.doctor import InstanceAnswer
-from skillhouse.frontends.answers.json_form import JsonAnswer, ListAnswer, PageAnswer, listed
 from skillhouse.house import CallKeys
 
 if TYPE_CHECKING:

@@ -7,18 +7,18 @@ from typing import Any
 
 from msgspec import Struct
 
+from skillhouse.answers.approvals import (
+    ApprovalAnswer,
+    RevokedGrantAnswer,
+    approval_answer,
+)
+from skillhouse.answers.json_form import ListAnswer, PageAnswer
 from skillhouse.approval import OWNER, Answer, Approval, ApprovalError, ApprovedScript, Grant
 from skillhouse.extensions.server.api.api_services import PAGE_MAX, ApiServices, paged
 from skillhouse.extensions.server.api.problems import ApiProblem
 from skillhouse.extensions.server.api.route_table import ApiRequest, Body, Endpoint, RouteParameter
 from skillhouse.extensions.server.api.schemas import array, listing, record, ref
 from skillhouse.extensions.server.api.skill_routes import CURSOR
-from skillhouse.frontends.answers.approvals import (
-    ApprovalAnswer,
-    RevokedGrantAnswer,
-    approval_answer,
-)
-from skillhouse.frontends.answers.json_form import ListAnswer, PageAnswer
 from skillhouse.house import Access, AccessScope
 
 CHANNEL = "api"

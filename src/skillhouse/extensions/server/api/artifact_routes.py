@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from skillhouse.answers.json_form import ListAnswer, PageAnswer, plain
+from skillhouse.answers.tools import ArtifactSetAnswer, artifact_set_answer
 from skillhouse.extensions.server.api.api_services import ApiServices
 from skillhouse.extensions.server.api.approval_routes import PAGES, short_list
 from skillhouse.extensions.server.api.problems import ApiProblem
 from skillhouse.extensions.server.api.route_table import ApiRequest, Endpoint, RouteResponse
 from skillhouse.extensions.server.api.schemas import TEXT, listing, ref
 from skillhouse.extensions.server.forms import attachment
-from skillhouse.frontends.answers.json_form import ListAnswer, PageAnswer, plain
-from skillhouse.frontends.answers.tools import ArtifactSetAnswer, artifact_set_answer
 from skillhouse.house import Access, AccessScope
 from skillhouse.tools import ArtifactFile, ArtifactSet
 

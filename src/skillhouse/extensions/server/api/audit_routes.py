@@ -7,6 +7,21 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from skillhouse.answers.audit import (
+    AuditEntryAnswer,
+    ListedEntryAnswer,
+    SeenLogsAnswer,
+    SeriesAnswer,
+    StatsAnswer,
+    VerificationAnswer,
+    entry_answer,
+    listed_entry,
+    seen_logs,
+    series_answer,
+    stats_answer,
+    verification_answer,
+)
+from skillhouse.answers.json_form import ListAnswer, PageAnswer, listed, plain
 from skillhouse.approval import OWNER
 from skillhouse.audit import (
     BUCKETS_MAX,
@@ -44,22 +59,7 @@ from skillhouse.extensions.server.api.route_table import (
 from skillhouse.extensions.server.api.schemas import TEXT, array, listing, maybe, record, ref
 from skillhouse.extensions.server.api.skill_routes import CURSOR, LIMIT
 from skillhouse.floor import structs
-from skillhouse.frontends.answers.audit import (
-    AuditEntryAnswer,
-    ListedEntryAnswer,
-    SeenLogsAnswer,
-    SeriesAnswer,
-    StatsAnswer,
-    VerificationAnswer,
-    entry_answer,
-    listed_entry,
-    seen_logs,
-    series_answer,
-    stats_answer,
-    verification_answer,
-)
-from skillhouse.frontends.answers.json_form import ListAnswer, PageAnswer, listed, plain
-from skillhouse.frontends.presentation.text import read_time
+from skillhouse.presentation.text import read_time
 
 EXPORT_MAX = 10_000
 """Records of one export; older ones are asked for with `until`."""

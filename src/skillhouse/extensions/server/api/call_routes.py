@@ -9,6 +9,10 @@ from typing import Any
 
 from anyio import CancelScope
 
+from skillhouse.answers.json_form import ListAnswer, json_text, listed
+from skillhouse.answers.service import ProgressAnswer
+from skillhouse.answers.skills import OperationAnswer, OperationResultAnswer
+from skillhouse.answers.tools import CallResultAnswer, ForecastAnswer, result_answer
 from skillhouse.approval import caller_connection
 from skillhouse.extensions.server.api.api_services import ApiServices
 from skillhouse.extensions.server.api.problems import ApiProblem
@@ -22,17 +26,13 @@ from skillhouse.extensions.server.api.route_table import (
 from skillhouse.extensions.server.api.schemas import listing, record, ref
 from skillhouse.floor import ConfigError, digest
 from skillhouse.floor.threads import in_thread
-from skillhouse.frontends.answers.json_form import ListAnswer, json_text, listed
-from skillhouse.frontends.answers.service import ProgressAnswer
-from skillhouse.frontends.answers.skills import OperationAnswer, OperationResultAnswer
-from skillhouse.frontends.answers.tools import CallResultAnswer, ForecastAnswer, result_answer
-from skillhouse.frontends.presentation.operations import (
+from skillhouse.house import Access, AccessScope, Caller
+from skillhouse.presentation.operations import (
     OPERATIONS,
     READS,
     answer,
     operation_answers,
 )
-from skillhouse.house import Access, AccessScope, Caller
 from skillhouse.skill import SKILL_FILE_MAX
 from skillhouse.tools import Progress, ToolResult, UnknownToolError
 

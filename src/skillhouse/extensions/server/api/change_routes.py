@@ -4,6 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from skillhouse.answers.findings import DiagnosticAnswer, diagnostic_answers
+from skillhouse.answers.json_form import ListAnswer, listed
+from skillhouse.answers.skills import (
+    DefinitionAnswer,
+    DeletedSkillAnswer,
+    PreviewAnswer,
+    RemovedSkillAnswer,
+    RestoredSkillAnswer,
+    SourceAnswer,
+    SwitchedAnswer,
+    definition_answer,
+    deleted_skill,
+    draft_answer,
+)
 from skillhouse.clients import Exporter
 from skillhouse.extensions.server.api.api_services import ApiServices
 from skillhouse.extensions.server.api.problems import ApiProblem
@@ -21,20 +35,6 @@ from skillhouse.extensions.server.api.schemas import (
     ref,
 )
 from skillhouse.floor import SkillError
-from skillhouse.frontends.answers.findings import DiagnosticAnswer, diagnostic_answers
-from skillhouse.frontends.answers.json_form import ListAnswer, listed
-from skillhouse.frontends.answers.skills import (
-    DefinitionAnswer,
-    DeletedSkillAnswer,
-    PreviewAnswer,
-    RemovedSkillAnswer,
-    RestoredSkillAnswer,
-    SourceAnswer,
-    SwitchedAnswer,
-    definition_answer,
-    deleted_skill,
-    draft_answer,
-)
 from skillhouse.house import AccessScope, export_source
 from skillhouse.manage import FrontmatterError, read_draft, skill_source, update_skill
 from skillhouse.skill import SKILL_FILE_MAX

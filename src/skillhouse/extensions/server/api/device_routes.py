@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from skillhouse.approval import CODE_SECONDS
-from skillhouse.extensions.server.api.api_services import ApiServices
-from skillhouse.extensions.server.api.approval_routes import PAGES, is_visible, short_list
-from skillhouse.extensions.server.api.problems import ApiProblem
-from skillhouse.extensions.server.api.route_table import ApiRequest, Body, Endpoint
-from skillhouse.extensions.server.api.schemas import listing, record, ref
-from skillhouse.frontends.answers.approvals import (
+from skillhouse.answers.approvals import (
     ListedDeviceAnswer,
     PairingCodeAnswer,
     UnpairedDeviceAnswer,
     WithdrawnAnswer,
     device_answer,
 )
-from skillhouse.frontends.answers.json_form import ListAnswer, PageAnswer
-from skillhouse.frontends.presentation.pairing_code import code_answer
+from skillhouse.answers.json_form import ListAnswer, PageAnswer
+from skillhouse.approval import CODE_SECONDS
+from skillhouse.extensions.server.api.api_services import ApiServices
+from skillhouse.extensions.server.api.approval_routes import PAGES, is_visible, short_list
+from skillhouse.extensions.server.api.problems import ApiProblem
+from skillhouse.extensions.server.api.route_table import ApiRequest, Body, Endpoint
+from skillhouse.extensions.server.api.schemas import listing, record, ref
 from skillhouse.house import AccessScope
+from skillhouse.presentation.pairing_code import code_answer
 
 
 def _list(api: ApiServices, request: ApiRequest) -> ListAnswer:

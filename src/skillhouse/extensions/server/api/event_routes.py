@@ -5,6 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from skillhouse.answers.approvals import QuestionEventAnswer
+from skillhouse.answers.service import (
+    CallEventAnswer,
+    CompanionEventAnswer,
+    CutEventAnswer,
+    IndexEventAnswer,
+    JobLineAnswer,
+    ProgressAnswer,
+    ResetEventAnswer,
+)
 from skillhouse.extensions.server.api.api_services import ApiServices
 from skillhouse.extensions.server.api.events import READERS_MAX
 from skillhouse.extensions.server.api.problems import ApiProblem
@@ -16,16 +26,6 @@ from skillhouse.extensions.server.api.route_table import (
     RouteParameter,
 )
 from skillhouse.extensions.server.api.schemas import TEXT, Schema, array, either, named, record
-from skillhouse.frontends.answers.approvals import QuestionEventAnswer
-from skillhouse.frontends.answers.service import (
-    CallEventAnswer,
-    CompanionEventAnswer,
-    CutEventAnswer,
-    IndexEventAnswer,
-    JobLineAnswer,
-    ProgressAnswer,
-    ResetEventAnswer,
-)
 
 
 def _events(api: ApiServices, request: ApiRequest) -> Any:

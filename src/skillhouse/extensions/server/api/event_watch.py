@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
+from skillhouse.answers.approvals import question_event
+from skillhouse.answers.json_form import JsonAnswer, members
+from skillhouse.answers.service import IndexEventAnswer, JobLineAnswer, call_event
 from skillhouse.approval import ApprovalState
 from skillhouse.audit import AuditError, Query, entries_of, timestamp
 from skillhouse.extensions.server.api.events import Event, event_data
 from skillhouse.floor import SkillhouseError
 from skillhouse.floor.threads import in_thread
-from skillhouse.frontends.answers.approvals import question_event
-from skillhouse.frontends.answers.json_form import JsonAnswer, members
-from skillhouse.frontends.answers.service import IndexEventAnswer, JobLineAnswer, call_event
 from skillhouse.store import STATE_FILE, commit_stamp, state_exists
 
 if TYPE_CHECKING:

@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from skillhouse.answers.doctor import InstanceAnswer
+from skillhouse.answers.json_form import JsonAnswer, json_text, members
+from skillhouse.answers.service import CutEventAnswer, ResetEventAnswer
 from skillhouse.approval import OWNER
 from skillhouse.floor.threads import in_thread
-from skillhouse.frontends.answers.doctor import InstanceAnswer
-from skillhouse.frontends.answers.json_form import JsonAnswer, json_text, members
-from skillhouse.frontends.answers.service import CutEventAnswer, ResetEventAnswer
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Send

@@ -8,20 +8,20 @@ from typing import Any
 # Packages and not their names, which are loaded with the first request that needs them.
 import skillhouse.house
 from skillhouse import registry
-from skillhouse.clients import Exporter, ExportRequest, Form, Item
-from skillhouse.extensions.server.api.api_services import ApiServices
-from skillhouse.extensions.server.api.problems import ApiProblem
-from skillhouse.extensions.server.api.route_table import ApiRequest, Body, Endpoint, RouteResponse
-from skillhouse.extensions.server.api.schemas import FLAG, SHORT, array, listing, record
-from skillhouse.extensions.server.forms import attachment
-from skillhouse.frontends.answers.client_changes import (
+from skillhouse.answers.client_changes import (
     ExportAnswer,
     ExportPlanAnswer,
     agreed_exports,
     export_answer,
     shown_exports,
 )
-from skillhouse.frontends.answers.json_form import ListAnswer, listed
+from skillhouse.answers.json_form import ListAnswer, listed
+from skillhouse.clients import Exporter, ExportRequest, Form, Item
+from skillhouse.extensions.server.api.api_services import ApiServices
+from skillhouse.extensions.server.api.problems import ApiProblem
+from skillhouse.extensions.server.api.route_table import ApiRequest, Body, Endpoint, RouteResponse
+from skillhouse.extensions.server.api.schemas import FLAG, SHORT, array, listing, record
+from skillhouse.extensions.server.forms import attachment
 from skillhouse.house import AccessScope
 
 ARCHIVE = "application/octet-stream"

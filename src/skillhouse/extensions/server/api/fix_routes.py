@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 from skillhouse import clients
-from skillhouse.extensions.server.api.api_services import ApiServices
-from skillhouse.extensions.server.api.place_routes import CLIENT, client_report_of
-from skillhouse.extensions.server.api.route_table import ApiRequest, Body, Endpoint
-from skillhouse.extensions.server.api.schemas import SHORT, array, listing, record, ref
-from skillhouse.floor import SkillhouseError
-from skillhouse.frontends.answers.client_changes import (
+from skillhouse.answers.client_changes import (
     FixAnswer,
     MadeFixesAnswer,
     RefusedFixAnswer,
@@ -16,7 +11,12 @@ from skillhouse.frontends.answers.client_changes import (
     fix_answer,
     shown_fix,
 )
-from skillhouse.frontends.answers.json_form import ListAnswer, listed
+from skillhouse.answers.json_form import ListAnswer, listed
+from skillhouse.extensions.server.api.api_services import ApiServices
+from skillhouse.extensions.server.api.place_routes import CLIENT, client_report_of
+from skillhouse.extensions.server.api.route_table import ApiRequest, Body, Endpoint
+from skillhouse.extensions.server.api.schemas import SHORT, array, listing, record, ref
+from skillhouse.floor import SkillhouseError
 from skillhouse.house import AccessScope
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from skillhouse.answers.json_form import ListAnswer, listed
+from skillhouse.answers.service import JobAnswer
 from skillhouse.extensions.server.api.api_services import ApiServices
 from skillhouse.extensions.server.api.approval_routes import is_visible
 from skillhouse.extensions.server.api.job_rows import KeptJob
@@ -17,8 +19,6 @@ from skillhouse.extensions.server.api.route_table import (
 )
 from skillhouse.extensions.server.api.schemas import listing, ref
 from skillhouse.floor import structs
-from skillhouse.frontends.answers.json_form import ListAnswer, listed
-from skillhouse.frontends.answers.service import JobAnswer
 from skillhouse.house import AccessScope
 
 

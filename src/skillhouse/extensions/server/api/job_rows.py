@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from skillhouse.answers.errors import ProblemAnswer
+from skillhouse.answers.json_form import plain
+from skillhouse.answers.service import JobAnswer, JobLineAnswer
 from skillhouse.approval import Connections, new_connection
 from skillhouse.extensions.server.api.problems import ApiProblem
 from skillhouse.floor import SkillhouseError
 from skillhouse.floor.structs import replace
-from skillhouse.frontends.answers.errors import ProblemAnswer
-from skillhouse.frontends.answers.json_form import plain
-from skillhouse.frontends.answers.service import JobAnswer, JobLineAnswer
 from skillhouse.store import STATE, STATE_FILE, pooled, state_clock
 
 if TYPE_CHECKING:
-    from skillhouse.frontends.answers.service import JobState
+    from skillhouse.answers.service import JobState
 
 logger = logging.getLogger(__name__)
 

@@ -9,16 +9,16 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+from skillhouse.answers.json_form import copied
+from skillhouse.answers.service import JobAnswer, JobLineAnswer, JobState
 from skillhouse.extensions.server.api.job_rows import JobRows, KeptJob
 from skillhouse.extensions.server.api.problems import ApiProblem, problem_of
 from skillhouse.floor import SkillhouseError
-from skillhouse.frontends.answers.json_form import copied
-from skillhouse.frontends.answers.service import JobAnswer, JobLineAnswer, JobState
 
 if TYPE_CHECKING:
+    from skillhouse.answers.errors import ProblemAnswer
+    from skillhouse.answers.json_form import ListAnswer
     from skillhouse.extensions.server.api.events import EventLog
-    from skillhouse.frontends.answers.errors import ProblemAnswer
-    from skillhouse.frontends.answers.json_form import ListAnswer
 
 JOBS_MAX = 20
 """Jobs that are known, each with its result: those that ended are forgotten first."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from skillhouse.answers.json_form import ListAnswer
+from skillhouse.answers.skills import LibraryAnswer, LibrarySkillAnswer
 from skillhouse.extensions.server.api.api_services import ApiServices, paged
 from skillhouse.extensions.server.api.place_routes import check_client
 from skillhouse.extensions.server.api.route_table import ApiRequest, Endpoint, RouteParameter
@@ -15,16 +17,14 @@ from skillhouse.extensions.server.api.skill_routes import (
     agent_of,
     filter_of,
 )
-from skillhouse.frontends.answers.json_form import ListAnswer
-from skillhouse.frontends.answers.skills import LibraryAnswer, LibrarySkillAnswer
-from skillhouse.frontends.presentation.library import (
+from skillhouse.manage import STATES
+from skillhouse.presentation.library import (
     LISTINGS,
     client_roots,
     library_counts,
     library_lines,
     library_skill,
 )
-from skillhouse.manage import STATES
 
 PROBLEM = "problem"
 """As a state: all but those in `_WELL`."""

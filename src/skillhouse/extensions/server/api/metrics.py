@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from skillhouse.audit import AuditEntry, AuditError, Query, entries_of, timestamp
 
 if TYPE_CHECKING:
+    from skillhouse.answers.doctor import InstanceAnswer
     from skillhouse.audit import AuditLog
-    from skillhouse.frontends.answers.doctor import InstanceAnswer
 
 BUCKETS = (0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0, 600.0)
 """Upper ends in seconds of the spans by which the times of calls are counted."""

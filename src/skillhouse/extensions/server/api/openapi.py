@@ -10,6 +10,8 @@ from typing import Any
 from urllib.parse import quote, unquote, urlencode
 
 import skillhouse
+from skillhouse.answers.errors import ProblemAnswer, problem_answer
+from skillhouse.answers.json_form import plain
 from skillhouse.extensions.server.api.route_table import (
     API_PATH,
     EVENT_STREAM,
@@ -19,8 +21,6 @@ from skillhouse.extensions.server.api.route_table import (
     RouteParameter,
 )
 from skillhouse.extensions.server.api.schemas import Schema, components, ref, whole
-from skillhouse.frontends.answers.errors import ProblemAnswer, problem_answer
-from skillhouse.frontends.answers.json_form import plain
 from skillhouse.house import AccessScope
 
 _PROBLEM = ref(ProblemAnswer)

@@ -11,6 +11,20 @@ from msgspec import UNSET
 # A package and not its names: what installs is loaded with the first request that needs it.
 import skillhouse.house
 from skillhouse import install
+from skillhouse.answers.installs import OfferedAnswer, PlannedAnswer
+from skillhouse.answers.json_form import ListAnswer, listed
+from skillhouse.answers.packages import (
+    InstalledAnswer,
+    InstalledStateAnswer,
+    NewestAnswer,
+    RemovedPackageAnswer,
+    VerifiedAnswer,
+    candidate_answer,
+    installed_answer,
+    installed_state,
+    newest_answer,
+)
+from skillhouse.answers.service import JobAnswer
 from skillhouse.clients import Exporter
 from skillhouse.extensions.server.api.api_services import ApiServices
 from skillhouse.extensions.server.api.job_routes import JOB_EXAMPLE, started
@@ -35,31 +49,17 @@ from skillhouse.extensions.server.api.schemas import (
     ref,
     typed,
 )
-from skillhouse.frontends.answers.installs import OfferedAnswer, PlannedAnswer
-from skillhouse.frontends.answers.json_form import ListAnswer, listed
-from skillhouse.frontends.answers.packages import (
-    InstalledAnswer,
-    InstalledStateAnswer,
-    NewestAnswer,
-    RemovedPackageAnswer,
-    VerifiedAnswer,
-    candidate_answer,
-    installed_answer,
-    installed_state,
-    newest_answer,
-)
-from skillhouse.frontends.answers.service import JobAnswer
-from skillhouse.frontends.presentation.change_values import (
-    Agreement,
-    applied_changes,
-    planned_changes,
-)
 from skillhouse.house import AccessScope
 from skillhouse.install import (
     QUESTIONS,
     ChangeRequest,
     asked_state,
     split_id,
+)
+from skillhouse.presentation.change_values import (
+    Agreement,
+    applied_changes,
+    planned_changes,
 )
 
 if TYPE_CHECKING:

@@ -5,6 +5,24 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from skillhouse.answers.doctor import DoctorAnswer, ProfileLineAnswer, profile_line
+from skillhouse.answers.json_form import ListAnswer, listed
+from skillhouse.answers.packages import (
+    InstalledAnswer,
+    InstalledStateAnswer,
+    installed_answer,
+    installed_state,
+)
+from skillhouse.answers.service import (
+    ReloadAnswer,
+    ResumedAnswer,
+    StopAnswer,
+    StoppedAnswer,
+    loaded_names,
+    reload_answer,
+    stop_answer,
+)
+from skillhouse.answers.tools import SandboxAnswer, interpreters_answer
 from skillhouse.approval import OWNER
 from skillhouse.clients import ReportedProblem, known_clients
 from skillhouse.extensions.server.api.api_services import ApiServices
@@ -18,34 +36,16 @@ from skillhouse.extensions.server.api.schemas import (
 )
 from skillhouse.floor import Locations
 from skillhouse.floor.threads import in_thread
-from skillhouse.frontends.answers.doctor import DoctorAnswer, ProfileLineAnswer, profile_line
-from skillhouse.frontends.answers.json_form import ListAnswer, listed
-from skillhouse.frontends.answers.packages import (
-    InstalledAnswer,
-    InstalledStateAnswer,
-    installed_answer,
-    installed_state,
-)
-from skillhouse.frontends.answers.service import (
-    ReloadAnswer,
-    ResumedAnswer,
-    StopAnswer,
-    StoppedAnswer,
-    loaded_names,
-    reload_answer,
-    stop_answer,
-)
-from skillhouse.frontends.answers.tools import SandboxAnswer, interpreters_answer
-from skillhouse.frontends.presentation.doctor_values import (
+from skillhouse.house import AccessScope
+from skillhouse.install import InstalledSkills
+from skillhouse.manage import reload_code
+from skillhouse.presentation.doctor_values import (
     examine,
     examined_profiles,
     listed_profiles,
     seen_by,
 )
-from skillhouse.frontends.presentation.sandbox_levels import whole_test
-from skillhouse.house import AccessScope
-from skillhouse.install import InstalledSkills
-from skillhouse.manage import reload_code
+from skillhouse.presentation.sandbox_levels import whole_test
 from skillhouse.sandbox import PythonPlaces
 from skillhouse.skill import load_profile, profile_names
 from skillhouse.tiers.tier_values import PAGE

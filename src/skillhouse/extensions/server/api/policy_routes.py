@@ -5,23 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from skillhouse.extensions.server.api.api_app import etag_of
-from skillhouse.extensions.server.api.api_services import ApiServices
-from skillhouse.extensions.server.api.change_routes import IF_MATCH
-from skillhouse.extensions.server.api.problems import ApiProblem
-from skillhouse.extensions.server.api.route_table import ApiRequest, Body, Endpoint, RouteParameter
-from skillhouse.extensions.server.api.schemas import (
-    EFFECT,
-    array,
-    either,
-    listing,
-    record,
-    ref,
-)
-from skillhouse.floor import structs
-from skillhouse.frontends.answers.findings import diagnostic_answers
-from skillhouse.frontends.answers.json_form import ListAnswer, json_text, listed
-from skillhouse.frontends.answers.policy import (
+from skillhouse.answers.findings import diagnostic_answers
+from skillhouse.answers.json_form import ListAnswer, json_text, listed
+from skillhouse.answers.policy import (
     DecisionAnswer,
     ExplanationAnswer,
     LineAnswer,
@@ -36,13 +22,20 @@ from skillhouse.frontends.answers.policy import (
     rule_finding,
     trial_decisions,
 )
-from skillhouse.frontends.presentation.rule_changes import (
-    addition,
-    removal,
-    replacement,
-    user_rules,
-    written,
+from skillhouse.extensions.server.api.api_app import etag_of
+from skillhouse.extensions.server.api.api_services import ApiServices
+from skillhouse.extensions.server.api.change_routes import IF_MATCH
+from skillhouse.extensions.server.api.problems import ApiProblem
+from skillhouse.extensions.server.api.route_table import ApiRequest, Body, Endpoint, RouteParameter
+from skillhouse.extensions.server.api.schemas import (
+    EFFECT,
+    array,
+    either,
+    listing,
+    record,
+    ref,
 )
+from skillhouse.floor import structs
 from skillhouse.house import POLICY_SUMMARIES, AccessScope, usable_config
 from skillhouse.manage import (
     checked_addition,
@@ -54,6 +47,13 @@ from skillhouse.manage import (
     write_user_text,
 )
 from skillhouse.permission import ACTIONS, Effect, Rule, lint_rules
+from skillhouse.presentation.rule_changes import (
+    addition,
+    removal,
+    replacement,
+    user_rules,
+    written,
+)
 
 if TYPE_CHECKING:
     from skillhouse.house import Skillhouse

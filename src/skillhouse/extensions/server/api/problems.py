@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+from skillhouse.answers.errors import ProblemAnswer, error_code, problem_answer
 from skillhouse.audit import AuditError
 from skillhouse.floor import (
     AmbiguousSkillError,
@@ -19,7 +20,6 @@ from skillhouse.floor import (
     as_error,
 )
 from skillhouse.floor.faults import SystemRefusalError
-from skillhouse.frontends.answers.errors import ProblemAnswer, error_code, problem_answer
 from skillhouse.registry import RepositoryError
 from skillhouse.tools import UnknownToolError
 

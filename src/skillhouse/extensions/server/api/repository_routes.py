@@ -9,16 +9,8 @@ from msgspec import UNSET
 # Packages and not their names: what asks repositories is loaded with the first such request.
 import skillhouse.house
 from skillhouse import install, registry
-from skillhouse.extensions.server.api.api_services import ApiServices
-from skillhouse.extensions.server.api.route_table import (
-    ApiRequest,
-    Body,
-    Endpoint,
-    RouteParameter,
-)
-from skillhouse.extensions.server.api.schemas import SHORT, listing, record, ref
-from skillhouse.frontends.answers.json_form import ListAnswer, copied, listed
-from skillhouse.frontends.answers.packages import (
+from skillhouse.answers.json_form import ListAnswer, copied, listed
+from skillhouse.answers.packages import (
     ConfiguredRepositoryAnswer,
     PackageAnswer,
     PackageVersionsAnswer,
@@ -28,6 +20,14 @@ from skillhouse.frontends.answers.packages import (
     publishers_answer,
     release_answer,
 )
+from skillhouse.extensions.server.api.api_services import ApiServices
+from skillhouse.extensions.server.api.route_table import (
+    ApiRequest,
+    Body,
+    Endpoint,
+    RouteParameter,
+)
+from skillhouse.extensions.server.api.schemas import SHORT, listing, record, ref
 from skillhouse.house import AccessScope
 from skillhouse.install import judged_listing
 from skillhouse.manage import only_editor, with_repository, write_user_text

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
+from skillhouse.answers.json_form import MOMENTS, SPARSE, JsonAnswer, moment_of
 from skillhouse.floor.schema_words import SchemaFault, fault_words
-from skillhouse.frontends.answers.json_form import MOMENTS, SPARSE, JsonAnswer, moment_of
 
 Schema = dict[str, Any]
 
@@ -88,7 +88,7 @@ def whole(schema: Mapping[str, Any], answers: Mapping[str, Schema]) -> Schema:
 def ref(answer: type) -> Schema:
     """Return a reference to the schema of an answer, which is in the document from then on.
 
-    >>> from skillhouse.frontends.answers.json_form import HintAnswer
+    >>> from skillhouse.answers.json_form import HintAnswer
     >>> ref(HintAnswer)
     {'$ref': '#/components/schemas/Hint'}
     """

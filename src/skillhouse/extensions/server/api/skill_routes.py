@@ -7,6 +7,29 @@ from typing import Any
 
 from msgspec import UNSET
 
+from skillhouse.answers.catalogs import (
+    FoundAnswer,
+    PromptCatalogAnswer,
+    SkillHitAnswer,
+    catalog_answer,
+    request_answer,
+    search_skills,
+)
+from skillhouse.answers.json_form import ListAnswer, PageAnswer, listed
+from skillhouse.answers.rehearsal import RehearsalAnswer, rehearsal_answer
+from skillhouse.answers.shown_skill import (
+    FileContentAnswer,
+    FilesAnswer,
+    ShownCodeAnswer,
+    ShownSkillAnswer,
+)
+from skillhouse.answers.skills import (
+    ContentAnswer,
+    ListedSkillAnswer,
+    content_answer,
+    listed_skill,
+)
+from skillhouse.answers.tools import ToolAnswer, tool_answer
 from skillhouse.extensions.server.api.api_services import PAGE_MAX, ApiServices, paged
 from skillhouse.extensions.server.api.call_routes import caller_of
 from skillhouse.extensions.server.api.route_table import ApiRequest, Body, Endpoint, RouteParameter
@@ -17,38 +40,15 @@ from skillhouse.extensions.server.api.schemas import (
     record,
     ref,
 )
-from skillhouse.frontends.answers.catalogs import (
-    FoundAnswer,
-    PromptCatalogAnswer,
-    SkillHitAnswer,
-    catalog_answer,
-    request_answer,
-    search_skills,
-)
-from skillhouse.frontends.answers.json_form import ListAnswer, PageAnswer, listed
-from skillhouse.frontends.answers.rehearsal import RehearsalAnswer, rehearsal_answer
-from skillhouse.frontends.answers.shown_skill import (
-    FileContentAnswer,
-    FilesAnswer,
-    ShownCodeAnswer,
-    ShownSkillAnswer,
-)
-from skillhouse.frontends.answers.skills import (
-    ContentAnswer,
-    ListedSkillAnswer,
-    content_answer,
-    listed_skill,
-)
-from skillhouse.frontends.answers.tools import ToolAnswer, tool_answer
-from skillhouse.frontends.presentation.library import SkillFilter
-from skillhouse.frontends.presentation.short_paths import clients_of
-from skillhouse.frontends.presentation.skill_answers import (
+from skillhouse.house import rehearse
+from skillhouse.manage import signature_warnings
+from skillhouse.presentation.library import SkillFilter
+from skillhouse.presentation.short_paths import clients_of
+from skillhouse.presentation.skill_answers import (
     found_skill,
     shown_answer,
     skill_files,
 )
-from skillhouse.house import rehearse
-from skillhouse.manage import signature_warnings
 
 QUERY_TEXT_MAX = 2_000
 LIMIT = RouteParameter(

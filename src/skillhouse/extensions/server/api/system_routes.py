@@ -6,6 +6,16 @@ from functools import partial
 
 from msgspec import UNSET
 
+from skillhouse.answers.doctor import StatusAnswer
+from skillhouse.answers.json_form import ListAnswer, PageAnswer, json_text
+from skillhouse.answers.service import (
+    ExecutorAnswer,
+    HealthAnswer,
+    ProofAnswer,
+    ServerAnswer,
+    executor_answer,
+    server_answer,
+)
 from skillhouse.extensions.server.api.api_services import ApiServices
 from skillhouse.extensions.server.api.approval_routes import PAGES, short_list
 from skillhouse.extensions.server.api.metrics import metrics_text
@@ -17,16 +27,6 @@ from skillhouse.extensions.server.api.route_table import (
 )
 from skillhouse.extensions.server.api.schemas import TEXT, listing, record, ref
 from skillhouse.extensions.server.status import status_answer
-from skillhouse.frontends.answers.doctor import StatusAnswer
-from skillhouse.frontends.answers.json_form import ListAnswer, PageAnswer, json_text
-from skillhouse.frontends.answers.service import (
-    ExecutorAnswer,
-    HealthAnswer,
-    ProofAnswer,
-    ServerAnswer,
-    executor_answer,
-    server_answer,
-)
 from skillhouse.house import AccessScope
 
 

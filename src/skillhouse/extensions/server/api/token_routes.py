@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from skillhouse.answers.json_form import ListAnswer, PageAnswer, listed
+from skillhouse.answers.service import NewTokenAnswer, TokenAnswer, token_answer
 from skillhouse.extensions.server.api.api_services import ApiServices
 from skillhouse.extensions.server.api.approval_routes import PAGES, is_visible, short_list
 from skillhouse.extensions.server.api.problems import ApiProblem
 from skillhouse.extensions.server.api.route_table import ApiRequest, Body, Endpoint
 from skillhouse.extensions.server.api.schemas import array, listing, record, ref
-from skillhouse.frontends.answers.json_form import ListAnswer, PageAnswer, listed
-from skillhouse.frontends.answers.service import NewTokenAnswer, TokenAnswer, token_answer
 from skillhouse.house import TOKEN_DAYS, AccessScope
 from skillhouse.house.access_tokens import NAME_MAX
 

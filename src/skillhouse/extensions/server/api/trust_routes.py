@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from skillhouse.extensions.server.api.api_services import ApiServices
-from skillhouse.extensions.server.api.problems import ApiProblem
-from skillhouse.extensions.server.api.route_table import ApiRequest, Body, Endpoint
-from skillhouse.extensions.server.api.schemas import listing, record, ref
-from skillhouse.floor import SkillError
-from skillhouse.frontends.answers.json_form import ListAnswer
-from skillhouse.frontends.answers.trust import (
+from skillhouse.answers.json_form import ListAnswer
+from skillhouse.answers.trust import (
     RevokedTrustAnswer,
     ShownTrustAnswer,
     TrustAnswer,
@@ -17,6 +12,11 @@ from skillhouse.frontends.answers.trust import (
     trust_shown,
     trust_view,
 )
+from skillhouse.extensions.server.api.api_services import ApiServices
+from skillhouse.extensions.server.api.problems import ApiProblem
+from skillhouse.extensions.server.api.route_table import ApiRequest, Body, Endpoint
+from skillhouse.extensions.server.api.schemas import listing, record, ref
+from skillhouse.floor import SkillError
 from skillhouse.house import AccessScope
 
 TRUST_PATH = "/trust"

@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
+from skillhouse.answers.json_form import JsonAnswer
 from skillhouse.approval import (
     OWNER,
     Answer,
@@ -31,7 +32,6 @@ from skillhouse.extensions.server.companion.app_pushes import PushError, Pushes
 from skillhouse.extensions.server.pages.device_answers import taken
 from skillhouse.extensions.server.pages.question_view import is_intact, phrase_of, view_of
 from skillhouse.extensions.server.pages.site import Site
-from skillhouse.frontends.answers.json_form import JsonAnswer
 
 COMPANION_PATH = "/companion/"
 """The app, and the scope of its service worker, which has no other."""

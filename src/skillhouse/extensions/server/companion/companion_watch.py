@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Literal
 
 import anyio
 
+from skillhouse.answers.service import CompanionEventAnswer
 from skillhouse.approval import OWNER, Approval
 from skillhouse.extensions.server.api.event_watch import beside
 from skillhouse.floor import SkillhouseError
 from skillhouse.floor.threads import in_thread
-from skillhouse.frontends.answers.service import CompanionEventAnswer
 
 if TYPE_CHECKING:
     from skillhouse.extensions.server.api.events import EventLog

@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
+from skillhouse.answers.audit import command_of, subject_of
 from skillhouse.audit import (
     AuditEntry,
     LogQuestion,
@@ -28,7 +29,6 @@ from skillhouse.extensions.server.pages import plots
 from skillhouse.extensions.server.pages.object_links import DecidingRule, ObjectLinks
 from skillhouse.extensions.server.pages.site import Site
 from skillhouse.floor import SkillhouseError
-from skillhouse.frontends.answers.audit import command_of, subject_of
 from skillhouse.house import AllLogsPage
 
 if TYPE_CHECKING:

@@ -10,6 +10,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from skillhouse.answers.audit import (
+    PARTS,
+    code_lists,
+    command_of,
+    detail_of,
+)
 from skillhouse.approval import ApprovalError
 from skillhouse.audit import AuditEntry, AuditLog, AuditRecord, Confirmation, find_record
 from skillhouse.extensions.server.forms import saved_file
@@ -22,12 +28,6 @@ from skillhouse.extensions.server.pages.object_links import (
 )
 from skillhouse.extensions.server.pages.question_view import QuestionView, view_of
 from skillhouse.extensions.server.pages.site import Site
-from skillhouse.frontends.answers.audit import (
-    PARTS,
-    code_lists,
-    command_of,
-    detail_of,
-)
 from skillhouse.tools import ArtifactError, ArtifactSet
 
 ID_MAX = 64

@@ -16,6 +16,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from skillhouse.answers.audit import subject_of
+from skillhouse.answers.client_changes import fix_answer, fix_groups
 from skillhouse.audit import AuditEntry, Query, entries_of
 from skillhouse.clients import (
     ClientColumn,
@@ -33,16 +35,14 @@ from skillhouse.extensions.server.pages.renderer import edit_path, skill_path
 from skillhouse.extensions.server.pages.site import Site
 from skillhouse.floor import Severity, SkillhouseError
 from skillhouse.floor.ownership import is_settled
-from skillhouse.frontends.answers.audit import subject_of
-from skillhouse.frontends.answers.client_changes import fix_answer, fix_groups
-from skillhouse.frontends.presentation.client_report import WHOLE, letter, verdict_reason
-from skillhouse.frontends.presentation.doctor_values import (
+from skillhouse.manage import OwnRoots
+from skillhouse.presentation.client_report import WHOLE, letter, verdict_reason
+from skillhouse.presentation.doctor_values import (
     examined_profiles,
     seen_by,
     unsafe_entries,
 )
-from skillhouse.frontends.presentation.library import library_lines
-from skillhouse.manage import OwnRoots
+from skillhouse.presentation.library import library_lines
 from skillhouse.skill import profile_names
 
 CLIENTS_PATH = "/clients"

@@ -10,12 +10,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from skillhouse.answers.approvals import DeviceAnsweredAnswer, DeviceTokenAnswer
+from skillhouse.answers.errors import unserved
+from skillhouse.answers.json_form import JsonAnswer
 from skillhouse.approval import ApprovalBroker, ApprovalError, Devices, SignatureError
 from skillhouse.extensions.server.forms import body_of, json_response
 from skillhouse.floor import StateError
-from skillhouse.frontends.answers.approvals import DeviceAnsweredAnswer, DeviceTokenAnswer
-from skillhouse.frontends.answers.errors import unserved
-from skillhouse.frontends.answers.json_form import JsonAnswer
 
 DEVICE_PATH = "/approvals/device"
 """A paired device posts its signed answer here; no approval has this id."""

@@ -10,6 +10,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from skillhouse.answers.errors import problem_answer
+from skillhouse.answers.skills import MarkupAnswer
 from skillhouse.extensions.server.api.api_app import (
     PROOF_HEADER,
     PROOF_WANTED,
@@ -23,8 +25,6 @@ from skillhouse.extensions.server.pages.site import Site
 from skillhouse.extensions.server.pages.skill_markdown import IMAGE, MARKDOWN_MAX, rendered
 from skillhouse.extensions.server.pages.skill_page import installed_state_of
 from skillhouse.floor import PathError, SkillError
-from skillhouse.frontends.answers.errors import problem_answer
-from skillhouse.frontends.answers.skills import MarkupAnswer
 from skillhouse.manage import EDITABLE, skill_source
 from skillhouse.skill import SKILL_FILE, SKILL_FILE_MAX
 

@@ -11,12 +11,12 @@ from starlette.routing import Route
 
 # A package and not its names, which are loaded when they are needed.
 import skillhouse.house
+from skillhouse.answers.client_changes import export_answer, shown_exports
 from skillhouse.clients import Exporter, client_profiles
 from skillhouse.extensions.server.api.export_routes import export_request
 from skillhouse.extensions.server.api.problems import ApiProblem
 from skillhouse.extensions.server.pages.site import Site
 from skillhouse.floor import SkillhouseError
-from skillhouse.frontends.answers.client_changes import export_answer, shown_exports
 
 EXPORTS_PATH = "/clients/exports"
 _ACTIONS = ("export", "sync", "remove")

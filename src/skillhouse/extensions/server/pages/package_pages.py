@@ -13,17 +13,17 @@ from starlette.routing import Route
 
 # A package and not its names: what installs is loaded with the first page that needs it.
 from skillhouse import install
-from skillhouse.extensions.server.api.jobs import ENDED
-from skillhouse.extensions.server.api.repository_routes import offered_packages, package_versions
-from skillhouse.extensions.server.pages.site import Site
-from skillhouse.floor import SkillhouseError
-from skillhouse.frontends.answers.json_form import plain
-from skillhouse.frontends.answers.packages import (
+from skillhouse.answers.json_form import plain
+from skillhouse.answers.packages import (
     InstalledAnswer,
     PackageAnswer,
     PackageVersionsAnswer,
     installed_answer,
 )
+from skillhouse.extensions.server.api.jobs import ENDED
+from skillhouse.extensions.server.api.repository_routes import offered_packages, package_versions
+from skillhouse.extensions.server.pages.site import Site
+from skillhouse.floor import SkillhouseError
 from skillhouse.install import InstalledSkills
 from skillhouse.manage import installed_marks, trust_notes
 

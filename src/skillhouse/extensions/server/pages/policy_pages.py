@@ -11,21 +11,21 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from skillhouse.answers.json_form import plain
+from skillhouse.answers.policy import decision_answer
 from skillhouse.extensions.server.api.policy_routes import rules_tag
 from skillhouse.extensions.server.pages.site import Site
 from skillhouse.floor import ConfigError, SkillhouseError
-from skillhouse.frontends.answers.json_form import plain
-from skillhouse.frontends.answers.policy import decision_answer
-from skillhouse.frontends.presentation.rule_changes import (
+from skillhouse.house import POLICY_SUMMARIES, Skillhouse, usable_config
+from skillhouse.house.config import RuleLayer, rule_layers
+from skillhouse.permission import ACTIONS, Effect, Layer, Rule, RuleFinding, lint_rules
+from skillhouse.presentation.rule_changes import (
     RuleChange,
     addition,
     removal,
     replacement,
     user_rules,
 )
-from skillhouse.house import POLICY_SUMMARIES, Skillhouse, usable_config
-from skillhouse.house.config import RuleLayer, rule_layers
-from skillhouse.permission import ACTIONS, Effect, Layer, Rule, RuleFinding, lint_rules
 
 ACTION_TEXTS: Mapping[str, str] = {
     "exec": "runs a command: its words, such as `git push *`",

@@ -12,8 +12,8 @@ from msgspec import Struct
 
 from skillhouse.approval import Approval, ApprovalRequest, Facts, content_digest
 from skillhouse.floor import PathError, open_beneath
-from skillhouse.frontends.presentation.question import DIFFERENCE, Question, question_of
 from skillhouse.permission import command_resource
+from skillhouse.presentation.question import DIFFERENCE, Question, question_of
 from skillhouse.tools import READ_MAX, change_facts, commands_inside
 
 CODE_CHARACTERS = 6

@@ -25,9 +25,9 @@ from skillhouse.extensions.server.pages.languages import (
     translated,
     translations,
 )
-from skillhouse.frontends.presentation.library import why
-from skillhouse.frontends.presentation.question import ANSWER_WORDS
-from skillhouse.frontends.presentation.text import cut, one_line, shown
+from skillhouse.presentation.library import why
+from skillhouse.presentation.question import ANSWER_WORDS
+from skillhouse.presentation.text import cut, one_line, shown
 from skillhouse.skill import is_demanded
 
 TEMPLATES = Path(__file__).resolve().parents[1] / "templates"

@@ -15,15 +15,15 @@ from msgspec import Struct
 
 from skillhouse.extensions.server.pages.renderer import LINE_COLUMNS, NAME_MAX, edit_path, start
 from skillhouse.extensions.server.pages.skill_rows import SkillRow
-from skillhouse.frontends.presentation.library import (
+from skillhouse.manage import EDITABLE, STATES
+from skillhouse.presentation.library import (
     LISTINGS,
     LibraryCounts,
     SkillFilter,
     library_counts,
     plain_letters,
 )
-from skillhouse.frontends.presentation.text import one_line, shown
-from skillhouse.manage import EDITABLE, STATES
+from skillhouse.presentation.text import one_line, shown
 
 WORDS = ("in-use", *LISTINGS.values(), "code", "not-in-use", "asks", "findings", *STATES)
 """By which the list is filtered, in the order in which they are offered."""

@@ -17,7 +17,7 @@ from markdown_it import MarkdownIt
 from markupsafe import Markup, escape
 
 from skillhouse.extensions.server.pages.renderer import files_path, marked
-from skillhouse.frontends.presentation.text import shown
+from skillhouse.presentation.text import shown
 
 if TYPE_CHECKING:
     from markdown_it.token import Token

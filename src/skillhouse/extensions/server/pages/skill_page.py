@@ -17,6 +17,7 @@ from starlette.routing import Route
 
 # A package and not its names: what installs is loaded with the first page that needs it.
 from skillhouse import install
+from skillhouse.answers.skills import digest_of
 from skillhouse.approval import Approval
 from skillhouse.audit import AuditEntry, AuditError, Query, entries_of
 from skillhouse.clients import ClientReport
@@ -28,12 +29,11 @@ from skillhouse.extensions.server.pages.skill_markdown import IMAGE, rendered
 from skillhouse.extensions.server.pages.skill_rows import RECORDS_MAX
 from skillhouse.extensions.server.status import SkillScan
 from skillhouse.floor import PathError, SkillError, SkillhouseError, UnknownSkillError
-from skillhouse.frontends.answers.skills import digest_of
-from skillhouse.frontends.presentation.client_report import verdict_text
-from skillhouse.frontends.presentation.doctor_values import examined_profiles, seen_by
-from skillhouse.frontends.presentation.skill_answers import code_of, facts_rows
 from skillhouse.house import InstalledState, Skillhouse
 from skillhouse.manage import EDITABLE, CodeFacts
+from skillhouse.presentation.client_report import verdict_text
+from skillhouse.presentation.doctor_values import examined_profiles, seen_by
+from skillhouse.presentation.skill_answers import code_of, facts_rows
 from skillhouse.registry import read_facts
 from skillhouse.skill import SKILL_FILE, Skill, find_resources
 from skillhouse.tools import SkillCodeTool

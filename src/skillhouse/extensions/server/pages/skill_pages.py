@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from skillhouse.answers.audit import command_of
 from skillhouse.audit import AuditEntry, AuditError, AuditLog, Query, entries_of
 from skillhouse.extensions.server.pages.site import Site
 from skillhouse.extensions.server.pages.skill_list import (
@@ -28,8 +29,7 @@ from skillhouse.extensions.server.pages.skill_list import (
 )
 from skillhouse.extensions.server.pages.skill_rows import LastUse, SkillRow, skill_rows
 from skillhouse.extensions.server.status import FoundInPage, SkillScan
-from skillhouse.frontends.answers.audit import command_of
-from skillhouse.frontends.presentation.short_paths import unread_folders
+from skillhouse.presentation.short_paths import unread_folders
 from skillhouse.retrieval import Fit, Hit
 from skillhouse.store import STATE_FILE, commit_stamp
 

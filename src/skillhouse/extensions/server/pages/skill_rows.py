@@ -12,12 +12,12 @@ from msgspec import Struct
 
 from skillhouse.audit import AuditError, AuditLog, Query, entries_of
 from skillhouse.extensions.server.status import SkillScan
-from skillhouse.frontends.presentation.findings import READ_ALL_THE_SAME
-from skillhouse.frontends.presentation.library import LibraryLine, library_lines
-from skillhouse.frontends.presentation.short_paths import clients_of, short_path
 from skillhouse.house import Skillhouse, loading_effects
 from skillhouse.manage import STATES, OwnRoots
 from skillhouse.permission import Effect
+from skillhouse.presentation.findings import READ_ALL_THE_SAME
+from skillhouse.presentation.library import LibraryLine, library_lines
+from skillhouse.presentation.short_paths import clients_of, short_path
 from skillhouse.skill import Skill
 
 DIGESTS_MAX = 40

@@ -16,9 +16,9 @@ from skillhouse.extensions.server.guard import access_of
 from skillhouse.extensions.server.pages.approval_pages import INBOX_PATH
 from skillhouse.extensions.server.pages.site import Site
 from skillhouse.floor import SkillhouseError
-from skillhouse.frontends.presentation.rule_changes import addition, with_example, written
 from skillhouse.house import RuleSuggestions, Skillhouse, Suggestion, suggest_rules, usable_config
 from skillhouse.manage import checked_addition, only_editor, rule_value, write_user_text
+from skillhouse.presentation.rule_changes import addition, with_example, written
 
 PATH = "/policy/suggest"
 ADD_PATH = f"{INBOX_PATH}/suggested"

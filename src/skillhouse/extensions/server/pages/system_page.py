@@ -18,15 +18,15 @@ from skillhouse.extensions.server.pages.renderer import ROWS_MAX, edit_path, ski
 from skillhouse.extensions.server.pages.site import Site
 from skillhouse.extensions.server.pages.stop_page import StopPage
 from skillhouse.floor import ConfigError, StateError, tracing
-from skillhouse.frontends.presentation.doctor_values import machine
-from skillhouse.frontends.presentation.findings import grouped
-from skillhouse.frontends.presentation.sandbox_levels import (
+from skillhouse.house import TOKEN_DAYS, AccessScope, file_troubles, usable_config
+from skillhouse.manage import EDITABLE
+from skillhouse.presentation.doctor_values import machine
+from skillhouse.presentation.findings import grouped
+from skillhouse.presentation.sandbox_levels import (
     LevelStatuses,
     probe_rows,
     tested_levels,
 )
-from skillhouse.house import TOKEN_DAYS, AccessScope, file_troubles, usable_config
-from skillhouse.manage import EDITABLE
 from skillhouse.skill import SKILL_FILE
 
 if TYPE_CHECKING:

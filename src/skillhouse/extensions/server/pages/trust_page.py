@@ -6,9 +6,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from skillhouse.answers.trust import trust_view
 from skillhouse.extensions.server.pages.site import Site
-from skillhouse.frontends.answers.trust import trust_view
-from skillhouse.frontends.presentation.skill_answers import facts_rows
+from skillhouse.presentation.skill_answers import facts_rows
 
 TRUST_PAGE = "/system/trust"
 
