@@ -159,7 +159,12 @@ def commands_of(block: Block) -> list[str]:
     return re.findall(one, block.text, re.MULTILINE)
 
 
-_MORE = re.compile(r"\band\\ \d+\\ more\b")
+def escaped(shown: str) -> str:
+    """Return the pattern of a text in which a number of further clients is any number.
+
+    How many read a folder changes with each client that becomes known.
+    """
+    return re.sub(r"\band\\ \d+\\ more\b", r"and\\ \\d+\\ more", re.escape(shown))
 
 
 class Names:
@@ -203,6 +208,5 @@ class Names:
             elif part in self.ids:
                 made.append(re.escape(self.ids[part]))
             else:
-                # How many further clients read a folder changes with each one that becomes known.
-                made.append(_MORE.sub(r"and\\ \\d+\\ more", re.escape(part)))
+                made.append(escaped(part))
         return "".join(made)

@@ -19,7 +19,7 @@ import pytest
 from scripts.terminal import Terminal, word_of
 
 from tests.frontends.test_cli_unwritable_homes import MOUNTS, READ_ONLY
-from tests.guides.pages import COMMANDS, ROOT, blocks, commands_of, steps
+from tests.guides.pages import COMMANDS, ROOT, blocks, commands_of, escaped, steps
 from tests.guides.test_guides import SIGNS_A_MINUTE, WORDS_A_MINUTE
 from tests.harness import Need
 from tests.house.places import write_skill
@@ -179,7 +179,7 @@ def own_lines(shown: str) -> list[str]:
 
 def in_order(wanted: list[str], output: str) -> bool:
     """Whether each line of the page is in the output, one behind the other; `…` is anything."""
-    patterns = [re.escape(line.strip()).replace("…", r"[^\n]*") for line in wanted]
+    patterns = [escaped(line.strip()).replace("…", r"[^\n]*") for line in wanted]
     # A list of names has those of others, too.
     patterns = [one.replace(r"\(standup\)", r"\([^\n]*standup\b[^\n]*") for one in patterns]
     return re.search(r"(?s)" + ".*?".join(patterns), output) is not None
