@@ -189,6 +189,7 @@ def test_a_call_of_an_mcp_client_runs_after_it_is_approved_on_the_open_page(
         assert page.evaluate("window.stays")
         page.keyboard.press("j")
         page.keyboard.press("Enter")
+        page.wait_for_url("**/approvals/*")
         page.click("#approve:enabled")
         page.wait_for_selector(".state-approved")
         assert not (place.base / "project/notes/b.txt").exists()
@@ -221,6 +222,8 @@ def test_a_lasting_approval_shows_its_rule_and_asks_once_more(
     page.fill("#rules", "write /w/notes/a.txt")
     page.click("text=Every project…")
     assert page.inner_text("#written") == "write /w/notes/a.txt"
+    # The script holds the button for a moment; a click before it begins may be dropped by that.
+    page.wait_for_load_state()
     assert place.broker.get(found.id).state is ApprovalState.OPEN
     page.click("text=Approve, and write this")
     page.wait_for_selector(".state-approved")
