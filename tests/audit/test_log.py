@@ -304,6 +304,7 @@ def test_a_record_is_cut_to_fit_a_line(tmp_path: Path, filler: str) -> None:
         AuditDraft(kind="intent", tool="t", arguments={"a": b"bytes"}),
         AuditDraft(kind="intent", tool="t", duration_ms=1.5),  # type: ignore[arg-type]
         AuditDraft(kind="intent", tool="t", result_chars="9"),  # type: ignore[arg-type]
+        AuditDraft(kind="intent", tool="t", waited_ms=0.5),  # type: ignore[arg-type]
         AuditDraft(kind="intent", tool=7),  # type: ignore[arg-type]
     ],
 )
@@ -475,6 +476,7 @@ ALL_FIELDS = AuditDraft(
     model="openai:gpt-5",
     parent="toolu_00",
     result_chars=1_200,
+    waited_ms=2_500,
     confirmation=Confirmation(
         channel="inline",
         requested_at="2026-01-01T00:00:00.000Z",

@@ -459,6 +459,7 @@ def test_an_entry_has_the_form_that_each_client_writes_itself(configs: ClientCon
         "cursor": ("mcpServers", ["command", "args"]),
         "forgecode": ("mcpServers", ["command", "args"]),
         "kimi-code-cli": ("mcpServers", ["command", "args"]),
+        "pochi": ("mcp", ["command", "args"]),
         "qwen-code": ("mcpServers", ["alwaysLoadTools", "command", "args"]),
         "windsurf": ("mcpServers", ["command", "args"]),
     }

@@ -90,6 +90,24 @@ def test_list_sorted_by_duration_has_the_call_that_ran_longest_first(
     assert "          0 ms  " in lines[-1]
 
 
+def test_list_has_the_calls_of_one_skill(run: Run, place: Path) -> None:
+    for name in ("notes", "notes-old"):
+        write_skill(place / f"project/.agents/skills/{name}")
+    assert run("trust", "--yes")[0] == 0
+    for name in ("notes", "notes-old", "notes"):
+        assert run("call", "skill", f"name={name}")[0] == 0
+    assert run("call", "read", "path=.agents/skills/notes/SKILL.md")[0] == 0
+    assert run("call", "read", f"path={place}/project/README.md")[0] != 0
+    code, out, _ = run("audit", "list", "--skill", "notes", "--json")
+    tools = [(one["record"]["tool"], one["record"]["skill"]) for one in json.loads(out)["records"]]
+    assert (code, tools) == (0, [("read", "notes"), ("skill", "notes"), ("skill", "notes")])
+    assert run("audit", "list", "--skill", "notes")[1].count("\n") == 3
+    assert run("audit", "stats", "--skill", "notes-old")[1].startswith("1 call")
+    code, out, _ = run("audit", "export", "--skill", "notes-old", "--format", "csv")
+    assert [row["skill"] for row in csv.DictReader(io.StringIO(out))] == ["notes-old"]
+    assert run("audit", "list", "--skill", "note") == (0, "", "no calls\n")
+
+
 @pytest.mark.under("owliabot")
 @pytest.mark.req("S000-128")
 @pytest.mark.parametrize("logs", [[], ["--all", "."]])

@@ -100,6 +100,12 @@ def test_every_verb_and_option_is_in_each_script(run: Run, name: str) -> None:
     assert run("completions", "tcsh")[0] == 2
 
 
+def test_a_skill_of_the_log_completes_and_one_of_a_source_does_not() -> None:
+    sources = {node.path: node.sources for node in nodes()}
+    assert sources["audit list"]["--skill"].kind == "skills"
+    assert "--skill" not in sources["install"]
+
+
 def test_what_completes_nothing_is_silent(run: Run, place: Path) -> None:
     assert run("--complete") == (0, "", "")
     assert run("--complete", "nonsense", "--", "x") == (0, "", "")

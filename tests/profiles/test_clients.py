@@ -33,6 +33,7 @@ LISTED_BY_SOURCE = {
     "mistral-vibe": {"good"},
     "openhands": {"good", "nameless", "bare"},
     "pi": {"good", "Other", "nameless"},
+    "pochi": {"good", "Other"},
     "qwen-code": {"good", "Other"},
     "zed": {"good"},
     "copilot-vscode": {"good", "other", "nameless", "bare"},

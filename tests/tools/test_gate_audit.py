@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 import subprocess
@@ -133,6 +134,27 @@ def test_an_outcome_says_how_many_characters_the_tool_returned(tmp_path: Path) -
     assert (read.record.result_chars, refused.record.result_chars) == (0, 0)
     assert 0 < read.outcome.result_chars <= 50_000
     assert row_of(read)["result_chars"] == read.outcome.result_chars
+
+
+class Late(Person):
+    """A person who answers 50 ms later."""
+
+    async def ask(self, request: ApprovalRequest) -> Answer:
+        is_read = asyncio.Event()
+        asyncio.get_running_loop().call_later(0.05, is_read.set)
+        await is_read.wait()
+        return await super().ask(request)
+
+
+def test_an_outcome_says_how_long_the_call_waited_before_it_ran(tmp_path: Path) -> None:
+    with house_at(tmp_path, person=Late([Answer.ONCE, Answer.NO])) as house:
+        assert house.call_sync(*WRITE).status == "ok"
+        assert house.call_sync(*WRITE).status == "denied"
+        written, refused = entries(house)
+    assert written.outcome is not None
+    assert (written.record.waited_ms, refused.record.waited_ms) == (0, 0)
+    assert written.outcome.waited_ms >= 50
+    assert row_of(written)["waited_ms"] == written.outcome.waited_ms
 
 
 def test_a_failure_is_told_as_an_error(tmp_path: Path) -> None:

@@ -334,7 +334,7 @@ COLUMNS = (
     "session_key signer_tier confirmation_required confirmation_channel confirmation_requested_at "
     "confirmation_responded_at confirmation_approved confirmation_latency_ms approval "
     "argument_digest outcome_id finalized_at gate_verdict hash client workspace rules_digest call "
-    "profile result_chars server model parent"
+    "profile result_chars server model parent waited_ms"
 ).split()
 
 _OF_RECORD = ("id", "seq", "ts", "kind", "hash", "argument_digest")

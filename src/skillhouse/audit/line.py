@@ -87,6 +87,8 @@ def encode_record(draft: AuditDraft, known: KnownSecrets, *, boot: str = "") -> 
         raise TypeError("a duration is a whole number of milliseconds")
     if type(draft.result_chars) is not int:
         raise TypeError("the characters of a result are a whole number")
+    if type(draft.waited_ms) is not int:
+        raise TypeError("a wait is a whole number of milliseconds")
     # Written by hand: a third of the time of an encoder that takes the record as a whole.
     quoted = encode_basestring
     intent = draft.intent and clean_word(draft.intent, known)
@@ -118,6 +120,8 @@ def _further(draft: AuditDraft, known: KnownSecrets) -> str:
     others = draft.workspace or draft.error or draft.confirmation or draft.transaction
     if draft.result_chars:
         found = f',"result_chars":{draft.result_chars}'
+    if draft.waited_ms:
+        found += f',"waited_ms":{draft.waited_ms}'
     if values == _NOTHING and not others:
         return found
     for name, value in zip(_SHORT, values, strict=True):

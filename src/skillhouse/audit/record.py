@@ -182,6 +182,9 @@ class AuditRecord(Struct, frozen=True, kw_only=True):
     """Provider and name of the model that made the call; empty where the frontend knows none."""
     parent: str = ""
     """The `call` in which a skill's code or command made this one; empty for an agent's own."""
+    waited_ms: int = 0
+    """From when a call came to when it began: for decisions, a person, the workspace and the log;
+    in the outcome, and 0 where nothing ran."""
 
 
 AuditDraft = AuditRecord

@@ -34,6 +34,7 @@ CLIENT_PATHS: tuple[str, ...] = (
     ".opencode.json",
     ".config/opencode",
     ".pi",
+    ".pochi",
     ".qwen",
     ".roo",
 )

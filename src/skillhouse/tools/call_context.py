@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import AsyncExitStack
 
 from msgspec import Struct, field
@@ -154,6 +155,7 @@ class CallState(Struct):
     """What it holds of the workspace until it ends."""
     intent: str = ""
     """Id of the record that it is about to run; empty before."""
+    came: float = field(default_factory=time.monotonic)
     began: float = 0.0
     output: Output = Output(text="cancelled", failed=True)
     is_stopped: bool = False

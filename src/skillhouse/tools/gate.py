@@ -411,6 +411,7 @@ class Gate:
                     state.intent,
                     state.output,
                     time.monotonic() - state.began,
+                    waited=state.began - state.came,
                     is_stopped=state.is_stopped,
                 )
         finally:

@@ -75,9 +75,10 @@ class Recorder:
         output: Output,
         seconds: float,
         *,
+        waited: float = 0.0,
         is_stopped: bool = False,
     ) -> None:
-        """Record what came of a call.
+        """Record what came of a call that ran for so many seconds, after it waited for others.
 
         The effect has happened: a log that fails now must not hide the result; `audit verify`
         reports the missing outcome as unknown.
@@ -94,6 +95,7 @@ class Recorder:
                 intent=intent,
                 duration_ms=int(seconds * 1000),
                 result_chars=len(output.text),
+                waited_ms=int(waited * 1000),
                 detail=dict(output.detail),
             )
         )

@@ -65,6 +65,7 @@ _EXAMPLES = """examples:
   skillhouse audit list --limit 20
   skillhouse audit list --tool exec --status denied --since 7d
   skillhouse audit list --sort duration --since 1d
+  skillhouse audit list --skill pdf     what this skill was loaded and used for
   skillhouse audit show 01J9ZC
   skillhouse audit stats --since 30d
   skillhouse audit export --format csv --output calls.csv
@@ -135,6 +136,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 
 def _add_filters(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tool", metavar="NAME", help="only calls of this tool")
+    parser.add_argument("--skill", metavar="NAME", help="only calls that loaded or used this skill")
     parser.add_argument("--status", choices=_STATUSES, metavar="STATUS", help=", ".join(_STATUSES))
     parser.add_argument("--agent", metavar="NAME", help="only calls of this agent")
     parser.add_argument("--user", metavar="NAME", help="only calls of this user")
@@ -296,6 +298,7 @@ def _entries(options: argparse.Namespace, log: AuditLog, own: str) -> Iterator[A
 def _query(options: argparse.Namespace) -> Query:
     return Query(
         tool=options.tool,
+        skill=options.skill,
         status=options.status,
         since=options.since,
         until=options.until,

@@ -36,13 +36,15 @@ open approvals are read when they are needed, from the skills that `list` shows.
 
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:+-]*")
 _METAVARS = {"DIR": "directories", "FILE": "files", "PATH": "files", "CLIENTS": "clients"}
-_OPTIONS = {
+_OPTIONS: dict[str | tuple[str, str], str] = {
     "--profile": "profiles",
     "--client": "clients",
     "--agent": "agents",
     "--server": "servers",
+    ("audit", "--skill"): "skills",
 }
-"""What comes after an option, where neither its choices nor the name of its value says it."""
+"""What comes after an option, or one of a verb, where neither its choices nor the name of its value
+says it."""
 _ARGUMENTS = {
     "skill": "skills",
     "skills": "skills",
@@ -136,8 +138,9 @@ def _source(place: _Place, action: argparse.Action) -> ValueSource | None:
             return _fixed(scope.name for scope in DEFAULT_PROFILE.scopes)
         if option == "--problem":
             return _fixed(manage.STATES)
-        if option in _OPTIONS:
-            return ValueSource(kind=_OPTIONS[option])
+        kind = _OPTIONS.get((place.words[0], option)) or _OPTIONS.get(option)
+        if kind:
+            return ValueSource(kind=kind)
     metavar = action.metavar if isinstance(action.metavar, str) else ""
     if action.option_strings:
         return ValueSource(kind=_METAVARS[metavar]) if metavar in _METAVARS else None

@@ -34,9 +34,9 @@ says what it gets. What needs approval waits: answer it with `skillhouse approva
 of `skillhouse up`, and the agent repeats the call.
 
 Clients: amp, claude-code, codex, copilot-cli, copilot-vscode (or vscode), cursor, forgecode,
-gemini-cli, kimi-code-cli (or kimi), opencode-cli, qwen-code, windsurf, zed. Comments in their files
-stay, and an entry that we did not write is left alone; `status --fix` replaces its program where
-that is not safe.
+gemini-cli, kimi-code-cli (or kimi), opencode-cli, pochi, qwen-code, windsurf, zed. Comments in
+their files stay, and an entry that we did not write is left alone; `status --fix` replaces its
+program where that is not safe.
 Servers are named in [[mcp_servers]] of the configuration.
 """
 

@@ -15,8 +15,9 @@ from tests.house.coded import best_sandbox, coded_house, write_code
 from tests.house.places import make_places, write_skill
 
 from skillhouse.approval import Answer
-from skillhouse.audit import Query, read_records
+from skillhouse.audit import AuditDraft, Query, read_records
 from skillhouse.extensions.server.pages.audit_page import PAGE_ENTRIES
+from skillhouse.floor import structs
 from skillhouse.house import Skillhouse, configured
 from skillhouse.permission import Effect, Layer, Rule
 
@@ -131,6 +132,14 @@ def test_one_call_is_shown_from_the_question_to_its_outcome(house: Skillhouse, c
     assert f"/approvals/{entry.record.confirmation.approval}" in page.links
     assert entry.record.hash in page.text
     assert "<script>alert" not in answer.text
+
+
+def test_a_call_is_shown_with_how_long_it_waited_and_ran(house: Skillhouse, client: TestClient):
+    intent = house.audit_log.write(AuditDraft(kind="intent", tool="write"), durable=True)
+    ran = AuditDraft(kind="outcome", tool="write", intent=intent, status="ok", duration_ms=7)
+    house.audit_log.write(structs.replace(ran, waited_ms=1_200), durable=True)
+    (link,) = records_on(client, "/audit?tool=write")
+    assert "7 ms, after 1,200 ms of waiting" in Page(client.get(link).text).text
 
 
 def test_a_log_that_cannot_be_read_is_said_so_on_the_page(house: Skillhouse, client: TestClient):
