@@ -1,5 +1,5 @@
-"""The end-to-end suites with `--state=postgresql`, and with `--replicas`: part of them for each
-change, all of them each night. Each runs in a process of its own, with a server of its own."""
+"""The end-to-end suites with `--state=postgresql`: part of them for each change, all of them each
+night. Each runs in a process of its own, with a server of its own."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.balanced import PROGRAM
 from tests.extensions.postgres.state_servers import StatePool
 from tests.frontends.mcp_peer import Peer
 from tests.harness import Need, ran
@@ -26,7 +25,7 @@ from skillhouse.store import STATE_FILE, serve_every_state
 
 ROOT = Path(__file__).parents[3]
 SECONDS = 1_800
-# They start the suites with these options themselves.
+# They start the suites with this option themselves.
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.file_state,
@@ -45,15 +44,6 @@ CHOSEN = """
     tests/extensions/channels/test_telegram_bot.py
 """
 """A file or more of each suite, for each change."""
-CHOSEN_REPLICAS = """
-    tests/approval/test_crash.py tests/tiers/test_emergency_stop.py
-    tests/tools/test_gate_approvals.py
-    tests/extensions/server/test_http_calls.py tests/extensions/server/api/test_changing.py
-    tests/extensions/server/pages/test_question_pages.py
-    tests/extensions/registry/test_clawhub_routes.py
-    tests/extensions/channels/test_bot_in_up.py
-    tests/frontends/test_mcp_over_http.py
-"""
 
 WIDE = {
     "approval": "tests/approval tests/tiers tests/clients",
@@ -67,23 +57,6 @@ WIDE = {
     "registry": "tests/extensions/registry tests/registry",
     "channels": "tests/extensions/channels",
     "mcp": "tests/frontends/test_mcp*.py tests/frontends/test_cli_waiting.py",
-}
-WIDE_REPLICAS = {
-    "mcp": """
-        tests/frontends/test_mcp_over_http.py tests/frontends/test_mcp_http_messages.py
-        tests/frontends/test_mcp_oauth.py tests/frontends/test_mcp_restart.py
-        tests/frontends/test_mcp_tasks.py tests/frontends/test_answers_everywhere.py
-    """,
-    "api": "tests/extensions/server/api tests/extensions/server/test_http_[ago]*.py",
-    "pages": "tests/extensions/server/pages/test_[!el]*_page*.py",
-    "lists": "tests/extensions/server/pages/test_skill_list.py",
-    "browser": """
-        tests/extensions/server/pages/test_*_browser.py tests/extensions/server/test_http_browser.py
-        tests/extensions/server/companion
-    """,
-    "channels": "tests/extensions/channels/test_bot_in_up.py",
-    "registry": "tests/extensions/registry",
-    "code": "tests/tools/test_skill_code.py tests/house/test_skill_code.py",
 }
 
 
@@ -140,19 +113,7 @@ def test_a_part_of_each_suite_passes_on_a_server(short: Path, need: Need) -> Non
     suite(short, CHOSEN)
 
 
-def test_a_part_passes_with_two_replicas_behind_haproxy(short: Path, need: Need) -> None:
-    need(Path(PROGRAM).exists(), "HAProxy is not installed")
-    suite(short, CHOSEN_REPLICAS, "--replicas")
-
-
 @pytest.mark.heavy
 @pytest.mark.parametrize("name", WIDE)
 def test_each_suite_passes_on_a_server(short: Path, name: str) -> None:
     suite(short, WIDE[name])
-
-
-@pytest.mark.heavy
-@pytest.mark.parametrize("name", WIDE_REPLICAS)
-def test_each_suite_passes_with_two_replicas(short: Path, name: str, need: Need) -> None:
-    need(Path(PROGRAM).exists(), "HAProxy is not installed")
-    suite(short, WIDE_REPLICAS[name], "--replicas")
