@@ -30,10 +30,10 @@ SCRATCH = """
 import os
 
 def works(params, context):
-    before = os.listdir("/tmp")
+    before = sorted(os.listdir("/tmp"))
     with open("/tmp/left", "w") as file:
         file.write("x")
-    return [before, os.listdir("/tmp")]
+    return [before, sorted(os.listdir("/tmp"))]
 
 tools = {"works": works, "change": works}
 """
@@ -41,9 +41,9 @@ NODE = """
 import fs from 'node:fs';
 export const tools = {
   works: async () => {
-    const before = fs.readdirSync('/tmp');
+    const before = fs.readdirSync('/tmp').sort();
     fs.writeFileSync('/tmp/left', 'x');
-    return [before, fs.readdirSync('/tmp')];
+    return [before, fs.readdirSync('/tmp').sort()];
   },
 };
 """
@@ -177,7 +177,9 @@ def tmp_is_writable_in_each_form(place: Composed) -> None:
         script = "echo said > /tmp/file && cat /tmp/file && ! touch /made 2>/dev/null"
         assert place.inside(service, "sh", "-c", script).stdout == "said\n"
     for name in ("scratch:works", "scratch:works", "scratch-node:works"):
-        assert place.call(name)["data"]["data"] == [[], ["left"]]
+        # A call has the folder for its artifacts there, and nothing of the call before.
+        found = place.call(name)["data"]["data"]
+        assert found == [["skill-output"], ["left", "skill-output"]]
     assert place.inside("skill-executor", "ls", "/tmp/left", check=False).returncode != 0
 
 
