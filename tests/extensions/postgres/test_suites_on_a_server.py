@@ -114,6 +114,7 @@ def test_a_part_of_each_suite_passes_on_a_server(short: Path, need: Need) -> Non
 
 
 @pytest.mark.heavy
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", WIDE)
 def test_each_suite_passes_on_a_server(short: Path, name: str) -> None:
     suite(short, WIDE[name])

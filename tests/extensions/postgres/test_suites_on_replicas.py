@@ -55,6 +55,7 @@ def test_a_part_passes_with_two_replicas_behind_haproxy(short: Path, need: Need)
 
 
 @pytest.mark.heavy
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", WIDE)
 def test_each_suite_passes_with_two_replicas(short: Path, name: str, need: Need) -> None:
     need(Path(PROGRAM).exists(), "HAProxy is not installed")
