@@ -177,7 +177,8 @@ def test_a_long_call_is_a_task_and_its_cancellation_kills_the_command(
             assert (made["resultType"], made["status"]) == ("task", "working")
             await client.answer(made["taskId"], **{DECISION: ALLOW})
             while not running(mark):
-                await client.get(made["taskId"])
+                assert (await client.get(made["taskId"]))["status"] == "working"
+                await anyio.sleep(0.02)
             assert (await client.get(made["taskId"]))["status"] == "working"
             await client.result("tasks/cancel", taskId=made["taskId"])
             assert (await client.polled(made["taskId"]))["status"] == "cancelled"
