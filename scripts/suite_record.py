@@ -28,7 +28,8 @@ FILE_SECONDS = 0.05
 """What reading a file of tests costs, and what an unrecorded one is taken to cost."""
 ALL_SLOW = re.compile(r"^pytestmark = (\[\s*)?pytest\.mark\.(slow|heavy)\b", re.MULTILINE)
 ALL_HEAVY = re.compile(r"^pytestmark = (\[\s*)?pytest\.mark\.heavy\b", re.MULTILINE)
-ATTACKS = "tests/attacks/"
+EACH_CHANGE = ("tests/attacks/", "tests/extensions/postgres/test_suites_on_")
+"""What CI runs though `./x test` leaves it: attacks, and a part of the suites on a server."""
 EVERYTHING = ("pyproject.toml", "conftest.py", "tests/conftest.py", "requirements/", "x", ".ci/")
 """What every test may depend on."""
 
@@ -73,8 +74,8 @@ class Record:
 
     @property
     def after_ci(self) -> frozenset[str]:
-        """What CI leaves as well: of what can wait, all but the attacks."""
-        return frozenset(name for name in self.later if not name.startswith(ATTACKS))
+        """What CI leaves as well of what can wait."""
+        return frozenset(name for name in self.later if not name.startswith(EACH_CHANGE))
 
     def files(self) -> list[str]:
         """Return every file that has tests or examples, sorted by path."""

@@ -1,10 +1,10 @@
 """Records tests/suite.json: what each file of tests costs, enters, and whether it can wait for CI.
 
-`./x py -m scripts.suite_tracer` runs everything, an hour of CPU; `--new` only the files that have
-no record, and leaves the rest as it is; `--again` only chooses anew from the last recording, and
-`--fast` what is in the fast part from what each test took in its last run. It needs Python 3.12
-(`sys.monitoring`), and a machine with all that CI has: what is skipped reaches nothing. A process
-that was killed leaves no lines.
+`./x py -m scripts.suite_tracer` runs everything, an hour of CPU; `--new` only the files of which
+no record says what they reach, and leaves the rest as it is; `--again` only chooses anew from the
+last recording, and `--fast` what is in the fast part from what each test took in its last run. It
+needs Python 3.12 (`sys.monitoring`), and a machine with all that CI has: what is skipped reaches
+nothing. A process that was killed leaves no lines.
 
 The choice: `./x test` has all that is not marked slow; of the slow tests those that reach most new
 lines for their cost, until `--lines` of what everything reaches are reached; and then the cheapest,
@@ -26,7 +26,7 @@ import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -359,7 +359,9 @@ def main() -> None:
         raise SystemExit("expected Python 3.12 or later: it counts lines with sys.monitoring")
     keep = Record.read() if options.new else Record(by_file={}, later=frozenset())
     if options.new:
-        files = [file for file in keep.files() if file not in keep.by_file]
+        files = [file for file in keep.files() if not keep.is_reach_known(file)]
+        known = {file: one for file, one in keep.by_file.items() if file not in files}
+        keep = replace(keep, by_file=known)
         if not files:
             raise SystemExit("each file has a record")
         record(["pytest", "-q", "-m", "not nightly", *files])
