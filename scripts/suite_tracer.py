@@ -6,9 +6,9 @@ last recording, and `--fast` what is in the fast part from what each test took i
 needs Python 3.12 (`sys.monitoring`), and a machine with all that CI has: what is skipped reaches
 nothing. A process that was killed leaves no lines.
 
-The choice: `./x test` has all that is not marked slow; of the slow tests those that reach most new
-lines for their cost, until `--lines` of what everything reaches are reached; and then the cheapest,
-up to `--seconds`, in which a quarter of the time that a test waits counts too.
+The choice: `./x test` has all of the fast part; of the others that are not heavy those that reach
+most new lines for their cost, until `--lines` of what everything reaches are reached; and then the
+cheapest, up to `--seconds`, in which a quarter of the time that a test waits counts too.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import subprocess
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -162,22 +162,27 @@ def union(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
 
 
 def later(
-    found: Mapping[str, Unit], imported: Mapping[str, int], *, seconds: float, share: float
+    found: Mapping[str, Unit],
+    imported: Mapping[str, int],
+    dear: Collection[str],
+    *,
+    seconds: float,
+    share: float,
 ) -> list[str]:
-    """Return the slow tests that wait for CI, greedily: the least lines a second go first.
+    """Return the tests that wait for `all`, greedily: the least lines a second go first.
 
-    Everything not slow stays. Then what brings most new lines for its seconds comes, until the
-    share of all lines is reached; then what is cheapest, until the seconds are used up.
+    The fast part stays: what is not marked and not among the dear. Then what brings most new lines
+    for its seconds comes, until the share of all lines is reached; then what is cheapest, until the
+    seconds are used up.
     """
     everything = count(union([imported, *(unit.lines for unit in found.values())]))
-    kept = [
-        u
-        for n, u in found.items()
-        if u.mark == "fast" or (u.mark == "slow" and n.startswith(WHOLE))
-    ]
+    mine = {n: u for n, u in found.items() if u.mark != "heavy"}
+    waiting = {
+        n: u for n, u in mine.items() if (u.mark == "slow" or n in dear) and not n.startswith(WHOLE)
+    }
+    kept = [u for n, u in mine.items() if n not in waiting]
     have = union([imported, *(unit.lines for unit in kept)])
     spent = sum(unit.seconds for unit in kept)
-    waiting = {n: u for n, u in found.items() if u.mark == "slow" and not n.startswith(WHOLE)}
     # What a test adds only shrinks while others come, so most need no second look.
     heap = [(-math.inf, name) for name in sorted(waiting)]
     while heap and count(have) < share * everything:
@@ -194,8 +199,8 @@ def later(
         if spent + waiting[name].seconds > seconds:
             break
         spent += waiting.pop(name).seconds
-    slow = (u.lines for n, u in found.items() if u.mark == "slow" and n not in waiting)
-    reached = count(union([have, *slow])) / everything
+    reached = count(union([have, *(u.lines for n, u in mine.items() if n not in waiting)]))
+    reached /= everything
     print(f"./x test: {spent:.0f} s in tests, {reached:.1%} of {everything} lines")
     return sorted(waiting)
 
@@ -305,12 +310,12 @@ def write(bounds: Bounds, *, keep: Record) -> None:
     ]
     # Beside what is kept the new files may cost their share of the bounds.
     part = len({_file(name) for name in found}) / max(1, len(rows))
-    dear = later(found, collecting.lines, seconds=bounds.seconds * part, share=bounds.share)
-    waiting = sorted({*folded(dear, found), *filter(_is_there, keep.later)})
     dear = not_fast(found, seconds=bounds.fast_seconds * part)
-    dear = sorted({*dear, *filter(_is_there, keep.not_fast)})
+    left = later(found, collecting.lines, dear, seconds=bounds.seconds * part, share=bounds.share)
+    waiting = sorted({*folded(left, found), *filter(_is_there, keep.later)})
+    slow = sorted({*dear, *filter(_is_there, keep.not_fast)})
     text = '{\n "sources": ' + json.dumps(names) + ',\n "later": ' + json.dumps(waiting, indent=2)
-    text += ',\n "not_fast": ' + json.dumps(dear, indent=2)
+    text += ',\n "not_fast": ' + json.dumps(slow, indent=2)
     text += ',\n "files": {\n' + ",\n".join(rows) + "\n }\n}\n"
     PLACE.write_text(text, encoding="utf-8")
 

@@ -55,51 +55,6 @@ def test_the_second_program_of_the_guide_runs(tmp_path: Path):
     assert (done.returncode, done.stdout) == (0, "ok 1.3, 1.4\n"), done.stderr
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("change", "fault"),
-    [
-        (("", ""), ""),
-        (('versions("production")', "versions(7)"), 'expected "str"'),
-        (("await versions", "versions"), "Non-overlapping equality check"),
-        (("join(result.value)", "join(result.value[0].real)"), 'has no attribute "real"'),
-        (("result.value)", "7, result.value)"), "Too many arguments"),
-        (("user=", "usr="), 'did you mean "user"'),
-        (("wait=60", 'wait="long"'), 'expected "float"'),
-        (("Skillhouse.open(tools=", "Skillhouse.open(tool="), 'did you mean "tools"'),
-    ],
-)
-def test_mypy_sees_the_types_of_a_tools_function(tmp_path: Path, change, fault):
-    program = tmp_path / "program.py"
-    assert change[0] in example(1)
-    program.write_text(example(1).replace(change[0], change[1], 1), encoding="utf-8")
-    done = ran(
-        [sys.executable, "-m", "mypy", "--strict", "--no-incremental", str(program)], cwd=tmp_path
-    )
-    assert done.returncode == (1 if fault else 0), done.stdout
-    assert fault in done.stdout
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("change", "fault"),
-    [
-        (("", ""), ""),
-        (("layers=", "layer="), 'Unexpected keyword argument "layer" for "Skillhouse"'),
-        (("tools=[deploy]", "tools=[print]"), "List item 0 has incompatible type"),
-        (('"deploy", {', '"deploy", 7, {'), "Too many positional arguments"),
-    ],
-)
-def test_mypy_finds_no_fault_in_the_program_and_every_slip(tmp_path: Path, change, fault):
-    program = tmp_path / "program.py"
-    program.write_text(example().replace(*change), encoding="utf-8")
-    done = ran(
-        [sys.executable, "-m", "mypy", "--strict", "--no-incremental", str(program)], cwd=tmp_path
-    )
-    assert done.returncode == (1 if fault else 0), done.stdout
-    assert fault in done.stdout
-
-
 PROGRAM = Path(__file__).parent / "builder_program.py"
 
 
@@ -112,59 +67,81 @@ def test_a_program_over_all_that_a_builder_uses_runs(tmp_path: Path):
     assert done.stdout == f"{pending}2 ['ok', 'pending', 'ok']\n1.3, 1.4\n"
 
 
-SLIPS = (
-    (("", ""), ""),
-    (("wait=5", "waits=5"), 'did you mean "wait"'),
-    (("done.value, int", "done.value, str"), 'Expression is of type "int", not "str"'),
-    (("asyncio.run(main())", "asyncio.run(main)"), "incompatible type"),
-    (("-> Answer | None", "-> str"), "Incompatible types in assignment"),
-    (("async with Skillhouse.open", "with Skillhouse.open"), "has no attribute"),
-    (("again.value) ==", "again.valu) =="), 'maybe "value"'),
-    (("Answer.ONCE, by=", "'once', by="), 'expected "Answer"'),
-    ((", nonce=request.nonce", ""), 'Missing named argument "nonce"'),
-    (('session_id="first"', "session=1"), "Unexpected keyword argument"),
-    (("house.call_sync(versions", "house.call_sync(print"), "incompatible type"),
-)
-"""Changes of the program, and what mypy says of each; the first one is none."""
-
-
-@pytest.mark.slow
-def test_mypy_finds_each_slip_in_that_program(tmp_path: Path):
-    text = PROGRAM.read_text("utf-8")
-    for number, (change, _) in enumerate(SLIPS):
-        assert change[0] in text
-        program = text.replace(*change) if number else text
-        (tmp_path / f"slip_{number}.py").write_text(program, encoding="utf-8")
-    # One run, which reads the package once.
-    files = sorted(map(str, tmp_path.glob("slip_*.py")))
-    done = ran([sys.executable, "-m", "mypy", "--strict", "--no-incremental", *files], cwd=tmp_path)
-    for number, (_, fault) in enumerate(SLIPS):
-        said = [line for line in done.stdout.splitlines() if f"slip_{number}.py" in line]
-        assert any(fault in line for line in said) if fault else said == [], (number, said)
-
-
-@pytest.mark.slow
-def test_the_line_of_the_guide_for_another_loop_keeps_the_type(tmp_path: Path):
+def for_another_loop() -> str:
+    """Return the second program of the guide with its line for another loop."""
     (line,) = re.findall(r"`(anyio\.run\(partial\(.*?\)\))`", GUIDE.read_text("utf-8"))
     program = example(1).replace(
         "import asyncio\n", "import anyio\nfrom functools import partial\n"
     )
     head, _, _ = program.partition("async def main()")
     sync = "with Skillhouse(tools=[versions]) as house:\n"
-    program = (
-        f"{head}{sync}    result = {line}\n    for each in result.value:\n        each.title()\n"
-    )
-    file = tmp_path / "program.py"
-    for change, fault in (("title", ""), ("real", 'has no attribute "real"')):
-        file.write_text(program.replace("each.title", f"each.{change}"), encoding="utf-8")
-        done = ran(
-            [sys.executable, "-m", "mypy", "--strict", "--no-incremental", str(file)], cwd=tmp_path
-        )
-        assert done.returncode == (1 if fault else 0), done.stdout
-        assert fault in done.stdout
-    file.write_text(program, encoding="utf-8")
+    return f"{head}{sync}    result = {line}\n    for each in result.value:\n        each.title()\n"
+
+
+@pytest.mark.slow
+def test_the_line_of_the_guide_for_another_loop_runs(tmp_path: Path):
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
-    assert ran([sys.executable, str(file)], cwd=tmp_path, env=environment).returncode == 0
+    done = ran([sys.executable, "-c", for_another_loop()], cwd=tmp_path, env=environment)
+    assert done.returncode == 0, done.stderr
+
+
+SLIPS = {
+    "first": (
+        lambda: example(0),
+        (
+            ("layers=", "layer=", 'Unexpected keyword argument "layer" for "Skillhouse"'),
+            ("tools=[deploy]", "tools=[print]", "List item 0 has incompatible type"),
+            ('"deploy", {', '"deploy", 7, {', "Too many positional arguments"),
+        ),
+    ),
+    "second": (
+        lambda: example(1),
+        (
+            ('versions("production")', "versions(7)", 'expected "str"'),
+            ("await versions", "versions", "Non-overlapping equality check"),
+            ("join(result.value)", "join(result.value[0].real)", 'has no attribute "real"'),
+            ("result.value)", "7, result.value)", "Too many arguments"),
+            ("user=", "usr=", 'did you mean "user"'),
+            ("wait=60", 'wait="long"', 'expected "float"'),
+            ("Skillhouse.open(tools=", "Skillhouse.open(tool=", 'did you mean "tools"'),
+        ),
+    ),
+    "loop": (for_another_loop, (("each.title", "each.real", 'has no attribute "real"'),)),
+    "builder": (
+        lambda: PROGRAM.read_text("utf-8"),
+        (
+            ("wait=5", "waits=5", 'did you mean "wait"'),
+            ("done.value, int", "done.value, str", 'Expression is of type "int", not "str"'),
+            ("asyncio.run(main())", "asyncio.run(main)", "incompatible type"),
+            ("-> Answer | None", "-> str", "Incompatible types in assignment"),
+            ("async with Skillhouse.open", "with Skillhouse.open", "has no attribute"),
+            ("again.value) ==", "again.valu) ==", 'maybe "value"'),
+            ("Answer.ONCE, by=", "'once', by=", 'expected "Answer"'),
+            (", nonce=request.nonce", "", 'Missing named argument "nonce"'),
+            ('session_id="first"', "session=1", "Unexpected keyword argument"),
+            ("house.call_sync(versions", "house.call_sync(print", "incompatible type"),
+        ),
+    ),
+}
+"""By program: slips as what they replace by what, and what mypy says of each."""
+
+
+@pytest.mark.slow
+def test_mypy_finds_each_slip_in_the_programs_and_no_other_fault(tmp_path: Path):
+    faults: dict[str, str] = {}
+    for name, (read, slips) in SLIPS.items():
+        text = read()
+        for number, (old, new, fault) in enumerate((("", "", ""), *slips)):
+            assert old in text, old
+            faults[file := f"{name}_{number}.py"] = fault
+            program = text.replace(old, new, 1) if old else text
+            (tmp_path / file).write_text(program, encoding="utf-8")
+    # One run, which reads the package once.
+    files = sorted(str(tmp_path / file) for file in faults)
+    done = ran([sys.executable, "-m", "mypy", "--strict", "--no-incremental", *files], cwd=tmp_path)
+    for file, fault in faults.items():
+        said = [line for line in done.stdout.splitlines() if file in line]
+        assert any(fault in line for line in said) if fault else said == [], (file, said)
 
 
 def test_the_keywords_of_a_house_are_the_fields_of_its_configuration():

@@ -237,10 +237,16 @@ def test_the_choice_keeps_what_alone_reaches_lines_and_what_is_cheap():
         "tests/c.py::test_heavy": Unit(mark="heavy", seconds=99, lines={"a.py": 0b100}),
     }
     # Six lines are reached by all that is not heavy, seven by everything.
-    assert later(found, {}, seconds=8, share=0.6) == ["tests/a.py::test_dear"]
-    assert later(found, {}, seconds=8, share=0.8) == ["tests/b.py::test_cheap"]
-    left = later(found, {}, seconds=6, share=0.6)
+    assert later(found, {}, (), seconds=8, share=0.6) == ["tests/a.py::test_dear"]
+    assert later(found, {}, (), seconds=8, share=0.8) == ["tests/b.py::test_cheap"]
+    left = later(found, {}, (), seconds=6, share=0.6)
     assert left == ["tests/a.py::test_dear", "tests/b.py::test_cheap"]
+    # What is not in the fast part is chosen as what is marked, though it has no mark.
+    dear = ["tests/a.py::test_fast"]
+    waiting = [*left, "tests/b.py::test_only"]
+    assert later(found, {}, (), seconds=0, share=0) == sorted(waiting)
+    assert later(found, {}, dear, seconds=0, share=0) == sorted([*waiting, *dear])
+    assert later(found, {}, dear, seconds=6, share=0.5) == left
     assert folded(["tests/b.py::test_only", "tests/b.py::test_cheap"], found) == ["tests/b.py"]
     assert folded(["tests/a.py::test_dear"], found) == ["tests/a.py::test_dear"]
     assert suite_tracer.count({"a": 7}) == 3
