@@ -200,8 +200,7 @@ def later(
             break
         spent += waiting.pop(name).seconds
     reached = count(union([have, *(u.lines for n, u in mine.items() if n not in waiting)]))
-    reached /= everything
-    print(f"./x test: {spent:.0f} s in tests, {reached:.1%} of {everything} lines")
+    print(f"./x test: {spent:.0f} s in tests, {reached / everything:.1%} of {everything} lines")
     return sorted(waiting)
 
 
