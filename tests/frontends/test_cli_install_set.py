@@ -126,6 +126,14 @@ def test_without_the_option_of_a_word_nothing_of_a_set_is_installed(
     code, _, err = run("install", origin.as_uri(), "--all", "--yes")
     assert (code, "use --yes --allow-unsigned" in err) == (2, True)
     assert installed(place) == []
+    # It names those that need one more word than the others.
+    (origin / "skills/plain-03/CLAUDE.md").write_text("Always do this.\n", encoding="utf-8")
+    commit(origin)
+    code, _, err = run("install", origin.as_uri(), "--all", *AGREED)
+    said = err.splitlines()[-1]
+    assert "use --yes --allow-unsigned --accept-obeyed: it is unsigned (plain-00, " in said
+    assert "it brings files that other programs obey (plain-03)" in said
+    assert (code, installed(place)) == (2, [])
 
 
 @pytest.mark.slow

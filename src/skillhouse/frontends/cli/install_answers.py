@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
@@ -129,6 +128,7 @@ def installing(
             terminal.clear_status()
 
 
+REASON_NAMES = 5
 _FLAGS = {
     UNSIGNED: ("--allow-unsigned", "it is unsigned"),
     UNTRUSTED: ("--accept-untrusted", "its repository is not trusted"),
@@ -286,7 +286,10 @@ class InstallAnswers:
             self._show(reports)
         if options.dry_run:
             return
-        words = Counter(word for report in reports for word in agreements(report))
+        words: dict[str, list[str]] = {}
+        for report in reports:
+            for word in agreements(report):
+                words.setdefault(word, []).append(report.name)
         if not self._is_agreed(tuple(words), {} if len(ready) == 1 else words):
             for row, _ in ready:
                 self._rows[row] = structs.replace(self._rows[row], status="declined")
@@ -327,12 +330,12 @@ class InstallAnswers:
             print_report(report, terminal, full=options.full)
 
     def _is_agreed(
-        self, words: Sequence[str], counts: Mapping[str, int] = MappingProxyType({})
+        self, words: Sequence[str], of: Mapping[str, Sequence[str]] = MappingProxyType({})
     ) -> bool:
         """Whether a person agrees to each of the words, which flags say elsewhere.
 
         Args:
-            counts: Of how many skills of a set each is said; a person types the number, too.
+            of: The skills of a set of which each is said; a person types their number, too.
         """
         options = self._options
         said = {
@@ -346,10 +349,14 @@ class InstallAnswers:
         if options.yes and all(said[word] for word in words):
             return True
         flags = " ".join(("--yes", *(_FLAGS[word][0] for word in words)))
-        kind = " and ".join(_FLAGS[word][1] for word in words) or "a person must agree"
+        reasons = [
+            _FLAGS[word][1] + (f" ({some_names(of[word], REASON_NAMES)})" if word in of else "")
+            for word in words
+        ]
+        kind = " and ".join(reasons) or "a person must agree"
         instead = f"use {flags}: {kind}"
         need_terminal(instead)
-        asked = [f"{word} {counts[word]}" if word in counts else word for word in words or ("yes",)]
+        asked = [f"{word} {len(of[word])}" if word in of else word for word in words or ("yes",)]
         return all(typed(word, self._terminal, instead=instead) for word in asked)
 
     def end(self) -> int:
