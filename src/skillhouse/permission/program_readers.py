@@ -237,6 +237,13 @@ def read_jq_option(meaning: CommandMeaning) -> None:
             refuse(meaning, "a jq filter that imports, or reads the environment")
 
 
+def read_api_path(meaning: CommandMeaning) -> None:
+    """The operand is a path of the server's API, where a `/` leads to no file (gh api, glab api)."""
+    paths = meaning.words(meaning.operands)
+    meaning.values[:] = [v.removeprefix("/") if v in paths else v for v in meaning.values]
+    read_jq_option(meaning)
+
+
 _YQ_TOKEN = regex(
     r'\s+|"[^"\\\n]*"|\.{2,3}|\.[A-Za-z_][\w-]*|\d+(?:\.\d+)?|(?P<name>[A-Za-z_]\w*)'
     r"|[.\[\](){}|,:;=!<>?+*/%-]",
@@ -348,6 +355,7 @@ def read_pandoc(meaning: CommandMeaning) -> None:
 LANGUAGES: Mapping[str, Callable[[CommandMeaning], None]] = {
     "awk": read_awk,
     "jq": read_jq,
+    "api_path": read_api_path,
     "jq_option": read_jq_option,
     "pandoc": read_pandoc,
     "sed": read_sed,
