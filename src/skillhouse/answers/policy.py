@@ -104,6 +104,7 @@ class PlannedCommandAnswer(JsonAnswer, frozen=True, kw_only=True):
     guarded: tuple[Count, ...]
     environment: tuple[tuple[str, ...], ...]
     redirects: tuple[tuple[int | str, ...], ...]
+    statuses: tuple[Count, ...]
 
 
 class PipelineAnswer(JsonAnswer, frozen=True, kw_only=True):

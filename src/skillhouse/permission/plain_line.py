@@ -36,14 +36,16 @@ REDIRECTS_MAX = 64
 
 _BLANKS = regex(r"[ \t]*")
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
+_STATUS = r"\$\? | \$\{PIPESTATUS\[[0-9]\]\}"
 _QUOTED = rf"""
     '[^']*+'
     | \\[^\n]
     | \$'(?:[^'\\]|\\.)*+'
-    | "(?: [^"\\`$] | \\. | \${_NAME} | \$\{{{_NAME}\}} | \$(?=["\ /.,:;=+%\]|)&<>}}^~]) )*+"
+    | "(?: [^"\\`$] | \\. | {_STATUS} | \${_NAME} | \$\{{{_NAME}\}}
+         | \$(?=["\ /.,:;=+%\]|)&<>}}^~]) )*+"
 """
 _WORD = regex(
-    rf"""(?: [^ \t\n|&;<>()'"`\\$]++ | {_QUOTED} | \${_NAME} | \$\{{{_NAME}\}}
+    rf"""(?: [^ \t\n|&;<>()'"`\\$]++ | {_QUOTED} | {_STATUS} | \${_NAME} | \$\{{{_NAME}\}}
          | \$(?=[ \t\n|&;<>)]|\Z) )++""",
     re.VERBOSE | re.DOTALL,
 )
@@ -59,6 +61,9 @@ _DONE = regex(r"done[ \t]*(&&|\|\||[;\n]|\Z)")
 _PLAIN_PATH = regex(r"/[A-Za-z0-9_./@%+-]*")
 _SETTING = ("-e", "-u", "-eu", "-ue", "-e -u", "-euo pipefail", "-eo pipefail", "-e -o pipefail")
 _EXITING = tuple(tuple(f"set {words}".split()) for words in _SETTING)
+_PIPE_STATUS = regex(r"\$\{PIPESTATUS\[([0-9])\]\}")
+_SAYING = frozenset(("echo", "printf", "test", "["))
+"""Programs that may get the exit code of what ran before: they print it, or compare it."""
 LOOPS_MAX = 2
 """Loops in each other."""
 _RESERVED = frozenset(
@@ -134,6 +139,10 @@ class _PlainReader:
         quoted."""
         self._is_sure = True
         """Whether all of this list so far surely succeeds."""
+        self._ran: tuple[Joined, int] | None = None
+        """Of the last pipeline that runs a program: on what it depends, and its commands."""
+        self._is_status_known = True
+        """Whether the exit code of that is the one that a shell has."""
         self._export: RawCommand | None = None
         """The open command, when it is an `export` of plain assignments so far."""
 
@@ -246,11 +255,22 @@ class _PlainReader:
         assert blanks is not None  # noqa: S101 - it matches nothing, too.
         self._at = blanks.end()
 
-    def _words(self, source: str) -> list[Word]:
+    def _words(self, source: str, *, status: bool = False) -> list[Word]:
         """Return the words that one becomes, which may be several."""
         if _ASSIGNMENT.match(source):
-            return [self._decoded(source)]
-        return [self._decoded(each) for each in braced(source)]
+            return [self._decoded(source, status=status)]
+        return [self._decoded(each, status=status) for each in braced(source)]
+
+    def _may_tell_status(self, command: RawCommand, source: str) -> bool:
+        """Whether a word may have the exit code of what ran before (bash(1), "Parameters")."""
+        if not self._is_status_known or self._pipeline or command.words[0].text not in _SAYING:
+            return False
+        joined, count = self._ran or ("", 0)
+        # Of what may not have run, the first is sure: one pipeline did, and each has one.
+        return all(
+            int(number) < (1 if joined and count else count)
+            for number in _PIPE_STATUS.findall(source)
+        )
 
     def _static(self) -> Word | None:
         """Take a word whose substitution is known beforehand, if one begins here."""
@@ -317,12 +337,13 @@ class _PlainReader:
         is_bare = not (command.words or command.assignments or command.redirects)
         self._export = command if is_bare and source == "export" else self._export
         if command.words:
-            command.words += self._words(source)
+            status = "$" in source and self._may_tell_status(command, source)
+            command.words += self._words(source, status=status)
         else:
             command.words.append(self._decoded(source, is_name=True))
 
-    def _decoded(self, source: str, *, is_name: bool = False) -> Word:
-        word = decode_word(source, None if is_name else self._variables.plain)
+    def _decoded(self, source: str, *, is_name: bool = False, status: bool = False) -> Word:
+        word = decode_word(source, None if is_name else self._variables.plain, status=status)
         if word is None:
             raise NeedsShellError(f"`{source[:60]}` is expanded by a shell")
         if word.text[:1] == "-" and source.lstrip('"')[:1] == "$":
@@ -443,10 +464,14 @@ class _PlainReader:
 
     def _end_pipeline(self, joined: Joined) -> None:
         pipeline, first = self._pipeline, self._pipeline[0]
+        if len(pipeline) > 1 and any(word.tells_status for one in pipeline for word in one.words):
+            raise NeedsShellError("an exit code in a pipe")
         if self._sets_exits(pipeline, joined):
+            self._is_status_known = self._ran is None
             self._pipeline = []
             return
         self._pipelines.append((self._joined, pipeline))
+        self._took_status(pipeline)
         self._pipeline, self._joined = [], joined
         if any(command.only_sets for command in pipeline):
             # INVARIANT: a variable is known only where the assignment surely happened, and then
@@ -465,6 +490,15 @@ class _PlainReader:
             self._is_sure = self._is_sure and joined != "||"
         else:
             self._is_sure = False
+
+    def _took_status(self, pipeline: Sequence[RawCommand]) -> None:
+        """Note whose exit code a `$?` behind a pipeline is."""
+        if any(one.only_sets or one.words[0].text == "cd" for one in pipeline):
+            # Nothing of the plan runs for it, and to a shell it succeeds.
+            self._is_status_known = self._ran is None
+        else:
+            self._is_status_known = True
+            self._ran = (self._joined, len(pipeline))
 
     def _sets_exits(self, pipeline: Sequence[RawCommand], joined: Joined) -> bool:
         """Take a `set -e`, where it is a list of its own before all that it is about."""

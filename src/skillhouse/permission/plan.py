@@ -41,6 +41,8 @@ class SimpleCommand(Struct, frozen=True, kw_only=True):
     """Those of them that matched no name that is an option when they were judged."""
     environment: tuple[tuple[str, str], ...] = ()
     redirects: tuple[Redirect, ...] = ()
+    statuses: tuple[int, ...] = ()
+    """Places in `argv` whose `$?` and `${PIPESTATUS[N]}` are what the commands before end with."""
 
     @property
     def redirected(self) -> tuple[str, ...]:
@@ -120,7 +122,10 @@ def _command_text(command: SimpleCommand) -> str:
 
 
 def _command_value(command: SimpleCommand) -> dict[str, Any]:
+    # What was approved before there were exit codes is the same value.
+    statuses = {"statuses": list(command.statuses)} if command.statuses else {}
     return {
+        **statuses,
         "argv": list(command.argv),
         "patterns": [list(pattern) for pattern in command.patterns],
         "guarded": list(command.guarded),

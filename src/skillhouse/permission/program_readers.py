@@ -238,7 +238,7 @@ def read_jq_option(meaning: CommandMeaning) -> None:
 
 
 def read_api_path(meaning: CommandMeaning) -> None:
-    """The operand is a path of the server's API, where a `/` leads to no file (gh api, glab api)."""
+    """The operand is a path of an API, where a `/` leads to no file (gh api, glab api)."""
     paths = meaning.words(meaning.operands)
     meaning.values[:] = [v.removeprefix("/") if v in paths else v for v in meaning.values]
     read_jq_option(meaning)

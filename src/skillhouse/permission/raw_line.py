@@ -126,6 +126,7 @@ _WILDCARDS = frozenset("*?[")
 _BRACKET = regex(r"\[!?[A-Za-z0-9_.-]+\]")
 _LITERAL_BRACE = regex(r"\{(?!.*\.\.)[A-Za-z0-9_.@-]*\}")
 _VARIABLE = regex(r"\$(?:([A-Za-z_][A-Za-z0-9_]*)|\{([A-Za-z_][A-Za-z0-9_]*)\})")
+_STATUS = regex(r"\$\?|\$\{PIPESTATUS\[[0-9]\]\}")
 _ASSIGNING = regex(r"[A-Za-z_][A-Za-z0-9_]*(\[|\+?=)")
 """A word like an assignment, in which bash looks for home directories behind `=` and `:`."""
 _ANSI = regex(r"\$'((?:[^'\\]|\\.)*+)'", re.DOTALL)
@@ -141,15 +142,20 @@ class Word(Struct, frozen=True):
     """As a file name pattern, when it has wildcards: literal characters are in brackets."""
     tilde: bool = False
     """Whether it has a home directory that is not known here."""
+    tells_status: bool = False
+    """Whether each `$?` and `${PIPESTATUS[N]}` in it is what a command before ended with."""
 
 
-def decode_word(source: str, value: Callable[[str], str | None] | None = None) -> Word | None:
+def decode_word(
+    source: str, value: Callable[[str], str | None] | None = None, *, status: bool = False
+) -> Word | None:
     """Return what a word is without a shell, or None when it takes one to say.
 
     Args:
         source: The word as it is written.
         value: Gives the value of a variable that is known, which has no sign of a shell's; without
             it none is.
+        status: Whether exit codes may stay in it, which are known once it runs.
 
     >>> decode_word("a\\\\ b'c d'").text
     'a bc d'
@@ -158,7 +164,7 @@ def decode_word(source: str, value: Callable[[str], str | None] | None = None) -
     """
     if _PLAIN.fullmatch(source):
         return Word(source)
-    return _Decoder(source, value).word()
+    return _Decoder(source, value, status=status).word()
 
 
 def _has_later_tilde(source: str) -> bool:
@@ -167,9 +173,14 @@ def _has_later_tilde(source: str) -> bool:
 
 
 class _Decoder:
-    def __init__(self, source: str, value: Callable[[str], str | None] | None) -> None:
+    def __init__(
+        self, source: str, value: Callable[[str], str | None] | None, *, status: bool
+    ) -> None:
         self._source = source
         self._value = value
+        self._may_tell = status
+        self._told = 0
+        """How many exit codes are in it."""
         self._text: list[str] = []
         self._pattern: list[str] = []
         self._is_pattern = False
@@ -182,10 +193,14 @@ class _Decoder:
             if step <= at:
                 return None
             at = step
+        text = "".join(self._text)
+        if self._told and (self._is_pattern or len(_STATUS.findall(text)) != self._told):
+            return None  # A quoted `$?` is text, and would look the same.
         return Word(
-            "".join(self._text),
+            text,
             "".join(self._pattern) if self._is_pattern else "",
             tilde=source.startswith("~") or _has_later_tilde(source),
+            tells_status=self._told > 0,
         )
 
     def _literal(self, text: str) -> None:
@@ -235,6 +250,10 @@ class _Decoder:
     def _dollar(self, at: int, ordinary: str) -> int:
         """Take a variable, or a `$` that begins none, being before an ordinary character."""
         found = _VARIABLE.match(self._source, at)
+        if self._may_tell and (code := _STATUS.match(self._source, at)):
+            self._told += 1
+            self._literal(code[0])
+            return code.end()
         if found is None:
             if self._source[at + 1 : at + 2] not in ordinary:
                 return -1

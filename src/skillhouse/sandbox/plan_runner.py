@@ -25,16 +25,19 @@ def main() -> int:
         except OSError as error:
             return _say(plan["directory"], error)
         os.environ["PWD"] = os.getcwd()
-    status = 0
+    statuses = [0]
     for pipeline in plan["pipelines"]:
-        if pipeline["joined"] == ("||" if status == 0 else "&&"):
+        if pipeline["joined"] == ("||" if statuses[-1] == 0 else "&&"):
             continue
-        status = run_pipeline(pipeline["commands"])
-    return status
+        statuses = run_pipeline(pipeline["commands"], statuses)
+    return statuses[-1]
 
 
-def run_pipeline(commands: list[Any]) -> int:
-    """Start all commands, each reading what the one before writes, and return the last's status."""
+def run_pipeline(commands: list[Any], before: Sequence[int] = (0,)) -> list[int]:
+    """Start all commands, each reading what the one before writes, and return their statuses.
+
+    `before` are those of the pipeline that ran before.
+    """
     if len(commands) == 1 and commands[0]["argv"][0] not in SHELL_BUILTINS:
         HASHED.add(commands[0]["argv"][0])
     started = []
@@ -47,7 +50,7 @@ def run_pipeline(commands: list[Any]) -> int:
             try:
                 if reading >= 0:
                     os.close(reading)
-                status = become(command, source, writing)
+                status = become(command, source, writing, before)
             finally:
                 # Whatever happened: there is one runner only.
                 os._exit(status)
@@ -56,12 +59,11 @@ def run_pipeline(commands: list[Any]) -> int:
             if used >= 0:
                 os.close(used)
         source = reading
-    statuses = [os.waitpid(process, 0)[1] for process in started]
-    last = statuses[-1]
-    return 128 + os.WTERMSIG(last) if os.WIFSIGNALED(last) else os.WEXITSTATUS(last)
+    ended = [os.waitpid(process, 0)[1] for process in started]
+    return [128 + os.WTERMSIG(e) if os.WIFSIGNALED(e) else os.WEXITSTATUS(e) for e in ended]
 
 
-def become(command: Any, source: int, sink: int) -> int:
+def become(command: Any, source: int, sink: int, before: Sequence[int]) -> int:
     """Turn this process into the command; what is returned says that it could not be done."""
     for given, wanted in ((source, 0), (sink, 1)):
         if given >= 0:
@@ -69,7 +71,8 @@ def become(command: Any, source: int, sink: int) -> int:
             os.close(given)
     # POSIX shell 2.9.1.1: words are expanded before redirections make files.
     try:
-        argv = expanded(command["argv"], command["patterns"], command.get("guarded", ()))
+        argv = with_statuses(command["argv"], command.get("statuses", ()), before)
+        argv = expanded(argv, command["patterns"], command.get("guarded", ()))
     except PermissionError as error:
         return _say(command["argv"][0], error)
     for descriptor, kind, target in command["redirects"]:
@@ -136,6 +139,16 @@ def _filled(text: str) -> int:
     os.write(writing, text.encode())
     os.close(writing)
     return reading
+
+
+def with_statuses(argv: list[str], places: Sequence[int], before: Sequence[int]) -> list[str]:
+    """Return the words with what the pipeline before ended with (bash(1), "Special Parameters")."""
+    words = list(argv)
+    for place in places:
+        words[place] = words[place].replace("$?", str(before[-1]))
+        for number, status in enumerate(before):
+            words[place] = words[place].replace("${PIPESTATUS[%d]}" % number, str(status))  # noqa: UP031 - older Pythons too.
+    return words
 
 
 def expanded(argv: list[str], patterns: list[Any], guarded: Sequence[int]) -> list[str]:
