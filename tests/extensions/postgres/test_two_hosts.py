@@ -185,7 +185,9 @@ def check_limits(shared: Shared, lines: list[Line]) -> None:
     begun = Counter(line.tool for line in lines if line.why == "begun")
     with psycopg.connect(shared.local) as connection:
         rows = connection.execute(
-            "SELECT tool, count(*), sum(usd::numeric) FROM tier_use WHERE state <> 'withdrawn' "
+            # What is beyond the limit is held while a person would be asked, and stays so where
+            # its process was cut off amid that.
+            "SELECT tool, count(*), sum(usd::numeric) FROM tier_use WHERE state <> 'held' "
             "GROUP BY tool"
         ).fetchall()
     kept = {tool: (count, usd) for tool, count, usd in rows}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
@@ -537,8 +538,10 @@ def test_a_job_that_cannot_be_shown_hides_no_other(
     assert value in text
     if is_lost:
         here.close()
-    assert [one.id for one in there.elsewhere()] == ["plain"]
-    assert there.get("odd") is None
+    # From Python 3.12 on hundreds of levels are read, and written, as any other answer.
+    is_shown = value.startswith("[[") and "]" in value and sys.version_info >= (3, 12)
+    assert [one.id for one in there.elsewhere()] == ["odd"] * is_shown + ["plain"]
+    assert (there.get("odd") is None) is not is_shown
 
 
 def test_a_job_that_is_ended_while_it_is_written_is_not_one_that_waits(

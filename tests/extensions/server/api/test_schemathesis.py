@@ -12,15 +12,14 @@ from tests.harness import ran
 from tests.house.places import write_skill
 from tests.own_environments import own_python
 
+from skillhouse.extensions.server.api.routes import ENDPOINTS
+
 pytestmark = [pytest.mark.slow, pytest.mark.heavy]
 
 MAKES = "SKILLHOUSE_SCHEMATHESIS"
 ACCEPTED = ("2xx", "3xx", 401, 403, 404, 409, 429, "5xx")
 REFUSED = (400, 401, 403, 404, 405, 406, 409, 415, 422, 428, "5xx")
-CURSORS = (
-    *"listSkills listLibrary listApprovals listGrants listScripts".split(),
-    *"listTokens listRecords listDevices".split(),
-)
+CURSORS = tuple(one.name for one in ENDPOINTS if any(each.name == "cursor" for each in one.query))
 TIMES = ("showStats", "showSeries", "exportJson", "exportCsv", "exportWriteGate")
 TOGETHER = ("planChange", "applyChange", "planExports", "applyExports")
 EXPLAINED: tuple[tuple[str, tuple[str, ...], Sequence[int | str], str], ...] = (

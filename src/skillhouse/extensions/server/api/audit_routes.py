@@ -305,6 +305,7 @@ ROUTES = (
             "is_cut": False,
             "is_whole": True,
         },
+        problems=(409,),
     ),
     Endpoint(
         name="showRecord",

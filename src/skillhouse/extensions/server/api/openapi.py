@@ -106,6 +106,8 @@ def problem_example(one: Endpoint, status: int) -> tuple[str, str]:
         return _UNKNOWN[last]
     if status == 409 and any(each.name == "cursor" for each in one.query):
         return "cursor-ended", "the list has changed; begin without a cursor"
+    if status == 409 and any(each.name == "server" for each in one.query):
+        return "unknown-server", "no server `core-a`"
     if status == 409 and last == "approval":
         return "another-call", "the answer is about another content than that of the question"
     if status == 409 and last in ("skill", "file"):
