@@ -259,7 +259,7 @@ def test_no_frontend_decides_about_a_call() -> None:
     package = Path(skillhouse.__file__).parent
     found = {
         str(file.relative_to(package)): names
-        for at in ("frontends", "extensions/chat", "extensions/server")
+        for at in ("answers", "presentation", "frontends", "extensions/chat", "extensions/server")
         for file in sorted((package / at).rglob("*.py"))
         if (names := deciding_names(file))
     }
