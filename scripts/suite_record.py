@@ -53,6 +53,8 @@ class Record:
     later: frozenset[str]
     """Files and tests that the default part leaves to `all` and `changed`: dear for what only they
     reach."""
+    left_by_ci: frozenset[str] = frozenset()
+    """Those of them that CI leaves as well, but for `EACH_CHANGE`: it takes twice as long."""
     not_fast: frozenset[str] = frozenset()
     """Files and tests without the mark `slow` that are too dear for `fast` all the same."""
     seconds: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
@@ -68,14 +70,21 @@ class Record:
             name: FileRecord(fast=fast, slow=slow, heavy=heavy, sources=_unpacked(bits, names))
             for name, (fast, slow, heavy, bits) in found.get("files", {}).items()
         }
-        later, not_fast = (frozenset(found.get(name, ())) for name in ("later", "not_fast"))
+        kinds = ("later", "left_by_ci", "not_fast")
+        later, left, not_fast = (frozenset(found.get(kind, ())) for kind in kinds)
         seconds = json.loads(SECONDS.read_text()) if SECONDS.exists() else {}
-        return cls(by_file=by_file, later=later, not_fast=not_fast, seconds=seconds)
+        return cls(
+            by_file=by_file,
+            later=later | left,
+            left_by_ci=left,
+            not_fast=not_fast,
+            seconds=seconds,
+        )
 
     @property
     def after_ci(self) -> frozenset[str]:
         """What CI leaves as well of what can wait."""
-        return frozenset(name for name in self.later if not name.startswith(EACH_CHANGE))
+        return frozenset(name for name in self.left_by_ci if not name.startswith(EACH_CHANGE))
 
     def files(self) -> list[str]:
         """Return every file that has tests or examples, sorted by path."""

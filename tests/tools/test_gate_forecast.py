@@ -254,7 +254,6 @@ def deciding_names(file: Path) -> set[str]:
     return found & DECIDES
 
 
-@pytest.mark.slow
 def test_no_frontend_decides_about_a_call() -> None:
     package = Path(skillhouse.__file__).parent
     found = {
