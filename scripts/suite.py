@@ -5,7 +5,7 @@ neighbours, which share what a directory's tests set up; a process that is done 
 portion. pytest-xdist would read every test in every process, 25 seconds of CPU each.
 
 Parts: `fast`, nothing marked slow or heavy; the default, nothing heavy and nothing that
-tests/suite.json leaves for later; `ci`, the default and the attacks that it leaves; `all`;
+tests/suite.json leaves for later; `ci`, twice the default, and every attack; `all`;
 `changed [--base REV]`, what reaches a file that differs from REV (the branch point with `main`);
 `failed`, what failed in the last run; `nightly`, the property tests with new examples and what is
 marked so. `K/N` runs the K-th of N shares, for N machines. Other arguments go to pytest.
