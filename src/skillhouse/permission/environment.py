@@ -1,6 +1,6 @@
 """Variables before a command: which are harmless, which are asked about, and which load code.
 
-And those whose value is known while a line is read.
+And those whose value is known while a line is read, or once what is before them in it has run.
 """
 
 from __future__ import annotations
@@ -216,3 +216,36 @@ class KnownVariables:
     def exported(self) -> tuple[tuple[str, str], ...]:
         """Return the variables of later commands that are not as in the environment."""
         return tuple(self._exported.items())
+
+
+_PIPE_STATUS = regex(r"\$\{PIPESTATUS\[([0-9])\]\}")
+_SAYING = frozenset(("echo", "printf", "test", "["))
+"""Programs that may get the exit code of what ran before: they print it, or compare it."""
+
+
+class ExitCodes:
+    """What `$?` and `${PIPESTATUS[N]}` are at a place of a line (bash(1), "Special Parameters").
+
+    >>> codes = ExitCodes()
+    >>> codes.ran(2, is_sure=True)
+    >>> codes.are_known("${PIPESTATUS[1]}", "echo"), codes.are_known("$?", "rm")
+    (True, False)
+    """
+
+    def __init__(self) -> None:
+        self._is_known = True
+        self._count = 0
+
+    def ran(self, commands: int, *, is_sure: bool) -> None:
+        """Take a pipeline of programs; where it may not run, another of any length was the last."""
+        self._is_known = True
+        self._count = commands if is_sure else 1
+
+    def succeeded(self) -> None:
+        """Take what runs no program of the plan, such as an assignment or `cd`."""
+        self._is_known = self._count == 0
+
+    def are_known(self, source: str, program: str) -> bool:
+        """Whether a word of a program may have those that are in it."""
+        numbers = map(int, _PIPE_STATUS.findall(source))
+        return self._is_known and program in _SAYING and all(n < self._count for n in numbers)

@@ -13,7 +13,12 @@ from collections.abc import Callable, Mapping, Sequence
 from msgspec import Struct, field
 
 from skillhouse.floor.regex import regex
-from skillhouse.permission.environment import KnownVariables, environment_concern, may_start
+from skillhouse.permission.environment import (
+    ExitCodes,
+    KnownVariables,
+    environment_concern,
+    may_start,
+)
 from skillhouse.permission.plan import Joined, RedirectKind
 from skillhouse.permission.raw_line import (
     COMMANDS_MAX,
@@ -27,6 +32,7 @@ from skillhouse.permission.raw_line import (
     braced,
     cat_text,
     decode_word,
+    ended_by_fault,
     joined_lines,
     without_brackets,
 )
@@ -61,9 +67,6 @@ _DONE = regex(r"done[ \t]*(&&|\|\||[;\n]|\Z)")
 _PLAIN_PATH = regex(r"/[A-Za-z0-9_./@%+-]*")
 _SETTING = ("-e", "-u", "-eu", "-ue", "-e -u", "-euo pipefail", "-eo pipefail", "-e -o pipefail")
 _EXITING = tuple(tuple(f"set {words}".split()) for words in _SETTING)
-_PIPE_STATUS = regex(r"\$\{PIPESTATUS\[([0-9])\]\}")
-_SAYING = frozenset(("echo", "printf", "test", "["))
-"""Programs that may get the exit code of what ran before: they print it, or compare it."""
 LOOPS_MAX = 2
 """Loops in each other."""
 _RESERVED = frozenset(
@@ -139,10 +142,7 @@ class _PlainReader:
         quoted."""
         self._is_sure = True
         """Whether all of this list so far surely succeeds."""
-        self._ran: tuple[Joined, int] | None = None
-        """Of the last pipeline that runs a program: on what it depends, and its commands."""
-        self._is_status_known = True
-        """Whether the exit code of that is the one that a shell has."""
+        self._codes = ExitCodes()
         self._export: RawCommand | None = None
         """The open command, when it is an `export` of plain assignments so far."""
 
@@ -158,7 +158,11 @@ class _PlainReader:
             raise UnreadableError("there is no command")
         if self._pipelines[-1][1][0].only_sets:
             raise NeedsShellError("an assignment at the end")
-        return self._with_exits()
+        at = self._exits_from
+        if at < 0:
+            return self._pipelines
+        ended = ended_by_fault(self._pipelines[at:], pipes_fail=self._pipes_fail)
+        return [*self._pipelines[:at], *ended]
 
     def _lists(self) -> None:
         """Take lists up to the end, or to the `done` of the loop whose body this is."""
@@ -228,28 +232,6 @@ class _PlainReader:
             raise NeedsShellError("`for` over names that are not known here")
         return list(found or [word.text])
 
-    def _with_exits(self) -> list[tuple[Joined, list[RawCommand]]]:
-        """Return the pipelines so that each after a `set -e` runs only if those before succeed."""
-        at = self._exits_from
-        if at < 0:
-            return self._pipelines
-        lists: list[list[tuple[Joined, list[RawCommand]]]] = []
-        for joined, pipeline in self._pipelines[at:]:
-            if joined and lists:
-                lists[-1].append((joined, pipeline))
-            else:
-                lists.append([(joined, pipeline)])
-        if self._pipes_fail and any(len(pipeline) > 1 for _, pipeline in self._pipelines[at:]):
-            raise NeedsShellError("`pipefail` before a pipe")
-        made = self._pipelines[:at]
-        for number, each in enumerate(lists):
-            # `a && b` ends nothing where `a` fails.
-            is_last = number + 1 == len(lists)
-            if not is_last and any(joined == "&&" for joined, _ in each):
-                raise NeedsShellError("`set -e` before a list with `&&`")
-            made += [("&&" if number else "", each[0][1]), *each[1:]]
-        return made
-
     def _skip_blanks(self) -> None:
         blanks = _BLANKS.match(self._line, self._at)
         assert blanks is not None  # noqa: S101 - it matches nothing, too.
@@ -257,20 +239,8 @@ class _PlainReader:
 
     def _words(self, source: str, *, status: bool = False) -> list[Word]:
         """Return the words that one becomes, which may be several."""
-        if _ASSIGNMENT.match(source):
-            return [self._decoded(source, status=status)]
-        return [self._decoded(each, status=status) for each in braced(source)]
-
-    def _may_tell_status(self, command: RawCommand, source: str) -> bool:
-        """Whether a word may have the exit code of what ran before (bash(1), "Parameters")."""
-        if not self._is_status_known or self._pipeline or command.words[0].text not in _SAYING:
-            return False
-        joined, count = self._ran or ("", 0)
-        # Of what may not have run, the first is sure: one pipeline did, and each has one.
-        return all(
-            int(number) < (1 if joined and count else count)
-            for number in _PIPE_STATUS.findall(source)
-        )
+        parts = [source] if _ASSIGNMENT.match(source) else braced(source)
+        return [self._decoded(part, status=status) for part in parts]
 
     def _static(self) -> Word | None:
         """Take a word whose substitution is known beforehand, if one begins here."""
@@ -337,8 +307,8 @@ class _PlainReader:
         is_bare = not (command.words or command.assignments or command.redirects)
         self._export = command if is_bare and source == "export" else self._export
         if command.words:
-            status = "$" in source and self._may_tell_status(command, source)
-            command.words += self._words(source, status=status)
+            status = self._codes.are_known(source, command.words[0].text)
+            command.words += self._words(source, status=status and not self._pipeline)
         else:
             command.words.append(self._decoded(source, is_name=True))
 
@@ -467,11 +437,10 @@ class _PlainReader:
         if len(pipeline) > 1 and any(word.tells_status for one in pipeline for word in one.words):
             raise NeedsShellError("an exit code in a pipe")
         if self._sets_exits(pipeline, joined):
-            self._is_status_known = self._ran is None
+            self._codes.succeeded()
             self._pipeline = []
             return
         self._pipelines.append((self._joined, pipeline))
-        self._took_status(pipeline)
         self._pipeline, self._joined = [], joined
         if any(command.only_sets for command in pipeline):
             # INVARIANT: a variable is known only where the assignment surely happened, and then
@@ -479,6 +448,7 @@ class _PlainReader:
             if len(pipeline) > 1 or not self._is_sure or joined == "||":
                 raise NeedsShellError("an assignment that may not happen")
             self._joined = ""
+            self._codes.succeeded()
             for name, text in first.assignments:
                 if not self._variables.is_settable(name):
                     raise NeedsShellError(f"the assignment of `{name}`")
@@ -486,19 +456,12 @@ class _PlainReader:
                 self._variables.set(name, text, exports=bool(first.words) or may_start(name, text))
         elif len(pipeline) == 1 and first.words[0].text == "cd":
             self._variables.enter()
+            self._codes.succeeded()
             self._has_gone = True
             self._is_sure = self._is_sure and joined != "||"
         else:
+            self._codes.ran(len(pipeline), is_sure=not self._pipelines[-1][0])
             self._is_sure = False
-
-    def _took_status(self, pipeline: Sequence[RawCommand]) -> None:
-        """Note whose exit code a `$?` behind a pipeline is."""
-        if any(one.only_sets or one.words[0].text == "cd" for one in pipeline):
-            # Nothing of the plan runs for it, and to a shell it succeeds.
-            self._is_status_known = self._ran is None
-        else:
-            self._is_status_known = True
-            self._ran = (self._joined, len(pipeline))
 
     def _sets_exits(self, pipeline: Sequence[RawCommand], joined: Joined) -> bool:
         """Take a `set -e`, where it is a list of its own before all that it is about."""

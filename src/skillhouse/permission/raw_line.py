@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import itertools
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
@@ -334,6 +334,31 @@ class RawCommand(Struct):
     """Words of the command whose output it reads, where a line pipes one into it."""
     only_sets: bool = False
     """Whether it only sets variables, and nothing of it runs."""
+
+
+def ended_by_fault(
+    pipelines: Sequence[tuple[Joined, list[RawCommand]]], *, pipes_fail: bool
+) -> Iterator[tuple[Joined, list[RawCommand]]]:
+    """Yield pipelines behind a `set -e`, so that each runs only if those before succeed.
+
+    Raises:
+        NeedsShellError: a list has `&&`: in `a && b` nothing ends where `a` fails; or a pipe
+            is to fail with any of its commands.
+    """
+    if pipes_fail and any(len(pipeline) > 1 for _, pipeline in pipelines):
+        raise NeedsShellError("`pipefail` before a pipe")
+    lists: list[list[tuple[Joined, list[RawCommand]]]] = []
+    for joined, pipeline in pipelines:
+        if joined and lists:
+            lists[-1].append((joined, pipeline))
+        else:
+            lists.append([(joined, pipeline)])
+    for number, each in enumerate(lists):
+        is_last = number + 1 == len(lists)
+        if not is_last and any(joined == "&&" for joined, _ in each):
+            raise NeedsShellError("`set -e` before a list with `&&`")
+        yield "&&" if number else "", each[0][1]
+        yield from each[1:]
 
 
 class Reading(Struct):
